@@ -1,26 +1,27 @@
-//! Which cores the agent's own threads use.
+//! Cores of the agent's own threads.
 //!
-//! Recorder and monitor inherit the cores of the thread that starts them, so binding that thread
-//! binds them: they must not take time from the service under test. Lanes bind themselves, each to
+//! Recorder and monitor inherit the cores of the thread that starts them. Binding that thread binds
+//! them as well, so that they take no time from the service under test. Each lane binds itself to
 //! one core (crate `drive`).
 
 /// The cores that this process was started with.
 pub(crate) struct Affinity(Option<libc::cpu_set_t>);
 
 impl Affinity {
-    /// Of the calling thread.
+    /// The cores of the calling thread.
     pub(crate) fn current() -> Self {
         // SAFETY: cpu_set_t is plain bits, for which zero is a valid value.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: `set` is valid and as large as said; 0 is the calling thread.
-        let found = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
-        Self((found == 0).then_some(set))
+        let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+        Self((result == 0).then_some(set))
     }
 
-    /// Binds the calling thread to `cpus`; with none of them to the cores it had at first.
+    /// Binds the calling thread to `cpus`; if the list is empty, to the cores with which the
+    /// process was started.
     ///
     /// # Errors
-    /// A text for people: a core that does not exist here or that we may not use.
+    /// The message for the user: a core does not exist, or this process may not use it.
     pub(crate) fn bind(&self, cpus: &[u32]) -> Result<(), String> {
         let set = if cpus.is_empty() {
             let Some(set) = self.0 else { return Ok(()) };
@@ -30,7 +31,7 @@ impl Affinity {
             let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
             for &cpu in cpus {
                 if cpu as usize >= libc::CPU_SETSIZE as usize {
-                    return Err(format!("tester_cpus: there is no core {cpu}"));
+                    return Err(format!("tester_cpus: core {cpu} does not exist on this host"));
                 }
                 // SAFETY: the number lies within the set.
                 unsafe { libc::CPU_SET(cpu as usize, &mut set) };
@@ -43,7 +44,7 @@ impl Affinity {
         }
         let error = std::io::Error::last_os_error();
         Err(format!(
-            "tester_cpus {cpus:?}: this host does not give these cores to us: {error}"
+            "tester_cpus {cpus:?}: this process may not use these cores of this host: {error}"
         ))
     }
 }

@@ -1,9 +1,9 @@
-//! `attach`: the end of an ssh connection on a tester's host.
+//! `attach`: the process that an ssh connection starts on a tester's host.
 //!
-//! The agent is a process of its own, which listens on a socket in its directory; what ssh runs
-//! only carries bytes between that socket and its standard input and output. So an agent outlives
-//! the connection, and the next one finds it again. Rejected: the agent itself behind ssh, which
-//! ends with the connection and takes the load with it.
+//! The agent is a separate process that listens on a socket in its directory. The process behind
+//! ssh only copies bytes between that socket and its standard input and output. So the agent
+//! outlives the connection, and the next connection finds it. Rejected alternative: to run the
+//! agent directly behind ssh. It would end with the connection, and its load with it.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown};
@@ -18,36 +18,37 @@ use std::{fs, thread};
 
 use plimsoll_link::PREAMBLE;
 
-/// Names in an agent's directory. The socket is bound and reached by its bare name, because the
-/// path of a socket may have 108 bytes only.
+/// Names of files in an agent's directory. The socket is bound and connected by its bare name,
+/// because the path of a socket may have only 108 bytes.
 const SOCKET: &str = "agent.sock";
 const LOCK: &str = "lock";
 const LOG: &str = "agent.log";
-/// Holds the address from which the last connection came that attached.
+/// Contains the source address of the last ssh connection that attached.
 const ORIGIN: &str = "from";
-/// How long an agent may take to listen.
+/// Maximum time from the start of an agent until it listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes carried at once.
+/// Size of the buffer for copying, bytes.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Why there is no agent to attach to.
+/// Why an agent cannot be attached to, or cannot use its directory.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The directory cannot be made or used.
+    /// An operation on the directory, or on a file in it, failed.
     #[error("{what} {path}: {error}")]
     Directory {
-        /// What was tried.
+        /// The operation, for instance "creating".
         what: &'static str,
-        /// Which file.
+        /// The file or directory.
         path: String,
-        /// Why not.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// The agent was started and does not listen.
-    #[error("the agent did not begin to listen within {} s{}", LISTEN_TIMEOUT.as_secs(), .0)]
+    /// The agent was started and does not listen. Contains its exit status and its log, if it
+    /// ended.
+    #[error("the agent did not listen within {} s{}", LISTEN_TIMEOUT.as_secs(), .0)]
     Mute(String),
-    /// Another agent has this directory.
-    #[error("another agent has this directory")]
+    /// Another agent has locked the directory.
+    #[error("another agent uses this directory: choose another one, or end that agent")]
     Taken,
 }
 
@@ -56,7 +57,7 @@ fn directory_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     move |error| AttachError::Directory { what, path, error }
 }
 
-/// Makes `directory` (for its user only) and goes there.
+/// Creates `directory` with mode 700 and makes it the current directory.
 fn create_and_enter(directory: &Path) -> Result<(), AttachError> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -67,8 +68,8 @@ fn create_and_enter(directory: &Path) -> Result<(), AttachError> {
     std::env::set_current_dir(directory).map_err(directory_error("entering", directory))
 }
 
-/// Carries bytes between the agent of `directory` and our standard input and output until one of
-/// them ends. Starts the agent, as `program agent --directory DIRECTORY`, where there is none.
+/// Copies bytes between the agent of `directory` and standard input and output until one of them
+/// ends. If there is no agent, it is started as `program agent --directory DIRECTORY`.
 ///
 /// # Errors
 /// [`AttachError`].
@@ -80,25 +81,25 @@ pub fn attach(directory: &Path, program: &Path) -> Result<(), AttachError> {
         Err(_) => start(program)?,
     };
     begin_link().map_err(directory_error("beginning the link of", Path::new(SOCKET)))?;
-    copy_both_ways(&stream).map_err(directory_error("carrying bytes of", Path::new(SOCKET)))
+    copy_both_ways(&stream).map_err(directory_error("copying bytes of", Path::new(SOCKET)))
 }
 
-/// Writes down for the agent from where our ssh connection comes, or that it is none: its own
-/// environment is that of the connection that started it, and this one may come another way. Where
-/// it cannot be written, probes ride the link.
+/// Records the source address of this ssh connection for the agent, or that it is unknown. The
+/// environment of the agent describes the connection that started it; this one may have another
+/// source. If the file cannot be written, probes are sent over the link.
 fn record_origin() {
     let from = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let _ = fs::write(ORIGIN, from.split_ascii_whitespace().next().unwrap_or_default());
 }
 
-/// The address from which the connection comes that attached last.
+/// The source address of the connection that attached last; `None` if it is unknown.
 pub(crate) fn read_origin() -> Option<IpAddr> {
     fs::read_to_string(ORIGIN).ok()?.parse().ok()
 }
 
 fn start(program: &Path) -> Result<UnixStream, AttachError> {
     let log = fs::File::create(LOG).map_err(directory_error("creating", Path::new(LOG)))?;
-    // Whoever cleans up a host knows by it whose agent this is.
+    // The full path: the cleanup of a host identifies the agent by its command line.
     let here = std::env::current_dir().map_err(directory_error("finding", Path::new(".")))?;
     let mut command = Command::new(program);
     command
@@ -107,8 +108,8 @@ fn start(program: &Path) -> Result<UnixStream, AttachError> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
-    // SAFETY: setsid is safe between fork and exec. A session of its own, so that the end of ssh's
-    // does not end it.
+    // SAFETY: setsid is safe between fork and exec. The agent has its own session, so that the end
+    // of the ssh session does not end it.
     unsafe {
         command.pre_exec(|| {
             libc::setsid();
@@ -122,12 +123,12 @@ fn start(program: &Path) -> Result<UnixStream, AttachError> {
             return Ok(stream);
         }
         if let Ok(Some(status)) = child.try_wait() {
-            // Two that attach at once start two agents: one has the lock.
+            // Two processes that attach at the same time start two agents; one gets the lock.
             if let Ok(stream) = UnixStream::connect(SOCKET) {
                 return Ok(stream);
             }
-            let said = fs::read_to_string(LOG).unwrap_or_default();
-            return Err(AttachError::Mute(format!(": {status} {}", said.trim())));
+            let log = fs::read_to_string(LOG).unwrap_or_default();
+            return Err(AttachError::Mute(format!(": {status} {}", log.trim())));
         }
         thread::sleep(Duration::from_millis(5));
     }
@@ -135,7 +136,7 @@ fn start(program: &Path) -> Result<UnixStream, AttachError> {
     Err(AttachError::Mute(String::new()))
 }
 
-/// The login shell may have printed text before us.
+/// Writes the preamble: the login shell may have printed text before.
 fn begin_link() -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(PREAMBLE)?;
@@ -146,15 +147,15 @@ fn copy_both_ways(stream: &UnixStream) -> io::Result<()> {
     let (mut from, mut to) = (stream.try_clone()?, stream.try_clone()?);
     thread::spawn(move || {
         let _ = copy(&mut io::stdin().lock(), &mut to);
-        // The controller's end is closed: the agent must see the end of its link, and we end with
-        // it.
+        // The controller closed its end. The shutdown ends the link of the agent, and then this
+        // process.
         let _ = to.shutdown(Shutdown::Both);
     });
     let _ = copy(&mut from, &mut io::stdout().lock());
     Ok(())
 }
 
-/// As `io::copy`, but every byte is passed on at once: a beat must not wait for a buffer to fill.
+/// As `io::copy`, but flushes after each read: a heartbeat must not wait until a buffer is full.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut bytes = vec![0; BUFFER_BYTES];
     loop {
@@ -170,22 +171,22 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// An agent's hold of its directory: the socket it listens on, and the lock that keeps a second one
-/// away.
+/// The directory of a running agent, with its socket. A lock prevents a second agent in the same
+/// directory.
 #[derive(Debug)]
 pub struct AgentDirectory {
     _lock: fs::File,
 }
 
 impl AgentDirectory {
-    /// Goes to `directory`, locks it, and listens.
+    /// Creates and locks `directory`, makes it the current directory, and listens on its socket.
     ///
     /// # Errors
     /// [`AttachError`].
     pub fn claim(directory: &Path) -> Result<(Self, UnixListener), AttachError> {
         create_and_enter(directory)?;
         let lock = fs::File::create(LOCK).map_err(directory_error("creating", Path::new(LOCK)))?;
-        // SAFETY: flock on an open descriptor; it goes with the process however that ends.
+        // SAFETY: flock on an open descriptor. The kernel releases the lock when the process ends.
         if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
             return Err(AttachError::Taken);
         }
@@ -195,8 +196,8 @@ impl AgentDirectory {
         Ok((Self { _lock: lock }, listener))
     }
 
-    /// Leaves: nobody finds this agent any more. With `all` nothing of it stays, not even the
-    /// directory.
+    /// Removes the socket, so that the agent cannot be found. With `all` the other files of the
+    /// agent and the directory, if it is empty, are removed as well.
     pub fn release(self, all: bool) {
         let _ = fs::remove_file(SOCKET);
         let _ = fs::remove_file(ORIGIN);

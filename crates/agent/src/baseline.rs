@@ -1,7 +1,7 @@
-//! How fast this host is: a fixed computation, its disk, and its way to a sink.
+//! Measures the speed of this host: a fixed computation, its disk, and its network path to a sink.
 //!
-//! The point is comparison between the hosts of one experiment: a host more than a tenth off the
-//! others would make the results depend on who carries which tester.
+//! The results are compared between the hosts of an experiment. If a host differs from the others
+//! by more than a tenth, the results depend on the host on which a tester runs.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -12,30 +12,30 @@ use std::time::{Duration, Instant};
 
 use plimsoll_link::{Baseline, Line, Measure, ToController};
 
-/// Bytes written or sent at once.
+/// Number of bytes per write to the disk or to the sink.
 const BLOCK: usize = 1024 * 1024;
-/// Most bytes that the measurement of the disk leaves there for a moment.
+/// Maximum size of the file with which the disk is measured, bytes. It is removed afterwards.
 const MAX_DISK: u64 = 512 * 1024 * 1024;
-/// How long a sink may take to be reached.
-const CONNECT: Duration = Duration::from_secs(5);
+/// Maximum time for a connection to a sink, and for each write to it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Measures in a thread of its own and says the result.
-pub(crate) fn measure(what: Measure, line: Line) {
-    let span = Duration::from_nanos(what.for_ns);
+/// Measures in a separate thread and sends the result.
+pub(crate) fn measure(request: Measure, line: Line) {
+    let span = Duration::from_nanos(request.for_ns);
     let work = move || {
         let (disk_write_bytes_s, disk_read_bytes_s) = disk(span).ok().unzip();
         let baseline = Baseline {
             cpu_per_s: cpu(span),
             disk_write_bytes_s,
             disk_read_bytes_s,
-            network_bytes_s: what.sink.and_then(|sink| network(&sink, span).ok()),
+            network_bytes_s: request.sink.and_then(|sink| network(&sink, span).ok()),
         };
         let _ = line.send(&ToController::Measured(baseline));
     };
     let _ = std::thread::Builder::new().name("baseline".into()).spawn(work);
 }
 
-/// Rounds per second of a computation that stays in the first-level cache, on one core.
+/// Rounds per second of a computation on one core that needs only the first-level cache.
 fn cpu(span: Duration) -> f64 {
     let (mut rounds, mut state) = (0_u64, 1_u64);
     let since = Instant::now();
@@ -49,7 +49,8 @@ fn cpu(span: Duration) -> f64 {
     rounds as f64 / since.elapsed().as_secs_f64()
 }
 
-/// Bytes/s written and synced into the current directory (an agent's own), and read again.
+/// Bytes/s written to a file of the current directory and synced, and bytes/s when it is read
+/// again.
 fn disk(span: Duration) -> io::Result<(f64, f64)> {
     let name = "baseline.tmp";
     let measured = write_and_read(name, span);
@@ -58,7 +59,7 @@ fn disk(span: Duration) -> io::Result<(f64, f64)> {
 }
 
 fn write_and_read(name: &str, span: Duration) -> io::Result<(f64, f64)> {
-    // Not zeros: a file system that compresses would be measured as a fast one.
+    // Pseudo-random bytes: zeros would make a file system with compression look fast.
     let mut state = 1_u64;
     let block: Vec<u8> = (0..BLOCK)
         .map(|_| {
@@ -74,8 +75,8 @@ fn write_and_read(name: &str, span: Duration) -> io::Result<(f64, f64)> {
     }
     file.sync_all()?;
     let write = written as f64 / since.elapsed().as_secs_f64();
-    // SAFETY: advice on an open descriptor: the pages are clean, and given up so that the disk is
-    // read, not memory.
+    // SAFETY: this is advice on an open descriptor. The pages are clean; they are dropped so that
+    // the file is read from the disk, not from memory.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     let (mut file, mut bytes) = (File::open(name)?, vec![0; BLOCK]);
     let (since, mut read) = (Instant::now(), 0_u64);
@@ -88,11 +89,11 @@ fn write_and_read(name: &str, span: Duration) -> io::Result<(f64, f64)> {
     Ok((write, read as f64 / since.elapsed().as_secs_f64()))
 }
 
-/// Bytes/s that one TCP connection takes to `sink` ("host:port").
+/// Bytes/s over one TCP connection to `sink` (`host:port`).
 fn network(sink: &str, span: Duration) -> io::Result<f64> {
     let address = sink.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT)?;
-    stream.set_write_timeout(Some(CONNECT))?;
+    let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+    stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
     let block = vec![0x5a; BLOCK];
     let (since, mut sent) = (Instant::now(), 0_u64);
     while since.elapsed() < span {
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sink_takes_bytes_and_a_disk_gives_back_what_was_written() {
+    fn network_cpu_and_disk_are_measured() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let sink =

@@ -1,4 +1,4 @@
-//! The thread that speaks with the controller, over one link after the other.
+//! The thread that runs the dialogue with the controller, over one link after the other.
 
 use std::io;
 use std::sync::Arc;
@@ -14,41 +14,41 @@ use tokio::time::{Instant, timeout_at};
 use crate::probing::Probing;
 use crate::source::{Links, Source, Stream};
 
-/// How long an agent lives without a controller when no run has said otherwise.
+/// How long an agent continues without a link before a run has set the grace.
 pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(60);
-/// How long an agent dials again that is let in and hung up on: another one has its name. It may be
-/// one whose place this one takes, and whose end the controller has not noticed yet.
+/// How long an agent redials if the controller accepts the connection and closes it: another agent
+/// has its name. That agent may have ended without the controller having detected it.
 const REFUSED_TIMEOUT: Duration = Duration::from_secs(15);
-/// Between such attempts.
+/// Time between such attempts.
 const REDIAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the agent's main thread hears.
+/// What the main thread of the agent receives.
 pub(crate) enum AgentInput {
-    /// A word of the controller.
+    /// A message of the controller.
     Message(ToAgent),
-    /// There was no link for longer than the grace, or there will be none any more.
+    /// There was no link for longer than the grace, or there will be no further link.
     LinkLost(LinkError),
-    /// Somebody asks this process to end, by the signal of this number.
+    /// A signal of this number asks the process to end.
     Signal(i32),
 }
 
-/// How this agent speaks.
+/// The state of the thread that runs the dialogue.
 pub(crate) struct Comms {
     pub(crate) line: Line,
     pub(crate) own: Greeting,
     pub(crate) version: String,
-    /// How long it goes on without a link, ns.
+    /// How long the agent continues without a link, ns.
     pub(crate) grace_ns: Arc<AtomicU64>,
     pub(crate) inputs: Sender<AgentInput>,
     pub(crate) probing: Arc<Probing>,
 }
 
 impl Comms {
-    /// Starts the thread. It ends when the line is closed, or says [`AgentInput::LinkLost`] as its last
-    /// word.
+    /// Starts the thread. It ends when the line is closed, or says [`AgentInput::LinkLost`] as its
+    /// last word.
     ///
     /// # Errors
-    /// No thread or runtime is to be had.
+    /// The system refuses a thread or a runtime.
     pub(crate) fn start(self, source: Source) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -87,16 +87,19 @@ impl Comms {
                 comms: self,
                 greeted: false,
             };
-            let once = matches!(links, Links::Once(_));
+            let timeouts = timeouts(matches!(links, Links::Once(_)));
+            let dialogue =
+                self.line
+                    .converse(stream.reader, stream.writer, &self.own, &mut handler, timeouts);
             tokio::select! {
-                ended = self.line.converse(stream.reader, stream.writer, &self.own, &mut handler, timeouts(once)) => why = ended,
+                ended = dialogue => why = ended,
                 newer = links.next(), if matches!(links, Links::Listen(_)) => next = newer,
             }
             if handler.greeted {
                 (cut, refused) = (Instant::now(), None);
             } else if matches!(links, Links::Dial(_)) {
                 if matches!(why, LinkError::Version(_)) {
-                    return why; // it will be the same tomorrow
+                    return why; // a retry cannot succeed
                 }
                 refused.get_or_insert_with(Instant::now);
                 tokio::time::sleep(REDIAL_INTERVAL).await;
@@ -109,8 +112,9 @@ impl Comms {
     }
 }
 
-/// A controller that is stopped for a while (a suspended laptop, a debugger) must not cost a run on
-/// its own host: there its end closes the link.
+/// The timeouts of a link. On the controller's host the end of the controller closes the link, so a
+/// long timeout is used: a controller that is stopped for some time (a suspended laptop, a
+/// debugger) must not end the run.
 fn timeouts(once: bool) -> LinkTimeouts {
     LinkTimeouts::without_login(if once {
         Duration::from_secs(3600)
@@ -121,7 +125,7 @@ fn timeouts(once: bool) -> LinkTimeouts {
 
 struct Handler<'a> {
     comms: &'a Comms,
-    /// The controller has said over this link who it is.
+    /// The controller's greeting was received over this link.
     greeted: bool,
 }
 
@@ -132,13 +136,13 @@ impl LineHandler for Handler<'_> {
         Ok(())
     }
 
-    async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
-        match heard {
+    async fn handle_event(&mut self, event: LineEvent) -> Result<(), LinkError> {
+        match event {
             LineEvent::Message(body) => {
-                let said = serde_json::from_slice(&body).map_err(FrameError::from)?;
+                let message = serde_json::from_slice(&body).map_err(FrameError::from)?;
                 self.comms
                     .inputs
-                    .send(AgentInput::Message(said))
+                    .send(AgentInput::Message(message))
                     .map_err(|_| LinkError::Closed)
             }
             LineEvent::Answered(stamps) => {

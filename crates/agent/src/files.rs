@@ -1,5 +1,5 @@
-//! The segments of an agent that has a directory of its own: listed, sent piece by piece, removed
-//! when they are safe.
+//! The spool of an agent with its own directory: segments are listed, sent in pieces, and removed
+//! when the controller has stored them.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,7 +10,7 @@ use plimsoll_link::codec::MAX_PIECE_BYTES;
 use plimsoll_link::message::is_name;
 use plimsoll_link::{FileInfo, Line, RunKey, ToController};
 
-/// The directory, `DIR/runs/EXPERIMENT/RUN/FILE`.
+/// The spool. Segments are in `DIRECTORY/runs/EXPERIMENT/RUN/FILE`.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     runs: PathBuf,
@@ -23,17 +23,18 @@ impl Files {
         }
     }
 
-    /// An empty directory for the segments of a run.
+    /// Creates an empty directory for the segments of a run.
     ///
     /// # Errors
-    /// A text for people: a name that is none, a full disk, a run that is there already.
+    /// The message for the user: the name of the run is invalid, the directory cannot be created,
+    /// or it is not empty.
     pub(crate) fn create(&self, run: &RunKey) -> Result<PathBuf, String> {
         let path = self.path(run).map_err(|error| error.to_string())?;
-        let wrong = |error: io::Error| format!("creating {}: {error}", path.display());
-        fs::create_dir_all(&path).map_err(wrong)?;
-        if fs::read_dir(&path).map_err(wrong)?.next().is_some() {
+        let message = |error: io::Error| format!("creating {}: {error}", path.display());
+        fs::create_dir_all(&path).map_err(message)?;
+        if fs::read_dir(&path).map_err(message)?.next().is_some() {
             return Err(format!(
-                "{} holds a measurement already: collect it first",
+                "{} already contains a measurement: run `plimsoll collect` first",
                 path.display()
             ));
         }
@@ -45,10 +46,10 @@ impl Files {
         Ok(self.runs.join(path))
     }
 
-    /// What is there of a run, by name. Nothing is no error.
+    /// The files of a run, sorted by name; empty if there is no directory.
     pub(crate) fn list(&self, run: &RunKey) -> Vec<FileInfo> {
         let entries = self.path(run).and_then(fs::read_dir);
-        let mut found: Vec<FileInfo> = entries
+        let mut files: Vec<FileInfo> = entries
             .into_iter()
             .flatten()
             .flatten()
@@ -62,19 +63,19 @@ impl Files {
                 Some(FileInfo { name, bytes })
             })
             .collect();
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-        found
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        files
     }
 
-    /// Sends a file from `offset` to its end, from a thread of its own: a slow link must not keep
-    /// the agent from hearing.
+    /// Sends a file from `offset` to its end in a separate thread, so that the agent handles
+    /// messages also while a slow link transfers a file.
     pub(crate) fn send(&self, line: &Line, ticket: u32, run: &RunKey, name: &str, offset: u64) {
         let Some(number) = line.link() else { return };
         let opened = self.open(run, name, offset);
         let sending = line.clone();
         let work = move || {
             let sent = opened.and_then(|file| {
-                pieces(file, offset, |offset, bytes| {
+                send_pieces(file, offset, |offset, bytes| {
                     sending.send_piece(number, ticket, offset, bytes)
                 })
             });
@@ -98,7 +99,7 @@ impl Files {
         Ok(file)
     }
 
-    /// Removes a run, and directories that are empty then.
+    /// Removes the files of a run, and the directories that are empty then.
     pub(crate) fn forget(&self, run: &RunKey) {
         if let Ok(path) = self.path(run) {
             let _ = fs::remove_dir_all(&path);
@@ -107,14 +108,15 @@ impl Files {
         }
     }
 
-    /// Whether there is anything that nobody has collected.
+    /// Whether all runs were collected.
     pub(crate) fn is_empty(&self) -> bool {
         !self.runs.exists()
     }
 }
 
-/// Gives the rest of `file` in pieces until `give` says that nobody takes them.
-fn pieces(mut file: File, mut offset: u64, send: impl Fn(u64, Bytes) -> bool) -> io::Result<()> {
+/// Passes `file` from its present position, which is `offset`, to `send` in pieces, until the end
+/// or until `send` returns false.
+fn send_pieces(mut file: File, mut offset: u64, send: impl Fn(u64, Bytes) -> bool) -> io::Result<()> {
     loop {
         let mut bytes = vec![0; MAX_PIECE_BYTES];
         let count = file.read(&mut bytes)?;
@@ -131,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_listed_and_cut_into_pieces_and_nothing_outside_is_reached() {
+    fn files_are_listed_and_sent_and_paths_outside_are_refused() {
         let directory = std::env::temp_dir().join(format!("plimsoll-files-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         let files = Files::below(&directory);
@@ -151,15 +153,15 @@ mod tests {
                 bytes: content.len() as u64
             }]
         );
-        assert!(files.create(&run).unwrap_err().contains("collect it first"));
-        let gathered = std::cell::RefCell::new(Vec::new());
+        assert!(files.create(&run).unwrap_err().contains("plimsoll collect"));
+        let received = std::cell::RefCell::new(Vec::new());
         let send = |offset: u64, bytes: Bytes| {
-            assert_eq!(offset as usize, 7 + gathered.borrow().len());
-            gathered.borrow_mut().extend_from_slice(&bytes);
+            assert_eq!(offset as usize, 7 + received.borrow().len());
+            received.borrow_mut().extend_from_slice(&bytes);
             true
         };
-        pieces(files.open(&run, "a.arrow", 7).unwrap(), 7, send).unwrap();
-        assert_eq!(*gathered.borrow(), content[7..]);
+        send_pieces(files.open(&run, "a.arrow", 7).unwrap(), 7, send).unwrap();
+        assert_eq!(*received.borrow(), content[7..]);
         let outside = RunKey {
             experiment: "..".into(),
             run: "..".into(),

@@ -1,8 +1,8 @@
-//! An agent: testers, recorder and monitor of one host, behind a link to the controller.
+//! An agent: testers, recorder and monitor of one host, with a link to the controller.
 //!
-//! It serves several runs in turn, writes its segments into the spool that each run names, and
-//! ends, with everything it has started, when it is told to, or when it has been without a
-//! controller for longer than the grace. What nobody has collected by then stays on its disk.
+//! It serves several runs in turn and writes its segments into the spool of each run. It ends, with
+//! all processes that it has started, when the controller or a signal asks it to, or when its link
+//! was down for longer than the grace. Segments that were not collected stay on its disk.
 
 mod affinity;
 mod attach;
@@ -37,18 +37,18 @@ pub use children::{end_children, end_children_but};
 pub use source::Source;
 pub use stamped::{Datagram, GRAIN_NS, StampedSocket};
 
-/// How long a run that goes on may take to end when nobody listens any more, beyond its drain.
+/// Maximum time, in addition to the drain, in which a run without a controller closes its segments.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Beyond [`HANDOVER_TIMEOUT`], so that the controller is the first to give up.
+/// Time in addition to [`HANDOVER_TIMEOUT`], so that the controller gives up before the agent.
 const HANDOVER_MARGIN: Duration = Duration::from_secs(2);
 
-/// Why an agent ended otherwise than it was told to.
+/// Why an agent ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The link broke, other than by its end, or was away for too long.
+    /// The link broke, or was down for too long.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The system refuses a resource.
+    /// The system refused a resource. Contains the operation and the error.
     #[error("cannot {0}: {1}")]
     System(&'static str, std::io::Error),
 }
@@ -56,14 +56,15 @@ pub enum AgentError {
 /// How an agent ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentExit {
-    /// Segments that nobody has collected are on its disk.
+    /// Whether its disk contains segments that were not collected.
     pub kept: bool,
 }
 
-/// Serves runs until the controller says Quit or is gone. `version` is the engine's; `directory`
-/// the agent's own, where it has one; `name` how it calls itself, where it was not started by the
-/// controller; a message on `ended` (the number of a signal) asks it to end, a second one to end at
-/// once.
+/// Serves runs until the controller sends Quit or ends.
+///
+/// `version` is the version of the engine. `directory` is the agent's own directory, if it has one.
+/// `name` is the name of an agent that was not started by the controller. A message on `ended` (the
+/// number of a signal) asks the agent to end; after a second one it ends at once.
 ///
 /// # Errors
 /// [`AgentError`].
@@ -112,12 +113,12 @@ pub fn run_agent(
 struct Agent {
     line: Line,
     probing: Arc<Probing>,
-    /// Of an agent that has a directory of its own.
+    /// The spool, if the agent has its own directory.
     files: Option<Files>,
     affinity: Affinity,
     grace_ns: Arc<AtomicU64>,
     run: Option<Run>,
-    /// It was asked to end, and does so then at the latest.
+    /// Time at which the agent ends at the latest, once it was asked to end.
     leaving: Option<Instant>,
 }
 
@@ -142,15 +143,15 @@ impl Agent {
         }
     }
 
-    /// There is a run, or what is left of one, and somebody who could take it.
+    /// Whether there is a run, or segments of one, and a controller that can fetch them.
     fn has_to_hand_over(&self) -> bool {
         let measuring = self.run.as_ref().is_some_and(Run::is_active);
-        let keeps = self.files.as_ref().is_some_and(|files| !files.is_empty());
-        self.line.link().is_some() && (measuring || keeps)
+        let has_files = self.files.as_ref().is_some_and(|files| !files.is_empty());
+        self.line.link().is_some() && (measuring || has_files)
     }
 
-    /// Stops the testers, and says so. The controller fetches what there is and says Quit, or the
-    /// time is over.
+    /// Stops the testers and notifies the controller. The agent then ends when the controller has
+    /// fetched the segments and sends Quit, or at the time limit.
     fn begin_leave(&mut self, signal: i32) {
         self.leaving = Some(Instant::now() + HANDOVER_TIMEOUT + HANDOVER_MARGIN);
         let reason = signal_name(signal).to_owned();
@@ -205,23 +206,23 @@ impl Agent {
                     files.forget(&run);
                 }
             }
-            ToAgent::Measure(what) => baseline::measure(what, self.line.clone()),
+            ToAgent::Measure(request) => baseline::measure(request, self.line.clone()),
             ToAgent::Quit => {}
         }
     }
 
     fn send(&self, message: &ToController) {
-        // What cannot be said shows as the end of the line.
+        // An error means that the line has ended; the main loop is notified of that.
         let _ = self.line.send(message);
     }
 
     fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
         if self.leaving.is_some() {
-            return Err("it was asked to end".into());
+            return Err("the agent was asked to end".into());
         }
-        // The former run has said Finished, or this would not have been sent.
-        if let Some(former) = self.run.take() {
-            former.join();
+        // The previous run has sent Finished; otherwise the controller would not have sent this.
+        if let Some(previous) = self.run.take() {
+            previous.join();
         }
         self.grace_ns.store(prepare.grace_ns, Ordering::Relaxed);
         self.probing.assume(prepare.max_rate_error_ppm);
@@ -235,9 +236,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends what goes on. A run that nobody listens to is ended at once by a signal or the end of a
-    /// controller that is our parent; past the grace its transactions in progress have the drain to
-    /// end in, so that segments are whole.
+    /// Ends the present run. After a signal, or the end of a controller that is the parent process, it
+    /// ends at once. After the grace, transactions in progress may end within the drain, so that the
+    /// segments are complete.
     fn leave(&mut self, outcome: &Result<(), AgentError>) {
         if let Some(run) = self.run.take() {
             let max_wait = if outcome.is_err() {
@@ -252,7 +253,7 @@ impl Agent {
     }
 }
 
-/// Passes on the wish to end, and ends the process if that does not lead to it.
+/// Forwards signals that ask to end, and ends the process if it does not end by itself.
 fn watch_signals(ended: Receiver<i32>, inputs: Sender<AgentInput>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("signals".into())
@@ -278,14 +279,14 @@ fn signal_name(number: i32) -> &'static str {
     }
 }
 
-/// Makes this process the one that orphans below it are handed to, so that [`end_children`] finds
-/// them.
+/// Makes this process the subreaper of its descendants: their orphans become its children, so that
+/// [`end_children`] finds them.
 pub fn adopt_orphans() {
-    // SAFETY: this option takes plain numbers and touches no memory.
+    // SAFETY: this option takes plain numbers and has no memory effects.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
 }
 
-/// A channel whose receiver never hears anything, for callers without signals.
+/// A receiver without messages, for callers without signals.
 pub fn no_signals() -> Receiver<i32> {
     let (sender, receiver) = mpsc::channel();
     drop(sender);

@@ -1,4 +1,5 @@
-//! What this host knows of the controller's clock: asks for its time, keeps the answers, converts.
+//! The agent's estimate of the controller's clock: sends probes, records the answers, and converts
+//! times.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -19,11 +20,11 @@ use crate::udp_probe::{ProbePaths, UdpProbes};
 
 /// How long the last burst of a run waits for its answers.
 const BURST_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often threads that wait look whether they are still needed.
+/// Interval at which waiting threads check whether the line is closed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shared by the agent's main thread, the run that records, the threads that ask and those that
-/// hear.
+/// State of the probes. It is shared by the main thread of the agent, the present run, and the
+/// threads that send probes and receive answers.
 pub(crate) struct Probing {
     state: Mutex<State>,
     changed: Condvar,
@@ -32,30 +33,30 @@ pub(crate) struct Probing {
 }
 
 struct State {
-    /// The agent has the controller's clock: nothing is asked. So until the controller says
-    /// otherwise.
+    /// The agent has the controller's clock, so no probes are sent. True until the controller has
+    /// described its time service.
     same: bool,
     live: Live,
     /// Round trips of all probes, ns.
     rtts: Vec<i64>,
-    /// When the last burst began (ns), and the number of the next question since then.
+    /// Time at which the last burst began, ns, and the number of the next probe since then.
     burst: i64,
     next: u64,
-    /// Number of answers at which the clock is reported to the controller; 0: not again.
+    /// Number of answers at which the clock is reported to the controller; 0: no report.
     report_at: u64,
-    /// The way by which the probes went when it was reported last.
+    /// Whether probes were sent over UDP at the time of the last report.
     reported_udp: Option<bool>,
-    /// Made when the controller says that it answers datagrams, and then kept.
+    /// Created when the controller has a time service over UDP, and then kept.
     socket: Option<Arc<UdpSocket>>,
     udp: Option<UdpProbes>,
-    /// By which address our link goes to the controller.
+    /// Address of the controller on the agent's link.
     link_address: Option<IpAddr>,
     rows: Option<SideWriter<Probe>>,
     damage: Option<String>,
 }
 
 impl Probing {
-    /// Starts the thread that asks over `line`; it ends with the line.
+    /// Starts the thread that sends probes; it ends when `line` is closed.
     pub(crate) fn start(line: Line, clock: Arc<dyn Clock>) -> io::Result<Arc<Self>> {
         let assumptions = Assumptions {
             granularity_ns: GRAIN_NS,
@@ -92,14 +93,14 @@ impl Probing {
     }
 
     fn ask_periodically(&self) {
-        // Agents must not ask in step.
+        // With a seed per process, the probes of different agents are not synchronised.
         let seed = RandomState::new().hash_one(std::process::id());
         let mut state = self.state();
         while !self.line.is_closed() {
             let now = self.clock.raw_ns();
             let wait = state.until_due(now, seed);
             if !wait.is_zero() {
-                // A burst that begins meanwhile wakes us.
+                // The start of a burst ends the wait.
                 let waited = self.changed.wait_timeout(state, wait.min(CHECK_INTERVAL));
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
@@ -115,7 +116,7 @@ impl Probing {
         }
     }
 
-    /// From now on the clocks may differ in rate by so much, ppm.
+    /// Sets the maximum rate error between the clocks, ppm.
     pub(crate) fn assume(&self, max_rate_error_ppm: f64) {
         self.state().live.assume(Assumptions {
             granularity_ns: GRAIN_NS,
@@ -124,7 +125,7 @@ impl Probing {
         });
     }
 
-    /// Says where the controller's time is to be had.
+    /// Sets the time service of the controller and begins a burst.
     pub(crate) fn use_service(self: &Arc<Self>, service: &TimeService) {
         let now = self.clock.raw_ns();
         let udp = service.udp.as_ref().filter(|_| !service.same);
@@ -142,8 +143,8 @@ impl Probing {
         self.begin_burst(state);
     }
 
-    /// The socket for datagrams, with a thread that hears what comes; none where the system gives
-    /// none.
+    /// The UDP socket, with a thread that receives answers; `None` if the system refuses one of
+    /// them.
     fn socket(self: &Arc<Self>, state: &mut State) -> Option<Arc<UdpSocket>> {
         if state.socket.is_none() {
             let mut stamped = StampedSocket::bind(0, self.clock.clone()).ok()?;
@@ -159,7 +160,7 @@ impl Probing {
     }
 
     fn receive_answers(&self, stamped: &mut StampedSocket) {
-        // One byte more than a packet has, so that a longer one is not taken for one.
+        // One byte more than a packet, so that a longer datagram is not accepted.
         let mut bytes = [0; PACKET_BYTES + 1];
         while !self.line.is_closed() {
             match stamped.receive(&mut bytes) {
@@ -181,7 +182,8 @@ impl Probing {
         }
     }
 
-    /// A link is up, by this address: where the link goes, the time service may be.
+    /// Sets the address of the controller on a new link: the time service may have the same
+    /// address.
     pub(crate) fn set_link_address(&self, link_address: Option<IpAddr>) {
         let mut state = self.state();
         state.link_address = link_address;
@@ -190,7 +192,7 @@ impl Probing {
         }
     }
 
-    /// An answer came over the link.
+    /// Adds an answer that was received over the link.
     pub(crate) fn add_stamps(&self, stamps: Stamps) {
         let probe = Probe {
             sent: stamps.sent,
@@ -203,7 +205,7 @@ impl Probing {
     }
 
     fn add_probe(&self, mut state: MutexGuard<'_, State>, probe: Probe) {
-        // One that cannot be true says nothing of the way, and stays in the books only.
+        // A probe that contradicts the others is recorded, but its round trip is not used.
         if state.live.push(&probe) != Pushed::Rejected {
             state
                 .rtts
@@ -215,7 +217,7 @@ impl Probing {
             state.damage = Some(error.to_string());
             state.rows = None;
         }
-        let report = state.report_due().then(|| state.report(self.clock.raw_ns()));
+        let report = state.is_report_due().then(|| state.report(self.clock.raw_ns()));
         drop(state);
         self.changed.notify_all();
         if let Some(Some(report)) = report {
@@ -238,7 +240,8 @@ impl Probing {
         }
     }
 
-    /// A last burst, and the end of the recording: names of the segments, and what went wrong.
+    /// Sends a last burst and ends the recording. Returns the names of the segments, and the error
+    /// if one occurred.
     pub(crate) fn finish(&self) -> (Vec<String>, Option<String>) {
         let mut state = self.state();
         if state.rows.is_some() {
@@ -267,8 +270,8 @@ impl Probing {
         (names, damage.or(sealed.err().map(|error| error.to_string())))
     }
 
-    /// The agent's time at the controller's `t0_ns`, and the greatest error of it, ns. Without a
-    /// single answer it is now, with an error as large as can be.
+    /// The agent's time at the controller's time `t0_ns`, and its maximum error, ns. Without any
+    /// answer it returns the present time with the error `i64::MAX`.
     pub(crate) fn to_agent(&self, t0_ns: i64) -> (i64, i64) {
         let state = self.state();
         if state.same {
@@ -278,13 +281,13 @@ impl Probing {
         let Some(mapped) = state.live.at(now) else {
             return (now, i64::MAX);
         };
-        // Over the short way from now to then the rates differ by nanoseconds.
+        // Between now and then the rate error amounts to nanoseconds.
         (now + (t0_ns - mapped.controller_ns), mapped.bound_ns)
     }
 }
 
 impl State {
-    /// How long it is until the next question.
+    /// Time until the next probe is due.
     fn until_due(&mut self, now: i64, seed: u64) -> Duration {
         if self.same {
             return CHECK_INTERVAL;
@@ -292,7 +295,7 @@ impl State {
         let due = self.burst.saturating_add_unsigned(due_ns(self.next, seed));
         let late = now.saturating_sub(due);
         if late > INTERVAL_NS.cast_signed() {
-            // We were stopped. What was missed is not made up for.
+            // This process was stopped. The missed probes are not sent later.
             self.burst = self.burst.saturating_add(late);
         }
         Duration::from_nanos(u64::try_from(-late).unwrap_or(0))
@@ -302,8 +305,9 @@ impl State {
         self.udp.as_ref().is_some_and(UdpProbes::is_open)
     }
 
-    /// After the first probes, and whenever they go another way than was reported.
-    fn report_due(&self) -> bool {
+    /// Whether the clock is to be reported: after the first probes, and when the probes change
+    /// between UDP and the link.
+    fn is_report_due(&self) -> bool {
         self.rtts.len() as u64 == self.report_at
             || self
                 .reported_udp
@@ -338,10 +342,10 @@ mod tests {
     use super::*;
 
     const KEY: [u8; 32] = [5; 32];
-    /// Far longer than any step takes: what ends by this has hung.
+    /// Far longer than any step takes; a step that reaches it does not end.
     const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// The time service of a controller, on this host.
+    /// A time service on this host.
     struct Service {
         port: u16,
         ended: Arc<AtomicBool>,
@@ -391,7 +395,7 @@ mod tests {
         }
     }
 
-    /// Hears answers for the agent, and reports for the controller.
+    /// Handles answers for the agent, and clock reports for the controller.
     enum Handler {
         Agent(Arc<Probing>),
         Controller(Sender<ClockReport>),
@@ -402,8 +406,8 @@ mod tests {
             Ok(())
         }
 
-        async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
-            match (&*self, heard) {
+        async fn handle_event(&mut self, event: LineEvent) -> Result<(), LinkError> {
+            match (&*self, event) {
                 (Self::Agent(probing), LineEvent::Answered(stamps)) => probing.add_stamps(stamps),
                 (Self::Controller(reports), LineEvent::Message(body)) => {
                     if let Ok(ToController::Clock(report)) = serde_json::from_slice(&body) {
@@ -416,7 +420,7 @@ mod tests {
         }
     }
 
-    /// An agent's probing with a real link to a controller's line.
+    /// The probing of an agent with a link to the line of a controller.
     struct Linked {
         probing: Arc<Probing>,
         reports: Receiver<ClockReport>,
@@ -477,7 +481,7 @@ mod tests {
                 udp: Some(udp),
             });
             let report = self.reports.recv_timeout(TEST_TIMEOUT).unwrap();
-            // Both ends are on one clock, so that the truth is known: no difference.
+            // Both ends have the same clock, so the true offset is 0.
             assert!(
                 report.bound_ns > 0 && report.offset_ns.abs() <= report.bound_ns,
                 "{report:?}"
@@ -492,7 +496,7 @@ mod tests {
         fn wait_for(&self, more: usize) {
             let (since, enough) = (Instant::now(), self.probes() + more);
             while self.probes() < enough {
-                assert!(since.elapsed() < TEST_TIMEOUT, "no probes come");
+                assert!(since.elapsed() < TEST_TIMEOUT, "no answers");
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -505,17 +509,17 @@ mod tests {
     }
 
     #[test]
-    fn where_udp_is_open_probes_go_by_it_and_where_it_is_shut_later_they_ride_the_link() {
+    fn probes_use_udp_and_change_to_the_link_when_the_service_ends() {
         let service = Service::start(0, KEY);
         let agent = Linked::start();
         let mut report = agent.use_service(service.port);
         while !report.udp {
-            // On a busy machine the first answers may all have come by the link.
+            // On a busy machine the first answers may all have arrived over the link.
             report = agent.reports.recv_timeout(TEST_TIMEOUT).unwrap();
         }
         let before = service.answered();
         agent.wait_for(2);
-        assert!(service.answered() > before, "the probes are the service's");
+        assert!(service.answered() > before, "the service answered no probe");
         drop(service);
         let report = agent.reports.recv_timeout(TEST_TIMEOUT).unwrap();
         assert!(!report.udp, "{report:?}");
@@ -523,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_with_another_key_is_none() {
+    fn a_service_with_another_key_is_not_used() {
         let service = Service::start(0, [6; 32]);
         let agent = Linked::start();
         let report = agent.use_service(service.port);
@@ -533,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_port_costs_no_probe() {
+    fn with_a_closed_port_no_probe_of_the_burst_is_lost() {
         let free = UdpSocket::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -545,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_on_the_agents_port_stops_no_probe() {
+    fn invalid_datagrams_on_the_agents_port_stop_no_probe() {
         let service = Service::start(0, KEY);
         let agent = Linked::start();
         agent.use_service(service.port);
@@ -562,11 +566,11 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-                let mut like_one = [0; PACKET_BYTES];
-                like_one[..6].copy_from_slice(b"PLCK\x01\x02");
+                let mut forged = [0; PACKET_BYTES];
+                forged[..6].copy_from_slice(b"PLCK\x01\x02");
                 while !ended.load(Ordering::Relaxed) {
-                    for rubbish in [&like_one[..], &[0; 1400], &[]] {
-                        let _ = stranger.send_to(rubbish, ("127.0.0.1", own));
+                    for datagram in [&forged[..], &[0; 1400], &[]] {
+                        let _ = stranger.send_to(datagram, ("127.0.0.1", own));
                     }
                 }
             });
@@ -576,7 +580,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(5));
             }
             ended.store(true, Ordering::Relaxed);
-            assert!(agent.probes() >= probes + 4, "no probes come");
+            assert!(agent.probes() >= probes + 4, "no answers");
         });
         let report = agent.probing.state().report(SystemClock.raw_ns()).unwrap();
         assert!(report.offset_ns.abs() <= report.bound_ns, "{report:?}");

@@ -1,4 +1,4 @@
-//! One run: testers, recorder and monitor wired together.
+//! One run of an agent: starts and ends its testers, recorder and monitor.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks,
 
 use crate::probing::Probing;
 
-/// Batches between lanes and recorder: at 1024 transactions each, half a million transactions or 90
-/// MB at most.
+/// Maximum number of batches between lanes and recorder. With 1,024 transactions per batch this is
+/// half a million transactions, or 90 MB.
 const MAX_BATCHES: usize = 512;
-/// Events between lanes and us; a lane sends a few per second.
+/// Maximum number of events that wait for this thread; a lane sends a few per second.
 const MAX_EVENTS: usize = 4096;
 
-/// A lane's sink, as the drive wants it.
+/// The sink of a lane, as the interface of the drive.
 struct Lane(LaneSink);
 
 impl Sink for Lane {
@@ -35,34 +35,35 @@ impl Sink for Lane {
     }
 }
 
-/// A run that is ready, or goes on.
+/// A run that is prepared or in progress.
 pub(crate) struct Run {
     drive: Arc<Drive>,
     clock: Arc<dyn Clock>,
     origin: Origin,
     prepare: Prepare,
-    /// Where the segments go.
+    /// Directory of the segments.
     spool: PathBuf,
     probing: Arc<Probing>,
-    /// Handed to the thread that closes the books, at Go or at a Stop before it.
+    /// Recorder, events of the lanes and number of lanes. Go, or a Stop before it, moves them to the
+    /// thread that completes the run.
     parts: Option<(Recorder, Receiver<DriveEvent>, usize)>,
-    /// Of an agent that only watches: it does so until it is told to stop.
+    /// For an agent without testers: it watches until the sender is dropped by a Stop.
     watching: Option<(Sender<()>, Receiver<()>)>,
     closing: Option<JoinHandle<()>>,
 }
 
 impl Run {
-    /// Checks everything and starts recorder and lanes, which wait.
+    /// Checks the run and starts recorder and lanes, which wait for Go.
     ///
     /// # Errors
-    /// A text for people.
+    /// The message for the user.
     pub(crate) fn prepare(prepare: Prepare, spool: PathBuf, probing: Arc<Probing>) -> Result<Self, String> {
         let spec = &prepare.spec;
         spec.check().map_err(|error| error.to_string())?;
         let name = prepare
             .agents
             .get(usize::from(prepare.index))
-            .ok_or("the run has no agent of this index")?
+            .ok_or("the run has no agent of this index: please report this")?
             .clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let codes = Codes::default();
@@ -117,7 +118,7 @@ impl Run {
         }
     }
 
-    /// Begins at `t0_raw_ns`; the end is said over `line`.
+    /// Starts the load at `t0_raw_ns` of the agent's clock. The end of the run is sent over `line`.
     pub(crate) fn go(&mut self, t0_raw_ns: i64, line: &Line) {
         let Some((recorder, events, lanes)) = self.parts.take() else {
             return;
@@ -127,7 +128,7 @@ impl Run {
         self.close(recorder, events, lanes, monitor, line);
     }
 
-    /// No new starts. Before Go this ends the run at once, with empty books.
+    /// Stops the start of transactions. Before Go this ends the run at once with zero counts.
     pub(crate) fn stop(&mut self, line: &Line) {
         self.drive.stop();
         self.watching = None;
@@ -136,7 +137,7 @@ impl Run {
         }
     }
 
-    /// It may still measure something, or has not closed its books yet.
+    /// Whether the run is not yet complete.
     pub(crate) fn is_active(&self) -> bool {
         self.parts.is_some()
             || self
@@ -145,20 +146,19 @@ impl Run {
                 .is_some_and(|closing| !closing.is_finished())
     }
 
-    /// How long its transactions may take to end.
+    /// The drain: the time in which transactions in progress may end.
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_nanos(self.prepare.spec.drain_ns)
     }
 
-    /// Waits for the books to be closed.
+    /// Waits until the run is complete.
     pub(crate) fn join(self) {
         if let Some(closing) = self.closing {
             let _ = closing.join();
         }
     }
 
-    /// Nobody listens any more: ends what can be ended within `patience`, so that the segments are
-    /// closed.
+    /// Ends the run without a controller. Waits for at most `max_wait` until the segments are closed.
     pub(crate) fn abandon(mut self, max_wait: Duration) {
         self.drive.stop();
         self.watching = None;
@@ -171,7 +171,7 @@ impl Run {
             std::thread::sleep(Duration::from_millis(20));
         }
         if !closing.is_finished() {
-            // Waiting for the lanes could take as long as the drain: the process ends without them.
+            // The lanes may need as long as the drain, so the process ends without waiting for them.
             std::mem::forget(self.drive);
         }
     }
@@ -205,11 +205,11 @@ impl Run {
         };
         MonitorThread::start(config, self.clock.clone(), spun, report)
             .map(Some)
-            .map_err(|error| format!("the monitor could not be started: {error}"))
+            .map_err(|error| format!("cannot start the monitor: {error}"))
     }
 
-    /// Starts the thread that passes on what the lanes say, and closes the books when all have
-    /// ended.
+    /// Starts the thread that forwards the events of the lanes, and completes the run when all lanes
+    /// have ended.
     fn close(
         &mut self,
         recorder: Recorder,
@@ -221,35 +221,35 @@ impl Run {
         let drive = self.drive.clone();
         let probing = self.probing.clone();
         let agent = self.origin.agent.clone();
-        let told = self
+        let stopped = self
             .watching
             .as_mut()
-            .map(|(_, told)| std::mem::replace(told, mpsc::channel().1));
+            .map(|(_, stopped)| std::mem::replace(stopped, mpsc::channel().1));
         let sending = line.clone();
         let work = move || {
-            let trouble = || {
+            let failure = || {
                 recorder
                     .trouble()
-                    .map(|text| format!("agent {agent} records no more: {text}"))
+                    .map(|text| format!("agent {agent} has stopped recording: {text}"))
             };
-            let lanes = listen(&events, lanes, &sending, trouble);
-            if let Some(told) = told {
-                let _ = told.recv(); // ends with the sender
+            let lanes = forward_events(&events, lanes, &sending, failure);
+            if let Some(stopped) = stopped {
+                let _ = stopped.recv(); // returns when the sender is dropped
             }
             let lookups = drive.lookups().to_vec();
             drop(drive);
             let recording = recorder.finish();
-            let (monitor, unmonitored) = match monitor {
+            let (monitor, monitor_error) = match monitor {
                 Ok(monitor) => (monitor.map(MonitorThread::finish).unwrap_or_default(), None),
-                Err(why) => (MonitorBooks::default(), Some(why)),
+                Err(error) => (MonitorBooks::default(), Some(error)),
             };
             let window_ns = lanes.window_ns;
             let mut books = agent_books(lanes, recording, monitor);
-            books.damage.extend(unmonitored);
+            books.damage.extend(monitor_error);
             books.lookups = lookups;
-            let (probes, unprobed) = probing.finish();
+            let (probes, probe_error) = probing.finish();
             books.segments.extend(probes);
-            books.damage.extend(unprobed);
+            books.damage.extend(probe_error);
             let _ = sending.send(&ToController::Finished { books, window_ns });
         };
         match std::thread::Builder::new().name("books".into()).spawn(work) {
@@ -266,10 +266,10 @@ impl Run {
     }
 }
 
-/// What this agent carries.
+/// The parts of this agent in the workloads and in the budget.
 fn portions(prepare: &Prepare) -> Result<Portions, String> {
     if prepare.portions.len() != prepare.spec.workloads.len() {
-        return Err("the portions do not belong to these workloads: please report this".into());
+        return Err("the number of portions differs from that of the workloads: please report this".into());
     }
     let share = |portion: &Portion| Share {
         agent: portion.index,
@@ -286,7 +286,7 @@ fn portions(prepare: &Prepare) -> Result<Portions, String> {
     })
 }
 
-/// The agent's books: what the lanes, the recorder and the monitor have to say.
+/// The final counts of the agent, from lanes, recorder and monitor.
 fn agent_books(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -> AgentBooks {
     let mut books = AgentBooks {
         counters: lanes.counters,
@@ -299,7 +299,7 @@ fn agent_books(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -
     if books.counters.lost_records > 0 {
         let lost = books.counters.lost_records;
         books.damage.push(format!(
-            "the recorder had no room for {lost} records: the disk or the core is too slow"
+            "the queue of the recorder was full, {lost} records are lost: the disk or the core is too slow"
         ));
     }
     books.counters.lost_records += recording.discarded;
@@ -310,7 +310,7 @@ fn agent_books(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -
     books
 }
 
-/// What the lanes said in sum.
+/// The sum over all lanes.
 struct Lanes {
     counters: Counters,
     in_flight: u64,
@@ -318,12 +318,12 @@ struct Lanes {
     damage: Vec<String>,
 }
 
-/// Passes on seconds, notes and troubles of the recorder until every lane has said its last word.
-fn listen(
+/// Forwards seconds, notes and failures of the recorder until all lanes have ended.
+fn forward_events(
     events: &Receiver<DriveEvent>,
     lanes: usize,
     line: &Line,
-    trouble: impl Fn() -> Option<String>,
+    failure: impl Fn() -> Option<String>,
 ) -> Lanes {
     let mut sum = Lanes {
         counters: Counters::default(),
@@ -364,7 +364,7 @@ fn listen(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 sum.damage
-                    .push(format!("{living} lanes broke off: please report this"));
+                    .push(format!("{living} lanes ended without a report: please report this"));
                 (0..lanes).for_each(|lane| merger.end(lane));
                 living = 0;
             }
@@ -373,7 +373,7 @@ fn listen(
             now_ns = (i64::from(report.second) + 1) * 1_000_000_000;
             let _ = line.send(&ToController::Second(report));
         }
-        if let Some(text) = trouble() {
+        if let Some(text) = failure() {
             let _ = line.send(&ToController::Note {
                 t_ns: now_ns,
                 kind: "not-recorded".into(),
@@ -384,8 +384,7 @@ fn listen(
     sum
 }
 
-/// Texts behind the numbers of transactions, as [`plimsoll_model::Transaction`] defines the
-/// indices.
+/// The names of the indices in transactions, as [`plimsoll_model::Transaction`] defines them.
 fn names(spec: &RunSpec, agents: &[String]) -> Names {
     let workloads = spec.workloads.iter();
     Names {
@@ -406,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_recorder_had_no_room_for_marks_the_run_as_damaged() {
+    fn lost_records_are_damage() {
         let counters = Counters {
             started: 100,
             succeeded: 100,
@@ -427,7 +426,7 @@ mod tests {
         let books = agent_books(lanes, recording, MonitorBooks::default());
         assert_eq!(books.counters.lost_records, 35);
         assert_eq!(books.damage.len(), 2, "{:?}", books.damage);
-        assert!(books.damage[0].contains("no room for 30 records"));
+        assert!(books.damage[0].contains("30 records are lost"));
         assert!(books.damage[1].contains("does not answer"));
     }
 }

@@ -1,4 +1,4 @@
-//! Where an agent's links come from.
+//! The source of an agent's links.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,30 +9,30 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::attach::read_origin;
 
-/// One attempt to dial; another follows.
+/// Maximum duration of one round of dialling; another round follows.
 const DIAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// A stream to the controller that both sides trust.
+/// An authenticated stream to the controller.
 pub(crate) struct Stream {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The address by which it goes to the controller, where that is known.
-    pub(crate) reached: Option<IpAddr>,
+    pub(crate) link_address: Option<IpAddr>,
 }
 
-/// How an agent comes to its links.
+/// How an agent obtains its links.
 pub enum Source {
-    /// One for its life: a child of the controller on an inherited socket pair.
+    /// One link for the whole lifetime: an inherited socket pair, for a child of the controller.
     Once(UnixStream),
-    /// Whoever connects to this socket in the agent's own directory, which only its user can: the
-    /// relay that ssh starts. The last one counts, because a link that is dead may not be known to
-    /// be yet.
+    /// Each connection to this socket in the agent's own directory, which only its user can make:
+    /// the relay that ssh starts. A new connection replaces the present one, because a broken link
+    /// may not yet be detected.
     Listen(UnixListener),
-    /// Dials the controller with a token, again whenever a link breaks.
+    /// Dials the controller with a token, and again when a link breaks.
     Dial(Box<Dialer>),
 }
 
-/// The same, on the runtime.
+/// The same, registered with the tokio runtime.
 pub(crate) enum Links {
     Once(Option<tokio::net::UnixStream>),
     Listen(tokio::net::UnixListener),
@@ -40,7 +40,7 @@ pub(crate) enum Links {
 }
 
 impl Source {
-    /// To be called on the runtime.
+    /// Registers the source with the runtime. Call it within the runtime.
     pub(crate) fn open(self) -> io::Result<Links> {
         match self {
             Self::Once(stream) => {
@@ -57,26 +57,25 @@ impl Source {
 }
 
 impl Links {
-    /// The next link, when there is one; none when there will be no other. May be dropped while it
-    /// waits.
+    /// Waits for the next link; `None` if there will be no further one. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<Stream> {
         match self {
             Self::Once(stream) => stream.take().map(|stream| split(stream, None)),
             Self::Listen(listener) => loop {
                 match listener.accept().await {
                     Ok((stream, _)) => return Some(split(stream, read_origin())),
-                    // No descriptor is to be had now; one may be later.
+                    // There is no free descriptor now; there may be one later.
                     Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                 }
             },
-            // Whoever waits for this gives up when its grace is over; until then it is tried again.
+            // The caller gives up when the grace is over; until then dialling is repeated.
             Self::Dial(dialer) => loop {
                 match dialer.dial(DIAL_TIMEOUT).await {
                     Ok(link) => {
                         return Some(Stream {
                             reader: link.reader,
                             writer: link.writer,
-                            reached: Some(link.peer.ip()),
+                            link_address: Some(link.peer.ip()),
                         });
                     }
                     Err(error) => {
@@ -89,18 +88,18 @@ impl Links {
     }
 }
 
-/// Into the log of whatever batch system runs this: nobody else would ever hear why an agent does
-/// not come.
+/// Writes to standard error, which is usually the log of a batch system. There is no other way to
+/// report why an agent cannot reach its controller.
 fn log_error(error: &DialError) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "plimsoll-engine agent: {error}");
 }
 
-fn split(stream: tokio::net::UnixStream, reached: Option<IpAddr>) -> Stream {
+fn split(stream: tokio::net::UnixStream, link_address: Option<IpAddr>) -> Stream {
     let (reader, writer) = stream.into_split();
     Stream {
         reader: Box::new(reader),
         writer: Box::new(writer),
-        reached,
+        link_address,
     }
 }

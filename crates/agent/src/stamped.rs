@@ -1,21 +1,21 @@
-//! Datagrams, and when they came: as near to the wire as the kernel tells.
+//! A UDP socket that returns the arrival time of each datagram, with the kernel's timestamp.
 //!
-//! The kernel stamps a datagram when it arrives (`SO_TIMESTAMPNS`), long before the thread that
-//! waits for it has a core again. Its stamp is `CLOCK_REALTIME`, though, and ours are
-//! `CLOCK_MONOTONIC_RAW`. Both are read right after the receive, and only how long the datagram has
-//! waited is taken from the wall clock. The conversion may err to the late side, which makes a
-//! bound wider, and never by more than [`GRAIN_NS`] to the early side, which would make it false:
+//! The kernel stamps a datagram when it arrives (`SO_TIMESTAMPNS`), long before the waiting thread
+//! runs again. Its stamp is of `CLOCK_REALTIME`; the stamps of a probe are of
+//! `CLOCK_MONOTONIC_RAW`. Both clocks are read directly after the receive. The wall clock is only
+//! used for the time that the datagram has waited. The result may be too late, which makes a bound
+//! wider. It is never too early by more than [`GRAIN_NS`], which would make a bound invalid:
 //!
-//! - The wall clock may be steered by up to 10 % and a little (`adjtimex(2)`, `tick` and `freq`),
-//!   so an eighth of the waiting is not taken off.
-//! - It may be stepped while the datagram waits. A step changes its distance from
-//!   `CLOCK_MONOTONIC`, which steering does not; where that is another than at the last receive,
-//!   the kernel's stamp is not used.
-//! - The readings may be torn apart by the scheduler; then they are taken again, or the kernel's
-//!   stamp is not used.
+//! - The rate of the wall clock may be adjusted by slightly more than 10 % (`adjtimex(2)`, `tick`
+//!   and `freq`). So only seven eighths of the waiting time are subtracted.
+//! - The wall clock may be stepped while the datagram waits. A step changes its difference from
+//!   `CLOCK_MONOTONIC`; an adjusted rate does not. If the difference has changed since the previous
+//!   receive, the kernel's stamp is not used.
+//! - The scheduler may interrupt the readings. Then they are repeated, or the kernel's stamp is not
+//!   used.
 //!
-//! Stamps of the network card would be nearer yet; they need its driver, a daemon that steers its
-//! clock, and root.
+//! Rejected alternative: timestamps of the network card. They are more accurate, but need its
+//! driver, a daemon that adjusts its clock, and root.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -32,43 +32,45 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 use plimsoll_clock::Clock;
 
-/// So much before the instant it stands for a stamp of [`StampedSocket`] may be, ns. Four readings
-/// of a clock in a row are to take no longer; through the vDSO they take a twentieth.
+/// Maximum time by which a stamp of [`StampedSocket`] is too early, ns. Four successive readings of
+/// clocks must not take longer. Through the vDSO they take a twentieth of this.
 pub const GRAIN_NS: i64 = 2_000;
-/// Attempts to read the clocks without being interrupted.
+/// Maximum number of attempts to read the clocks without an interruption.
 const MAX_READINGS: usize = 3;
-/// A datagram that seems to have waited longer was stamped by another clock than we think.
+/// If a datagram seems to have waited longer than this, ns, its stamp is of another clock and is
+/// not used.
 const MAX_WAITED_NS: i64 = 1_000_000_000;
 
 /// A UDP socket on every address of this host, IPv6 and IPv4.
 pub struct StampedSocket {
     socket: Arc<UdpSocket>,
     clock: Arc<dyn Clock>,
-    /// Room for what the kernel says beside a datagram.
+    /// Buffer for the control messages of a datagram.
     control: Vec<u8>,
     last: ClockReading,
 }
 
-/// A datagram that has come.
+/// A received datagram.
 #[derive(Debug)]
 pub struct Datagram {
-    /// How much of the buffer it fills.
+    /// Number of bytes that it fills in the buffer.
     pub bytes: usize,
-    /// Who sent it.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// When it came, ns of `CLOCK_MONOTONIC_RAW`.
+    /// Arrival time, ns of `CLOCK_MONOTONIC_RAW`.
     pub at_ns: i64,
-    /// The kernel says when; else it is the time at which we had it.
+    /// Whether the arrival time is from the kernel's stamp; otherwise it is the time after the
+    /// receive.
     pub by_kernel: bool,
-    /// At which of our addresses.
+    /// The local address to which it was sent.
     to: Option<in6_pktinfo>,
 }
 
 impl StampedSocket {
-    /// On `port` of all addresses; 0 is any port.
+    /// Binds `port` of all addresses; 0: the kernel selects a port.
     ///
     /// # Errors
-    /// The port is taken, or no socket is to be had.
+    /// The port is in use, or the system refuses a socket.
     pub fn bind(port: u16, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let socket = match bind_both_families(port) {
             // A host without IPv6.
@@ -77,7 +79,7 @@ impl StampedSocket {
             }
             other => other?,
         };
-        // A kernel that refuses gives no stamps, and ours are used.
+        // If the kernel refuses, the time after the receive is used.
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
         Ok(Self {
             last: ClockReading::take(&*clock),
@@ -87,23 +89,23 @@ impl StampedSocket {
         })
     }
 
-    /// The socket, to send with.
+    /// The socket, for sending.
     pub fn socket(&self) -> &Arc<UdpSocket> {
         &self.socket
     }
 
-    /// How long [`StampedSocket::receive`] waits at most.
+    /// Sets the maximum time that [`StampedSocket::receive`] waits.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The error of the system call.
     pub fn set_read_timeout(&self, limit: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(limit))
     }
 
-    /// The next datagram. One that is longer than `bytes` is cut.
+    /// Receives the next datagram. If it is longer than `bytes`, the excess is discarded.
     ///
     /// # Errors
-    /// `WouldBlock` when none came in time, or what the system says.
+    /// `WouldBlock` if none arrived in time, or the error of the system call.
     pub fn receive(&mut self, bytes: &mut [u8]) -> io::Result<Datagram> {
         let mut parts = [IoSliceMut::new(bytes)];
         let received = recvmsg::<SockaddrStorage>(
@@ -147,14 +149,14 @@ impl StampedSocket {
         arrival_ns(stamp, &last, &now)
     }
 
-    /// Sends `bytes` to whoever sent `arrived`, from the address that he has asked: from another
-    /// one of ours he might not take it, nor a firewall between.
+    /// Sends `bytes` to the sender of `datagram`, from the local address to which it was sent. The
+    /// sender or a firewall may discard an answer from another address.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn answer(&self, bytes: &[u8], datagram: &Datagram) -> io::Result<()> {
-        // Which way it goes is for the routing to decide, but where an address has no meaning
-        // without its interface.
+        // The routing selects the interface, except for link-local addresses, which are only valid
+        // with their interface.
         let asked = datagram.to.map(|to| {
             let local = Ipv6Addr::from(to.ipi6_addr.s6_addr).is_unicast_link_local();
             let ipi6_ifindex = if local { to.ipi6_ifindex } else { 0 };
@@ -171,7 +173,7 @@ impl StampedSocket {
     }
 }
 
-/// `address` as `socket` wants it; none where the socket cannot reach it.
+/// `address` in the address family of `socket`; `None` if the socket cannot reach it.
 pub(crate) fn for_socket(socket: &UdpSocket, address: IpAddr, port: u16) -> Option<SocketAddr> {
     let address = address.to_canonical();
     match (socket.local_addr().ok()?.ip(), address) {
@@ -200,7 +202,7 @@ fn address(from: &SockaddrStorage) -> Option<SocketAddr> {
     six.or_else(|| from.as_sockaddr_in().map(|four| SocketAddr::V4((*four).into())))
 }
 
-/// All three clocks at one time.
+/// Readings of the three clocks in succession, ns. `before` and `after` are of the raw clock.
 #[derive(Debug, Clone, Copy)]
 struct ClockReading {
     before: i64,
@@ -223,15 +225,16 @@ impl ClockReading {
         self.after - self.before
     }
 
-    /// Whether the wall clock was stepped since `former`. A step that is smaller than the width of
-    /// the readings is not seen.
+    /// Whether the wall clock was stepped since `former`. A step smaller than the width of the
+    /// readings is not detected.
     fn is_stepped(&self, former: &Self) -> bool {
         let distance = |reading: &Self| reading.realtime - reading.monotonic;
         distance(self).abs_diff(distance(former)) > self.width().max(former.width()).unsigned_abs()
     }
 }
 
-/// When a datagram came that the kernel has stamped with `stamp` (wall clock), ns of the raw clock.
+/// Arrival time, ns of the raw clock, of a datagram with the kernel's stamp `stamp` (wall clock).
+/// `None` if the stamp cannot be used.
 fn arrival_ns(stamp: i64, former: &ClockReading, now: &ClockReading) -> Option<i64> {
     let waited = now.realtime.checked_sub(stamp)?;
     if !(0..=MAX_WAITED_NS).contains(&waited) || now.is_stepped(former) {
@@ -258,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn only_the_waiting_is_taken_from_the_wall_clock() {
+    fn the_arrival_time_subtracts_the_waiting_time_of_the_wall_clock() {
         let wall = 1_800_000_000 * SECOND;
         let (former, now) = (reading(0, wall, 100), reading(SECOND, wall + SECOND, 100));
         let arrival = |stamp| arrival_ns(stamp, &former, &now);
         assert_eq!(arrival(wall + SECOND - 8_000), Some(SECOND + 100 - 7_000));
         assert_eq!(arrival(wall + SECOND), Some(SECOND + 100));
-        assert_eq!(arrival(wall + SECOND + 1), None, "it comes from the future");
-        assert_eq!(arrival(SECOND - 8_000), None, "it is of another clock");
+        assert_eq!(arrival(wall + SECOND + 1), None, "a stamp in the future");
+        assert_eq!(arrival(SECOND - 8_000), None, "a stamp of another clock");
         assert_eq!(arrival(i64::MIN), None);
         let stepped = reading(SECOND, wall + SECOND + 5_000, 100);
         assert_eq!(
@@ -275,8 +278,8 @@ mod tests {
         );
     }
 
-    /// However the wall clock is steered, and stepped by what the readings cannot show, a stamp is
-    /// never too early.
+    /// A stamp is never too early, for any adjusted rate of the wall clock and any step that the
+    /// readings cannot detect.
     #[test]
     fn no_stamp_is_earlier_than_the_truth() {
         for percent in [-10, 0, 10] {
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_that_waited_was_there_before_it_was_taken() {
+    fn the_stamp_of_a_waiting_datagram_is_its_arrival_time() {
         let (mut stamped, sender, to) = pair();
         let clock = SystemClock;
         let mut by_kernel = false;
@@ -336,7 +339,7 @@ mod tests {
                 assert!(datagram.at_ns <= latest, "{datagram:?} after {latest}");
             }
         }
-        assert!(by_kernel, "no stamp of the kernel was ever used");
+        assert!(by_kernel, "no stamp of the kernel was used");
     }
 
     #[test]
@@ -344,12 +347,12 @@ mod tests {
         let (mut stamped, ..) = pair();
         let port = stamped.socket().local_addr().unwrap().port();
         let six = stamped.socket().local_addr().unwrap().is_ipv6();
-        // The whole of 127/8 is here, and the kernel would answer from the first of it.
+        // All addresses of 127/8 are local, and by default the kernel answers from the first one.
         let hosts = ["127.0.0.1", "127.0.0.7", "::1"];
         for host in hosts.iter().filter(|host| six || !host.contains(':')) {
             let asks = UdpSocket::bind((*host, 0)).unwrap();
             asks.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            // Connected, it hears from there only.
+            // A connected socket receives only from that address.
             asks.connect((*host, port)).unwrap();
             asks.send(b"question").unwrap();
             let datagram = stamped.receive(&mut [0; 64]).unwrap();
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_said() {
+    fn a_port_in_use_is_an_error() {
         let (stamped, ..) = pair();
         let port = stamped.socket().local_addr().unwrap().port();
         let Err(error) = StampedSocket::bind(port, Arc::new(SystemClock)) else {

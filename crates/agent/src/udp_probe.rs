@@ -1,4 +1,4 @@
-//! Probes as datagrams: whom to ask, what waits for an answer, and whether anybody answers at all.
+//! Probes over UDP: the addresses to use, the probes without an answer, and whether UDP works.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -11,18 +11,18 @@ use plimsoll_link::UdpTime;
 
 use crate::stamped::for_socket;
 
-/// Questions that may wait for an answer; older ones are forgotten.
+/// Maximum number of probes that wait for an answer; older ones are discarded.
 const MAX_PENDING: usize = 64;
-/// With so many questions open the answers are doubted, and the link is asked as well.
+/// With this number of probes without an answer, probes are also sent over the link.
 const MAX_UNANSWERED: u64 = 3;
-/// So long after the first of them without any answer, UDP counts as shut, ns.
+/// If there is no answer for this time after the first of them, UDP counts as blocked, ns.
 const UDP_TIMEOUT_NS: i64 = 3_000_000_000;
-/// How often UDP is tried again where it is shut, ns, and with how many questions: one alone may be
-/// lost.
+/// Interval at which UDP is tried again while it is blocked, ns, and the number of probes of such a
+/// trial: a single one may be lost.
 const RETRY_INTERVAL_NS: i64 = 30_000_000_000;
 const RETRY_PROBES: u64 = 3;
 
-/// Which ways the next question takes.
+/// The paths over which the next probe is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProbePaths {
     pub(crate) udp: bool,
@@ -30,26 +30,27 @@ pub(crate) struct ProbePaths {
 }
 
 impl ProbePaths {
-    /// Where there is no time service to be asked.
+    /// Without a time service over UDP.
     pub(crate) const LINK: Self = Self {
         udp: false,
         link: true,
     };
 }
 
-/// Whether UDP is open, as far as the answers tell. While that is in doubt, both ways are asked:
-/// where it is shut no probe of a burst is missed by it, and where it is open the link is left
-/// alone after the first round trip.
+/// Whether UDP works, judged by the answers.
+///
+/// While this is unknown, probes are sent over both paths. If UDP is blocked, a burst loses no
+/// probe by this; if UDP works, the link is not used after the first round trip.
 #[derive(Debug, Clone, Copy)]
 struct UdpState {
-    /// The last word was an answer.
+    /// Answers arrive over UDP.
     open: bool,
-    /// Questions since the last answer, and when the first of them was asked.
+    /// Number of probes since the last answer, and the time of the first of them, ns.
     unanswered: u64,
     since: i64,
-    /// Questions that are left of a trial.
+    /// Remaining number of probes of a trial.
     trial: u64,
-    /// When the next trial begins.
+    /// Time at which the next trial begins, ns.
     again: i64,
 }
 
@@ -93,22 +94,22 @@ impl UdpState {
     }
 }
 
-/// A question without an answer so far.
+/// A probe without an answer.
 #[derive(Debug, Clone, Copy)]
 struct PendingProbe {
     sequence: u32,
-    /// T1.
+    /// Time at which it was sent (T1), ns.
     sent: i64,
     address: SocketAddr,
 }
 
-/// The agent's side of the time service.
+/// The client of the time service.
 #[derive(Debug)]
 pub(crate) struct UdpProbes {
     socket: Arc<UdpSocket>,
     service: UdpTime,
     key: ProbeKey,
-    /// Where the service may be; the one that answered last is alone asked while it does.
+    /// Possible addresses of the service. While one answers, only that one is used.
     addresses: Vec<SocketAddr>,
     answering: Option<SocketAddr>,
     pending: VecDeque<PendingProbe>,
@@ -117,8 +118,8 @@ pub(crate) struct UdpProbes {
 }
 
 impl UdpProbes {
-    /// Nothing is sent yet. `reached` is the address by which our link comes from the controller,
-    /// or goes there.
+    /// A client of `service`, which has sent nothing yet. `link_address` is the address of the
+    /// controller on the agent's link, `now` the present time, ns.
     pub(crate) fn new(
         socket: Arc<UdpSocket>,
         service: &UdpTime,
@@ -139,7 +140,8 @@ impl UdpProbes {
         probes
     }
 
-    /// The link comes by `reached` now: where that is a new way, UDP is tried anew.
+    /// Sets the address of the controller on the agent's link. If the list of addresses changes,
+    /// UDP is tried again.
     pub(crate) fn set_link_address(&mut self, link_address: Option<IpAddr>, now: i64) {
         let mut addresses = Vec::new();
         for address in link_address
@@ -154,13 +156,13 @@ impl UdpProbes {
         }
     }
 
-    /// Whether the answers come by UDP.
+    /// Whether answers arrive over UDP.
     pub(crate) fn is_open(&self) -> bool {
         self.state.open
     }
 
-    /// Asks, if that is to be tried; says which ways this question takes. `stamp` gives the time,
-    /// ns.
+    /// Sends a probe over UDP if that is to be tried. Returns the paths of this probe: the caller
+    /// sends it over the link. `stamp` returns the time, ns.
     pub(crate) fn ask(&mut self, stamp: impl Fn() -> i64) -> ProbePaths {
         if self.addresses.is_empty() {
             return ProbePaths::LINK;
@@ -182,7 +184,7 @@ impl UdpProbes {
             sequence: self.sequence,
             sent: stamp(),
         };
-        // What cannot be sent is not answered.
+        // A probe that cannot be sent counts as one without an answer.
         let _ = self.socket.send_to(&request.encode(&self.key), address);
         if self.pending.len() == MAX_PENDING {
             self.pending.pop_front();
@@ -194,13 +196,13 @@ impl UdpProbes {
         });
     }
 
-    /// The probe that a datagram completes, which came at `received`; none where nobody waits for
-    /// it. An answer counts once.
+    /// The probe that a datagram of time `received` completes; `None` if it is not the answer to a
+    /// pending probe. An answer is accepted once.
     pub(crate) fn take(&mut self, datagram: &[u8], received: i64) -> Option<Probe> {
         let answer = Answer::decode(datagram, &self.key)?;
         let waits =
             |pending: &PendingProbe| (pending.sequence, pending.sent) == (answer.sequence, answer.sent);
-        let at = self.pending.iter().position(waits)?;
+        let index = self.pending.iter().position(waits)?;
         if answer.agent != self.service.agent {
             return None;
         }
@@ -229,7 +231,7 @@ mod tests {
     };
 
     #[test]
-    fn both_ways_are_asked_until_one_answers() {
+    fn both_paths_are_used_until_udp_answers() {
         let mut state = UdpState::new(0);
         assert_eq!((0..3).map(|now| state.next(now)).collect::<Vec<_>>(), [BOTH; 3]);
         state.record_answer();
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_answers_the_link_alone_is_asked_and_udp_again_each_half_minute() {
+    fn without_answers_udp_is_tried_again_every_30_seconds() {
         let mut state = UdpState::new(0);
         for _ in 0..BURST {
             assert_eq!(state.next(0), BOTH);
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_stay_away_bring_the_link_in_at_once_and_end_udp_after_three_seconds() {
+    fn without_answers_the_link_is_used_at_once_and_udp_is_blocked_after_3_seconds() {
         let mut state = UdpState::new(0);
         state.record_answer();
         let paths: Vec<ProbePaths> = (0..5).map(|tick| state.next(tick * SECOND / 10)).collect();
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn one_lost_answer_or_an_agent_that_slept_end_nothing() {
+    fn a_lost_answer_or_a_long_pause_does_not_block_udp() {
         let mut state = UdpState::new(0);
         state.record_answer();
         for second in (0..100).step_by(2) {
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_is_answered_and_once() {
+    fn only_the_answer_to_a_pending_probe_is_accepted_and_once() {
         let service = UdpSocket::bind("127.0.0.1:0").unwrap();
         service.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let port = service.local_addr().unwrap().port();
@@ -330,27 +332,27 @@ mod tests {
         assert_eq!(
             probes.take(&right.encode(&key), 2_100),
             None,
-            "the same once more"
+            "the same answer again"
         );
     }
 
     #[test]
-    fn a_new_way_of_the_link_is_tried_anew_and_the_same_one_is_not() {
-        let [one, two] = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
-        let mut probes = probes(&[one], 9);
+    fn a_new_link_address_is_tried_again_and_the_same_one_is_not() {
+        let [first, second] = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let mut probes = probes(&[first], 9);
         probes.state.record_answer();
-        probes.set_link_address(Some(one), 0);
+        probes.set_link_address(Some(first), 0);
         assert!(probes.is_open() && probes.addresses.len() == 1);
-        probes.set_link_address(Some(two), 0);
+        probes.set_link_address(Some(second), 0);
         assert!(!probes.is_open());
         let ips: Vec<IpAddr> = probes.addresses.iter().map(SocketAddr::ip).collect();
-        assert_eq!(ips, [two, one], "the link's own way first");
+        assert_eq!(ips, [second, first], "the address of the link is first");
     }
 
     #[test]
-    fn without_an_address_the_link_is_asked() {
+    fn without_an_address_the_link_is_used() {
         assert_eq!(probes(&[], 9).ask(|| 0), ProbePaths::LINK);
-        // This socket speaks IPv4 only.
+        // This socket supports only IPv4.
         assert_eq!(probes(&["::1".parse().unwrap()], 9).ask(|| 0), ProbePaths::LINK);
     }
 }

@@ -51,7 +51,7 @@ pub(crate) enum AgentEvent {
     /// A link has broken; another one is being made.
     Cut(LinkError),
     /// A word of the agent.
-    Said(ToController),
+    Message(ToController),
     /// It has reported its host or its clock, which the session has stored.
     Learnt,
     /// The agent has ended, or cannot be reached any more.

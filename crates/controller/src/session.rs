@@ -35,7 +35,8 @@ pub struct AgentCommand {
     pub program: OsString,
     /// For instance `["agent"]`.
     pub arguments: Vec<OsString>,
-    /// A link over which nothing is heard for so long is broken: [`plimsoll_link::SILENCE_TIMEOUT`].
+    /// A link over which nothing is heard for so long is broken:
+    /// [`plimsoll_link::SILENCE_TIMEOUT`].
     pub silence: Duration,
 }
 

@@ -171,12 +171,12 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
     let theirs = format!("the agent is version 9.8.7 (link {})", link + 5);
     let same_link = json!({"type": "hello", "link": link, "version": "1.2.4", "pid": 1});
     // What it says, what it does then, and what stands in the refusal.
-    let mute = ["the agent is lost", "nothing was heard for 0.6 s"]; // its first word may take twice as long
-    let silent = ["the agent is lost", "nothing was heard for 0.3 s"];
+    let mute = ["the agent is lost", "no data was received for 0.6 s"]; // its first word may take twice as long
+    let silent = ["the agent is lost", "no data was received for 0.3 s"];
     let refused: [(&[Value], &str, &[&str]); 5] = [
         (&[elder], END, &[&own, &theirs]),
         (&[same_link], END, &[&own, "1.2.4"]),
-        (from_ref(&prepared), END, &["another word than its greeting"]),
+        (from_ref(&prepared), END, &["is not a greeting"]),
         (&[], SILENCE, &mute),
         (from_ref(&hello), SILENCE, &silent),
     ];
@@ -212,7 +212,7 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
         (&json!("finished"), &json!("agent-lost"), &json!(false))
     );
     let reason = finished["reason"].as_str().unwrap();
-    assert!(reason.contains("nothing was heard for 5 s"), "{reason}");
+    assert!(reason.contains("no data was received for 5 s"), "{reason}");
     assert!(reason.contains("had reported 7 transactions"), "{reason}");
     let summary: Value = serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap();
     assert_eq!(

@@ -1,9 +1,11 @@
-//! What very many agents cost a controller, by hand: `many_quic LINKS [SECONDS] [WINDOW_KIB]`. This
-//! process is the controller; agents are processes of this program with at most 25,000 links each,
-//! all of one socket, and a token on their standard input. Every link says 200 bytes each 30 s.
-//! Prints what this process holds when all are connected, and SECONDS (95) later, with the longest
-//! time for which any link was not heard in between, and the number of those that were late by a
-//! tenth of 30 s.
+//! Measures the memory of a controller with very many agents. It is run by hand:
+//! `many_quic LINKS [SECONDS] [WINDOW_KIB]`.
+//!
+//! This process is the controller. The agents are processes of this program with at most 25,000
+//! links each, all over one socket, and a token on standard input. Each link sends 200 bytes every
+//! 30 s. The program prints its memory when all links are connected, and again SECONDS (95) later,
+//! with the longest silence of any link in between and the number of links that were late by more
+//! than a tenth of 30 s.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::io::Write;
@@ -23,15 +25,15 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 const ENGINE: &str = "0";
-const A_PROCESS: u64 = 25_000;
+const LINKS_PER_PROCESS: u64 = 25_000;
 const PERIOD: Duration = Duration::from_secs(30);
-/// Not heard for longer than this is late.
-const LATE: Duration = Duration::from_secs(33);
-const MESSAGE: usize = 200;
-/// Longest time from one link to the next, and for all that an agent's process does at a time.
+/// A link that was silent for longer than this is late.
+const MAX_SILENCE: Duration = Duration::from_secs(33);
+const MESSAGE_BYTES: usize = 200;
+/// Maximum time between two new links, and for each step of an agent process.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Handshakes that one process begins at the same time.
-const AT_ONCE: usize = 32;
+/// Maximum number of concurrent handshakes of one process.
+const MAX_HANDSHAKES: usize = 32;
 
 #[tokio::main]
 async fn main() {
@@ -45,7 +47,7 @@ async fn main() {
     }
 }
 
-/// Ends with its owner.
+/// A process with agents, which is killed when this is dropped.
 struct Agents(Child);
 
 impl Drop for Agents {
@@ -68,32 +70,32 @@ async fn controller(links: u64, watched: Duration, window_kib: u64) {
     let token = Token::new("many", ENGINE, &keys, addresses, quic.to_vec(), 0).unwrap();
     let before = memory_kib("VmRSS:");
     let begin = Instant::now();
-    let _agents: Vec<Agents> = (0..links.div_ceil(A_PROCESS))
-        .map(|process| start(&token, A_PROCESS.min(links - process * A_PROCESS)))
+    let _agents: Vec<Agents> = (0..links.div_ceil(LINKS_PER_PROCESS))
+        .map(|process| start(&token, LINKS_PER_PROCESS.min(links - process * LINKS_PER_PROCESS)))
         .collect();
 
     let heard: Arc<[Silence]> = (0..links).map(|_| Silence::default()).collect();
     for index in 0..links as usize {
         let link = timeout(TIMEOUT, listener.accept())
             .await
-            .expect("another link in time");
+            .expect("no further link in time");
         tokio::spawn(hear(link, Arc::clone(&heard), index, begin));
     }
     let took = begin.elapsed().as_secs_f64();
     println!("{links} links in {took:.1} s, {:.0}/s", links as f64 / took);
     report("connected", links, before);
 
-    // The last to come say their first word a period later.
+    // The last links send their first message one period later.
     sleep(PERIOD).await;
     let (cpu, from) = (cpu_seconds(), Instant::now());
     heard.iter().for_each(|silence| silence.begin(begin));
     sleep(watched).await;
     let longest: Vec<Duration> = heard.iter().map(|silence| silence.end(begin)).collect();
-    let late = longest.iter().filter(|&&silence| silence > LATE).count();
-    report("after a while", links, before);
+    let late = longest.iter().filter(|&&silence| silence > MAX_SILENCE).count();
+    report("after the wait", links, before);
     println!(
-        "{late} links were not heard for more than {} s within {} s, the longest silence was {:.1} s; {:.2} cores; {:?}",
-        LATE.as_secs(),
+        "{late} links were silent for more than {} s within {} s, the longest silence was {:.1} s; {:.2} cores; {:?}",
+        MAX_SILENCE.as_secs(),
         watched.as_secs(),
         longest.iter().max().map_or(0.0, Duration::as_secs_f64),
         (cpu_seconds() - cpu) / from.elapsed().as_secs_f64(),
@@ -101,7 +103,7 @@ async fn controller(links: u64, watched: Duration, window_kib: u64) {
     );
 }
 
-/// How long a link was not heard, ms since the beginning.
+/// The silence of a link, ms. `last` is the time of the last message since the start.
 #[derive(Default)]
 struct Silence {
     last: AtomicU64,
@@ -119,7 +121,7 @@ impl Silence {
         self.longest.fetch_max(silent, Ordering::Relaxed);
     }
 
-    /// What was before does not count, but for the silence that goes on.
+    /// Discards the longest silence so far. The present silence continues.
     fn begin(&self, since: Instant) {
         self.longest.store(0, Ordering::Relaxed);
         if self.last.load(Ordering::Relaxed) == 0 {
@@ -155,26 +157,26 @@ async fn hear(mut link: Link, heard: Arc<[Silence]>, index: usize, since: Instan
     }
 }
 
-/// Ends when all links have: the controller is gone.
+/// Runs `links` agents until all links have ended, because the controller has ended.
 async fn agents(links: u64) {
     let token = Token::read(&Source::Stdin).unwrap();
     let dialer = Arc::new(Dialer::new(&token, ENGINE).unwrap());
-    let at_once = Arc::new(Semaphore::new(AT_ONCE));
+    let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
     let mut tasks = JoinSet::new();
     for index in 0..links {
-        let place = Arc::clone(&at_once).acquire_owned().await.unwrap();
+        let permit = Arc::clone(&handshakes).acquire_owned().await.unwrap();
         let dialer = Arc::clone(&dialer);
         tasks.spawn(async move {
-            let found = dialer.dial(TIMEOUT).await;
-            drop(place);
-            let mut link = match found {
+            let dialed = dialer.dial(TIMEOUT).await;
+            drop(permit);
+            let mut link = match dialed {
                 Ok(link) => link,
                 Err(error) => return println!("{error}"),
             };
             let first = tokio::time::Instant::now() + PERIOD.mul_f64(index as f64 / links as f64);
             let mut due = tokio::time::interval_at(first, PERIOD);
             due.tick().await;
-            while link.writer.write_all(&[b'x'; MESSAGE]).await.is_ok() {
+            while link.writer.write_all(&[b'x'; MESSAGE_BYTES]).await.is_ok() {
                 due.tick().await;
             }
         });
@@ -193,15 +195,15 @@ fn report(when: &str, links: u64, before: u64) {
     );
 }
 
-/// A line of `proc_pid_status(5)`, KiB.
+/// A value of `proc_pid_status(5)`, KiB.
 fn memory_kib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// User and system time, fields 14 and 15 of `proc_pid_stat(5)`, in the 100 ticks a second of
-/// Linux.
+/// User and system time of this process, s: fields 14 and 15 of `proc_pid_stat(5)`, in ticks of
+/// 10 ms.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();

@@ -5,78 +5,79 @@
 //! |---|---|
 //! | 1 greeting | JSON: [`Greeting`](crate::Greeting), the first frame in both directions |
 //! | 2 message | `u64` number, JSON: numbered from 1, in order, sent again over the next link until acknowledged |
-//! | 3 beat | `u64` number of the last message received: "still there", and an acknowledgement |
+//! | 3 beat | `u64` number of the last message received: heartbeat and acknowledgement |
 //! | 4 question | `u64` id: a probe of the clocks |
-//! | 5 answer | `u64` id, `i64` heard, `i64` answered: both by the clock of whoever answers, ns |
+//! | 5 answer | `u64` id, `i64` heard, `i64` answered: both by the clock of the side that answers, ns |
 //! | 6 piece | `u32` ticket, `u64` offset, bytes of a file |
 //!
-//! Pure: bytes in, frames out.
+//! This module has no I/O: it converts between bytes and frames.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// Largest frame, kind included, in bytes.
 pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
-/// Largest piece of a file in one frame, in bytes: small enough that a beat never waits long behind
-/// it.
+/// Largest piece of a file in one frame, in bytes. It is small so that a heartbeat does not wait
+/// long behind a piece.
 pub const MAX_PIECE_BYTES: usize = 128 * 1024;
 const HEAD: usize = 4;
 
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// Who speaks, JSON.
+    /// Identity and version of the sender, as JSON: [`Greeting`](crate::Greeting).
     Greeting(Bytes),
-    /// One message, JSON.
+    /// One message.
     Message {
-        /// From 1, without gaps.
+        /// Number of the message, from 1, without gaps.
         number: u64,
-        /// JSON.
+        /// The message as JSON.
         body: Bytes,
     },
-    /// Still there.
+    /// A heartbeat with an acknowledgement.
     Beat {
-        /// Last message received.
+        /// Number of the last message received; 0 if none.
         received: u64,
     },
-    /// A probe: what is your time?
+    /// A probe: the request for the time of the other side.
     Question {
-        /// Comes back in the answer.
+        /// Number of the probe; the answer contains it.
         id: u64,
     },
-    /// The answer to a probe.
+    /// The answer to a probe. Both times are of the clock of the side that answers.
     Answer {
-        /// Of the question.
+        /// Number of the probe.
         id: u64,
-        /// When the question was read, ns.
+        /// Time at which the question was read, ns.
         heard: i64,
-        /// When this answer was written, ns.
+        /// Time at which this answer was written, ns.
         answered: i64,
     },
-    /// Part of a file that was asked for.
+    /// Part of a requested file.
     Piece {
-        /// Of the request.
+        /// Ticket of the request.
         ticket: u32,
-        /// Where in the file it belongs.
+        /// Offset of the first byte in the file.
         offset: u64,
-        /// At most [`MAX_PIECE_BYTES`].
+        /// The bytes, at most [`MAX_PIECE_BYTES`].
         bytes: Bytes,
     },
 }
 
-/// Why bytes are not frames. The stream is of no use afterwards.
+/// Why bytes cannot be decoded as frames. The stream cannot be used afterwards.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than [`MAX_FRAME_BYTES`].
-    #[error("a frame of {0} bytes is too large (at most {MAX_FRAME_BYTES})")]
+    /// The frame is longer than [`MAX_FRAME_BYTES`]. Contains its length.
+    #[error("a frame of {0} bytes (at most {MAX_FRAME_BYTES} bytes are allowed)")]
     TooLarge(usize),
-    /// Of a kind that this version does not know, or too short for its kind.
-    #[error("a frame of kind {0} and {1} bytes, which cannot be understood")]
+    /// The kind is unknown to this version, or the length does not match the kind. Contains kind
+    /// and length.
+    #[error("an invalid frame of kind {0} and {1} bytes")]
     Kind(u8, usize),
-    /// Without even a kind.
+    /// The frame has no kind.
     #[error("an empty frame")]
     Empty,
-    /// Not the message that was expected.
-    #[error("a frame that cannot be understood: {0}")]
+    /// The body is not the expected JSON.
+    #[error("a frame with an invalid message: {0}")]
     Json(#[from] serde_json::Error),
 }
 
@@ -128,15 +129,15 @@ impl Frame {
 
     fn read(kind: u8, mut body: Bytes) -> Result<Self, FrameError> {
         let length = body.len();
-        let least = match kind {
+        let min_length = match kind {
             1 => 0,
             2..=4 => 8,
             5 => 24,
             6 => 12,
             _ => usize::MAX,
         };
-        let exact = matches!(kind, 3..=5);
-        if length < least || exact && length > least {
+        let is_fixed = matches!(kind, 3..=5);
+        if length < min_length || is_fixed && length > min_length {
             return Err(FrameError::Kind(kind, length));
         }
         Ok(match kind {
@@ -165,10 +166,11 @@ impl Frame {
     }
 }
 
-/// Takes the next whole frame off the front of `bytes`; none when more are needed.
+/// Removes the next complete frame from the front of `bytes`. Returns `None` if more bytes are
+/// needed.
 ///
 /// # Errors
-/// [`FrameError`]; the stream is of no use afterwards.
+/// [`FrameError`]; the stream cannot be used afterwards.
 pub fn next_frame(bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     let Some(head) = bytes.first_chunk::<HEAD>() else {
         return Ok(None);
@@ -189,8 +191,8 @@ pub fn next_frame(bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
     Frame::read(kind, frame).map(Some)
 }
 
-/// How many bytes the frame that `bytes` begins with still lacks; 0 where its length is not known
-/// yet, or is none that is read.
+/// Number of bytes that are missing from the first frame of `bytes`; 0 if its length is not yet
+/// known or exceeds [`MAX_FRAME_BYTES`].
 pub fn missing(bytes: &[u8]) -> usize {
     let length = bytes
         .first_chunk::<HEAD>()
@@ -228,35 +230,35 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_any_cut() {
+    fn frames_are_decoded_from_parts_of_any_size() {
         let mut bytes = BytesMut::new();
         for frame in frames() {
             frame.write(&mut bytes).unwrap();
         }
         for size in [1, 2, 3, 7, 64, bytes.len()] {
             let mut waiting = BytesMut::new();
-            let mut found = Vec::new();
+            let mut decoded = Vec::new();
             for part in bytes.chunks(size) {
                 waiting.extend_from_slice(part);
                 while let Some(frame) = next_frame(&mut waiting).unwrap() {
-                    found.push(frame);
+                    decoded.push(frame);
                 }
                 assert!(waiting.len() < HEAD || missing(&waiting) > 0);
             }
-            assert_eq!(found, frames(), "parts of {size}");
+            assert_eq!(decoded, frames(), "parts of {size}");
             assert!(waiting.is_empty());
         }
     }
 
     #[test]
-    fn rubbish_is_refused_before_it_costs_memory() {
+    fn invalid_frames_are_rejected_without_an_allocation() {
         let cases: [(&[u8], &str); 6] = [
-            (&[0xff, 0xff, 0xff, 0xff, 1], "too large"),
+            (&[0xff, 0xff, 0xff, 0xff, 1], "at most"),
             (&[0, 0, 0, 0, 1], "empty"),
             (&[1, 0, 0, 0, 99], "kind 99"),
             (&[3, 0, 0, 0, 2, b'{', b'?'], "kind 2 and 2 bytes"),
             (&[10, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9], "kind 3 and 9 bytes"),
-            (b"GET / HTTP/1.1\r\n", "too large"),
+            (b"GET / HTTP/1.1\r\n", "at most"),
         ];
         for (bytes, expected) in cases {
             assert_eq!(missing(bytes), 0);
@@ -280,8 +282,8 @@ mod tests {
         for _ in 0..10_000 {
             let mut bytes = good.clone();
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let at = (seed >> 33) as usize % bytes.len();
-            bytes[at] = (seed >> 24) as u8;
+            let index = (seed >> 33) as usize % bytes.len();
+            bytes[index] = (seed >> 24) as u8;
             while let Ok(Some(_)) = next_frame(&mut bytes) {}
         }
     }

@@ -1,5 +1,5 @@
-//! The agent's way to its controller: addresses and transports of the token, in turn, until one
-//! leads there or the patience ends.
+//! How an agent connects to its controller: it tries the addresses and transports of the token in
+//! turn until a link is made or the time limit is reached.
 
 use std::fmt;
 use std::io;
@@ -20,21 +20,22 @@ use crate::token::{Token, host_and_port};
 use crate::transport::{Link, Transport, WELCOME};
 use crate::{quic, tcp};
 
-/// Longest attempt, handshake and welcome included.
+/// Maximum duration of an attempt, including handshake and welcome byte.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest attempt over QUIC while TCP is to be tried as well: where UDP is shut, nothing answers.
+/// The same for QUIC if TCP is also to be tried: if UDP is blocked, there is no answer.
 const ATTEMPT_TIMEOUT_QUIC: Duration = Duration::from_secs(5);
-/// Pauses between rounds, doubled from the first to the last; each is cut by up to half at random,
-/// so that agents which lost the same controller do not come back as one.
+/// First and longest pause between rounds; the pause doubles with each round. Each pause is reduced
+/// at random by up to half, so that agents that lost the same controller do not all reconnect at
+/// the same time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(5);
-/// Addresses of one name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES_PER_NAME: usize = 4;
-/// No certificate has a name, but the libraries want one to look for. It is not sent.
+/// The certificates contain no name, but the libraries require one. It is not sent.
 const SERVER_NAME: &str = "controller.invalid";
 
-/// What dials with one token, as often as is wished. All its QUIC links share one socket for each
-/// address family.
+/// Makes links with one token, any number of them. All its QUIC links share one socket per address
+/// family.
 pub struct Dialer {
     experiment: String,
     addresses: Vec<String>,
@@ -44,7 +45,7 @@ pub struct Dialer {
     endpoints: Mutex<[Option<Endpoint>; 2]>,
 }
 
-/// No link could be made.
+/// Why no link could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The token is for another version of the engine.
@@ -52,24 +53,24 @@ pub enum DialError {
         "the token of experiment {experiment} is for engine {theirs}, this is {own}: start the agent with the engine of the controller"
     )]
     Engine {
-        /// The token's.
+        /// Name of the experiment.
         experiment: String,
-        /// The controller's version.
+        /// Version of the controller's engine.
         theirs: String,
-        /// Ours.
+        /// Version of this engine.
         own: String,
     },
-    /// The token's keys are of no use.
+    /// The keys of the token cannot be used.
     #[error(transparent)]
     Keys(#[from] IdentityError),
-    /// Every way was tried.
+    /// No address and transport led to the controller.
     #[error("no link to the controller of experiment {experiment}: {}{}", fault.text(experiment), list(attempts))]
     NoLink {
-        /// The token's.
+        /// Name of the experiment.
         experiment: String,
-        /// The most telling of the faults.
+        /// The greatest of the faults in `attempts`.
         fault: Fault,
-        /// The last round.
+        /// The attempts of the last round, and those of earlier rounds that were not repeated.
         attempts: Vec<FailedAttempt>,
     },
 }
@@ -77,37 +78,37 @@ pub enum DialError {
 /// One attempt that failed.
 #[derive(Debug, Clone)]
 pub struct FailedAttempt {
-    /// As in the token.
+    /// Address, as in the token.
     pub address: String,
-    /// Over what.
+    /// Transport of the attempt.
     pub via: Transport,
-    /// What came of it.
+    /// Kind of the failure.
     pub fault: Fault,
-    /// In the words of the library.
+    /// Error text of the library or of the operating system.
     pub detail: String,
 }
 
-/// What came of an attempt; the later ones say more, and are what a failure with several attempts
-/// is called by.
+/// Kind of a failure, in ascending order of specificity. The greatest one describes a failure with
+/// several attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Nothing answers, or no way leads there, or the name is unknown.
+    /// There is no answer, no route to the host, or the name is unknown.
     NoAnswer,
-    /// The host answers that nobody listens on that port.
+    /// The host answers that no process listens on the port.
     Closed,
-    /// Somebody is there and broke off during the handshake: a controller with too many handshakes
-    /// at once, or another program.
+    /// The other side interrupted the handshake: a controller with too many handshakes, or another
+    /// program.
     Busy,
-    /// Somebody is there, who is not this experiment's controller.
+    /// The other side is not the controller of this experiment.
     Stranger,
-    /// Somebody is there who speaks another version of the link.
+    /// The other side uses another version of the link.
     Version,
-    /// The controller is there and does not know our key.
+    /// The controller does not accept the agent's key.
     Refused,
 }
 
 impl Dialer {
-    /// With `token`, for an agent of engine version `engine`.
+    /// A dialer with `token` for an agent of engine version `engine`.
     ///
     /// # Errors
     /// [`DialError::Engine`], [`DialError::Keys`].
@@ -130,9 +131,9 @@ impl Dialer {
         })
     }
 
-    /// Tries every address over every transport, and all of them again after a pause, until there
-    /// is a link or `patience` is over. What will not change (a stranger, a refusal, another
-    /// version) is not tried again. Needs a tokio runtime.
+    /// Tries each address over each transport, and repeats this after a pause until a link is made
+    /// or `max_wait` has elapsed. An attempt with a permanent fault (another controller, a refusal,
+    /// another version) is not repeated. Call it in a tokio runtime.
     ///
     /// # Errors
     /// [`DialError::NoLink`].
@@ -169,14 +170,15 @@ impl Dialer {
         }
     }
 
-    /// Waits, at most so long, until the ends of QUIC links have been told to the controller.
+    /// Waits, for at most `max_wait` per address family, until the controller was notified of the
+    /// end of all QUIC links.
     pub async fn close(self, max_wait: Duration) {
         let endpoints = self
             .endpoints
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
         for endpoint in endpoints.into_iter().flatten() {
-            // Past the patience the controller finds out by itself.
+            // After that time the controller detects the end by its own timeout.
             let _ = timeout(max_wait, endpoint.wait_idle()).await;
         }
     }
@@ -192,17 +194,17 @@ impl Dialer {
     async fn attempt(&self, address: &str, via: Transport, within: Duration) -> Result<Link, Failure> {
         let peers = timeout(within / 2, resolve(address))
             .await
-            .unwrap_or_else(|_| Err(Failure::silent(within / 2, "to the question for its address")))?;
+            .unwrap_or_else(|_| Err(Failure::silent(within / 2, "to the lookup of its address")))?;
         let within = within / peers.len() as u32;
         let mut worst = Failure::new(Fault::NoAnswer, "the name has no address");
         for peer in peers {
-            let one = async {
+            let attempt = async {
                 match via {
                     Transport::Tcp => self.over_tcp(peer).await,
                     Transport::Quic => self.over_quic(peer).await,
                 }
             };
-            let failure = match timeout(within, one).await {
+            let failure = match timeout(within, attempt).await {
                 Ok(Ok(link)) => return Ok(link),
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::silent(within, "to the handshake"),
@@ -278,7 +280,7 @@ impl fmt::Debug for Dialer {
     }
 }
 
-/// A fault before it is known which way it belongs to.
+/// A failure without address and transport.
 struct Failure {
     fault: Fault,
     detail: String,
@@ -313,20 +315,21 @@ impl Fault {
     fn text(self, experiment: &str) -> String {
         match self {
             Self::NoAnswer => {
-                "no answer: is the controller running, and do its ports let this host through?".into()
+                "no answer: check that the controller is running and that its ports are open for this host"
+                    .into()
             }
-            Self::Closed => "the port is closed: has the controller ended?".into(),
+            Self::Closed => "the port is closed: check that the controller is running".into(),
             Self::Busy => {
-                "the handshake was broken off; the controller is too busy, or its port is another program's"
+                "the handshake was interrupted; the controller has too many handshakes, or its port belongs to \
+                 another program"
                     .into()
             }
             Self::Stranger => format!("this is not the controller of experiment {experiment}"),
             Self::Version => {
-                "it speaks another version of the link; start the agent with the engine of the controller"
-                    .into()
+                "it uses another version of the link; start the agent with the engine of the controller".into()
             }
             Self::Refused => {
-                "the controller does not know this token's key; is the token of an earlier start?".into()
+                "the controller does not know this token's key; use the token of its present start".into()
             }
         }
     }
@@ -335,10 +338,10 @@ impl Fault {
 async fn resolve(address: &str) -> Result<Vec<SocketAddr>, Failure> {
     let (host, port) =
         host_and_port(address).ok_or_else(|| Failure::new(Fault::NoAnswer, "not host:port"))?;
-    let found = lookup_host((host, port))
+    let addresses = lookup_host((host, port))
         .await
         .map_err(|error| Failure::new(Fault::NoAnswer, error))?;
-    let peers: Vec<_> = found.take(MAX_ADDRESSES_PER_NAME).collect();
+    let peers: Vec<_> = addresses.take(MAX_ADDRESSES_PER_NAME).collect();
     if peers.is_empty() {
         return Err(Failure::new(Fault::NoAnswer, "the name has no address"));
     }
@@ -349,17 +352,17 @@ async fn welcome(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     match reader.read_u8().await? {
         WELCOME => Ok(()),
         other => Err(io::Error::other(format!(
-            "a welcome begins with {WELCOME}, not {other}"
+            "expected a welcome byte {WELCOME}, got {other}"
         ))),
     }
 }
 
 fn server_name() -> ServerName<'static> {
-    // A constant that is a domain name, as a test says.
+    // The constant is a domain name; a test checks it.
     ServerName::try_from(SERVER_NAME).expect("a domain name")
 }
 
-/// What a TCP connection that could not be made says.
+/// The failure of a TCP connection that could not be made.
 fn connect_failure(error: io::Error) -> Failure {
     let fault = match error.kind() {
         io::ErrorKind::ConnectionRefused => Fault::Closed,
@@ -369,13 +372,13 @@ fn connect_failure(error: io::Error) -> Failure {
     Failure::new(fault, error)
 }
 
-/// What a TLS handshake, or the wait for the welcome, that failed says.
+/// The failure of a TLS handshake or of the wait for the welcome byte.
 fn tls_failure(error: &io::Error) -> Failure {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     let fault = match inner {
         None => Fault::Busy,
         Some(Error::AlertReceived(alert)) => alert_fault(*alert),
-        // Another certificate, another TLS, or no TLS at all.
+        // Another certificate, another version of TLS, or no TLS.
         Some(_) => Fault::Stranger,
     };
     Failure::new(fault, error)
@@ -384,7 +387,7 @@ fn tls_failure(error: &io::Error) -> Failure {
 fn quic_failure(error: &ConnectionError) -> Failure {
     let is = |code: TransportErrorCode, alert| code == TransportErrorCode::crypto(u8::from(alert));
     let fault = match error {
-        // Our own word on the peer's certificate.
+        // This side rejected the peer's certificate.
         ConnectionError::TransportError(_) => Fault::Stranger,
         ConnectionError::ConnectionClosed(close) => [
             AlertDescription::NoApplicationProtocol,
@@ -402,7 +405,7 @@ fn quic_failure(error: &ConnectionError) -> Failure {
     Failure::new(fault, error)
 }
 
-/// What the other side says of us: of our key, or of what it is itself.
+/// The fault that an alert of the other side reports.
 fn alert_fault(alert: AlertDescription) -> Fault {
     match alert {
         AlertDescription::NoApplicationProtocol => Fault::Version,
@@ -413,7 +416,7 @@ fn alert_fault(alert: AlertDescription) -> Fault {
     }
 }
 
-/// Between half of it and all.
+/// A random duration between half of `pause` and `pause`.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.5..=1.0))
 }
@@ -435,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_cut_by_at_most_half() {
+    fn pauses_are_reduced_by_at_most_half() {
         let pauses: Vec<_> = (0..200).map(|_| jittered(LAST_PAUSE)).collect();
         assert!(
             pauses
@@ -447,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_nobody_is_a_name() {
+    fn the_server_name_is_a_domain_name() {
         assert_eq!(server_name().to_str(), SERVER_NAME);
     }
 }

@@ -1,6 +1,6 @@
-//! Who may take part in how many handshakes at once, and the books on those who were refused.
+//! Limits on concurrent handshakes, and counts of the connections that were refused.
 //!
-//! Pure but for its lock: no sockets, no clock.
+//! This module has a lock, but no sockets and no clock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,73 +12,76 @@ use serde::Serialize;
 
 use crate::transport::Transport;
 
-/// What strangers, and agents, can make a listener hold.
+/// Limits on the resources that clients can use of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Longest handshake, from the first byte to the welcome.
+    /// Maximum duration of a handshake, from the first byte to the welcome byte.
     pub handshake: Duration,
-    /// Handshakes at the same time, of all sources. Each may hold a descriptor and some 64 KiB.
+    /// Maximum number of concurrent handshakes of all sources. Each may use a descriptor and about
+    /// 64 KiB.
     pub unfinished: usize,
-    /// Handshakes at the same time of one source: an IPv4 address, or an IPv6 network of 64 bits,
-    /// which is what one host is given. Must be below `unfinished`, or one source keeps all others
-    /// out.
+    /// Maximum number of concurrent handshakes of one source: an IPv4 address, or an IPv6 network
+    /// of 64 bits, which is usually assigned to one host. It must be below `unfinished`; otherwise
+    /// one source can exclude all others.
     pub unfinished_per_source: usize,
-    /// Bytes that one QUIC agent may have on the way in each direction, which the listener holds
-    /// while nobody reads them: 1 MiB at 315 ms are 3.3 MB/s. (TCP has the kernel's limits.)
+    /// Maximum number of bytes in flight of one QUIC agent, in each direction. The listener buffers
+    /// them until they are read. 1 MiB at 315 ms allows 3.3 MB/s. (For TCP the kernel's limits
+    /// apply.)
     pub window: u32,
 }
 
-/// Why somebody was refused.
+/// Why a connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// Too many handshakes at once.
+    /// Too many concurrent handshakes.
     Full,
-    /// Too many handshakes of this source at once.
+    /// Too many concurrent handshakes of this source.
     FullSource,
     /// The handshake took too long.
     Slow,
-    /// What came is no TLS, or no correct one.
+    /// The bytes are not valid TLS.
     Garbage,
-    /// No TLS 1.3.
+    /// The client does not support TLS 1.3.
     OldTls,
-    /// Another way of securing links: another version of the engine, or another program.
+    /// The client names another application protocol (ALPN): it is another version of the engine or
+    /// another program.
     Version,
-    /// No certificate was shown.
+    /// The client presented no certificate.
     NoKey,
-    /// Another certificate, or without the key to it.
+    /// The client presented another certificate, or does not have its key.
     WrongKey,
-    /// The other side went away before it had proved anything, or refused this controller.
+    /// The client closed the connection during the handshake, or refused this controller.
     Left,
 }
 
-/// What a listener has counted since it was bound.
+/// Counts of a listener since it was bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Links whose peer was known.
+    /// Links with an authenticated peer.
     pub accepted: u64,
-    /// Those that were refused, by reason.
+    /// Refused connections by reason.
     pub refused: BTreeMap<Reason, u64>,
-    /// Times that no connection could be taken because the process or the host had no descriptor or
-    /// memory left.
+    /// Number of times that no connection could be accepted because the process or the host had no
+    /// free descriptor or memory.
     pub starved: u64,
 }
 
-/// Refusals of one source for one reason, since they were last asked for.
+/// Refusals of one source for one reason since the previous call of `Listener::refusals`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Where the stranger was.
+    /// Address of the client.
     pub source: IpAddr,
-    /// What was tried.
+    /// Transport of the connection.
     pub via: Transport,
-    /// Why it was refused.
+    /// Why the connection was refused.
     pub reason: Reason,
-    /// How often.
+    /// Number of refusals.
     pub times: u64,
 }
 
-/// Sources and reasons that are told apart between two looks; all the others are in the counters
-/// only.
+/// Maximum number of refusals (source, transport and reason) that are kept between two calls of
+/// `take_refusals`. Others are only counted.
 const MAX_REFUSALS: usize = 16;
 
 #[derive(Debug)]
@@ -95,7 +98,7 @@ struct State {
     refusals: Vec<Refusal>,
 }
 
-/// The right to a handshake; given back when dropped.
+/// Permission for a handshake; it is returned when dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     gate: Arc<Gate>,
@@ -125,7 +128,7 @@ impl Gate {
         &self.bounds
     }
 
-    /// Lets a handshake begin, or says why not; the refusal is counted.
+    /// Permits a handshake, or counts a refusal and returns its reason.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr, via: Transport) -> Result<Ticket, Reason> {
         let source = source(address);
         let mut state = self.lock();
@@ -162,7 +165,7 @@ impl Gate {
         self.lock().counters.clone()
     }
 
-    /// Those since the last call, at most [`MAX_REFUSALS`] sources and reasons.
+    /// The refusals since the last call, at most [`MAX_REFUSALS`].
     pub(crate) fn take_refusals(&self) -> Vec<Refusal> {
         std::mem::take(&mut self.lock().refusals)
     }
@@ -204,7 +207,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Whom an address belongs to.
+/// The source of an address: the IPv4 address, or the IPv6 network of 64 bits.
 fn source(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -215,15 +218,15 @@ fn source(address: IpAddr) -> IpAddr {
 impl Reason {
     fn text(self) -> &'static str {
         match self {
-            Self::Full => "too many handshakes at once",
-            Self::FullSource => "too many handshakes from there at once",
+            Self::Full => "too many concurrent handshakes",
+            Self::FullSource => "too many concurrent handshakes from this address",
             Self::Slow => "the handshake took too long",
-            Self::Garbage => "what came is not the link's protocol",
-            Self::OldTls => "it does not speak TLS 1.3",
-            Self::Version => "it speaks another version of the link, or another protocol",
-            Self::NoKey => "it showed no key",
-            Self::WrongKey => "its key is not that of this experiment's agents",
-            Self::Left => "it went away during the handshake, or did not accept this controller",
+            Self::Garbage => "the data is not the link protocol",
+            Self::OldTls => "it does not support TLS 1.3",
+            Self::Version => "it uses another version of the link, or another protocol",
+            Self::NoKey => "it presented no certificate",
+            Self::WrongKey => "its key is not the key of this experiment's agents",
+            Self::Left => "it closed the connection during the handshake, or did not accept this controller",
         }
     }
 }
@@ -236,7 +239,7 @@ impl fmt::Display for Reason {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a stranger from {} ({}) was refused", self.source, self.via)?;
+        write!(f, "a connection from {} ({}) was refused", self.source, self.via)?;
         if self.times > 1 {
             write!(f, " {} times", self.times)?;
         }
@@ -257,15 +260,15 @@ mod tests {
     }
 
     #[test]
-    fn one_source_cannot_take_every_place() {
+    fn one_source_cannot_use_all_handshakes() {
         let gate = gate(3, 2);
         let enter = |address: &str| gate.enter(address.parse().unwrap(), Transport::Tcp);
-        let one = enter("10.0.0.1").unwrap();
-        let _two = enter("10.0.0.1").unwrap();
+        let first = enter("10.0.0.1").unwrap();
+        let _second = enter("10.0.0.1").unwrap();
         assert_eq!(enter("::ffff:10.0.0.1").unwrap_err(), Reason::FullSource);
-        let _three = enter("10.0.0.2").unwrap();
+        let _third = enter("10.0.0.2").unwrap();
         assert_eq!(enter("10.0.0.3").unwrap_err(), Reason::Full);
-        drop(one);
+        drop(first);
         assert!(enter("10.0.0.1").is_ok());
         assert_eq!(
             gate.counters().refused,
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_those_who_have_left() {
+    fn a_handshake_that_ended_leaves_no_state() {
         let gate = gate(9, 9);
         for host in 0..=255 {
             drop(
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_once_a_source_and_counted_always() {
+    fn refusals_are_limited_and_the_counters_are_complete() {
         let gate = gate(9, 9);
         for host in 0..100 {
             for _ in 0..3 {
@@ -315,7 +318,7 @@ mod tests {
         assert!(refusals.iter().all(|refusal| refusal.times == 3));
         assert_eq!(
             refusals[0].to_string(),
-            "a stranger from 10.0.0.0 (tcp) was refused 3 times: what came is not the link's protocol"
+            "a connection from 10.0.0.0 (tcp) was refused 3 times: the data is not the link protocol"
         );
         assert_eq!(gate.counters().refused[&Reason::Garbage], 300);
         assert_eq!(gate.take_refusals(), []);

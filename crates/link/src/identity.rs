@@ -1,12 +1,12 @@
-//! Who is who on a secured link: key pairs made for one experiment, and the pins by which each side
-//! knows the other.
+//! Authentication of a secured link: the key pairs of one experiment, and the pins by which each
+//! side identifies the other.
 //!
-//! A pin is the SHA-256 of a whole certificate (DER). Each side accepts exactly one certificate,
-//! and only with a proof, in the handshake, that the peer holds its key. There is no authority, no
-//! name and no date to check: an authority would vouch for more than this experiment, names of
-//! hosts change with the way that leads to them, and the clocks of the hosts are what is to be
-//! measured, so none of them decides whether a certificate is valid. The pair lives as long as the
-//! experiment, in memory.
+//! A pin is the SHA-256 hash of a whole certificate (DER). Each side accepts exactly one
+//! certificate, and only if the handshake proves that the peer has its key. Authority, name and
+//! date are not checked. An authority would be valid for more than this experiment. The name of a
+//! host depends on the route to it. The clocks of the hosts are themselves measured, so they must
+//! not decide whether a certificate is valid. The key pairs exist only in memory, as long as the
+//! experiment.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,62 +25,64 @@ use rustls::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-/// What both sides call the protocol in the handshake (ALPN). It changes with the way links are
-/// secured; what is spoken on them has a version of its own
-/// ([`plimsoll_model::format::LINK_VERSION`]).
+/// Name of the protocol in the handshake (ALPN). It changes if links are secured in another way.
+/// The frames on a link have their own version ([`plimsoll_model::format::LINK_VERSION`]).
 pub(crate) const PROTOCOL: &[u8] = b"plimsoll-link/1";
 
-/// The keys of one experiment, made by its controller. Agents get what they need of them in a
+/// The keys of one experiment, which its controller generates. Agents receive their part in a
 /// [`Token`](crate::token::Token).
 #[derive(Debug)]
 pub struct Keys {
-    /// What the controller proves itself with.
+    /// Identity of the controller.
     pub controller: Identity,
-    /// What all agents of the experiment join with.
+    /// Identity that all agents of the experiment share.
     pub agents: Identity,
-    /// Key of the time probes, which travel outside the link.
+    /// Key of the time probes, 32 bytes. Probes are not sent over the link.
     pub time: Secret,
 }
 
-/// A key pair with its self-signed certificate. `Debug` shows the pin only.
+/// A key pair with its self-signed certificate. `Debug` shows only the pin.
 #[derive(Clone)]
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: Secret,
 }
 
-/// SHA-256 of a certificate's DER; 64 hexadecimal digits as text. Not secret.
+/// SHA-256 hash of a certificate (DER). Its text has 64 hexadecimal digits. It is not secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pin([u8; 32]);
 
-/// Bytes that no message shows. `Debug` writes `***`; [`Secret::reveal`] is the one way to them.
+/// Bytes that no message contains. `Debug` writes `***`; only [`Secret::reveal`] returns the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
-/// Keys could not be made or used.
+/// Why keys cannot be generated or used.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// The key pair or its certificate could not be made.
-    #[error("no key pair could be made: {0}")]
+    /// The key pair or its certificate could not be generated.
+    #[error("cannot generate a key pair: {0}")]
     Make(#[from] rcgen::Error),
-    /// The operating system gives no random bytes.
+    /// The operating system returns no random bytes.
     #[error("the operating system returns no random bytes")]
     Random,
-    /// Certificate and key are not a pair, or not in a known form.
-    #[error("certificate and key cannot be used: {0}")]
+    /// Certificate and key do not match, or their format is not supported.
+    #[error("cannot use certificate and key: {0}")]
     Use(#[from] Error),
-    /// The certificates cannot serve QUIC.
-    #[error("the keys cannot serve QUIC: {0}")]
+    /// The keys cannot be used for QUIC.
+    #[error("cannot use the keys for QUIC: {0}")]
     Quic(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
 }
 
-/// Not 64 hexadecimal digits.
+/// The text of a pin does not consist of 64 hexadecimal digits.
 #[derive(Debug, thiserror::Error)]
-#[error("a pin is 64 hexadecimal digits")]
+#[error("expected a pin of 64 hexadecimal digits")]
 pub struct PinError;
 
 impl Keys {
-    /// New keys, which share nothing with those of any other experiment.
+    /// Generates new, independent keys.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
     pub fn generate() -> Result<Self, IdentityError> {
         Ok(Self {
             controller: Identity::generate()?,
@@ -91,8 +93,11 @@ impl Keys {
 }
 
 impl Identity {
-    /// A new Ed25519 pair. Its certificate holds no name: a stranger who asks for it learns nothing
-    /// of experiment and host.
+    /// Generates an Ed25519 key pair. The certificate contains no name, so a client that requests
+    /// it learns nothing about experiment and host.
+    ///
+    /// # Errors
+    /// [`IdentityError::Make`].
     pub fn generate() -> Result<Self, IdentityError> {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
         let mut parameters = rcgen::CertificateParams::new(Vec::new())?;
@@ -104,8 +109,8 @@ impl Identity {
         ))
     }
 
-    /// Of a certificate (DER) and its key (PKCS #8, DER). Whether they fit shows when they are
-    /// used.
+    /// An identity of a certificate (DER) and its key (PKCS #8, DER). Whether they match is checked
+    /// only when they are used.
     pub fn from_parts(certificate: Vec<u8>, key: Secret) -> Self {
         Self {
             certificate: CertificateDer::from(certificate),
@@ -113,22 +118,23 @@ impl Identity {
         }
     }
 
-    /// The certificate, DER.
+    /// The certificate (DER).
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 
-    /// The key, PKCS #8 DER.
+    /// The key (PKCS #8, DER).
     pub fn key(&self) -> &Secret {
         &self.key
     }
 
-    /// What the other side must be given to know this one.
+    /// The pin by which the other side identifies this one.
     pub fn pin(&self) -> Pin {
         Pin::of(&self.certificate)
     }
 
-    /// Settings of a server that is this identity and lets in the holder of `agents` only.
+    /// TLS configuration of a server with this identity that accepts only the client with pin
+    /// `agents`.
     pub(crate) fn server(&self, agents: Pin) -> Result<ServerConfig, IdentityError> {
         let provider = Arc::new(ring::default_provider());
         let verifier = Pinned::new(agents, &provider);
@@ -137,20 +143,21 @@ impl Identity {
             .with_client_cert_verifier(Arc::new(verifier))
             .with_single_cert(vec![self.certificate.clone()], self.key.pkcs8())?;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        // A resumed session would not prove the key again, and its ticket costs memory for each of
-        // very many agents.
+        // A resumed session would not prove the key again, and its ticket would use memory for each
+        // agent.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)
     }
 
-    /// Settings of a client that is this identity and believes the holder of `controller` only.
+    /// TLS configuration of a client with this identity that accepts only the server with pin
+    /// `controller`.
     pub(crate) fn client(&self, controller: Pin) -> Result<ClientConfig, IdentityError> {
         let provider = Arc::new(ring::default_provider());
         let verifier = Pinned::new(controller, &provider);
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
-            .dangerous() // "no authority": the pin is narrower than any of them
+            .dangerous() // no certificate authority is checked; the pin is stricter
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_auth_cert(vec![self.certificate.clone()], self.key.pkcs8())?;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
@@ -161,14 +168,17 @@ impl Identity {
 }
 
 impl Pin {
-    /// Of a certificate, DER.
+    /// The pin of a certificate (DER).
     pub fn of(certificate: &[u8]) -> Self {
         Self(Sha256::digest(certificate).into())
     }
 }
 
 impl Secret {
-    /// So many bytes of the operating system's generator.
+    /// Random bytes of the operating system, as many as given.
+    ///
+    /// # Errors
+    /// [`IdentityError::Random`].
     pub fn random(bytes: usize) -> Result<Self, IdentityError> {
         let mut secret = vec![0; bytes];
         ring::default_provider()
@@ -178,12 +188,12 @@ impl Secret {
         Ok(Self(secret))
     }
 
-    /// Of bytes that came from elsewhere.
+    /// A secret of existing bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The bytes. What they are written into must be as well kept as they are.
+    /// The bytes. The caller must not write them where other users can read them.
     pub fn reveal(&self) -> &[u8] {
         &self.0
     }
@@ -193,8 +203,8 @@ impl Secret {
     }
 }
 
-/// Accepts one certificate. A stranger's is hashed and nothing more: it is parsed, to check the
-/// signature of the handshake, only after the pin has matched (rustls asks in this order).
+/// Accepts one certificate. Any other certificate is only hashed. A certificate is parsed, to check
+/// the signature of the handshake, only if the pin matches: rustls checks in this order.
 #[derive(Debug)]
 struct Pinned {
     pin: Pin,
@@ -227,8 +237,7 @@ impl Pinned {
     }
 }
 
-/// TLS 1.2 is not among the versions, so nobody can ask this; and if it were asked, the answer is
-/// no.
+/// The error for TLS 1.2, which is not enabled. It is only needed to complete the traits.
 fn no_tls12() -> Error {
     Error::PeerIncompatible(PeerIncompatible::Tls12NotOfferedOrEnabled)
 }
@@ -364,14 +373,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pair_is_another_and_names_nobody() {
+    fn keys_differ_and_certificates_contain_no_name() {
         let keys = Keys::generate().unwrap();
         assert_ne!(keys.controller.pin(), keys.agents.pin());
         assert_ne!(keys.time, Secret::random(32).unwrap());
         assert_eq!(keys.time.reveal().len(), 32);
         let text = String::from_utf8_lossy(keys.controller.certificate()).to_lowercase();
         for word in ["plimsoll", "rcgen", "localhost"] {
-            assert!(!text.contains(word), "{word} stands in the certificate");
+            assert!(!text.contains(word), "the certificate contains {word}");
         }
     }
 
@@ -387,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_reads_what_it_writes_and_nothing_else() {
+    fn a_pin_parses_its_own_text_and_no_other() {
         let pin = Identity::generate().unwrap().pin();
         assert_eq!(pin.to_string().parse::<Pin>().unwrap(), pin);
         let text = pin.to_string();
@@ -404,11 +413,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_does_not_fit_its_certificate_is_said() {
-        let (one, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
-        let mixed = Identity::from_parts(one.certificate().to_vec(), other.key().clone());
-        assert!(matches!(mixed.client(one.pin()), Err(IdentityError::Use(_))));
-        let broken = Identity::from_parts(one.certificate().to_vec(), Secret::new(vec![1, 2, 3]));
-        assert!(matches!(broken.client(one.pin()), Err(IdentityError::Use(_))));
+    fn a_key_that_does_not_match_its_certificate_is_an_error() {
+        let (first, second) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let mixed = Identity::from_parts(first.certificate().to_vec(), second.key().clone());
+        assert!(matches!(mixed.client(first.pin()), Err(IdentityError::Use(_))));
+        let broken = Identity::from_parts(first.certificate().to_vec(), Secret::new(vec![1, 2, 3]));
+        assert!(matches!(broken.client(first.pin()), Err(IdentityError::Use(_))));
     }
 }

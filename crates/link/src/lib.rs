@@ -1,11 +1,12 @@
-//! What controller and agent say to each other, and how: frames over a stream that both ends trust.
+//! The protocol between controller and agent: frames over an authenticated stream.
 //!
-//! [`codec`] is pure (bytes in, frames out), [`message`] holds the vocabulary, [`numbered`] makes
-//! messages survive a broken link, [`line`] speaks with a peer over as many links as it takes.
-//! Neither side believes a frame that is too large, unknown, or of another version.
+//! [`codec`] encodes and decodes frames without I/O. [`message`] defines the messages. [`numbered`]
+//! keeps messages until they are acknowledged, so that they outlive a broken link. [`line`] runs
+//! the dialogue with a peer over one link after the other. Both sides reject a frame that is too
+//! large, of an unknown kind, or from another version.
 //!
-//! [`dial`] and [`listen`] make the streams where no bootstrap channel gives one: TLS 1.3 or QUIC,
-//! with the keys of [`identity`], which an agent is handed in a [`token`].
+//! [`dial`] and [`listen`] create the streams if no bootstrap channel provides one: TLS 1.3 or
+//! QUIC, with the keys of [`identity`]. An agent receives its keys in a [`token`].
 #![forbid(unsafe_code)]
 
 pub mod codec;

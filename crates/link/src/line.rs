@@ -1,8 +1,8 @@
-//! The conversation with one peer, over as many links as it takes.
+//! The dialogue with one peer, over one link after the other.
 //!
-//! A [`Line`] outlives the streams below it: what is said while there is none, or is lost when one
-//! breaks, is sent over the next ([`Line::converse`]). Its own methods may be called from any
-//! thread and wait for nothing but [`Line::piece`].
+//! A [`Line`] outlives its links: messages that are sent while there is no link, or are lost when a
+//! link breaks, are sent over the next one ([`Line::converse`]). The methods of a line may be
+//! called from any thread. Only [`Line::send_piece`] waits.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -22,31 +22,32 @@ use crate::codec::{Frame, MAX_PIECE_BYTES, missing, next_frame};
 use crate::message::Greeting;
 use crate::numbered::{Inbox, Outbox};
 
-/// A side speaks at least so often.
+/// Maximum time between two frames of a side.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
-/// A side that was not heard for so long is not there any more.
+/// A link over which nothing was received for this time is broken.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the read that follows a timeout; see `Reading::next`.
 const LAST_READ_TIMEOUT: Duration = Duration::from_millis(100);
-/// Pieces that may wait to be sent; [`Line::piece`] waits for room.
+/// Maximum number of pieces that wait to be sent; if there are more, [`Line::send_piece`] waits.
 const MAX_PIECES: usize = 8;
-/// Questions and answers of probes that may wait: they are worth nothing later.
+/// Maximum number of questions and of answers that wait to be sent. A late probe is useless.
 const MAX_PROBES: usize = 64;
-/// Room for what is read at a time, at least.
+/// Minimum capacity of the buffer for a read.
 const MIN_READ_BYTES: usize = 4096;
-/// What one write takes of messages.
+/// Number of bytes of messages after which a write starts.
 const MAX_WRITE_BYTES: usize = 256 * 1024;
 
 /// How long one side waits for the other.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkTimeouts {
-    /// For the first word over a new link. Longer than `silence` where a login comes before it.
+    /// Time for the greeting over a new link. Longer than `silence` if a login precedes it.
     pub greeting: Duration,
-    /// For any further word.
+    /// Maximum time between later frames.
     pub silence: Duration,
 }
 
 impl LinkTimeouts {
-    /// Over a link that is there already.
+    /// The timeouts of a stream that exists, with 2 × `silence` for the greeting.
     pub fn over(silence: Duration) -> Self {
         Self {
             greeting: silence * 2,
@@ -55,55 +56,56 @@ impl LinkTimeouts {
     }
 }
 
-/// What a line hears.
+/// What a line receives.
 #[derive(Debug)]
 pub enum LineEvent {
-    /// A message, once and in order: JSON.
+    /// A message as JSON. Each message is received once and in order.
     Message(Bytes),
-    /// A part of a file.
+    /// A part of a requested file.
     Piece {
-        /// Of the request.
+        /// Ticket of the request.
         ticket: u32,
-        /// Where it belongs.
+        /// Offset of the first byte in the file.
         offset: u64,
-        /// Its bytes.
+        /// The bytes.
         bytes: Bytes,
     },
-    /// The answer to a question of ours.
+    /// The answer to a probe of [`Line::send_probe`].
     Answered(Stamps),
 }
 
-/// The four stamps of a probe, ns: `sent` and `received` by our clock, the others by the peer's.
+/// The four stamps of a probe, ns: `sent` and `received` by the clock of this side, the others by
+/// the clock of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamps {
-    /// Question written.
+    /// Time at which the question was written.
     pub sent: i64,
-    /// Question read.
+    /// Time at which the peer read the question.
     pub heard: i64,
-    /// Answer written.
+    /// Time at which the peer wrote the answer.
     pub answered: i64,
-    /// Answer read.
+    /// Time at which the answer was read.
     pub received: i64,
 }
 
-/// Who listens to a line.
+/// Handles what a line receives.
 pub trait LineHandler: Send {
-    /// The first word over a new link. An error ends it.
+    /// Handles the greeting, the first frame over a new link. An error ends the link.
     fn handle_greeting(&mut self, theirs: &Greeting) -> Result<(), LinkError>;
 
-    /// Everything else. Nothing more is read before this is done.
-    fn handle_event(&mut self, heard: LineEvent) -> impl Future<Output = Result<(), LinkError>> + Send;
+    /// Handles everything else. The line reads nothing until this returns. An error ends the link.
+    fn handle_event(&mut self, event: LineEvent) -> impl Future<Output = Result<(), LinkError>> + Send;
 }
 
-/// What both directions share; see the module.
+/// The dialogue with one peer; see the module. Clones share their state.
 #[derive(Clone)]
 pub struct Line(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something to write.
+    /// Notified when there is something to write.
     wake: Notify,
-    /// Room for a piece, or another link.
+    /// Notified when a piece was sent, or the link has changed.
     capacity: Condvar,
     clock: Arc<dyn Clock>,
 }
@@ -113,15 +115,16 @@ struct State {
     outbox: Outbox,
     inbox: Inbox,
     pieces: VecDeque<Frame>,
-    /// Ids of questions to be asked.
+    /// Ids of questions to be sent.
     questions: VecDeque<u64>,
-    /// Those that wait for an answer, and when they were written.
+    /// Ids of the questions without an answer, and the times at which they were written, ns.
     asked: VecDeque<(u64, i64)>,
-    /// Ids of questions to be answered, and when they were read.
+    /// Ids of received questions to be answered, and the times at which they were read, ns.
     answers: VecDeque<(u64, i64)>,
     next_question: u64,
-    /// Number of the link that is up, from 1; 0 for none.
+    /// Number of the current link, from 1; 0 if there is none.
     link: u64,
+    /// Number of links so far.
     links: u64,
     closed: bool,
 }
@@ -141,10 +144,10 @@ impl Line {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says a message. It arrives unless the line is given up.
+    /// Queues a message. It is sent over this or a later link until it is acknowledged.
     ///
     /// # Errors
-    /// [`LinkError`] when the line is closed or the other side acknowledges nothing.
+    /// [`LinkError`] if the line is closed or the other side acknowledges no messages.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), LinkError> {
         let body = Bytes::from(serde_json::to_vec(message).map_err(crate::FrameError::from)?);
         let mut state = self.state();
@@ -157,7 +160,8 @@ impl Line {
         Ok(())
     }
 
-    /// Asks the other side for its time; the answer comes as [`LineEvent::Answered`], or never.
+    /// Requests the time of the other side. The answer is a [`LineEvent::Answered`]; it is lost if
+    /// the link breaks.
     pub fn send_probe(&self) {
         let mut state = self.state();
         if state.link != 0 && state.questions.len() < MAX_PROBES {
@@ -169,18 +173,18 @@ impl Line {
         }
     }
 
-    /// Number of the link that is up, for [`Line::piece`]; none without one.
+    /// Number of the current link, for [`Line::send_piece`]; `None` if there is none.
     pub fn link(&self) -> Option<u64> {
         Some(self.state().link).filter(|&link| link != 0)
     }
 
-    /// Number of links that have been up so far.
+    /// Number of links so far, including the current one.
     pub fn links(&self) -> u64 {
         self.state().links
     }
 
-    /// Sends a part of a file over `link`, when there is room. False when that link is gone:
-    /// whoever wants the file asks again.
+    /// Queues a part of a file for `link` and waits while the queue is full. Returns false if that
+    /// link has ended: the peer then requests the file again.
     pub fn send_piece(&self, link: u64, ticket: u32, offset: u64, bytes: Bytes) -> bool {
         let mut state = self.state();
         while state.link == link && state.pieces.len() >= MAX_PIECES && !state.closed {
@@ -203,7 +207,7 @@ impl Line {
         true
     }
 
-    /// Whether everything that was said has arrived.
+    /// Whether all messages are acknowledged.
     pub fn is_settled(&self) -> bool {
         self.state().outbox.is_empty()
     }
@@ -213,14 +217,14 @@ impl Line {
         self.state().closed
     }
 
-    /// Ends the link that is up, and lets none begin.
+    /// Ends the current link after its messages are written, and prevents further links.
     pub fn close(&self) {
         self.state().closed = true;
         self.0.capacity.notify_all();
         self.0.wake.notify_one();
     }
 
-    /// Speaks over one link until it ends; gives why. `own` is how we greet.
+    /// Runs one link until it ends and returns the cause. `own` is the greeting of this side.
     pub async fn converse(
         &self,
         reader: impl AsyncRead + Send + Unpin,
@@ -248,12 +252,13 @@ impl Line {
             bytes: BytesMut::new(),
             silence: greeting,
         };
-        // Both at once: over a narrow pipe each side would wait for the other to read first. One
-        // that greets and hangs up before it hears us may be of another version: what it said is
-        // read first, and tells more than a broken pipe.
-        let said = async { Ok(self.greet(&mut writer, own).await) };
-        let first = async { tokio::try_join!(said, reading.be_greeted(handler)) };
-        let sent = match timeout(greeting, first).await {
+        // Both directions at the same time: over a pipe with little capacity each side would wait
+        // for the other to read first. A peer of another version may send its greeting and close
+        // the stream before it has read ours. Its greeting is read even if ours cannot be written,
+        // because it explains more than the error of the write.
+        let written = async { Ok(self.greet(&mut writer, own).await) };
+        let greetings = async { tokio::try_join!(written, reading.receive_greeting(handler)) };
+        let sent = match timeout(greeting, greetings).await {
             Ok(Ok((Ok(()), sent))) => sent,
             Ok(Ok((Err(error), _)) | Err(error)) => return error,
             Err(_) => return LinkError::Silent(greeting),
@@ -266,8 +271,7 @@ impl Line {
             beat: Instant::now(),
             silence,
         };
-        // Whoever does not read any more may have had something to say before: that is read to its
-        // end.
+        // A peer that no longer reads may have sent messages before: they are read to the end.
         let writing = async {
             let error = writing.run().await;
             if matches!(error, LinkError::Io(_)) {
@@ -295,7 +299,7 @@ impl Line {
     }
 }
 
-/// Clears what belongs to one link, also when the conversation is dropped.
+/// Clears the state of one link, also if the future of the dialogue is dropped.
 struct EndOfLink<'a>(&'a Line);
 
 impl Drop for EndOfLink<'_> {
@@ -324,21 +328,21 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             if let Some(frame) = next_frame(&mut self.bytes)? {
                 return Ok(frame);
             }
-            // All of a piece at once, or it would be copied each time the buffer grows; little for
-            // a link that waits.
+            // The capacity for a whole piece is reserved at once, because each growth of the buffer
+            // would copy it. A link that waits for a frame has a small buffer.
             self.bytes
                 .reserve(missing(&self.bytes).clamp(MIN_READ_BYTES, MAX_PIECE_BYTES));
             let mut read = timeout(self.silence, self.reader.read_buf(&mut self.bytes)).await;
             if read.is_err() {
-                // Of a process that was stopped the timer ends before the kernel is asked what has
-                // come meanwhile.
+                // If this process was stopped, the timer expires before the socket is read: frames
+                // may have arrived.
                 read = timeout(LAST_READ_TIMEOUT, self.reader.read_buf(&mut self.bytes)).await;
             }
             match read {
                 Ok(Ok(0)) => return Err(LinkError::Closed),
                 Ok(Ok(_)) => {}
-                // Of one that was killed the kernel says the first, and TLS, which misses a
-                // farewell, the second.
+                // A peer that was killed: the kernel reports the first, TLS the second, because the
+                // closing alert is missing.
                 Ok(Err(error))
                     if matches!(
                         error.kind(),
@@ -353,8 +357,9 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
         }
     }
 
-    /// The other side's greeting; gives the number of our last message that it has.
-    async fn be_greeted(&mut self, handler: &mut impl LineHandler) -> Result<u64, LinkError> {
+    /// Reads the greeting of the other side. Returns the number of the last message that it has
+    /// received.
+    async fn receive_greeting(&mut self, handler: &mut impl LineHandler) -> Result<u64, LinkError> {
         let Frame::Greeting(body) = self.next().await? else {
             return Err(LinkError::NoGreeting);
         };
@@ -378,8 +383,8 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             };
             match self.take(frame) {
                 Ok(None) => {}
-                Ok(Some(heard)) => {
-                    if let Err(error) = handler.handle_event(heard).await {
+                Ok(Some(event)) => {
+                    if let Err(error) = handler.handle_event(event).await {
                         return error;
                     }
                 }
@@ -391,7 +396,7 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
     fn take(&self, frame: Frame) -> Result<Option<LineEvent>, LinkError> {
         let now = self.line.0.clock.raw_ns();
         let mut state = self.line.state();
-        let heard = match frame {
+        let event = match frame {
             Frame::Message { number, body } => state.inbox.take(number)?.then_some(LineEvent::Message(body)),
             Frame::Beat { received } => {
                 state.outbox.acknowledge(received)?;
@@ -405,15 +410,17 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
                 None
             }
             Frame::Answer { id, heard, answered } => {
-                let found = state.asked.iter().position(|&(asked, _)| asked == id);
-                found.and_then(|at| state.asked.remove(at)).map(|(_, sent)| {
-                    LineEvent::Answered(Stamps {
-                        sent,
-                        heard,
-                        answered,
-                        received: now,
+                let index = state.asked.iter().position(|&(asked, _)| asked == id);
+                index
+                    .and_then(|index| state.asked.remove(index))
+                    .map(|(_, sent)| {
+                        LineEvent::Answered(Stamps {
+                            sent,
+                            heard,
+                            answered,
+                            received: now,
+                        })
                     })
-                })
             }
             Frame::Piece {
                 ticket,
@@ -426,7 +433,7 @@ impl<R: AsyncRead + Send + Unpin> Reading<'_, R> {
             }),
             Frame::Greeting(_) => return Err(LinkError::NoGreeting),
         };
-        Ok(heard)
+        Ok(event)
     }
 }
 
@@ -435,7 +442,7 @@ struct Writing<'a, W> {
     writer: W,
     /// Number of the last message sent over this link.
     sent: u64,
-    /// When the next beat is due.
+    /// When the next heartbeat is due.
     beat: Instant,
     silence: Duration,
 }
@@ -450,7 +457,7 @@ impl<W: AsyncWrite + Send + Unpin> Writing<'_, W> {
                         return error;
                     }
                 }
-                // Not ready: sleeps until somebody has something to say, or a beat is due.
+                // Nothing to write: waits until there is something, or a heartbeat is due.
                 Ok(false) => {
                     let _ = tokio::time::timeout_at(self.beat, self.line.0.wake.notified()).await;
                 }
@@ -459,8 +466,10 @@ impl<W: AsyncWrite + Send + Unpin> Writing<'_, W> {
         }
     }
 
-    /// What is to be written now, in the order of its urgency. A question or an answer goes alone
-    /// and is stamped last, so that no other bytes stand between the stamp and the wire.
+    /// Appends what is to be written now, the most urgent first. Returns false if there is nothing.
+    ///
+    /// A question or an answer is written alone and is stamped last, so that no other bytes delay
+    /// it after the stamp.
     fn fill(&mut self, bytes: &mut BytesMut) -> Result<bool, LinkError> {
         let mut state = self.line.state();
         if state.closed && state.outbox.after(self.sent).is_none() {

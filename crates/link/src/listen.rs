@@ -1,11 +1,11 @@
-//! The controller's door: one port for TCP and QUIC, which opens for the holder of the agents' key
-//! only.
+//! The controller's door: a listener on one port for TCP and QUIC that accepts only clients with
+//! the agents' key.
 //!
-//! Of a stranger nothing is read but the handshake, by rustls and quinn. How many handshakes there
-//! are, how long each may take and what each may make us hold is bounded ([`Bounds`]); what is over
-//! the bound is turned away at once, as a queue would make good agents wait behind bad ones. A QUIC
-//! client must first show that it is where it says it is (Retry, RFC 9000, 8.1.2): nothing is kept
-//! for it before, and nobody can fill the share of somebody else's address.
+//! Before authentication only the handshake is read, by rustls and quinn. The number of handshakes,
+//! their duration and the memory of each are limited ([`Bounds`]). A connection above a limit is
+//! refused at once: in a queue, agents would wait behind other clients. A QUIC client must first
+//! prove its address (Retry, RFC 9000, 8.1.2). Before that the listener keeps no state for it, so a
+//! client with a forged address cannot use up the share of that address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -29,15 +29,15 @@ use crate::quic::{self, ServerError};
 use crate::tcp;
 use crate::transport::{Link, Transport, WELCOME};
 
-/// Links that wait for [`Listener::accept`]; those after them keep their places in the gate, and
-/// then newcomers are refused.
+/// Maximum number of links that wait for [`Listener::accept`]. Further links keep their tickets of
+/// the gate, until the gate refuses new connections.
 const MAX_WAITING: usize = 64;
-/// Pause when the process has no descriptors left: the connection stays in the kernel's queue.
+/// Pause if the process has no free descriptor. The connection stays in the queue of the kernel.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
-/// Ports that the kernel picks for TCP and that are taken for UDP, before it is given up.
+/// Maximum number of attempts to obtain from the kernel a TCP port that is free for UDP as well.
 const MAX_PICKS: usize = 32;
 
-/// A door to a controller. Dropping it closes the door; links that came through stay.
+/// The listener of a controller. Dropping it stops listening; accepted links stay open.
 #[derive(Debug)]
 pub struct Listener {
     links: mpsc::Receiver<Link>,
@@ -47,37 +47,38 @@ pub struct Listener {
     tasks: Vec<AbortHandle>,
 }
 
-/// Why no door could be opened.
+/// Why a listener could not be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// The keys are of no use.
+    /// The keys cannot be used.
     #[error(transparent)]
     Keys(#[from] IdentityError),
-    /// No port is free for all that was asked for.
+    /// No port is free for all requested transports.
     #[error(
-        "no port of {first} to {last} on {address} is free for {transports}: {error}; give other ports, or end what uses them"
+        "no port of {first} to {last} on {address} is free for {transports}: {error}; choose other ports, or end the \
+         programs that use them"
     )]
     Ports {
-        /// Where.
+        /// Address of the listener.
         address: IpAddr,
-        /// First port tried.
+        /// First port that was tried.
         first: u16,
-        /// Last port tried.
+        /// Last port that was tried.
         last: u16,
-        /// "tcp and quic"
+        /// Names of the transports: "tcp and quic".
         transports: String,
-        /// What was said of the last one.
+        /// Error of the last port.
         error: io::Error,
     },
-    /// Neither TCP nor QUIC was asked for.
-    #[error("a listener needs tcp, quic or both")]
+    /// No transport was requested.
+    #[error("no transport was requested: use tcp, quic or both")]
     Nothing,
 }
 
 impl Listener {
-    /// Listens on the first port of `ports` that is free for all `transports` (one number for both;
-    /// 0: the kernel picks one). Needs a tokio runtime with I/O and time, in which its tasks run
-    /// until it is dropped.
+    /// Listens on the first port of `ports` that is free for all `transports`. Both transports use
+    /// the same port number; 0: the kernel selects it. Call it in a tokio runtime with I/O and
+    /// time. The tasks of the listener run there until it is dropped.
     ///
     /// # Errors
     /// [`BindError`].
@@ -122,39 +123,38 @@ impl Listener {
         })
     }
 
-    /// The next agent. Cancel safe.
+    /// Waits for the link of the next agent. Cancel safe.
     pub async fn accept(&mut self) -> Link {
         match self.links.recv().await {
             Some(link) => link,
-            // The senders live in tasks that only our own drop, or the end of the runtime, ends.
+            // The senders belong to tasks that end only with this listener or with the runtime.
             None => std::future::pending().await,
         }
     }
 
-    /// Where it listens, for all its transports.
+    /// Address of the listener for all its transports.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// All that was counted.
+    /// Counts since the listener was bound.
     pub fn counters(&self) -> Counters {
         self.gate.counters()
     }
 
-    /// Who was refused since the last call: few entries, each with how often, so that a flood is an
-    /// event a look and not one a packet.
+    /// The refusals since the last call. The list is short and each entry has a count, so a flood
+    /// of connections causes a few events per call instead of one per packet.
     pub fn refusals(&self) -> Vec<Refusal> {
         self.gate.take_refusals()
     }
 
-    /// Closes the door and waits, at most so long, until the QUIC links that came through have told
-    /// their peers of their end. A runtime that stops before leaves those peers waiting for a
-    /// time-out.
+    /// Stops listening and waits, for at most `max_wait`, until all accepted QUIC links have ended
+    /// and their peers were notified. If the runtime stops before, those peers wait for a timeout.
     pub async fn close(self, max_wait: Duration) {
         let endpoint = self.endpoint.clone();
         drop(self);
         if let Some(endpoint) = endpoint {
-            // Past the patience the peers find out by themselves.
+            // After that time the peers detect the end by their own timeout.
             let _ = timeout(max_wait, endpoint.wait_idle()).await;
         }
     }
@@ -190,7 +190,7 @@ impl Sockets {
             for _ in 0..if port == 0 { MAX_PICKS } else { 1 } {
                 match Self::bind_port(SocketAddr::new(address, port), transports) {
                     Ok(sockets) => return Ok(sockets),
-                    Err(found) => error = found,
+                    Err(cause) => error = cause,
                 }
             }
         }
@@ -234,7 +234,7 @@ fn names(transports: &[Transport]) -> String {
     names.join(" and ")
 }
 
-/// What both kinds of newcomers pass.
+/// The state that both transports need to admit a connection.
 #[derive(Clone)]
 struct Door {
     gate: Arc<Gate>,
@@ -249,7 +249,7 @@ impl Door {
         }
     }
 
-    /// Takes TCP connections for ever. Handshakes end with this task.
+    /// Accepts TCP connections until the task is aborted. Handshakes end with this task.
     async fn take_tcp(self, listener: TcpListener, acceptor: TlsAcceptor) {
         let mut handshakes = JoinSet::new();
         loop {
@@ -258,15 +258,15 @@ impl Door {
                 Some(_) = handshakes.join_next() => continue,
             };
             match accepted {
-                // Over the bound the connection is dropped here, before a byte is read.
+                // Above a limit the connection is dropped here, before a byte is read.
                 Ok((stream, peer)) => {
                     if let Ok(ticket) = self.gate.enter(peer.ip(), Transport::Tcp) {
                         let handshake = shake_tcp(stream, peer, acceptor.clone());
                         handshakes.spawn(self.clone().admit(ticket, peer.ip(), Transport::Tcp, handshake));
                     }
                 }
-                // Gone while it waited; accept(2) says to go on at once, as to most errors of the
-                // network.
+                // The client closed the connection before it was accepted. accept(2) recommends to
+                // retry at once.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     self.gate.count_starved();
@@ -276,7 +276,7 @@ impl Door {
         }
     }
 
-    /// Takes QUIC connections until the endpoint is closed.
+    /// Accepts QUIC connections until the endpoint is closed.
     async fn take_quic(self, endpoint: Endpoint) {
         let mut handshakes = JoinSet::new();
         loop {
@@ -286,7 +286,7 @@ impl Door {
             };
             let Some(incoming) = incoming else { return };
             if !incoming.remote_address_validated() {
-                // It cannot fail: whoever is not validated may be asked again.
+                // It cannot fail: a retry is allowed for an address that is not validated.
                 let _ = incoming.retry();
                 continue;
             }
@@ -314,7 +314,7 @@ impl Door {
         match done.unwrap_or(Err(Reason::Slow)) {
             Ok(link) => {
                 self.gate.count_accepted();
-                // Fails if the listener is gone, and the link with it.
+                // Fails if the listener was dropped; the link is then dropped, too.
                 let _ = self.links.send(link).await;
             }
             Err(reason) => self.gate.count_refused(peer, via, reason),
@@ -357,7 +357,7 @@ fn tls_reason(error: &io::Error) -> Reason {
     }
 }
 
-/// quinn keeps of the errors of TLS only the alert that tells the peer of it.
+/// The reason for a QUIC error. Of a TLS error quinn keeps only the alert that is sent to the peer.
 fn quic_reason(error: &ConnectionError) -> Reason {
     let ConnectionError::TransportError(error) = error else {
         return match error {

@@ -1,6 +1,9 @@
-//! The vocabulary. An agent serves several runs in turn: Prepare, Go, (Stop,) until it answers
-//! Finished. Where it has written into a directory of its own, the controller then asks for Files,
-//! has them sent piece by piece (Fetch), and says Forget when it has them safe.
+//! The messages between controller and agent.
+//!
+//! An agent serves several runs in turn. For each run the controller sends Prepare, Go and possibly
+//! Stop; the agent answers Finished at the end. If the agent wrote its segments into a spool of its
+//! own, the controller then requests the list of files (List), fetches each file in pieces (Fetch),
+//! and sends Forget when all files are stored on its side.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,40 +14,42 @@ use std::time::Duration;
 use plimsoll_model::{AgentBooks, HostFacts, HostWatch, RunSpec, SecondReport, format};
 use serde::{Deserialize, Serialize};
 
-/// How long an agent that was asked to end waits for its files to be fetched. Batch systems kill 30
-/// s after they have asked (Slurm's `KillWait`, Kubernetes' grace period), and the process needs a
-/// moment after it.
+/// How long an agent that was asked to end waits for the controller to fetch its files.
+///
+/// Batch systems send SIGKILL 30 s after SIGTERM (Slurm's `KillWait`, the grace period of
+/// Kubernetes). The process needs some of that time to end.
 pub const HANDOVER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Who speaks: the first message in both directions, so that each side can say why it will not talk
-/// to the other.
+/// Identity and version of a side: the first message in both directions. With it each side can
+/// report why it rejects the other.
 ///
-/// Fields that are unknown here are let pass, unlike anywhere else: whatever a later version adds,
-/// its number must be readable.
+/// Unlike in all other messages, unknown fields are ignored: the version number must be readable
+/// even if a later version adds fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Greeting {
-    /// [`format::LINK_VERSION`].
+    /// Version of the link protocol: [`format::LINK_VERSION`] of the sender.
     pub link: u16,
     /// Version of the engine.
     pub version: String,
-    /// Its process.
+    /// Process id of the sender; 0 if an earlier version does not send it.
     #[serde(default)]
     pub pid: u32,
-    /// Drawn at random when the process began: tells it from one that was started in its place.
+    /// Random number, drawn when the process starts. It distinguishes the process from a later one
+    /// of the same name.
     #[serde(default)]
     pub incarnation: u64,
-    /// Number of the last message that it has received over former links.
+    /// Number of the last message that the sender received over earlier links; 0 if none.
     #[serde(default)]
     pub received: u64,
-    /// How an agent that was not started by us calls itself: letters, digits, `.`, `_`, `-`.
+    /// Name of an agent that was not started by the controller: letters, digits, `.`, `_`, `-`.
     #[serde(default)]
     pub name: Option<String>,
 }
 
-/// The other side is of another version.
+/// The other side has another version of the link protocol or of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{who} is version {} (link {}), this {own} is version {version} (link {link}): install one version, and start it again",
+    "{who} is version {} (link {}), this {own} is version {version} (link {link}): install the same version on both hosts and start again",
     .theirs.version, .theirs.link, link = format::LINK_VERSION
 )]
 pub struct VersionError {
@@ -55,8 +60,8 @@ pub struct VersionError {
 }
 
 impl Greeting {
-    /// Of this process, whose engine is `version`. To be made once: the incarnation is drawn anew
-    /// each time.
+    /// The greeting of this process, which has engine `version`. Call it once per process: each
+    /// call draws another incarnation.
     pub fn new(version: &str) -> Self {
         Self {
             link: format::LINK_VERSION,
@@ -68,11 +73,11 @@ impl Greeting {
         }
     }
 
-    /// Whether `who` ("the agent") sent this and may be talked to by us (`own`: "controller"),
-    /// whose engine is `version`.
+    /// Checks that the sender has the same versions as this process, which has engine `version`.
+    /// `who` ("the agent") and `own` ("controller") name sender and receiver in the error.
     ///
     /// # Errors
-    /// [`VersionError`], with both versions.
+    /// [`VersionError`] with both versions.
     pub fn check(&self, who: &'static str, own: &'static str, version: &str) -> Result<(), VersionError> {
         if self.link == format::LINK_VERSION && self.version == version {
             return Ok(());
@@ -90,53 +95,52 @@ impl Greeting {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToAgent {
-    /// How to reach the time service, if it is another clock than the agent's own. Sent once,
-    /// first.
+    /// How the agent reaches the time service. Sent once, before all other messages.
     Time(TimeService),
-    /// Check everything and get ready; answered by Prepared or Failed.
+    /// Check and prepare a run. The agent answers Prepared or Failed.
     Prepare(Box<Prepare>),
-    /// Begin at this time of the controller's clock, a little in the future; the agent converts it.
-    /// Answered by Going.
+    /// Start the load at a time of the controller's clock, a little in the future. The agent
+    /// converts the time to its own clock and answers Going.
     Go {
         /// Zero of the run on the controller's `CLOCK_MONOTONIC_RAW`, ns.
         t0_ns: i64,
     },
-    /// Start nothing new; what is in progress may end. Answered by Finished.
+    /// Start no further transactions; those in progress may end. The agent answers Finished.
     Stop,
-    /// What files of a run are there? Answered by Files.
+    /// List the files of a run. The agent answers Files.
     List {
-        /// Which run.
+        /// The run.
         run: RunKey,
     },
-    /// Send a file from `offset` on, in pieces; answered by them, or by Unsent.
+    /// Send a file from `offset` to its end. The agent answers with pieces, or with Unsent.
     Fetch {
-        /// Stands in its pieces.
+        /// Number of this request; its pieces contain it.
         ticket: u32,
-        /// Which run.
+        /// The run.
         run: RunKey,
         /// Name of the file, as in Files.
         name: String,
-        /// First byte.
+        /// Offset of the first byte to send.
         offset: u64,
     },
-    /// The files of a run are safe elsewhere: remove them.
+    /// Remove the files of a run: the controller has stored them.
     Forget {
-        /// Which run.
+        /// The run.
         run: RunKey,
     },
-    /// How fast is this host? Answered by Measured.
+    /// Measure the speed of this host. The agent answers Measured.
     Measure(Measure),
-    /// End.
+    /// End the process.
     Quit,
 }
 
-/// The controller's clock, as an agent may ask for it.
+/// How an agent obtains the time of the controller's clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeService {
-    /// The agent shares the controller's clock: nothing is probed.
+    /// The agent has the same clock as the controller, so it sends no probes.
     pub same: bool,
-    /// Where it answers datagrams; none: probes ride the link.
+    /// Where the time service answers datagrams. `None`: probes are sent over the link.
     pub udp: Option<UdpTime>,
 }
 
@@ -144,14 +148,14 @@ pub struct TimeService {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UdpTime {
-    /// How the agent calls itself in its probes.
+    /// Number of the agent in its probes.
     pub agent: u32,
-    /// At all addresses, and first of all at the one by which the agent's link goes to the
-    /// controller.
+    /// UDP port of the time service at all addresses of the controller. The agent tries the address
+    /// of its link first.
     pub port: u16,
-    /// Others to be tried.
+    /// Further addresses to try.
     pub addresses: Vec<IpAddr>,
-    /// Authenticates requests and answers.
+    /// Key that authenticates requests and answers.
     pub key: [u8; 32],
 }
 
@@ -165,7 +169,7 @@ impl fmt::Debug for UdpTime {
     }
 }
 
-/// Which run of which experiment, as parts of a path.
+/// A run of an experiment. Both names become parts of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunKey {
@@ -176,14 +180,15 @@ pub struct RunKey {
 }
 
 impl RunKey {
-    /// Relative path of the run's files; none where a part of it is no plain name.
+    /// Relative path of the run's files; `None` if one of the names fails [`is_name`].
     pub fn path(&self) -> Option<PathBuf> {
         (is_name(&self.experiment) && is_name(&self.run))
             .then(|| PathBuf::from(&self.experiment).join(&self.run))
     }
 }
 
-/// Whether `text` may be a part of a path: letters, digits, `.`, `_`, `-`, and no dot in front.
+/// Whether `text` may be a part of a path: 1 to 255 letters, digits, `.`, `_` and `-`, not
+/// beginning with a dot.
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     !text.is_empty() && text.len() <= 255 && !text.starts_with('.') && text.chars().all(plain)
@@ -193,23 +198,23 @@ pub fn is_name(text: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spool {
-    /// Into the run's own directory, which exists: an agent on the controller's host.
+    /// This directory of the run, which exists: for an agent on the controller's host.
     Here(PathBuf),
-    /// Into a directory of its own, from which the controller fetches them.
+    /// The agent's own directory, from which the controller fetches the segments.
     Own(RunKey),
 }
 
-/// The part of one agent in a population: those with number = `index` modulo `of`.
+/// The part of one agent in a population: the testers whose number is `index` modulo `of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portion {
-    /// Below `of`.
+    /// Position of this agent among those of the population, from 0, below `of`.
     pub index: u16,
-    /// Number of agents that carry it, at least 1.
+    /// Number of agents that share the population, at least 1.
     pub of: u16,
 }
 
-/// One run, for one agent.
+/// The description of a run for one agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prepare {
@@ -217,30 +222,31 @@ pub struct Prepare {
     pub spec: RunSpec,
     /// Names of all agents of the run.
     pub agents: Vec<String>,
-    /// Which of them this one is.
+    /// Index of this agent in `agents`.
     pub index: u16,
-    /// For each workload, what it carries of it.
+    /// Part of this agent in each workload, in the order of the workloads. `None`: the agent has no
+    /// testers of the workload.
     pub portions: Vec<Option<Portion>>,
-    /// What it has of a budget of transactions.
+    /// Part of this agent in the budget of transactions of the run.
     pub budget: Portion,
-    /// Where it writes its segments.
+    /// Where the agent writes its segments.
     pub spool: Spool,
-    /// Processes of its own host that it watches.
+    /// Processes of its own host that the agent watches.
     pub watch: Vec<HostWatch>,
-    /// How long it goes on without a link.
+    /// How long the agent continues without a link, ns.
     pub grace_ns: u64,
-    /// Declared bound of the rate error between the agent's clock and the controller's, ppm.
+    /// Declared bound of the rate error between the clocks of agent and controller, ppm.
     pub max_rate_error_ppm: f64,
 }
 
-/// What to measure of a host.
+/// A request to measure the speed of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// Length of each measurement.
+    /// Length of each measurement, ns.
     pub for_ns: u64,
-    /// A host and port that takes bytes and throws them away; none: nothing is measured of the
-    /// network.
+    /// Host and port of a service that discards what it receives. `None`: the network is not
+    /// measured.
     pub sink: Option<String>,
 }
 
@@ -248,27 +254,27 @@ pub struct Measure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileInfo {
-    /// A plain name.
+    /// Name of the file, without a directory.
     pub name: String,
-    /// Its size now.
+    /// Present size, bytes.
     pub bytes: u64,
 }
 
-/// What an agent knows of the controller's clock.
+/// An agent's estimate of the controller's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClockReport {
-    /// Controller - agent, ns.
+    /// Time of the controller's clock minus time of the agent's clock, ns.
     pub offset_ns: i64,
-    /// Greatest error of it, ns.
+    /// Maximum error of the offset, ns.
     pub bound_ns: i64,
-    /// Least round trip of the probes, ns.
+    /// Minimum round trip of the probes, ns.
     pub rtt_min_ns: i64,
-    /// Median of them, ns.
+    /// Median round trip of the probes, ns.
     pub rtt_median_ns: i64,
     /// Number of probes that were answered.
     pub probes: u64,
-    /// They go over UDP; else they ride the link.
+    /// Whether probes are sent over UDP; otherwise over the link.
     pub udp: bool,
 }
 
@@ -276,77 +282,81 @@ pub struct ClockReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ToController {
-    /// What host this is; its first message.
+    /// Facts about the agent's host; the first message of an agent.
     Facts(HostFacts),
-    /// After the first probes, and whenever asked for by a Prepare.
+    /// Estimate of the controller's clock: after the first probes, and when the probes change
+    /// between UDP and the link.
     Clock(ClockReport),
-    /// Ready to go.
+    /// The run is prepared.
     Prepared,
-    /// The run cannot be carried out; the agent is ready for another one.
+    /// The run cannot be prepared. The agent is ready for another one.
     Failed {
-        /// What, where, and what to do.
+        /// What failed, where, and what to do.
         error: String,
     },
-    /// Its load begins.
+    /// The start time of the load is set.
     Going {
         /// Zero of the run on the agent's clock, ns.
         t0_raw_ns: i64,
-        /// Greatest error of the conversion, ns.
+        /// Maximum error of the conversion, ns.
         bound_ns: i64,
     },
-    /// One second over all its lanes.
+    /// Counters of one second over all lanes of the agent.
     Second(SecondReport),
-    /// Something worth a line in the events.
+    /// An event of the run.
     Note {
         /// Time of the run, ns.
         t_ns: i64,
-        /// A word of a fixed list.
+        /// Kind of the event, a word of a fixed list.
         kind: String,
-        /// For people.
+        /// Description of the event for the user.
         text: String,
     },
     /// The run has ended and its segments are closed.
     Finished {
-        /// Its books.
+        /// Final counts of the agent.
         books: AgentBooks,
-        /// Time of the run (ns) at which the measured window of this agent ended.
+        /// Time of the run at which the measured window of this agent ended, ns.
         window_ns: i64,
     },
     /// Files of a run.
     Files {
-        /// Which run.
+        /// The run.
         run: RunKey,
-        /// In the order in which they were written.
+        /// The files, sorted by name.
         files: Vec<FileInfo>,
     },
     /// A file cannot be sent.
     Unsent {
-        /// Of the request.
+        /// Ticket of the request.
         ticket: u32,
-        /// Why.
+        /// The cause.
         error: String,
     },
-    /// What was measured of this host.
+    /// Measured speed of the agent's host.
     Measured(Baseline),
-    /// It was asked to end while it had something to hand over: its testers stop, Finished follows,
-    /// and it waits for [`HANDOVER_TIMEOUT`] until its files are fetched and it is told to Quit.
+    /// The agent was asked to end while it had measurements to transfer. Its testers stop, Finished
+    /// follows, and it waits for at most [`HANDOVER_TIMEOUT`] until its files are fetched and Quit
+    /// arrives.
     Leaving {
-        /// The signal, for people: "SIGTERM".
+        /// Name of the signal: "SIGTERM".
         reason: String,
     },
 }
 
-/// How fast a host is.
+/// Measured speed of a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
     /// Rounds of a fixed computation on one core, per second.
     pub cpu_per_s: f64,
-    /// Bytes/s written to the directory of the spool and synced; none when that failed.
+    /// Bytes/s written to the agent's directory and synced; `None` if the measurement failed.
     pub disk_write_bytes_s: Option<f64>,
-    /// Bytes/s read from there again, past the page cache where possible.
+    /// Bytes/s when the same file is read, without the page cache if possible; `None` if the
+    /// measurement failed.
     pub disk_read_bytes_s: Option<f64>,
-    /// Bytes/s over one TCP connection to the sink.
+    /// Bytes/s over one TCP connection to the sink; `None` without a sink or if the measurement
+    /// failed.
     pub network_bytes_s: Option<f64>,
 }
 
@@ -380,8 +390,8 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_readable_whatever_a_later_version_adds_to_it() {
-        // And what an earlier one leaves out.
+    fn a_greeting_with_unknown_or_missing_fields_is_read() {
+        // A later version adds fields; an earlier version lacks some.
         for text in [
             r#"{"link":7,"version":"3.0.0","dialect":["x"],"pid":5}"#,
             r#"{"link":7,"version":"3.0.0"}"#,
@@ -393,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_named_by_plain_words_only() {
+    fn names_that_leave_the_directory_have_no_path() {
         let path = |experiment: &str, run: &str| {
             RunKey {
                 experiment: experiment.into(),

@@ -1,44 +1,45 @@
-//! Messages that survive a broken link: numbered, kept until acknowledged, sent again over the next
-//! link, taken once.
+//! Delivery of messages over links that may break: each message has a number, is kept until it is
+//! acknowledged, is sent again over the next link, and is accepted once.
 //!
-//! Pure: no stream, no clock. Rejected: leaving it to TCP, which forgets what was in flight when a
-//! connection breaks.
+//! This module has no stream and no clock. Rejected alternative: to rely on TCP, which loses the
+//! bytes in flight when a connection breaks.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Bytes that may wait for an acknowledgement. An agent says a few kB a second, so that a minute
-/// without a link fits many times; a peer that never acknowledges cannot take more of our memory.
+/// Maximum number of bytes that wait for an acknowledgement. An agent sends a few kB per second, so
+/// the messages of many minutes without a link fit. The limit bounds the memory that a peer can
+/// use by never acknowledging.
 const MAX_WAITING: usize = 64 * 1024 * 1024;
 
-/// The other side does not acknowledge what we say.
+/// Too many bytes wait for an acknowledgement. Contains their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} bytes wait for the other side, which does not acknowledge them")]
+#[error("the other side does not acknowledge messages: {0} bytes are waiting")]
 pub struct Full(usize);
 
-/// The other side acknowledges what we never said, or leaves a number out.
+/// The other side acknowledged a message that was not sent, or skipped a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("message {found} where {expected} was due")]
+#[error("message number {found} instead of {expected}")]
 pub struct Gap {
     expected: u64,
     found: u64,
 }
 
-/// What was said and is not acknowledged yet.
+/// The messages that were sent and are not yet acknowledged.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Number of the last message said.
+    /// Number of the last message that was added.
     last: u64,
     waiting: VecDeque<Bytes>,
     bytes: usize,
 }
 
 impl Outbox {
-    /// Takes a message in.
+    /// Adds a message.
     ///
     /// # Errors
-    /// [`Full`]; the message is not taken.
+    /// [`Full`]; the message is not added.
     pub fn push(&mut self, body: Bytes) -> Result<(), Full> {
         if self.bytes + body.len() > MAX_WAITING {
             return Err(Full(self.bytes));
@@ -49,10 +50,10 @@ impl Outbox {
         Ok(())
     }
 
-    /// The other side has everything up to `number`.
+    /// Removes all messages up to `number`: the other side has received them.
     ///
     /// # Errors
-    /// [`Gap`] when we never said so much.
+    /// [`Gap`] if no message of this number was added.
     pub fn acknowledge(&mut self, number: u64) -> Result<(), Gap> {
         if number > self.last {
             return Err(Gap {
@@ -69,41 +70,41 @@ impl Outbox {
         Ok(())
     }
 
-    /// The message after `number`, if it is still here: what a link sends next, `number` being the
-    /// last it has sent.
+    /// The message that a link sends next, with its number, if `number` was the last that it sent.
+    /// `None` if there is no later message.
     pub fn after(&self, number: u64) -> Option<(u64, Bytes)> {
         let next = (number + 1).max(self.first());
         let index = usize::try_from(next - self.first()).ok()?;
         self.waiting.get(index).map(|body| (next, body.clone()))
     }
 
-    /// Whether everything that was said is acknowledged.
+    /// Whether all messages are acknowledged.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Number of the first message that waits.
+    /// Number of the first message that is not acknowledged.
     fn first(&self) -> u64 {
         self.last + 1 - self.waiting.len() as u64
     }
 }
 
-/// What was received.
+/// The numbers of the messages that were received.
 #[derive(Debug, Default)]
 pub struct Inbox {
     received: u64,
 }
 
 impl Inbox {
-    /// Number of the last message received.
+    /// Number of the last message received; 0 if none.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Whether message `number` is new; false for one that came over the former link already.
+    /// Records message `number`. Returns false if it was already received over an earlier link.
     ///
     /// # Errors
-    /// [`Gap`].
+    /// [`Gap`] if a number was skipped.
     pub fn take(&mut self, number: u64) -> Result<bool, Gap> {
         if number > self.received + 1 {
             return Err(Gap {
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn over_links_that_break_anywhere_everything_arrives_once_and_in_order() {
+    fn messages_arrive_once_and_in_order_over_links_that_break() {
         for seed in 0..500_u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             let mut draw = |below: u64| {
@@ -136,15 +137,15 @@ mod tests {
                 (state >> 33) % below
             };
             let (mut outbox, mut inbox) = (Outbox::default(), Inbox::default());
-            let (mut said, mut found) = (0, Vec::new());
-            while found.len() < 50 {
-                // A new link begins with what the other side has received.
+            let (mut sent_count, mut received) = (0, Vec::new());
+            while received.len() < 50 {
+                // A new link begins with the number of the last message that was received.
                 outbox.acknowledge(inbox.received()).unwrap();
                 let mut sent = inbox.received();
                 for _ in 0..draw(12) {
-                    if said < 50 && draw(2) == 0 {
-                        said += 1;
-                        outbox.push(body(said)).unwrap();
+                    if sent_count < 50 && draw(2) == 0 {
+                        sent_count += 1;
+                        outbox.push(body(sent_count)).unwrap();
                     }
                     let Some((number, text)) = outbox.after(sent) else {
                         continue;
@@ -154,30 +155,30 @@ mod tests {
                         break; // sent, and lost with the link
                     }
                     if inbox.take(number).unwrap() {
-                        found.push(text);
+                        received.push(text);
                     }
                     if draw(3) == 0 {
                         outbox.acknowledge(inbox.received()).unwrap();
                     }
                 }
             }
-            assert_eq!(found, (1..=50).map(body).collect::<Vec<_>>());
+            assert_eq!(received, (1..=50).map(body).collect::<Vec<_>>());
         }
     }
 
     #[test]
-    fn what_came_twice_is_taken_once_and_what_is_missing_is_an_error() {
+    fn a_repeated_message_is_accepted_once_and_a_gap_is_an_error() {
         let mut inbox = Inbox::default();
         assert_eq!(inbox.take(1), Ok(true));
         assert_eq!(inbox.take(1), Ok(false));
         let gap = inbox.take(3).unwrap_err();
-        assert_eq!(gap.to_string(), "message 3 where 2 was due");
+        assert_eq!(gap.to_string(), "message number 3 instead of 2");
         let mut outbox = Outbox::default();
-        assert!(outbox.acknowledge(1).is_err(), "nothing was said yet");
+        assert!(outbox.acknowledge(1).is_err(), "no message was sent");
     }
 
     #[test]
-    fn a_peer_that_never_acknowledges_costs_no_more_than_the_bound() {
+    fn messages_without_acknowledgement_are_limited() {
         let mut outbox = Outbox::default();
         let large = Bytes::from(vec![0; 1024 * 1024]);
         (0..64).for_each(|_| outbox.push(large.clone()).unwrap());

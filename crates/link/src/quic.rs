@@ -1,5 +1,5 @@
-//! QUIC as a link needs it: one stream, opened by the controller, and connections that cost little
-//! while they wait.
+//! Endpoints and links over QUIC: one stream, which the controller opens, and connections that need
+//! little memory and few packets while they are idle.
 
 use std::future::Future;
 use std::io;
@@ -20,29 +20,29 @@ use tokio::io::AsyncWrite;
 use crate::identity::IdentityError;
 use crate::transport::{Link, Transport};
 
-/// Longer than a cut that the session above survives without noticing, and no longer than it keeps
-/// a lost link's place.
+/// A connection without packets for this time has ended. It is longer than an interruption that the
+/// line above survives, and not longer than the default grace for a lost link.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Shorter than the 30 s after which common address translators forget a UDP flow. The agent keeps
-/// alive, the controller does not: one packet each way is enough, and the controller's timers are
-/// many.
+/// Interval of keep-alive packets. It is shorter than the 30 s after which common address
+/// translators drop a UDP flow. Only the agent sends them: one packet in each direction is enough,
+/// and the controller would need one timer per agent.
 pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
-/// Kernel buffers of a controller's socket, which all its connections share. The kernel gives no
-/// more than `net.core.rmem_max`, by default 208 KiB: a hundred packets, so that many agents at
-/// once lose some and come in later.
+/// Requested size of the kernel buffers of a socket, bytes; all connections of a controller share
+/// them. The kernel allows at most `net.core.rmem_max`, by default 208 KiB: about a hundred
+/// packets. If many agents connect at once, some packets are lost and are sent again.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// What a stranger may make us keep before his first packet is answered: of one connection, and of
-/// all.
+/// Maximum number of bytes that are kept for a client before its first packet is answered: for one
+/// connection, and for all.
 const MAX_EARLY_BYTES: u64 = 16 << 10;
 const MAX_EARLY_BYTES_TOTAL: u64 = 1 << 20;
-/// Bytes an agent may have on the way unacknowledged: 4 MiB at 315 ms are 13 MB/s.
+/// Maximum number of unacknowledged bytes of an agent: 4 MiB at 315 ms allow 13 MB/s.
 const AGENT_WINDOW: u32 = 4 << 20;
 
 /// Error code of a stream whose writer was dropped before it was shut down.
 const BROKEN_CODE: VarInt = VarInt::from_u32(1);
 
-/// A controller's endpoint on `socket`. `window` bounds what one agent can make it hold, bytes in
-/// each direction.
+/// The endpoint of a controller on `socket`. `window` limits the bytes that it buffers for one
+/// agent in each direction.
 pub(crate) fn server(
     socket: UdpSocket,
     crypto: rustls::ServerConfig,
@@ -52,13 +52,13 @@ pub(crate) fn server(
     let crypto = QuicServerConfig::try_from(crypto).map_err(IdentityError::from)?;
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     let mut transport = transport(window);
-    // The controller opens the one stream: an agent can open none.
+    // The controller opens the only stream; an agent may not open any.
     transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
-    // What a controller sends is short. To look for longer packets would cost a new link a third
-    // more of them, and 1.5 KB.
+    // A controller sends short messages. MTU discovery would cost a new link a third more packets,
+    // and 1.5 kB.
     transport.mtu_discovery_config(None);
-    // Tokens that spare a later connection its round trip would be one frame and one key each, for
-    // a round trip a run.
+    // Address validation tokens would save a later connection one round trip. They would cost one
+    // frame and one key per connection, for one round trip per run.
     let mut tokens = ValidationTokenConfig::default();
     tokens.sent(0);
     config
@@ -70,7 +70,7 @@ pub(crate) fn server(
     endpoint(socket, Some(config)).map_err(ServerError::Socket)
 }
 
-/// Why no endpoint could be made.
+/// Why an endpoint could not be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
     #[error(transparent)]
@@ -90,8 +90,8 @@ pub(crate) fn client(crypto: rustls::ClientConfig) -> Result<quinn::ClientConfig
     Ok(config)
 }
 
-/// An agent's endpoint for controllers of the address family of `peer`: one socket, on a port that
-/// the kernel picks.
+/// The endpoint of an agent for controllers with the address family of `peer`: one socket, on a
+/// port that the kernel selects.
 pub(crate) fn client_endpoint(peer: IpAddr) -> io::Result<Endpoint> {
     let any: IpAddr = match peer {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -106,11 +106,11 @@ fn endpoint(socket: UdpSocket, server: Option<quinn::ServerConfig>) -> io::Resul
     Endpoint::new(config, server, socket, Arc::new(TokioRuntime))
 }
 
-/// Makes connection ids of 64 random bits.
+/// Generates connection ids of 64 random bits.
 ///
-/// Those of quinn's default have 24, and the one that stands in a Retry is not compared with those
-/// in use: of very many connections, one handshake in a hundred would be taken for a packet of
-/// another connection, and never answered.
+/// By default quinn's ids have 24 bits, and the id in a Retry packet is not compared with those in
+/// use. With very many connections, one handshake in a hundred would be assigned to another
+/// connection and never be answered.
 struct ConnectionIds;
 
 impl ConnectionIdGenerator for ConnectionIds {
@@ -130,15 +130,15 @@ impl ConnectionIdGenerator for ConnectionIds {
 /// A UDP socket with large buffers.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-    // The kernel clips what it does not allow; a small buffer loses datagrams, which QUIC sends
-    // again.
+    // The kernel reduces a size that it does not allow. With a small buffer datagrams are lost, and
+    // QUIC sends them again.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
 
-/// The two halves of the one stream as a link.
+/// A link from the two halves of the stream.
 pub(crate) fn link(connection: &Connection, send: SendStream, receive: RecvStream) -> Link {
     Link {
         reader: Box::new(receive),
@@ -171,11 +171,11 @@ enum End {
     Done,
 }
 
-/// The sending half.
+/// The sending half of the stream.
 ///
-/// quinn's own finishes the stream when it is dropped, so that a task that failed half-way would
-/// look like an orderly end, and its shutdown returns before anything has arrived, so that a
-/// connection dropped after it loses what is on the way.
+/// quinn's own sending half is not used: it finishes the stream when it is dropped, so a task that
+/// failed would look like an orderly end. Its shutdown returns before the bytes have arrived, so a
+/// connection that is dropped afterwards loses the bytes in flight.
 struct Writer {
     send: SendStream,
     end: End,
@@ -219,7 +219,7 @@ impl AsyncWrite for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Of a stream whose finish was begun, the reset takes back what the peer has not
+        // If the finish is incomplete, the reset discards the bytes that the peer has not
         // acknowledged.
         if !matches!(self.end, End::Done) {
             let _ = self.send.reset(BROKEN_CODE);

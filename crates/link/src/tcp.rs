@@ -1,4 +1,4 @@
-//! TCP as a link needs it.
+//! Sockets and links over TCP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::quic;
 use crate::transport::{Link, Transport};
 
-/// Connections that wait to be taken; the kernel may allow fewer.
+/// Maximum number of connections that wait for `accept`. The kernel may allow fewer.
 const BACKLOG: i32 = 4096;
 
-/// Messages leave at once, and a peer that has vanished is found out after as long as over QUIC,
-/// whether bytes are on the way to it (user time-out) or not (keep-alive). The session above has
-/// heartbeats of its own and mostly knows sooner.
+/// Sets the options of a connection: messages are sent at once, and a peer that has disappeared is
+/// detected after the same time as over QUIC, with bytes in flight (user timeout) or without
+/// (keep-alive). The heartbeats of the line above usually detect it sooner.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
@@ -28,7 +28,7 @@ pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(quic::IDLE_TIMEOUT))
 }
 
-/// A listener that takes over the port of one that has just ended.
+/// A listener on `address`. It can bind the port of a listener that has just ended.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;

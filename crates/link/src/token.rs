@@ -1,9 +1,9 @@
-//! What an agent is handed so that it may join: where the controller is, how to know it, and what
-//! to be known by.
+//! The token with which an agent dials in: addresses and pin of the controller, and the agent's own
+//! keys.
 //!
-//! A token is the right to be an agent of one experiment. It travels by the bootstrap channel into
-//! a file that its owner alone may read, or into standard input; never on a command line, which
-//! every user of a host can list.
+//! A token authorises its holder to be an agent of one experiment. The bootstrap channel transfers
+//! it into a file that only its owner may read, or to standard input. It never appears on a command
+//! line, which every user of a host can list.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,29 +24,29 @@ use crate::transport::Transport;
 
 /// Name and version of the document.
 pub const FORMAT: &str = "plimsoll.token/1";
-/// Greatest size of the document, bytes. One with 16 addresses has about 1500.
+/// Maximum size of the document, bytes. A token with 16 addresses has about 1,500.
 pub const MAX_TOKEN_BYTES: usize = 64 * 1024;
 /// How long standard input may take to end.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-/// Most addresses a controller may be tried at.
+/// Maximum number of addresses in a token.
 const MAX_ADDRESSES: usize = 64;
-/// Bytes of the key of the time probes.
+/// Length of the key of the time probes, bytes.
 const TIME_KEY: usize = 32;
 
-/// The right to be an agent of one experiment. `Debug` shows no secret.
+/// The authorisation to be an agent of one experiment. `Debug` shows no secret.
 #[derive(Debug, Clone)]
 pub struct Token {
-    /// Name of the experiment, for messages.
+    /// Name of the experiment, for messages: 1 to 128 letters, digits and `._-+`.
     pub experiment: String,
-    /// Version of the controller's engine; an agent of another one does not even dial.
+    /// Version of the controller's engine. An agent of another version does not dial.
     pub engine: String,
-    /// Where the controller may be, `host:port`, tried in this order.
+    /// Addresses of the controller as `host:port`, 1 to 64, tried in this order.
     pub addresses: Vec<String>,
-    /// What it listens with, tried in this order at each address.
+    /// Transports of the controller, 1 or 2, tried in this order at each address.
     pub transports: Vec<Transport>,
-    /// How the controller is known.
+    /// Pin of the controller's certificate.
     pub controller: Pin,
-    /// What the agent is known by.
+    /// Identity of the agents.
     pub agent: Identity,
     /// Key of the time probes, 32 bytes.
     pub time_key: Secret,
@@ -57,7 +57,7 @@ pub struct Token {
 /// Where a token is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A file that nobody but its owner may read or write.
+    /// A file that only its owner may read or write.
     File(PathBuf),
     /// Standard input, to its end.
     Stdin,
@@ -74,61 +74,61 @@ impl From<&Path> for Source {
     }
 }
 
-/// Why a token is of no use. No message holds a part of the document.
+/// Why a token cannot be used. No message contains a part of the document.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be read or written.
-    #[error("the token {source_name} cannot be used: {error}")]
+    /// The token cannot be read or written.
+    #[error("cannot read or write the token {source_name}: {error}")]
     Io {
         /// The file, or "standard input".
         source_name: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// Others can read the file, so others may hold the token.
-    #[error("{} can be read or written by others (mode {mode:03o}): chmod 600 it, or make a new token if it was so for long", path.display())]
+    /// Other users can read the file, so they may have the token.
+    #[error("other users can read or write {} (mode {mode:03o}): run chmod 600; if they had access for long, use a new token", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// A directory, a device or a pipe.
+    /// The path is a directory, a device or a pipe.
     #[error("{} is not a regular file", .0.display())]
     Kind(PathBuf),
-    /// Standard input stays open.
-    #[error("standard input gave no whole token within {} s: write it, then close it", .0.as_secs())]
+    /// Standard input did not end. Contains the time limit.
+    #[error("standard input did not end within {} s: write the token, then close it", .0.as_secs())]
     Slow(Duration),
-    /// More than a token can have.
-    #[error("a token has at most {MAX_TOKEN_BYTES} bytes")]
+    /// The document is longer than [`MAX_TOKEN_BYTES`].
+    #[error("the token is too large: at most {MAX_TOKEN_BYTES} bytes are allowed")]
     Large,
-    /// It is no JSON object.
-    #[error("not a token: no JSON object at line {line}, column {column}; was it cut short?")]
+    /// The document is not a JSON object.
+    #[error("not a token: invalid JSON at line {line}, column {column}; the token may be incomplete")]
     Syntax {
-        /// From 1.
+        /// Line of the error, from 1.
         line: usize,
-        /// From 1.
+        /// Column of the error, from 1.
         column: usize,
     },
-    /// It is something else, or of a later version.
-    #[error("not a token that this engine reads ({FORMAT}): it calls itself {0}")]
+    /// The document has another format or a later version. Contains its format.
+    #[error("not a token: expected format {FORMAT}, got \"{0}\"")]
     Version(String),
-    /// A field is missing or wrong.
-    #[error("the token's field {field:?} is missing or wrong: expected {expected}")]
+    /// A field is missing or invalid.
+    #[error("field {field:?} of the token is missing or invalid: expected {expected}")]
     Field {
-        /// Its name.
+        /// Name of the field.
         field: &'static str,
-        /// What it should hold.
+        /// Description of a valid value.
         expected: &'static str,
     },
 }
 
 impl Token {
-    /// For the agents of `experiment`, whose controller has `keys`, runs engine version `engine`
-    /// and is to be found at `addresses` (`host:port`).
+    /// A token for the agents of `experiment`. The controller has `keys`, runs engine version
+    /// `engine` and is reached at `addresses` (`host:port`).
     ///
     /// # Errors
-    /// [`TokenError::Field`]: an argument that an agent would refuse.
+    /// [`TokenError::Field`]: an argument that an agent would reject.
     pub fn new(
         experiment: &str,
         engine: &str,
@@ -161,7 +161,7 @@ impl Token {
         }
     }
 
-    /// Of the text of a token.
+    /// Parses and checks the document of a token.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -169,15 +169,15 @@ impl Token {
         if document.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Large);
         }
-        // The library's own messages quote what they found, which may be the key.
+        // The messages of the library are not used: they quote values, which may be the key.
         let mut fields: Map<String, Value> =
             serde_json::from_slice(document).map_err(|error| TokenError::Syntax {
                 line: error.line(),
                 column: error.column(),
             })?;
-        let found: String = take_field(&mut fields, "format", "the name of the format")?;
-        if !format::readable(FORMAT, &found) {
-            return Err(TokenError::Version(found.escape_default().take(64).collect()));
+        let name: String = take_field(&mut fields, "format", "the name of the format")?;
+        if !format::readable(FORMAT, &name) {
+            return Err(TokenError::Version(name.escape_default().take(64).collect()));
         }
         let fields = &mut fields;
         Self {
@@ -196,7 +196,7 @@ impl Token {
         .checked()
     }
 
-    /// The document, secrets and all: for the bootstrap channel, and nothing else.
+    /// The document, including its secrets. Use it only for the bootstrap channel.
     pub fn reveal(&self) -> String {
         json!({
             "format": FORMAT,
@@ -213,7 +213,8 @@ impl Token {
         .to_string()
     }
 
-    /// Writes it where its owner alone can read it; a reader finds all of it or none.
+    /// Writes the document to a file that only its owner can read (mode 600). A reader sees the
+    /// whole document or none.
     ///
     /// # Errors
     /// [`TokenError::Io`].
@@ -239,8 +240,8 @@ impl Token {
         done.map_err(failed)
     }
 
-    /// Names go into messages and events, so they are words; everything else is what the dialer
-    /// needs.
+    /// Checks all fields. Names appear in messages and events, so they may only contain word
+    /// characters.
     fn checked(self) -> Result<Self, TokenError> {
         let rules = [
             (
@@ -278,7 +279,7 @@ impl Token {
     }
 }
 
-/// Host and port of `host:port`, with the brackets of IPv6 taken off.
+/// Host and port of `host:port`, without the brackets of IPv6.
 pub(crate) fn host_and_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let host = match host.strip_prefix('[') {
@@ -325,8 +326,8 @@ fn take_base64(fields: &mut Map<String, Value>, field: &'static str) -> Result<V
 
 fn read_private(path: &Path) -> Result<Vec<u8>, TokenError> {
     let failed = |error| io_error(path, error);
-    // Looked at before it is opened, as to open a pipe waits for its writer; and again after, as
-    // that is what is read.
+    // Checked before the open, because the open of a pipe waits for its writer. Checked again after
+    // the open, because the path may name another file by then.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(TokenError::Kind(path.to_owned()));
     }
@@ -345,8 +346,8 @@ fn read_private(path: &Path) -> Result<Vec<u8>, TokenError> {
     read_bounded(file).map_err(failed)
 }
 
-/// Reads in a thread of its own, which is left behind if nothing comes: there is no other way to
-/// stop waiting for a standard input that may be a terminal, a pipe or a file.
+/// Reads in a separate thread, which is abandoned at the time limit. There is no other way to stop
+/// waiting for a standard input that may be a terminal, a pipe or a file.
 fn read_within(input: impl Read + Send + 'static, max_wait: Duration) -> Result<Vec<u8>, TokenError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::spawn(move || sender.send(read_bounded(input)));
@@ -356,7 +357,7 @@ fn read_within(input: impl Read + Send + 'static, max_wait: Duration) -> Result<
     }
 }
 
-/// One byte more than is allowed shows that there is too much.
+/// Reads one byte more than is allowed, which shows that the document is too large.
 fn read_bounded(input: impl Read) -> io::Result<Vec<u8>> {
     let mut document = Vec::new();
     input
@@ -390,7 +391,7 @@ mod tests {
         .unwrap()
     }
 
-    /// A directory of this test alone, removed with its last line.
+    /// A directory for one test, which the test removes at its end.
     fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("plimsoll-token-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_is_private() {
+    fn a_written_token_is_private_and_is_read_again() {
         let directory = directory("roundtrip");
         let path = directory.join("token");
         let token = token();
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_touch_is_refused() {
+    fn a_file_that_other_users_can_access_is_refused() {
         let directory = directory("open");
         let path = directory.join("token");
         token().write(&path).unwrap();
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_refused_and_shows_nothing() {
+    fn an_incomplete_document_is_refused_without_showing_the_key() {
         let token = token();
         let document = token.reveal();
         let key = BASE64_STANDARD.encode(token.agent.key().reveal());
@@ -453,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_are_refused_and_later_fields_are_not() {
+    fn other_formats_are_refused_and_unknown_fields_are_accepted() {
         for other in [
             "plimsoll.token/2",
             "plimsoll.run/1",
@@ -530,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_and_nothing_end_the_reading() {
+    fn endless_and_silent_input_end_the_read() {
         assert!(matches!(
             Token::parse(&vec![b' '; MAX_TOKEN_BYTES + 1]),
             Err(TokenError::Large)

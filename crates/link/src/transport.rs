@@ -1,4 +1,4 @@
-//! A secured link, whatever carries it.
+//! A secured link, independent of its transport.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,42 +6,42 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What a link runs over.
+/// The transport of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// TLS 1.3 over TCP.
     Tcp,
-    /// QUIC, RFC 9000: for lossy and long links and very many agents.
+    /// QUIC, RFC 9000: for links with loss or a long round trip, and for very many agents.
     Quic,
 }
 
-/// A link whose peer has proved who it is.
+/// A link with an authenticated peer.
 ///
-/// Its end is told apart like this: after `shutdown` on the writer the peer reads all that was
-/// written and then an orderly end of file; a link that is dropped without it, a process that is
-/// killed, or a way that is cut is an error there. `shutdown` over QUIC waits until the peer's host
-/// has everything, and so wants a time-out. Over TCP what is written may wait in a buffer until
-/// `flush`.
+/// The end of a link is either orderly or an error. After `shutdown` of the writer, the peer reads
+/// all bytes and then an end of file. If the link is dropped without `shutdown`, the process is
+/// killed or the network is interrupted, the peer reads an error. Over QUIC, `shutdown` waits until
+/// the peer's host has acknowledged all bytes, so use a timeout. Over TCP, written bytes may stay
+/// in a buffer until `flush`.
 pub struct Link {
-    /// Bytes from the peer.
+    /// Reads bytes from the peer.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
-    /// Bytes to the peer.
+    /// Writes bytes to the peer.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Where the peer is.
+    /// Address of the peer.
     pub peer: SocketAddr,
-    /// What carries it.
+    /// Transport of the link.
     pub via: Transport,
 }
 
-/// First byte on every link, from controller to agent: "I know you".
+/// First byte on every link, from controller to agent: the controller accepts the agent's key.
 ///
-/// With TLS 1.3 a client's handshake ends before the server has seen the client's certificate, so
-/// without a word from the server an agent could not tell a link from a refusal.
+/// With TLS 1.3 the handshake of a client ends before the server has checked the client's
+/// certificate. Without this byte an agent could not distinguish a link from a refusal.
 pub(crate) const WELCOME: u8 = b'W';
 
 impl Transport {
-    /// As it stands in tokens and messages.
+    /// Name in tokens and messages: `tcp` or `quic`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",

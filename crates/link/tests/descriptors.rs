@@ -1,5 +1,5 @@
-//! A listener outlives a time without descriptors. A process of its own, because all tests of one
-//! share the limit.
+//! A listener continues after a time without free descriptors. The test starts a separate process,
+//! because all tests of a process share the limit.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_listener_outlives_a_time_without_descriptors() {
+fn a_listener_continues_after_a_time_without_descriptors() {
     let done = Command::new("sh")
         .args(["-c", "ulimit -n 64 && exec \"$0\" --exact --ignored starved"])
         .arg(std::env::current_exe().unwrap())
@@ -39,7 +39,7 @@ async fn starved() {
         Dialer::new(&token, "1").unwrap()
     };
     let (tcp, quic) = (dialer(Transport::Tcp), dialer(Transport::Quic));
-    // Its socket is made now, while there is one to be had.
+    // The socket of the QUIC dialer is created now, while there are free descriptors.
     let (first, second) = tokio::join!(listener.accept(), quic.dial(TIMEOUT));
     drop((first, second.unwrap()));
 
@@ -52,7 +52,7 @@ async fn starved() {
         assert!(hoard.len() < 64, "the limit was not set");
     };
     assert_ne!(error.kind(), ErrorKind::NotFound);
-    hoard.pop(); // for the agent's end: the listener's has none
+    hoard.pop(); // a descriptor for the agent's socket; the listener has none
     let dial = tokio::spawn(async move { tcp.dial(TIMEOUT).await });
     let hungry = async {
         while listener.counters().starved == 0 {

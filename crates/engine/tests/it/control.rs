@@ -140,7 +140,7 @@ fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
         (&json!("agent-lost"), &json!(false))
     );
     let reason = finished["reason"].as_str().unwrap();
-    assert!(reason.contains("nothing was heard for 5 s"), "{reason}");
+    assert!(reason.contains("no data was received for 5 s"), "{reason}");
     assert!(!finished["damage"].as_array().unwrap().is_empty());
     let summary = summary(&first);
     assert_eq!(summary["agents"][0]["lost"], true);

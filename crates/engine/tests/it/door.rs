@@ -137,7 +137,7 @@ fn garbage_and_slow_strangers_spoil_no_run() {
             .any(|event| event["text"].as_str().unwrap().contains(text))
     };
     assert!(
-        has("took too long") && has("what came is not the link's protocol"),
+        has("took too long") && has("the data is not the link protocol"),
         "{told:?}"
     );
     assert!(
@@ -183,7 +183,7 @@ fn who_has_another_key_never_gets_to_the_lab() {
     let refused = events.iter().find(told).expect("a stranger is an event");
     let text = refused["text"].as_str().unwrap();
     assert!(
-        text.contains("its key is not that of this experiment's agents"),
+        text.contains("its key is not the key of this experiment's agents"),
         "{text}"
     );
     let named = |event: &Value| event.to_string().contains("thief") || event.to_string().contains("again");

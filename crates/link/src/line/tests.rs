@@ -1,4 +1,4 @@
-//! Two sides over streams that are cut, silent, or strange.
+//! Two sides over streams that break, are silent, or carry other frames.
 
 use plimsoll_clock::SystemClock;
 use tokio::io::{DuplexStream, duplex, split};
@@ -18,8 +18,8 @@ impl LineHandler for Handler {
             .map_err(|error: VersionError| error)?)
     }
 
-    async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
-        self.0.send(heard).map_err(|_| LinkError::Closed)
+    async fn handle_event(&mut self, event: LineEvent) -> Result<(), LinkError> {
+        self.0.send(event).map_err(|_| LinkError::Closed)
     }
 }
 
@@ -41,7 +41,7 @@ impl Side {
         }
     }
 
-    /// Speaks over `stream` in the background.
+    /// Runs the dialogue over `stream` in the background.
     fn over(&self, stream: DuplexStream, silence: Duration) -> tokio::task::JoinHandle<LinkError> {
         self.over_with(stream, LinkTimeouts::without_login(silence))
     }
@@ -63,25 +63,25 @@ impl Side {
 }
 
 #[tokio::test]
-async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
+async fn messages_arrive_once_and_in_order_over_links_that_break() {
     let (near, mut far) = (Side::new(), Side::new());
-    let mut said = 0;
-    let mut found = 0;
-    for cut in [3_u32, 0, 17, 40, 1] {
-        // Said without a link.
-        near.line.send(&said).unwrap();
-        said += 1;
+    let mut sent = 0;
+    let mut received = 0;
+    for messages in [3_u32, 0, 17, 40, 1] {
+        // Sent without a link.
+        near.line.send(&sent).unwrap();
+        sent += 1;
         let (a, b) = duplex(64);
         let (one, other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
-        for _ in 0..cut {
-            near.line.send(&said).unwrap();
-            said += 1;
+        for _ in 0..messages {
+            near.line.send(&sent).unwrap();
+            sent += 1;
         }
-        for _ in 0..cut / 2 {
-            assert_eq!(far.message().await, found);
-            found += 1;
+        for _ in 0..messages / 2 {
+            assert_eq!(far.message().await, received);
+            received += 1;
         }
-        // A cut anywhere: bytes of a message may be under way.
+        // The link breaks anywhere: a part of a message may have been written.
         one.abort();
         let _ = one.await;
         assert!(matches!(
@@ -92,9 +92,9 @@ async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
     }
     let (a, b) = duplex(64);
     let (_one, _other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
-    while found < said {
-        assert_eq!(far.message().await, found);
-        found += 1;
+    while received < sent {
+        assert_eq!(far.message().await, received);
+        received += 1;
     }
     while !near.line.is_settled() {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -102,7 +102,7 @@ async fn what_is_said_arrives_once_and_in_order_over_links_that_are_cut() {
 }
 
 #[tokio::test]
-async fn the_first_word_may_take_as_long_as_a_login() {
+async fn the_greeting_has_a_longer_timeout_than_later_frames() {
     let (near, mut far) = (Side::new(), Side::new());
     near.line.send(&7).unwrap();
     let silence = Duration::from_millis(500);
@@ -121,7 +121,7 @@ async fn the_first_word_may_take_as_long_as_a_login() {
 }
 
 #[tokio::test]
-async fn a_side_that_falls_silent_is_noticed_and_one_that_beats_is_not() {
+async fn a_silent_side_ends_the_link_and_heartbeats_keep_it() {
     let (near, far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
     let short = HEARTBEAT_INTERVAL * 3;
@@ -129,30 +129,30 @@ async fn a_side_that_falls_silent_is_noticed_and_one_that_beats_is_not() {
     tokio::time::sleep(short * 2).await;
     assert!(
         !one.is_finished() && !other.is_finished(),
-        "beats keep a quiet line"
+        "heartbeats keep an idle link"
     );
     one.abort();
     other.abort();
-    // A peer that greets and then says nothing.
+    // A peer that sends its greeting and then nothing.
     let (a, mut mute) = duplex(1024);
     let one = near.over(a, Duration::from_millis(50));
     mute.write_all(&greeting("1.2.3")).await.unwrap();
     assert!(matches!(one.await.unwrap(), LinkError::Silent(_)));
-    // And one that takes nothing.
+    // A peer that reads nothing.
     let (a, _deaf) = duplex(1);
     let one = near.over(a, Duration::from_millis(50));
     assert!(matches!(one.await.unwrap(), LinkError::Silent(_)));
 }
 
 #[tokio::test]
-async fn whoever_does_not_greet_or_is_of_another_version_is_not_heard() {
+async fn a_peer_without_a_greeting_or_of_another_version_is_rejected() {
     let near = Side::new();
-    let elder = Greeting {
+    let other_version = Greeting {
         version: "9.8.7".into(),
         ..near.own.clone()
     };
     let frames = [
-        Frame::Greeting(serde_json::to_vec(&elder).unwrap().into()),
+        Frame::Greeting(serde_json::to_vec(&other_version).unwrap().into()),
         Frame::Greeting(Bytes::from_static(b"{")),
         Frame::Beat { received: 0 },
         Frame::Message {
@@ -160,7 +160,8 @@ async fn whoever_does_not_greet_or_is_of_another_version_is_not_heard() {
             body: Bytes::from_static(b"1"),
         },
     ];
-    for (frame, expected) in frames.iter().zip(["9.8.7", "understood", "greeting", "greeting"]) {
+    let texts = ["9.8.7", "invalid message", "greeting", "greeting"];
+    for (frame, expected) in frames.iter().zip(texts) {
         let (a, mut peer) = duplex(1024);
         let one = near.over(a, LONG_SILENCE);
         let mut bytes = BytesMut::new();
@@ -173,12 +174,12 @@ async fn whoever_does_not_greet_or_is_of_another_version_is_not_heard() {
 }
 
 #[tokio::test]
-async fn probes_are_stamped_in_order_and_pieces_wait_for_room() {
+async fn probes_have_ordered_stamps_and_pieces_wait_for_the_queue() {
     let (mut near, mut far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
     let (_one, other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
     far.line.send(&7).unwrap();
-    assert_eq!(near.message().await, 7, "the link is up");
+    assert_eq!(near.message().await, 7, "no link");
     near.line.send_probe();
     let Some(LineEvent::Answered(stamps)) = near.heard.recv().await else {
         panic!("no answer");
@@ -189,31 +190,31 @@ async fn probes_are_stamped_in_order_and_pieces_wait_for_room() {
     let (line, number) = (near.line.clone(), near.line.link().unwrap());
     let count = 50_u64;
     let sender = tokio::task::spawn_blocking(move || {
-        (0..count).all(|at| line.send_piece(number, 3, at, Bytes::from(vec![at as u8; 1000])))
+        (0..count).all(|index| line.send_piece(number, 3, index, Bytes::from(vec![index as u8; 1000])))
     });
-    for at in 0..count {
+    for index in 0..count {
         match far.heard.recv().await {
             Some(LineEvent::Piece {
                 ticket: 3,
                 offset,
                 bytes,
-            }) => assert_eq!((offset, bytes[0]), (at, at as u8)),
+            }) => assert_eq!((offset, bytes[0]), (index, index as u8)),
             other => panic!("{other:?}"),
         }
     }
     assert!(sender.await.unwrap());
-    // A sender that waits for room is told when the link ends.
+    // A sender that waits for the queue returns when the link ends.
     other.abort();
     let _ = other.await;
     let line = near.line.clone();
-    let gone = tokio::task::spawn_blocking(move || {
-        (0..1000).all(|at| line.send_piece(number, 3, at, Bytes::from_static(&[0; 1000])))
+    let all_sent = tokio::task::spawn_blocking(move || {
+        (0..1000).all(|index| line.send_piece(number, 3, index, Bytes::from_static(&[0; 1000])))
     });
-    assert!(!gone.await.unwrap());
+    assert!(!all_sent.await.unwrap());
 }
 
 #[tokio::test]
-async fn closing_says_what_was_said_before_and_lets_no_link_begin() {
+async fn a_closed_line_sends_its_messages_and_rejects_new_links() {
     let (near, mut far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
     let (one, _other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
@@ -232,7 +233,7 @@ async fn closing_says_what_was_said_before_and_lets_no_link_begin() {
     ));
 }
 
-/// The first word of a side of this version, as it stands on the wire.
+/// The frame of a greeting of engine `version`.
 fn greeting(version: &str) -> BytesMut {
     let mut bytes = BytesMut::new();
     let body = serde_json::to_vec(&Greeting::new(version)).unwrap();
@@ -240,7 +241,7 @@ fn greeting(version: &str) -> BytesMut {
     bytes
 }
 
-/// One that takes its time.
+/// A handler that takes 20 ms for each event.
 struct SlowHandler(Handler);
 
 impl LineHandler for SlowHandler {
@@ -248,23 +249,23 @@ impl LineHandler for SlowHandler {
         self.0.handle_greeting(theirs)
     }
 
-    async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
+    async fn handle_event(&mut self, event: LineEvent) -> Result<(), LinkError> {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        self.0.handle_event(heard).await
+        self.0.handle_event(event).await
     }
 }
 
 #[tokio::test]
-async fn what_was_said_before_hanging_up_is_heard() {
+async fn messages_sent_before_the_stream_was_closed_are_received() {
     let mut near = Side::new();
-    let (a, mut gone) = duplex(4096);
-    gone.write_all(&greeting("1.2.3")).await.unwrap();
-    let mut said = BytesMut::new();
+    let (a, mut peer) = duplex(4096);
+    peer.write_all(&greeting("1.2.3")).await.unwrap();
+    let mut frames = BytesMut::new();
     for number in 1..=3_u64 {
         let body = serde_json::to_vec(&number).unwrap().into();
-        Frame::Message { number, body }.write(&mut said).unwrap();
+        Frame::Message { number, body }.write(&mut frames).unwrap();
     }
-    gone.write_all(&said).await.unwrap();
+    peer.write_all(&frames).await.unwrap();
     let (line, own, mut handler) = (
         near.line.clone(),
         near.own.clone(),
@@ -281,8 +282,8 @@ async fn what_was_said_before_hanging_up_is_heard() {
         )
         .await
     });
-    gone.read_exact(&mut [0; 16]).await.unwrap();
-    drop(gone);
+    peer.read_exact(&mut [0; 16]).await.unwrap();
+    drop(peer);
     near.line.send(&0).unwrap(); // cannot be written
     for number in 1..=3 {
         assert_eq!(near.message().await, number);
@@ -292,11 +293,11 @@ async fn what_was_said_before_hanging_up_is_heard() {
 }
 
 #[tokio::test]
-async fn another_version_that_hangs_up_before_it_hears_us_is_told_as_such() {
+async fn a_peer_that_closes_after_its_greeting_is_reported_by_its_version() {
     let near = Side::new();
-    let (a, mut gone) = duplex(4096);
-    gone.write_all(&greeting("9.8.7")).await.unwrap();
-    drop(gone);
+    let (a, mut peer) = duplex(4096);
+    peer.write_all(&greeting("9.8.7")).await.unwrap();
+    drop(peer);
     let why = near.over(a, LONG_SILENCE).await.unwrap();
     assert!(matches!(why, LinkError::Version(_)), "{why}");
 }

@@ -1,4 +1,4 @@
-//! How a controller is found, and what is said when it is not.
+//! How an agent finds its controller, and the errors if it does not.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use crate::{BOTH, ENGINE, LOOPBACK, TIMEOUT, dialer, link, open, talk, token};
 
 const SHORT: Duration = Duration::from_millis(600);
 
-/// What a dialer that fails says: the fault, and all of it as text.
-async fn failure(dialer: &Dialer, patience: Duration) -> (Fault, String) {
-    let error = timeout(TIMEOUT, dialer.dial(patience))
+/// The fault and the error text of a dialer that fails.
+async fn failure(dialer: &Dialer, max_wait: Duration) -> (Fault, String) {
+    let error = timeout(TIMEOUT, dialer.dial(max_wait))
         .await
         .unwrap()
         .unwrap_err();
@@ -27,7 +27,7 @@ async fn failure(dialer: &Dialer, patience: Duration) -> (Fault, String) {
     }
 }
 
-/// An address at which nobody was a moment ago.
+/// An address on which no process listens.
 fn vacant() -> SocketAddr {
     TcpListener::bind((LOOPBACK, 0)).unwrap().local_addr().unwrap()
 }
@@ -43,7 +43,7 @@ async fn an_empty_port_is_closed_over_tcp_and_silent_over_quic() {
 }
 
 #[tokio::test]
-async fn a_port_that_never_answers_ends_with_the_patience() {
+async fn a_port_that_never_answers_is_given_up_at_the_time_limit() {
     let keys = Keys::generate().unwrap();
     let (tcp, udp) = (
         TcpListener::bind((LOOPBACK, 0)).unwrap(),
@@ -58,7 +58,7 @@ async fn a_port_that_never_answers_ends_with_the_patience() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_nobody() {
+async fn an_unknown_name_has_no_answer() {
     let keys = Keys::generate().unwrap();
     let addresses = vec!["no-such-host.invalid:4000".into()];
     let token = Token::new("study", ENGINE, &keys, addresses, vec![Tcp], 0).unwrap();
@@ -68,7 +68,7 @@ async fn an_unknown_name_is_nobody() {
 }
 
 #[tokio::test]
-async fn another_controller_is_a_stranger_and_is_not_asked_twice() {
+async fn another_controller_is_a_stranger_and_is_tried_once() {
     let (listener, _its_keys) = open(Bounds::default());
     let keys = Keys::generate().unwrap();
     for via in BOTH {
@@ -119,7 +119,7 @@ async fn an_engine_of_another_version_does_not_dial() {
 }
 
 #[tokio::test]
-async fn where_udp_is_shut_tcp_serves() {
+async fn tcp_is_used_if_udp_is_blocked() {
     let keys = Keys::generate().unwrap();
     let mut listener = Listener::bind(&keys, LOOPBACK, 0..=0, &[Tcp], Bounds::default()).unwrap();
     let token = token(&keys, &[listener.address()], &[Quic, Tcp]);
@@ -131,7 +131,7 @@ async fn where_udp_is_shut_tcp_serves() {
 }
 
 #[tokio::test]
-async fn dead_addresses_and_strangers_are_passed_by() {
+async fn dead_addresses_and_strangers_are_skipped() {
     let (stranger, _) = open(Bounds::default());
     let (mut listener, keys) = open(Bounds::default());
     let addresses = [vacant(), stranger.address(), listener.address()];
@@ -142,12 +142,12 @@ async fn dead_addresses_and_strangers_are_passed_by() {
 }
 
 #[tokio::test]
-async fn a_controller_that_comes_late_is_found() {
+async fn a_controller_that_starts_late_is_found() {
     for via in BOTH {
         let keys = Keys::generate().unwrap();
-        // The port is another program's before and so stays ours; TCP says so at once, QUIC does
-        // not answer.
-        let place = Listener::bind(
+        // Another listener reserves the port first. While it is closed, TCP fails at once, and QUIC
+        // does not answer.
+        let reserved = Listener::bind(
             &Keys::generate().unwrap(),
             LOOPBACK,
             0..=0,
@@ -155,8 +155,8 @@ async fn a_controller_that_comes_late_is_found() {
             Bounds::default(),
         )
         .unwrap();
-        let address = place.address();
-        place.close(TIMEOUT).await;
+        let address = reserved.address();
+        reserved.close(TIMEOUT).await;
         let dialer = dialer(&keys, address, via);
         let dial = tokio::spawn(async move { dialer.dial(TIMEOUT).await });
         sleep(Duration::from_millis(300)).await;
@@ -168,7 +168,7 @@ async fn a_controller_that_comes_late_is_found() {
     }
 }
 
-/// The sockets of a listener that was dropped are closed when its tasks have ended, a moment later.
+/// Binds `port`. The sockets of a dropped listener are closed a moment later, when its tasks end.
 async fn bind_soon(keys: &Keys, port: u16) -> Listener {
     for _ in 0..200 {
         match Listener::bind(keys, LOOPBACK, port..=port, &BOTH, Bounds::default()) {
@@ -176,11 +176,11 @@ async fn bind_soon(keys: &Keys, port: u16) -> Listener {
             Err(_) => sleep(Duration::from_millis(50)).await,
         }
     }
-    panic!("port {port} stays taken");
+    panic!("port {port} is still in use");
 }
 
 #[tokio::test]
-async fn names_and_the_other_family_lead_there_too() {
+async fn host_names_and_ipv6_addresses_lead_to_the_controller() {
     let keys = Keys::generate().unwrap();
     let six = IpAddr::V6(Ipv6Addr::LOCALHOST);
     for (address, host) in [(LOOPBACK, "localhost"), (six, "[::1]")] {
@@ -201,7 +201,7 @@ async fn names_and_the_other_family_lead_there_too() {
 }
 
 #[tokio::test]
-async fn a_port_must_be_free_for_both() {
+async fn a_port_must_be_free_for_both_transports() {
     let keys = Keys::generate().unwrap();
     let bind = |ports, transports: &[Transport]| {
         Listener::bind(&keys, LOOPBACK, ports, transports, Bounds::default())

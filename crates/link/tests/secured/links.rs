@@ -1,4 +1,4 @@
-//! What goes through a link, and how its end looks.
+//! Transfer of data over a link, and the ways in which a link ends.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use crate::relay::Relay;
 use crate::{BOTH, TIMEOUT, dialer, link, open, talk};
 
-/// Bytes in which every position shows.
+/// Bytes that differ by position, so that missing and exchanged bytes are detected.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32)
         .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -26,7 +26,7 @@ async fn to_end(link: &mut Link) -> std::io::Result<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn both_transports_carry_words_both_ways() {
+async fn both_transports_transfer_bytes_in_both_directions() {
     let (mut listener, keys) = open(Bounds::default());
     for via in BOTH {
         let dialer = dialer(&keys, listener.address(), via);
@@ -40,7 +40,7 @@ async fn both_transports_carry_words_both_ways() {
 }
 
 #[tokio::test]
-async fn much_goes_both_ways_at_once_and_ends_in_order() {
+async fn large_transfers_in_both_directions_at_once_are_complete() {
     let (mut listener, keys) = open(Bounds::default());
     let bytes = pattern(24 << 20);
     for via in BOTH {
@@ -56,7 +56,11 @@ async fn much_goes_both_ways_at_once_and_ends_in_order() {
                 .await
                 .unwrap()
                 .unwrap();
-            assert!(heard == bytes, "{via}: {} bytes, or others", heard.len());
+            assert!(
+                heard == bytes,
+                "{via}: {} bytes received, or other ones",
+                heard.len()
+            );
         };
         tokio::join!(
             send(&mut *near.writer),
@@ -68,7 +72,7 @@ async fn much_goes_both_ways_at_once_and_ends_in_order() {
 }
 
 #[tokio::test]
-async fn one_side_may_end_and_still_hear() {
+async fn a_side_receives_after_it_has_shut_down_its_writer() {
     let (mut listener, keys) = open(Bounds::default());
     for via in BOTH {
         let dialer = dialer(&keys, listener.address(), via);
@@ -83,7 +87,7 @@ async fn one_side_may_end_and_still_hear() {
 }
 
 #[tokio::test]
-async fn what_was_shut_down_arrives_though_its_sender_is_gone() {
+async fn bytes_before_a_shutdown_arrive_after_the_sender_has_ended() {
     let (mut listener, keys) = open(Bounds::default());
     let bytes = pattern(200_000);
     for via in BOTH {
@@ -98,7 +102,7 @@ async fn what_was_shut_down_arrives_though_its_sender_is_gone() {
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_announced_is_an_error() {
+async fn an_end_without_shutdown_is_an_error() {
     let (mut listener, keys) = open(Bounds::default());
     for via in BOTH {
         let dialer = dialer(&keys, listener.address(), via);
@@ -111,8 +115,8 @@ async fn an_end_that_nobody_announced_is_an_error() {
         assert!(end.is_err(), "{via}: {end:?} looks like an orderly end");
     }
 
-    // Over QUIC the writer alone, as of a task that failed while the reader goes on. (Over TCP the
-    // peer hears of it when the reader has gone too.)
+    // Over QUIC also if only the writer is dropped, as by a task that failed. (Over TCP the peer
+    // notices it when the reader is dropped as well.)
     let dialer = dialer(&keys, listener.address(), Transport::Quic);
     let (mut near, far) = link(&mut listener, &dialer).await;
     drop(far.writer);
@@ -131,17 +135,17 @@ async fn a_reader_that_does_not_read_stops_its_writer() {
     let (mut near, mut far) = link(&mut listener, &dialer).await;
     let bytes = pattern(20 << 20);
     {
-        // More than what both ends may hold can never go, so however long this waited it would say
-        // the same.
-        let stuck = timeout(Duration::from_millis(300), far.writer.write_all(&bytes)).await;
-        assert!(stuck.is_err(), "somebody holds 20 MiB");
+        // More bytes than both ends may buffer are never written, so a longer wait would have the
+        // same result.
+        let written = timeout(Duration::from_millis(300), far.writer.write_all(&bytes)).await;
+        assert!(written.is_err(), "20 MiB were buffered");
     }
     drop(far);
     assert!(to_end(&mut near).await.is_err());
 }
 
 #[tokio::test]
-async fn a_lossy_long_way_and_a_cut_lose_nothing() {
+async fn loss_delay_and_an_interruption_lose_no_bytes() {
     let (mut listener, keys) = open(Bounds::default());
     let relay = Relay::start(listener.address(), Duration::from_millis(40), 0.05).await;
     let dialer = dialer(&keys, relay.address, Transport::Quic);
@@ -164,7 +168,7 @@ async fn a_lossy_long_way_and_a_cut_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_closed_door_leaves_its_links_and_takes_no_more() {
+async fn a_dropped_listener_keeps_its_links_and_accepts_no_more() {
     for via in BOTH {
         let (mut listener, keys) = open(Bounds::default());
         let address = listener.address();

@@ -1,5 +1,5 @@
-//! Secured links over real sockets of the loopback: what they carry, whom they keep out, how they
-//! are found.
+//! Secured links over sockets of the loopback interface: transfer of data, refusal of other
+//! clients, and connecting to a controller.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
 mod dialing;
@@ -18,13 +18,13 @@ use plimsoll_link::transport::{Link, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// What nothing here should take, on whatever machine.
+/// Longer than any step takes, also on a slow machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 pub const BOTH: [Transport; 2] = [Transport::Tcp, Transport::Quic];
 pub const ENGINE: &str = "1.2.3";
 pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A controller of its own experiment, for TCP and QUIC.
+/// A listener with new keys, for TCP and QUIC.
 pub fn open(bounds: Bounds) -> (Listener, Keys) {
     let keys = Keys::generate().unwrap();
     let listener = Listener::bind(&keys, LOOPBACK, 0..=0, &BOTH, bounds).unwrap();
@@ -40,7 +40,7 @@ pub fn dialer(keys: &Keys, address: SocketAddr, via: Transport) -> Dialer {
     Dialer::new(&token(keys, &[address], &[via]), ENGINE).unwrap()
 }
 
-/// Both ends of one link: the controller's, the agent's.
+/// Both ends of a new link: the controller's and the agent's.
 pub async fn link(listener: &mut Listener, dialer: &Dialer) -> (Link, Link) {
     let (near, far) = tokio::join!(
         timeout(TIMEOUT, listener.accept()),
@@ -49,13 +49,13 @@ pub async fn link(listener: &mut Listener, dialer: &Dialer) -> (Link, Link) {
     (near.unwrap(), far.unwrap().unwrap())
 }
 
-/// The proof that a link works: a word there and back.
+/// Checks that a link transfers bytes in both directions.
 pub async fn talk(near: &mut Link, far: &mut Link) {
-    say(near, far).await;
-    say(far, near).await;
+    send(near, far).await;
+    send(far, near).await;
 }
 
-async fn say(from: &mut Link, to: &mut Link) {
+async fn send(from: &mut Link, to: &mut Link) {
     from.writer.write_all(b"hello").await.unwrap();
     from.writer.flush().await.unwrap();
     let mut heard = [0; 5];

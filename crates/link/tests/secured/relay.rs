@@ -1,4 +1,4 @@
-//! A UDP relay for one client, which delays, loses and cuts.
+//! A UDP relay for one client that delays and drops datagrams and interrupts the traffic.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 const ENDLESS: u64 = u64::MAX / 2;
 
 pub struct Relay {
-    /// What the client is told instead of the server's.
+    /// The address that the client uses instead of the server's.
     pub address: SocketAddr,
     way: Arc<Way>,
     tasks: Vec<AbortHandle>,
@@ -28,12 +28,14 @@ struct Way {
     client: Mutex<Option<SocketAddr>>,
     delay: Duration,
     loss: f64,
-    /// Datagrams of the client that may still pass; with none left the way back is cut too.
-    left: AtomicU64,
+    /// Number of datagrams of the client that are still relayed. At 0 nothing is relayed in either
+    /// direction.
+    remaining: AtomicU64,
 }
 
 impl Relay {
-    /// To `server`, each way taking `delay` and losing a datagram with probability `loss`, seeded.
+    /// A relay to `server`. Each direction delays datagrams by `delay` and drops one with
+    /// probability `loss` (the generator has a fixed seed).
     pub async fn start(server: SocketAddr, delay: Duration, loss: f64) -> Self {
         let way = Arc::new(Way {
             front: UdpSocket::bind("127.0.0.1:0").await.unwrap(),
@@ -42,57 +44,57 @@ impl Relay {
             client: Mutex::new(None),
             delay,
             loss,
-            left: AtomicU64::new(ENDLESS),
+            remaining: AtomicU64::new(ENDLESS),
         });
         Self {
             address: way.front.local_addr().unwrap(),
             tasks: [true, false]
-                .map(|there| tokio::spawn(Arc::clone(&way).carry(there)).abort_handle())
+                .map(|to_server| tokio::spawn(Arc::clone(&way).relay(to_server)).abort_handle())
                 .to_vec(),
             way,
         }
     }
 
-    /// Cuts the way in both directions, or mends it.
+    /// Interrupts both directions, or restores them.
     pub fn cut(&self, cut: bool) {
         self.cut_after(if cut { 0 } else { ENDLESS });
     }
 
-    /// Cuts it after so many more datagrams of the client.
+    /// Interrupts both directions after this number of further datagrams of the client.
     pub fn cut_after(&self, datagrams: u64) {
-        self.way.left.store(datagrams, Ordering::Relaxed);
+        self.way.remaining.store(datagrams, Ordering::Relaxed);
     }
 }
 
 impl Way {
-    async fn carry(self: Arc<Self>, there: bool) {
-        let mut random = rand_pcg::Pcg64::seed_from_u64(u64::from(there));
+    async fn relay(self: Arc<Self>, to_server: bool) {
+        let mut random = rand_pcg::Pcg64::seed_from_u64(u64::from(to_server));
         let mut datagram = vec![0; 65_536];
-        let from = if there { &self.front } else { &self.back };
+        let from = if to_server { &self.front } else { &self.back };
         loop {
-            // An error is a datagram of before that found nobody.
+            // An error reports that an earlier datagram reached no process.
             let Ok((length, peer)) = from.recv_from(&mut datagram).await else {
                 continue;
             };
-            let passes = if there {
+            let passes = if to_server {
                 *self.client.lock().unwrap() = Some(peer);
-                let less = |left: u64| left.checked_sub(1);
-                self.left
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+                let decrement = |remaining: u64| remaining.checked_sub(1);
+                self.remaining
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement)
                     .is_ok()
             } else {
-                self.left.load(Ordering::Relaxed) > 0
+                self.remaining.load(Ordering::Relaxed) > 0
             };
             if passes && !random.random_bool(self.loss) {
-                tokio::spawn(Arc::clone(&self).deliver(there, datagram[..length].to_vec()));
+                tokio::spawn(Arc::clone(&self).deliver(to_server, datagram[..length].to_vec()));
             }
         }
     }
 
-    async fn deliver(self: Arc<Self>, there: bool, datagram: Vec<u8>) {
+    async fn deliver(self: Arc<Self>, to_server: bool, datagram: Vec<u8>) {
         sleep(self.delay).await;
         let client = *self.client.lock().unwrap();
-        let _ = match (there, client) {
+        let _ = match (to_server, client) {
             (false, Some(client)) => self.front.send_to(&datagram, client).await,
             _ => self.back.send_to(&datagram, self.server).await,
         };

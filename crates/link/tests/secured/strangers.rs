@@ -1,4 +1,5 @@
-//! Whoever is not an agent of the experiment is kept out, is counted, and keeps no agent out.
+//! A client that is not an agent of the experiment is refused and counted, and does not prevent
+//! agents from connecting.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,11 +26,11 @@ use crate::{BOTH, ENGINE, TIMEOUT, dialer, link, open, talk, token};
 const PROTOCOL: &[u8] = b"plimsoll-link/1";
 const TLS13: &SupportedProtocolVersion = &rustls::version::TLS13;
 
-/// A stranger believes everybody.
+/// Accepts any server certificate.
 #[derive(Debug)]
-struct Anybody;
+struct AnyServer;
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -66,7 +67,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// Shows one certificate and signs with the key of another.
+/// Presents one certificate and signs with the key of another one.
 #[derive(Debug)]
 struct Thief(Arc<CertifiedKey>);
 
@@ -85,7 +86,7 @@ fn stranger(version: &'static SupportedProtocolVersion, protocol: &[u8]) -> Clie
         .with_protocol_versions(&[version])
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_custom_certificate_verifier(Arc::new(AnyServer))
         .with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
     config
@@ -103,8 +104,8 @@ fn thief(certificate: &Identity, key: &Identity) -> ClientConfig {
     config
 }
 
-/// What a client with `config` gets to read over TLS, or over QUIC, before the listener hangs up.
-/// Must be nothing.
+/// Number of bytes that a client with `config` reads over TLS or QUIC before the listener closes
+/// the connection.
 async fn intrude(config: ClientConfig, address: SocketAddr, via: Transport) -> Result<usize, String> {
     let mut heard = [0; 64];
     match via {
@@ -136,7 +137,7 @@ async fn intrude(config: ClientConfig, address: SocketAddr, via: Transport) -> R
     }
 }
 
-/// Waits until `reason` was counted so often.
+/// Waits until `reason` was counted `times` times.
 async fn counted(listener: &Listener, reason: Reason, times: u64) {
     let count = async {
         while listener.counters().refused.get(&reason).copied().unwrap_or(0) < times {
@@ -151,8 +152,8 @@ async fn counted(listener: &Listener, reason: Reason, times: u64) {
     );
 }
 
-/// An agent comes in, over each transport, whatever else is going on.
-async fn agents_come_in(listener: &mut Listener, keys: &Keys) {
+/// Checks that an agent can connect over each transport.
+async fn agents_connect(listener: &mut Listener, keys: &Keys) {
     for via in BOTH {
         let (mut near, mut far) = link(listener, &dialer(keys, listener.address(), via)).await;
         talk(&mut near, &mut far).await;
@@ -160,7 +161,7 @@ async fn agents_come_in(listener: &mut Listener, keys: &Keys) {
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_refused_for_good_and_told_so() {
+async fn a_wrong_key_is_refused_and_the_agent_does_not_retry() {
     let (mut listener, keys) = open(Bounds::default());
     for (times, via) in (1..).zip(BOTH) {
         let mut wrong = token(&keys, &[listener.address()], &[via]);
@@ -183,18 +184,18 @@ async fn a_wrong_key_is_refused_for_good_and_told_so() {
         );
         counted(&listener, Reason::WrongKey, times).await;
     }
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
     assert_eq!(listener.counters().accepted, 2);
-    let told: Vec<_> = listener.refusals().iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
+    let refusals: Vec<_> = listener.refusals().iter().map(ToString::to_string).collect();
+    assert_eq!(refusals.len(), 2, "{refusals:?}");
     assert!(
-        told[0].starts_with("a stranger from 127.0.0.1 (tcp) was refused: "),
-        "{told:?}"
+        refusals[0].starts_with("a connection from 127.0.0.1 (tcp) was refused: "),
+        "{refusals:?}"
     );
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_the_key_and_its_certificate() {
+async fn a_client_without_key_or_certificate_is_refused() {
     let (mut listener, keys) = open(Bounds::default());
     let other = Identity::generate().unwrap();
     let mut wrong_keys = 0;
@@ -217,11 +218,11 @@ async fn nobody_comes_in_without_the_key_and_its_certificate() {
         assert_eq!(heard, Ok(1), "and with both, {via}");
         listener.accept().await;
     }
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
 }
 
 #[tokio::test]
-async fn other_protocols_and_versions_end_before_a_key_is_asked_for() {
+async fn other_protocols_and_versions_are_refused_before_the_certificate() {
     let (mut listener, keys) = open(Bounds::default());
     let address = listener.address();
     for (times, via) in (1..).zip(BOTH) {
@@ -238,18 +239,18 @@ async fn other_protocols_and_versions_end_before_a_key_is_asked_for() {
     let heard = intrude(stranger(&rustls::version::TLS12, PROTOCOL), address, Tcp).await;
     assert!(heard.is_err(), "{heard:?}");
     counted(&listener, Reason::OldTls, 1).await;
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
     assert_eq!(listener.counters().accepted, 2);
 }
 
 #[tokio::test]
-async fn what_is_no_handshake_is_dropped() {
+async fn bytes_that_are_not_a_handshake_end_the_connection() {
     let (mut listener, keys) = open(Bounds::default());
     let address = listener.address();
     let noise: Vec<u8> = (0..70_000u32)
         .map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
-    // A record of TLS whose message would have 16 MB.
+    // A TLS record with a message of 16 MB.
     let large = [&[22, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff], &noise[..0x4000]].concat();
     let rubbish: [&[u8]; 5] = [
         b"GET / HTTP/1.1\r\nHost: controller\r\n\r\n",
@@ -270,29 +271,29 @@ async fn what_is_no_handshake_is_dropped() {
     for length in 0..1500 {
         socket.send_to(&noise[length..2 * length], address).await.unwrap();
     }
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
     assert_eq!(listener.counters().accepted, 2);
-    // Of the datagrams nothing was begun.
+    // The datagrams started no handshake.
     assert!(listener.refusals().iter().all(|refusal| refusal.via == Tcp));
 }
 
 #[tokio::test]
-async fn those_who_leave_are_counted() {
+async fn clients_that_disconnect_are_counted() {
     let (mut listener, keys) = open(Bounds::default());
     drop(TcpStream::connect(listener.address()).await.unwrap());
     counted(&listener, Reason::Left, 1).await;
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
 }
 
 #[tokio::test]
-async fn a_slow_stranger_has_so_long_and_no_longer() {
+async fn a_slow_handshake_ends_at_its_time_limit() {
     let (mut listener, keys) = open(Bounds {
         handshake: Duration::from_secs(2),
         ..Bounds::default()
     });
     let address = listener.address();
-    // One says nothing, one a byte at a time of a record that never ends, and one goes silent
-    // within QUIC's handshake.
+    // One client sends nothing, one sends an endless record byte by byte, and one stops during the
+    // QUIC handshake.
     let silent = TcpStream::connect(address).await.unwrap();
     let mut loris = TcpStream::connect(address).await.unwrap();
     let dripping = tokio::spawn(async move {
@@ -307,16 +308,16 @@ async fn a_slow_stranger_has_so_long_and_no_longer() {
     relay.cut_after(2);
     let stuck = dialer(&keys, relay.address, Quic);
     let dialing = tokio::spawn(async move { stuck.dial(TIMEOUT).await });
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
     counted(&listener, Reason::Slow, 3).await;
     timeout(TIMEOUT, dripping).await.unwrap().unwrap();
     dialing.abort();
     drop(silent);
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
 }
 
 #[tokio::test]
-async fn a_flood_fills_its_own_share_only() {
+async fn a_flood_uses_only_the_share_of_its_source() {
     let (mut listener, keys) = open(Bounds {
         handshake: TIMEOUT,
         unfinished: 10,
@@ -331,16 +332,16 @@ async fn a_flood_fills_its_own_share_only() {
         flood.push(socket.connect(address).await.unwrap());
     }
     counted(&listener, Reason::FullSource, 96).await;
-    agents_come_in(&mut listener, &keys).await;
+    agents_connect(&mut listener, &keys).await;
     assert_eq!(listener.counters().refused[&Reason::FullSource], 96);
-    let told = listener.refusals();
-    assert_eq!(told.len(), 1, "a flood is one event: {told:?}");
+    let refusals = listener.refusals();
+    assert_eq!(refusals.len(), 1, "a flood is one event: {refusals:?}");
     assert_eq!(
-        (told[0].source.to_string().as_str(), told[0].times),
+        (refusals[0].source.to_string().as_str(), refusals[0].times),
         ("127.0.0.2", 96)
     );
 
-    // More sources than there are places: agents wait, and come in when the flood is over.
+    // More sources than the total limit allows: agents wait and connect when the flood is over.
     for host in 3..6 {
         for _ in 0..4 {
             let socket = TcpSocket::new_v4().unwrap();
@@ -372,7 +373,7 @@ async fn a_flood_fills_its_own_share_only() {
 }
 
 #[tokio::test]
-async fn agents_in_a_crowd_all_come_in() {
+async fn many_agents_at_once_all_connect() {
     let (mut listener, keys) = open(Bounds {
         unfinished: 20,
         unfinished_per_source: 10,
