@@ -206,7 +206,7 @@ impl UdpProbes {
         if answer.agent != self.service.agent {
             return None;
         }
-        self.answering = self.pending.remove(at).map(|pending| pending.address);
+        self.answering = self.pending.remove(index).map(|pending| pending.address);
         self.state.record_answer();
         Some(answer.probe(received))
     }

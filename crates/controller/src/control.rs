@@ -71,7 +71,9 @@ pub fn control(
                 name,
                 event: AgentEvent::Lost(error),
                 ..
-            } => session.drop_lost(&name, &error),
+            } => {
+                session.drop_lost(&name, &error);
+            }
             _ => {}
         }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use plimsoll_clock::SystemClock;
 use plimsoll_link::{
     ClockReport, FrameError, Greeting, Line, LineEvent, LineHandler, LinkError, LinkTimeouts, LoginText,
-    TimeService, ToAgent, ToController,
+    TimeService, ToAgent,
 };
 use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};

@@ -11,7 +11,7 @@ use plimsoll_model::{Code, Counters, MetricRow, NOT_HAPPENED, Outcome, Phase, Se
 use crate::api::{DriveEvent, Sink};
 use crate::attempt::Attempt;
 use crate::control::Parts;
-use crate::own_delays::{MAX_NS, OwnDelays, encode, histogram};
+use crate::own_delays::{OwnDelays, encode, histogram};
 use crate::plan::Population;
 
 /// Transactions of one batch: about 130 kB, so that a batch stays in the second-level cache.

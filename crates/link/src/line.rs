@@ -48,7 +48,7 @@ pub struct LinkTimeouts {
 
 impl LinkTimeouts {
     /// The timeouts of a stream that exists, with 2 × `silence` for the greeting.
-    pub fn over(silence: Duration) -> Self {
+    pub fn without_login(silence: Duration) -> Self {
         Self {
             greeting: silence * 2,
             silence,
