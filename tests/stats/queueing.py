@@ -1,4 +1,4 @@
-"""Queues with a known answer, to test the tool against (Jain, ch. 31; Kleinrock, Queueing Systems I, ch. 3)."""
+"""Queues with known results, as references for the tests (Jain, ch. 31; Kleinrock, Queueing Systems I, ch. 3)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Table:
 
 
 def table(name: str, *, leave_out: tuple[str, ...] = ()) -> Table:
-    """The table of that name; every column but `y` is a factor."""
+    """The table of that name; every column except `y` is a factor."""
     with (DATA / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     columns = [c for c in rows[0] if c != "y" and c not in leave_out]

@@ -159,21 +159,25 @@ class Experiment:
 
     # -- what is false
 
-    def falsehoods(self, said: Bracket) -> list[str]:
+    def falsehoods(self, bracket: Bracket) -> list[str]:
         """The statements of a bracket that are false."""
-        place = {load: i for i, load in enumerate(self.loads)}
-        x, found = self.log_throughput, []
-        if said.lower is not None:
-            i = place[said.lower]
+        index = {load: i for i, load in enumerate(self.loads)}
+        x, false_claims = self.log_throughput, []
+        if bracket.lower is not None:
+            i = index[bracket.lower]
             if i == len(self.loads) - 1 or x[i + 1 :].max() <= x[i] + 1e-9:
-                found.append("increases")
-        if said.upper is not None and said.upper != said.falls_from and not self._is_flat(place[said.upper]):
-            found.append("flat")
-        if said.falls_from is not None:
-            first = place[said.falls_from]
+                false_claims.append("increases")
+        if (
+            bracket.upper is not None
+            and bracket.upper != bracket.falls_from
+            and not self._is_flat(index[bracket.upper])
+        ):
+            false_claims.append("flat")
+        if bracket.falls_from is not None:
+            first = index[bracket.falls_from]
             if any(x[j] >= x[:j].max() - 1e-9 for j in range(max(first, 1), len(x))):
-                found.append("falls")
-        return found
+                false_claims.append("falls")
+        return false_claims
 
     def _is_flat(self, start: int) -> bool:
         """As the definition in plimsoll.analyse.design.saturation."""
@@ -184,8 +188,8 @@ class Experiment:
         return start < last and near and x[last] - x[start] <= FLAT * (n[last] - n[start]) + 1e-9
 
 
-def is_undecided(said: Bracket) -> bool:
-    return said.verdict == SaturationVerdict.CANNOT_SAY
+def is_undecided(bracket: Bracket) -> bool:
+    return bracket.verdict == SaturationVerdict.CANNOT_SAY
 
 
 Noise = Callable[[np.random.Generator, Experiment, float, int], Array]

@@ -1,4 +1,4 @@
-"""Intervals within a run cover the truth as often as they say, on series whose truth is known."""
+"""Intervals within a run cover the true value at their level, on series with a known mean."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_coverage(phi: float, least: float) -> None:
     trials = 250
     hits = 0
     for _ in range(trials):
-        found = batch_mean(autoregressive(rng, 2000, phi))
-        assert found is not None and found.interval.low is not None and found.interval.high is not None
-        hits += found.interval.low <= 10 <= found.interval.high
+        mean = batch_mean(autoregressive(rng, 2000, phi))
+        assert mean is not None and mean.interval.low is not None and mean.interval.high is not None
+        hits += mean.interval.low <= 10 <= mean.interval.high
     assert least <= hits / trials <= 0.99
 
 
@@ -56,32 +56,30 @@ def test_ratio_covers_the_mean_response_time_of_a_queue() -> None:
             np.float64
         )
         counts = np.bincount(bins, minlength=240).astype(float)
-        found = ratio_mean(sums, counts, variance=float(response[keep].var()))
-        assert found is not None and found.interval.low is not None and found.interval.high is not None
-        hits += found.interval.low <= 2.0 <= found.interval.high
-        assert found.effective is not None and found.effective < 0.7 * keep.sum(), (
-            "requests of a queue depend"
-        )
+        mean = ratio_mean(sums, counts, variance=float(response[keep].var()))
+        assert mean is not None and mean.interval.low is not None and mean.interval.high is not None
+        hits += mean.interval.low <= 2.0 <= mean.interval.high
+        assert mean.effective is not None and mean.effective < 0.7 * keep.sum(), "requests of a queue depend"
     assert hits >= 88
 
 
 MIN_COVERAGE = 0.93
 FLAGGED_AT_MOST = 0.10
 NEEDED = 30.0
-"""With so many independent samples the flag is to be rare."""
+"""Number of independent samples from which on the flag must be rare."""
 SERIES = [(n, phi) for n in (60, 240, 600) for phi in (0.2, 0.5, 0.8, 0.9, 0.95)]
 QUEUES = [(load, seconds) for load in (0.8, 0.9) for seconds in (20.0, 60.0, 120.0, 300.0)]
 
 
-def check(found: Iterable[BatchMean | None], truth: float, independent: float) -> None:
+def check(means: Iterable[BatchMean | None], truth: float, independent: float) -> None:
     """Coverage among the intervals that are not flagged, and how many are. A rate that is above its limit, or below, by
     no more than the error of the simulation (one-sided 95 %) passes."""
     covered, flagged, trials = 0, 0, 0
-    for each in found:
-        assert each is not None and each.interval.low is not None and each.interval.high is not None
+    for mean in means:
+        assert mean is not None and mean.interval.low is not None and mean.interval.high is not None
         trials += 1
-        flagged += not each.independent
-        covered += each.independent and each.interval.low <= truth <= each.interval.high
+        flagged += not mean.independent
+        covered += mean.independent and mean.interval.low <= truth <= mean.interval.high
     print(
         f"{covered / (trials - flagged):.3f} covered, {flagged / trials:.3f} flagged, {independent:.1f} independent"
     )
@@ -95,11 +93,11 @@ def check_series(length: int, phi: float, series: int) -> None:
 
 
 def check_queue(load: float, seconds: float, runs: int) -> None:
-    found = (
+    means = (
         ratio_mean(sums, counts, variance=variance, of_times=True)
         for sums, counts, variance in within_run.queues(np.random.default_rng(26), runs, load, seconds)
     )
-    check(found, within_run.mean_response(load), within_run.independent_requests(load, seconds))
+    check(means, within_run.mean_response(load), within_run.independent_requests(load, seconds))
 
 
 @pytest.mark.parametrize(("length", "phi"), SERIES)
@@ -143,9 +141,9 @@ def test_one_slow_movement_is_flagged() -> None:
 
 
 def test_effective_samples_of_independent_values_are_about_all_of_them() -> None:
-    found = batch_mean(np.random.default_rng(8).normal(size=30_000))
-    assert found is not None and found.effective is not None
-    assert 10_000 < found.effective <= 30_000
+    mean = batch_mean(np.random.default_rng(8).normal(size=30_000))
+    assert mean is not None and mean.effective is not None
+    assert 10_000 < mean.effective <= 30_000
 
 
 def test_too_few_values_have_no_interval() -> None:
@@ -155,7 +153,7 @@ def test_too_few_values_have_no_interval() -> None:
 
 
 def test_constant_values() -> None:
-    found = batch_mean([4.0] * 100)
-    assert found is not None
-    assert (found.interval.low, found.interval.high) == (4.0, 4.0)
-    assert found.effective == 100
+    mean = batch_mean([4.0] * 100)
+    assert mean is not None
+    assert (mean.interval.low, mean.interval.high) == (4.0, 4.0)
+    assert mean.effective == 100

@@ -1,4 +1,4 @@
-"""The laws against scipy.stats, which is not imported by the product, and against printed tables."""
+"""The distributions compared with scipy.stats, which the lab does not import, and with printed tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_tails(x: float) -> None:
 
 
 def test_printed_tables() -> None:
-    """Jain (1991), tables A.2, A.4 and A.8, to the digits that he prints."""
+    """Jain (1991), tables A.2, A.4 and A.8, to the printed digits."""
     assert round(normal_quantile(0.975), 3) == 1.960
     assert round(t_quantile(0.95, 9), 3) == 1.833
     assert round(t_quantile(0.975, 1), 3) == 12.706

@@ -28,8 +28,8 @@ def statsmodels_anova(y: Any, a: list[str], b: list[str], typ: int, formula: str
     smf = pytest.importorskip("statsmodels.formula.api")
     anova = pytest.importorskip("statsmodels.stats.anova")
     frame = pandas.DataFrame({"y": y, "a": a, "b": b})
-    found = anova.anova_lm(smf.ols(formula, frame).fit(), typ=typ)["sum_sq"].to_dict()
-    return {str(key): float(value) for key, value in found.items()}
+    squares = anova.anova_lm(smf.ols(formula, frame).fit(), typ=typ)["sum_sq"].to_dict()
+    return {str(key): float(value) for key, value in squares.items()}
 
 
 @pytest.mark.parametrize("ss_type", ["II", "III"])
@@ -43,10 +43,10 @@ def test_unbalanced_agrees_with_statsmodels(ss_type: Any) -> None:
     formula = "y ~ C(a, Sum) * C(b, Sum)"
     expected = statsmodels_anova(y, a, b, 2 if ss_type == "II" else 3, formula)
     assert fit.sum_of_squares == f"type {ss_type}"
-    found = {t.name: t.sum_of_squares for t in fit.terms}
-    assert found["a"] == pytest.approx(expected["C(a, Sum)"])
-    assert found["b"] == pytest.approx(expected["C(b, Sum)"])
-    assert found["a:b"] == pytest.approx(expected["C(a, Sum):C(b, Sum)"])
+    squares = {t.name: t.sum_of_squares for t in fit.terms}
+    assert squares["a"] == pytest.approx(expected["C(a, Sum)"])
+    assert squares["b"] == pytest.approx(expected["C(b, Sum)"])
+    assert squares["a:b"] == pytest.approx(expected["C(a, Sum):C(b, Sum)"])
     assert fit.error_ss == pytest.approx(expected["Residual"])
     assert all(t.percent is None for t in fit.terms), "shares that do not add up are no allocation"
     assert ModelReason.NO_ALLOCATION in [r.code for r in fit.reasons]
@@ -82,8 +82,8 @@ def test_balanced_effects_are_recovered_and_add_up() -> None:
     fit = factorial(y, {"a": a, "b": b})
     assert fit.sum_of_squares == "orthogonal"
     for term, shifts in (("a", shift_a), ("b", shift_b)):
-        found = {level.label: level.effect for t in fit.terms if t.name == term for level in t.levels}
-        assert found == pytest.approx(shifts, abs=0.02)
+        effects = {level.label: level.effect for t in fit.terms if t.name == term for level in t.levels}
+        assert effects == pytest.approx(shifts, abs=0.02)
     shares = sum(t.percent or 0.0 for t in fit.terms) + (fit.residual_percent or 0.0)
     assert shares == pytest.approx(100)
     assert fit.error_df == len(A) * len(B) * 3
@@ -97,11 +97,11 @@ def test_log_scale_gives_ratios() -> None:
     y = [100 * factor_a[i] * factor_b[j] * w for i, j, w in zip(a, b, wobble, strict=True)]
     fit = factorial(y, {"a": a, "b": b}, scale="log")
     assert fit.mean == pytest.approx(100)
-    found = {level.label: level for t in fit.terms for level in t.levels}
-    assert found["a3"].effect == pytest.approx(2)
-    assert found["b1"].effect == pytest.approx(0.25)
-    assert found["a1, b1"].effect == pytest.approx(1), "what multiplies has no interaction on this scale"
-    interval = found["a3"].interval
+    levels = {level.label: level for t in fit.terms for level in t.levels}
+    assert levels["a3"].effect == pytest.approx(2)
+    assert levels["b1"].effect == pytest.approx(0.25)
+    assert levels["a1, b1"].effect == pytest.approx(1), "what multiplies has no interaction on this scale"
+    interval = levels["a3"].interval
     assert interval is not None and interval.low is not None and interval.high is not None
     assert interval.low < 2 < interval.high
     assert interval.low * interval.high == pytest.approx(4), "symmetric as a ratio"
@@ -116,8 +116,8 @@ def test_blocks_take_their_share_and_leave_the_effects() -> None:
     fit = factorial(y, {"a": a, "b": b}, block=day)
     assert fit.block_percent is not None and fit.block_percent > 90
     assert fit.error_df == len(a) - len(A) * len(B) - 1
-    found = {level.label: level.effect for t in fit.terms if t.name == "a" for level in t.levels}
-    assert found == pytest.approx({"a1": -1, "a2": 0, "a3": 1}, abs=0.1)
+    effects = {level.label: level.effect for t in fit.terms if t.name == "a" for level in t.levels}
+    assert effects == pytest.approx({"a1": -1, "a2": 0, "a3": 1}, abs=0.1)
 
 
 def test_a_factor_that_is_its_own_block_is_named() -> None:
@@ -134,7 +134,7 @@ def test_two_factors_that_always_go_together_are_not_split() -> None:
     fit = factorial(y, {"a": a, "twin": a})
     assert [t.name for t in fit.terms] == ["a + twin"]
     assert fit.terms[0].coefficient == pytest.approx(1.0)
-    assert any("not separable" in said for said in fit.not_estimable)
+    assert any("not separable" in remark for remark in fit.not_estimable)
 
 
 def test_a_missing_cell_costs_the_interaction_a_degree_of_freedom() -> None:
@@ -150,7 +150,7 @@ def test_a_missing_cell_costs_the_interaction_a_degree_of_freedom() -> None:
     assert {t.name for t in fit.terms if t.levels} == {"a", "b"}
 
 
-def test_what_interactions_share_is_credited_to_none_of_them() -> None:
+def test_directions_that_interactions_share_belong_to_none_of_them() -> None:
     """2x2x2 without the combinations (b1, c1): a:b and a:c overlap, whatever the order of the factors."""
     rows = [
         (a, b, c)
@@ -171,7 +171,7 @@ def test_what_interactions_share_is_credited_to_none_of_them() -> None:
         }
         for fit in fits
     ]
-    assert all(each == lines[0] for each in lines)
+    assert all(line == lines[0] for line in lines)
     shared = [term for term in fits[0].terms if len(term.parts) > 1]
     assert shared and all(not term.levels for term in shared)
 
@@ -228,7 +228,7 @@ def test_equal_responses() -> None:
         (lambda: factorial([1.0, 2.0], {"a": ["x", "x"]}), "no factor has two levels"),
     ],
 )
-def test_what_cannot_be_fitted_says_why(call: Callable[[], object], message: str) -> None:
+def test_unsuitable_data_are_refused_with_the_reason(call: Callable[[], object], message: str) -> None:
     with pytest.raises(UnsuitableData, match=message):
         call()
 

@@ -124,16 +124,16 @@ def test_nist_strd_anova(name: str, f: float, r2: float, sd: float, digits: int)
     """Certified values. AtmWtAg and SmLs04 lose digits when the data are stored as doubles, not in the arithmetic."""
     data = table(f"nist_strd_anova_{name}")
     fit = factorial(data.y, data.factors)
-    found = fit.terms[0].f
-    assert found is not None and fit.r_squared is not None and fit.error_sd is not None
-    assert correct_digits(found, f) >= digits
+    f_value = fit.terms[0].f
+    assert f_value is not None and fit.r_squared is not None and fit.error_sd is not None
+    assert correct_digits(f_value, f) >= digits
     assert correct_digits(fit.r_squared, r2) >= digits
     assert correct_digits(fit.error_sd, sd) >= digits
 
 
-def correct_digits(found: float, certified: float) -> float:
+def correct_digits(computed: float, certified: float) -> float:
     """NIST's log relative error."""
-    return 16.0 if found == certified else -math.log10(abs(found - certified) / abs(certified))
+    return 16.0 if computed == certified else -math.log10(abs(computed - certified) / abs(certified))
 
 
 def test_nist_eddy_current() -> None:
@@ -175,7 +175,7 @@ def test_nist_sonoluminescence_names_what_cannot_be_separated() -> None:
     }
     for name, value in strings.items():
         assert effects[name] == pytest.approx(value)
-        assert any(name in said and "not separable" in said for said in fit.not_estimable)
+        assert any(name in remark and "not separable" in remark for remark in fit.not_estimable)
     assert "x1:x2" not in effects, "an aliased effect has no name of its own"
     assert fit.error_df == 0
     assert all(level.interval is None for t in fit.terms for level in t.levels)

@@ -1,4 +1,4 @@
-"""Shares and Jain's index: k of n, testers that join and leave, and the books of a whole window."""
+"""Shares and Jain's index: k of n, testers that join and leave, and the counts of a whole window."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ def test_jain_of_nothing() -> None:
 
 
 def test_shares_of_a_closed_load() -> None:
-    found = fairness(
+    result = fairness(
         [10, 20, 30], [0, 0, 0], [100, 100, 100], window=(0, 100), completed_at=[0, 100], completed=[0, 60]
     )
-    assert found.shares == pytest.approx((0.5, 1.0, 1.5))
-    assert found.jain == pytest.approx(60**2 / (3 * (100 + 400 + 900)))
-    assert found.cv == pytest.approx(0.5)
-    assert found.max_over_min == pytest.approx(3)
+    assert result.shares == pytest.approx((0.5, 1.0, 1.5))
+    assert result.jain == pytest.approx(60**2 / (3 * (100 + 400 + 900)))
+    assert result.cv == pytest.approx(0.5)
+    assert result.max_over_min == pytest.approx(3)
 
 
 def test_a_late_tester_with_its_fair_part_has_share_one() -> None:
     """One tester alone for 50, then two that get half each of 1 per unit of time."""
-    found = fairness(
+    result = fairness(
         [75, 25], [0, 50], [100, 100], window=(0, 100), completed_at=[0, 100], completed=[0, 100]
     )
-    assert found.shares == pytest.approx((75 / 100 * 1.5, 1.0))
-    assert found.jain == pytest.approx((0.75 + 0.5) ** 2 / (2 * (0.75**2 + 0.5**2)))
+    assert result.shares == pytest.approx((75 / 100 * 1.5, 1.0))
+    assert result.jain == pytest.approx((0.75 + 0.5) ** 2 / (2 * (0.75**2 + 0.5**2)))
 
 
-def test_a_tester_that_is_not_there_has_no_share() -> None:
-    found = fairness(
+def test_an_inactive_tester_has_no_share() -> None:
+    result = fairness(
         [10, 0, 0], [0, 200, 0], [100, 300, 100], window=(0, 100), completed_at=[0, 100], completed=[0, 10]
     )
-    assert found.shares == (2.0, None, 0.0)
-    assert found.jain == pytest.approx(0.5)
-    assert found.max_over_min is None
+    assert result.shares == (2.0, None, 0.0)
+    assert result.jain == pytest.approx(0.5)
+    assert result.max_over_min is None
 
 
 def test_activity_outside_the_window_is_cut() -> None:
-    found = fairness([5, 5], [-50, 0], [150, 500], window=(0, 100), completed_at=[0, 100], completed=[0, 10])
-    assert found.shares == pytest.approx((1.0, 1.0))
+    result = fairness([5, 5], [-50, 0], [150, 500], window=(0, 100), completed_at=[0, 100], completed=[0, 10])
+    assert result.shares == pytest.approx((1.0, 1.0))
 
 
 def test_an_empty_window() -> None:
-    found = fairness([], [], [], window=(0, 100), completed_at=[0, 100], completed=[0, 0])
-    assert (found.shares, found.jain, found.cv) == ((), None, None)
+    result = fairness([], [], [], window=(0, 100), completed_at=[0, 100], completed=[0, 0])
+    assert (result.shares, result.jain, result.cv) == ((), None, None)

@@ -1,4 +1,5 @@
-"""Figures of hosts and sites: Jain's index as published, and everything against a slow and obvious computation."""
+"""Figures of hosts and sites: Jain's index as published, and all figures compared with a slow and obvious
+computation."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from plimsoll.analyse.run import placed
 from plimsoll.analyse.run.placed import ResponseTimes
 from plimsoll.analyse.stats.fairness import jain_index
 from plimsoll.analyse.stats.quantiles import bucket_of
-from plimsoll.analyse.window.quantum import FINEST, coarse_enough, parts_of
+from plimsoll.analyse.window.quantum import MIN_QUANTUM_RATIO, allowed_parts, widened_quantum
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import Options, analysis
 from plimsoll.collect.hosts import Agent, AgentClock, RunAgents
@@ -53,20 +54,20 @@ def test_jain_index_as_published() -> None:
 @pytest.mark.parametrize("site", [site.name for site in LOST.sites])
 def test_a_site_against_its_transactions_one_by_one(run: RunResult, site: str) -> None:
     assert run.hosts is not None
-    found = next(one for one in run.hosts.sites if one.site == site)
-    where = next(one for one in LOST.sites if one.name == site)
+    site_result = next(result for result in run.hosts.sites if result.site == site)
+    where = next(group for group in LOST.sites if group.name == site)
     mine = [row for row in in_window() if row.agent in where.hosts]
     took = [(row.end - row.start) / MS for row in mine]
-    assert found.transactions == len(mine)
-    assert found.throughput_per_s == pytest.approx(len(mine) / 11)
-    assert found.wire_bytes_per_s == pytest.approx(10_500 * len(mine) / 11)
-    assert found.response_ms_mean == pytest.approx(sum(took) / len(took), rel=1e-9)
-    assert found.response_ms_p50 == pytest.approx(quantile(took, 0.5), rel=6e-4)
-    if found.response_ms_p95 is not None:
-        assert found.response_ms_p95 == pytest.approx(quantile(took, 0.95), rel=6e-4)
-    assert found.rtt_ms == pytest.approx(where.rtt_ms, abs=0.01)
-    assert found.response_less_rtt_ms == pytest.approx(quantile(took, 0.5) - where.rtt_ms, abs=0.25)
-    assert found.testers == 2 * len(where.hosts) and found.lost == sum(
+    assert site_result.transactions == len(mine)
+    assert site_result.throughput_per_s == pytest.approx(len(mine) / 11)
+    assert site_result.wire_bytes_per_s == pytest.approx(10_500 * len(mine) / 11)
+    assert site_result.response_ms_mean == pytest.approx(sum(took) / len(took), rel=1e-9)
+    assert site_result.response_ms_p50 == pytest.approx(quantile(took, 0.5), rel=6e-4)
+    if site_result.response_ms_p95 is not None:
+        assert site_result.response_ms_p95 == pytest.approx(quantile(took, 0.95), rel=6e-4)
+    assert site_result.rtt_ms == pytest.approx(where.rtt_ms, abs=0.01)
+    assert site_result.response_less_rtt_ms == pytest.approx(quantile(took, 0.5) - where.rtt_ms, abs=0.25)
+    assert site_result.testers == 2 * len(where.hosts) and site_result.lost == sum(
         host in LOST.lost for host in where.hosts
     )
 
@@ -78,47 +79,48 @@ def test_work_per_tester_and_jain_over_groups(run: RunResult) -> None:
     active = {host.host: 2 * (min(LOST.lost.get(host.host, 12.0), 12.0) - 1.0) for host in run.hosts.hosts}
     rate = {host: sum(row.agent == host for row in rows) / seconds for host, seconds in active.items()}
     everyone = len(rows) / sum(active.values())
-    for one in run.hosts.hosts:
-        assert one.share == pytest.approx(rate[one.host] / everyone, rel=0.02)
+    for host in run.hosts.hosts:
+        assert host.share == pytest.approx(rate[host.host] / everyone, rel=0.02)
     sites = [
         sum(row.agent in site.hosts for row in rows) / sum(active[host] for host in site.hosts)
         for site in LOST.sites
     ]
     assert run.hosts.jain_hosts == pytest.approx(
-        sum(rate.values()) ** 2 / (10 * sum(one**2 for one in rate.values())), rel=0.02
+        sum(rate.values()) ** 2 / (10 * sum(value**2 for value in rate.values())), rel=0.02
     )
     assert run.hosts.jain_sites == pytest.approx(
-        sum(sites) ** 2 / (3 * sum(one**2 for one in sites)), rel=0.02
+        sum(sites) ** 2 / (3 * sum(value**2 for value in sites)), rel=0.02
     )
 
 
 def test_parts_of_the_peak(run: RunResult) -> None:
-    """All twenty testers are there until the first is lost. Transactions are counted to a quantum (2 s) at its end."""
+    """All twenty testers are present until the first is lost. Transactions are counted to a quantum (2 s) at its
+    end."""
     assert run.hosts is not None and run.peak is not None
     assert run.peak.end_s == pytest.approx(5.0, abs=0.4)
     window = (run.peak.start_s * S, run.peak.end_s * S)
     rows = [row for row in rows_of(LOST) if window[0] <= row.end < window[1]]
     for site in run.hosts.sites:
-        hosts = next(one for one in LOST.sites if one.name == site.site).hosts
+        hosts = next(group for group in LOST.sites if group.name == site.site).hosts
         assert site.peak_share == pytest.approx(sum(row.agent in hosts for row in rows) / len(rows), abs=0.01)
         assert site.testers_share == pytest.approx(len(hosts) / 10, abs=0.01)
     assert sum(site.peak_share or 0 for site in run.hosts.sites) == pytest.approx(1.0)
 
 
-def test_without_the_lost_is_what_the_others_say_alone(run: RunResult) -> None:
+def test_traffic_without_lost_agents_is_that_of_the_others_alone(run: RunResult) -> None:
     others = in_window(without_lost=True)
     took = [(row.end - row.start) / MS for row in others]
-    found = run.without_lost
-    assert found is not None and found.transactions == len(others) < run.traffic.transactions
-    assert found.throughput_per_s == pytest.approx(len(others) / 11)
-    assert found.response_ms.p95 == pytest.approx(quantile(took, 0.95), rel=1e-9)
-    assert found.response_ms.mean == pytest.approx(sum(took) / len(took), rel=1e-9)
+    traffic = run.without_lost
+    assert traffic is not None and traffic.transactions == len(others) < run.traffic.transactions
+    assert traffic.throughput_per_s == pytest.approx(len(others) / 11)
+    assert traffic.response_ms.p95 == pytest.approx(quantile(took, 0.95), rel=1e-9)
+    assert traffic.response_ms.mean == pytest.approx(sum(took) / len(took), rel=1e-9)
     everything = [(row.end - row.start) / MS for row in in_window()]
     assert run.traffic.response_ms.p95 == pytest.approx(quantile(everything, 0.95), rel=1e-9)
 
 
-def test_coverage_against_the_clock_on_the_wall() -> None:
-    """Agents that join late and are lost at random: the number that is there, moment by moment."""
+def test_coverage_agrees_with_sampled_times() -> None:
+    """Agents that join late and are lost at random: the number present at sampled times."""
     noise = Random(7)
     spans = [
         (noise.choice([0, noise.uniform(0, 20)]), noise.choice([None, noise.uniform(20, 60)]))
@@ -168,8 +170,8 @@ def test_quantiles_of_groups_against_a_sort() -> None:
 
 
 def test_memory_for_quantiles_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More pairs of tester and bucket than may be: neighbouring buckets are put together, and quantiles say so."""
-    monkeypatch.setattr(placed, "MAX_VISITED", 2000)
+    """More pairs of tester and bucket than may be: neighbouring buckets are joined, and quantiles are less exact."""
+    monkeypatch.setattr(placed, "MAX_PAIRS", 2000)
     noise = np.random.default_rng(4)
     times = placed._Times()
     values, testers = [], []
@@ -179,28 +181,33 @@ def test_memory_for_quantiles_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> No
         times.add(tester, bucket_of(value))
         values.append(value)
         testers.append(tester)
-    found = times.result()
-    assert found.count.sum() == 15_000 and found.count.size <= 2000 and found.shift > 0
-    (p50,) = found.quantiles(np.arange(20), 20, (0.5,))
+    times_ = times.result()
+    assert times_.count.sum() == 15_000 and times_.count.size <= 2000 and times_.shift > 0
+    (p50,) = times_.quantiles(np.arange(20), 20, (0.5,))
     value, tester = np.concatenate(values), np.concatenate(testers)
     for number in range(20):
         exact = quantile((value[tester == number] / 1e6).tolist(), 0.5)
-        assert p50[number] == pytest.approx(exact, rel=6e-4 * 2**found.shift)
+        assert p50[number] == pytest.approx(exact, rel=6e-4 * 2**times_.shift)
 
 
 @pytest.mark.parametrize("bound_ns", [0, 1, 999, 700_000, 12_095_314, 157_000_000, 2_100_000_000])
 def test_no_quantum_is_finer_than_ten_times_the_bound(bound_ns: int) -> None:
-    for asked in (1, 100_000_000, S, 60 * S):
-        found = coarse_enough(asked, bound_ns)
-        assert found >= max(asked, FINEST * bound_ns) or found == asked >= FINEST * bound_ns
-        assert found == asked or found / 10 ** math.floor(math.log10(found) + 1e-9) in (1, 2, 5)
-        assert found == asked or found < 2.5 * FINEST * bound_ns, "and no coarser than the next step"
+    for quantum in (1, 100_000_000, S, 60 * S):
+        widened = widened_quantum(quantum, bound_ns)
+        assert (
+            widened >= max(quantum, MIN_QUANTUM_RATIO * bound_ns)
+            or widened == quantum >= MIN_QUANTUM_RATIO * bound_ns
+        )
+        assert widened == quantum or widened / 10 ** math.floor(math.log10(widened) + 1e-9) in (1, 2, 5)
+        assert widened == quantum or widened < 2.5 * MIN_QUANTUM_RATIO * bound_ns, (
+            "and no coarser than the next step"
+        )
     window = Window(3 * S, 63 * S)
-    parts = parts_of(window, bound_ns, 240)
+    parts = allowed_parts(window, bound_ns, 240)
     assert 240 % parts == 0
-    assert parts == 1 or 60 * S / parts >= FINEST * bound_ns
+    assert parts == 1 or 60 * S / parts >= MIN_QUANTUM_RATIO * bound_ns
     finer = [number for number in range(parts + 1, 241) if 240 % number == 0]
-    assert all(60 * S / number < FINEST * bound_ns for number in finer)
+    assert all(60 * S / number < MIN_QUANTUM_RATIO * bound_ns for number in finer)
 
 
 def test_quanta_of_a_run_are_widened(run: RunResult, tmp_path: Path) -> None:
@@ -208,7 +215,7 @@ def test_quanta_of_a_run_are_widened(run: RunResult, tmp_path: Path) -> None:
     assert run.series is not None and run.series.quantum_s == 2.0
     assert any("as their quantum: 2 s" in note for note in run.notes)
     path = make(tmp_path / "results", LOST)
-    for asked, got in ((0.05, 2.0), (5.0, 5.0)):
-        again = analysis(path, Options(quantum_s=asked)).runs[0]
+    for quantum_s, got in ((0.05, 2.0), (5.0, 5.0)):
+        again = analysis(path, Options(quantum_s=quantum_s)).runs[0]
         assert again.series is not None and again.series.quantum_s == got
         assert again.traffic.transactions == run.traffic.transactions

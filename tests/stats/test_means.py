@@ -1,4 +1,4 @@
-"""Cell means and what the residuals say about them."""
+"""Cell means and the checks of their residuals."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from plimsoll.analyse.stats.proportion import wilson
 def test_t_interval() -> None:
     """By hand, with t[0.95; 7] = 1.895 (Jain, table A.4)."""
     y = 3.90 + 0.71 * stats.zscore(np.arange(8.0), ddof=1)
-    found = mean_interval(y, None, confidence=0.90)
+    interval = mean_interval(y, None, confidence=0.90)
     half = 1.895 * 0.71 / math.sqrt(8)
-    assert found is not None
-    assert found.low is not None and found.high is not None
-    assert (found.low, found.high) == pytest.approx((3.90 - half, 3.90 + half), abs=1e-3)
-    assert found.df == 7 and found.method == SEPARATE
+    assert interval is not None
+    assert interval.low is not None and interval.high is not None
+    assert (interval.low, interval.high) == pytest.approx((3.90 - half, 3.90 + half), abs=1e-3)
+    assert interval.df == 7 and interval.method == SEPARATE
 
 
 def test_pooled_over_the_design() -> None:
@@ -32,30 +32,30 @@ def test_pooled_over_the_design() -> None:
     error = pooled_error(cells)
     assert error is not None and error.df == 3
     assert error.sd == pytest.approx(math.sqrt((2 + 2 + 8) / 3))
-    found = cell_intervals(cells)
-    single = found[3]
+    intervals = cell_intervals(cells)
+    single = intervals[3]
     assert single is not None and single.low is not None and single.high is not None
     half = stats.t.ppf(0.975, 3) * error.sd
     assert single.high - single.mean == pytest.approx(half), "a cell run once borrows the error of the others"
-    assert all(i is not None and i.df == 3 and i.method == POOLED for i in found)
+    assert all(i is not None and i.df == 3 and i.method == POOLED for i in intervals)
 
 
 def test_one_repetition_has_no_interval() -> None:
-    found = cell_intervals([[1.0], [2.0], []])
-    assert found[2] is None
-    for interval in found[:2]:
+    intervals = cell_intervals([[1.0], [2.0], []])
+    assert intervals[2] is None
+    for interval in intervals[:2]:
         assert interval is not None
         assert (interval.low, interval.high, interval.df, interval.method) == (None, None, None, SINGLE)
 
 
 def test_log_intervals_keep_a_constant_relative_width() -> None:
-    found = cell_intervals([[99.0, 101.0], [990.0, 1010.0]], log=True)
+    intervals = cell_intervals([[99.0, 101.0], [990.0, 1010.0]], log=True)
     widths = []
-    for interval in found:
+    for interval in intervals:
         assert interval is not None and interval.low is not None and interval.high is not None
         widths.append(interval.high / interval.low)
     assert widths[0] == pytest.approx(widths[1])
-    assert found[1] is not None and found[1].mean == 1000
+    assert intervals[1] is not None and intervals[1].mean == 1000
     zero = cell_intervals([[0.0, 1.0], [5.0, 6.0]], log=True)
     assert zero[0] is not None and zero[0].method == POOLED, "falls back to the plain scale"
 
@@ -82,7 +82,7 @@ def test_levene_agrees_with_scipy_where_cells_have_three_runs() -> None:
 
 
 @pytest.mark.parametrize("repetitions", [2, 3, 5])
-def test_levene_rarely_accuses_equal_variances(repetitions: int) -> None:
+def test_levene_rarely_rejects_equal_variances(repetitions: int) -> None:
     rng = np.random.default_rng(repetitions)
     cells = [i for i in range(12) for _ in range(repetitions)]
     factors = {"a": [str(c % 3) for c in cells], "b": [str(c // 3) for c in cells]}
@@ -94,7 +94,7 @@ def test_levene_rarely_accuses_equal_variances(repetitions: int) -> None:
     assert alarms <= 8
 
 
-def test_levene_sees_a_factor_that_spreads_with_two_runs_per_cell() -> None:
+def test_levene_detects_a_factor_that_changes_the_variance_with_two_runs_per_cell() -> None:
     rng = np.random.default_rng(3)
     cells = [i for i in range(24) for _ in range(2)]
     load = [str(c % 4) for c in cells]
@@ -110,12 +110,12 @@ def test_the_mean_of_a_cell_has_the_variance_of_few_blocks(blocks: int, of_block
     rng, names, held, experiments = np.random.default_rng(5), [str(i) for i in range(blocks)], 0, 600
     for _ in range(experiments):
         cells = rng.normal(0, 1, (6, blocks)) + rng.normal(0, of_blocks, blocks)
-        found = cell_intervals(
+        intervals = cell_intervals(
             list(cells),
-            error=lambda values: error_with_blocks([list(zip(names, each, strict=True)) for each in values]),
+            error=lambda values: error_with_blocks([list(zip(names, cell, strict=True)) for cell in values]),
         )[0]
-        assert found is not None and found.low is not None and found.high is not None
-        held += found.low <= 0 <= found.high
+        assert intervals is not None and intervals.low is not None and intervals.high is not None
+        held += intervals.low <= 0 <= intervals.high
     assert wilson(held, experiments, confidence=0.98)[1] >= 0.95, held
 
 
@@ -124,17 +124,17 @@ def test_without_blocks_the_error_is_that_within_cells() -> None:
     assert error_with_blocks([[(None, value) for value in cell] for cell in cells]) == pooled_error(cells)
 
 
-def test_diagnose_names_what_is_wrong() -> None:
+def test_diagnose_reports_each_violation() -> None:
     rng = np.random.default_rng(9)
     cells = [i // 4 for i in range(40)]
     e = rng.normal(0, 1, 40)
     fine = diagnose(100 + e, e, cells, factors={}, order=list(range(40)))
     assert fine.reasons == ()
     drifting = e + np.linspace(-5, 5, 40)
-    found = diagnose(100 + drifting, drifting, cells, factors={}, order=list(range(40)))
-    assert found.drift == pytest.approx(10, abs=2)
-    assert ModelReason.DRIFT in [r.code for r in found.reasons]
-    assert found.lag1 is not None and found.lag1 > 0.5
+    checks = diagnose(100 + drifting, drifting, cells, factors={}, order=list(range(40)))
+    assert checks.drift == pytest.approx(10, abs=2)
+    assert ModelReason.DRIFT in [r.code for r in checks.reasons]
+    assert checks.lag1 is not None and checks.lag1 > 0.5
     wide = diagnose(np.linspace(1, 50, 40), e, cells, factors={}, scale="linear")
     assert [model_reason(r) for r in wide.reasons] == [
         "the greatest response is 50.0 times the smallest: consider scale: log"
@@ -145,5 +145,5 @@ def test_diagnose_names_what_is_wrong() -> None:
 
 
 def test_diagnose_of_perfect_data() -> None:
-    found = diagnose([5.0] * 8, [0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3], factors={}, order=list(range(8)))
-    assert found.reasons == () and not found.variances_differ and found.outliers == ()
+    checks = diagnose([5.0] * 8, [0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3], factors={}, order=list(range(8)))
+    assert checks.reasons == () and not checks.variances_differ and checks.outliers == ()

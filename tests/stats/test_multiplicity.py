@@ -1,4 +1,4 @@
-"""Several tests at once: adjusted p-values, and how often some effect is found where there is none."""
+"""Several tests at once: adjusted p-values, and how often a nonexistent effect is detected."""
 
 from __future__ import annotations
 

@@ -74,11 +74,15 @@ def rates(truth: Callable[[float], float], loads: tuple[float, ...], sd: float, 
     highest_mean = math.exp(experiment.log_throughput.max())
     off, covered, averaged = [], 0, 0
     for _ in range(of):
-        found = nominal(experiment.with_noise(NOISES["constant"](rng, experiment, sd, runs)))
-        assert found.value is not None and found.value.low is not None and found.value.high is not None
-        off.append(found.value.mean / highest_mean - 1)
-        covered += found.value.low <= highest_mean <= found.value.high
-        averaged += bool(found.loads)
+        capacity_ = nominal(experiment.with_noise(NOISES["constant"](rng, experiment, sd, runs)))
+        assert (
+            capacity_.value is not None
+            and capacity_.value.low is not None
+            and capacity_.value.high is not None
+        )
+        off.append(capacity_.value.mean / highest_mean - 1)
+        covered += capacity_.value.low <= highest_mean <= capacity_.value.high
+        averaged += bool(capacity_.loads)
     return Rates(float(np.mean(off)), covered, averaged / of, of)
 
 
@@ -89,16 +93,16 @@ def test_the_interval_holds_the_plateau(levels: int) -> None:
 
 
 def test_the_mean_of_a_plateau_has_no_bias() -> None:
-    found = rates(*plateau(5), 0.02, 5, 200)
-    assert found.averaged > 0.95 and abs(found.bias) < 0.002, str(found)
+    coverage = rates(*plateau(5), 0.02, 5, 200)
+    assert coverage.averaged > 0.95 and abs(coverage.bias) < 0.002, str(coverage)
 
 
 @pytest.mark.parametrize("name", CURVED)
 def test_the_interval_holds_the_highest_mean_of_a_curve(name: str) -> None:
     """Nor is a curve that falls, or still rises, averaged down by more than 2.5 %."""
-    found = rates(TRUTHS[name], LONG, 0.02, 3, 150)
-    found.assert_covered()
-    assert found.bias > -0.025, str(found)
+    coverage = rates(TRUTHS[name], LONG, 0.02, 3, 150)
+    coverage.assert_covered()
+    assert coverage.bias > -0.025, str(coverage)
 
 
 @pytest.mark.long
@@ -107,9 +111,9 @@ def test_the_interval_holds_the_highest_mean_of_a_curve(name: str) -> None:
 @pytest.mark.parametrize("runs", [2, 3, 5])
 def test_the_intervals_hold_plateaus(levels: int, runs: int) -> None:
     for sd in (0.01, 0.02, 0.033, 0.05, 0.1):
-        found = rates(*plateau(levels), sd, runs, 1000)
-        print(f"{levels} levels, {runs} runs, {100 * sd:g} %: {found}")
-        found.assert_covered()
+        coverage = rates(*plateau(levels), sd, runs, 1000)
+        print(f"{levels} levels, {runs} runs, {100 * sd:g} %: {coverage}")
+        coverage.assert_covered()
 
 
 @pytest.mark.long
@@ -118,10 +122,10 @@ def test_the_intervals_hold_plateaus(levels: int, runs: int) -> None:
 def test_the_intervals_hold_the_highest_means_of_curves(name: str) -> None:
     for runs in (2, 3, 5):
         for sd in (0.01, 0.033, 0.1):
-            found = rates(TRUTHS[name], LONG, sd, runs, 1000)
-            print(f"{name}, {runs} runs, {100 * sd:g} %: {found}")
-            found.assert_covered()
-            assert found.bias > -0.025
+            coverage = rates(TRUTHS[name], LONG, sd, runs, 1000)
+            print(f"{name}, {runs} runs, {100 * sd:g} %: {coverage}")
+            coverage.assert_covered()
+            assert coverage.bias > -0.025
 
 
 def around(mean: float) -> list[float]:
@@ -129,25 +133,35 @@ def around(mean: float) -> list[float]:
 
 
 def test_levels_of_a_plateau_are_averaged() -> None:
-    found = nominal({1: around(100), 2: around(200), 4: around(300), 8: around(303), 16: around(299)})
-    assert found.value is not None and found.value.low is not None and found.value.high is not None
-    assert found.loads == (4, 8, 16) and found.load == 8 and found.reached and found.rivals == 1
-    assert found.value.mean == pytest.approx((300 + 303 + 299) / 3, rel=1e-4)
-    assert found.value.low > 295 and found.value.high > 303
+    capacity_ = nominal({1: around(100), 2: around(200), 4: around(300), 8: around(303), 16: around(299)})
+    assert (
+        capacity_.value is not None and capacity_.value.low is not None and capacity_.value.high is not None
+    )
+    assert (
+        capacity_.loads == (4, 8, 16) and capacity_.load == 8 and capacity_.reached and capacity_.rivals == 1
+    )
+    assert capacity_.value.mean == pytest.approx((300 + 303 + 299) / 3, rel=1e-4)
+    assert capacity_.value.low > 295 and capacity_.value.high > 303
 
 
-def test_what_falls_is_not_averaged() -> None:
-    found = nominal({1: around(100), 2: around(200), 4: around(300), 8: around(280), 16: around(260)})
-    assert found.value is not None and found.loads == () and found.load == 4
-    assert found.value.mean == pytest.approx(300)
+def test_levels_beyond_the_peak_are_not_averaged() -> None:
+    capacity_ = nominal({1: around(100), 2: around(200), 4: around(300), 8: around(280), 16: around(260)})
+    assert capacity_.value is not None and capacity_.loads == () and capacity_.load == 4
+    assert capacity_.value.mean == pytest.approx(300)
 
 
-def test_the_highest_of_levels_that_are_not_told_apart_is_called_so() -> None:
-    found = nominal({1: [100.0, 110, 90], 2: [300.0, 340, 260], 4: [310.0, 350, 270], 8: [290.0, 330, 250]})
-    assert found.loads == () and found.rivals == 3
-    assert CapacityReason.HIGHEST in [reason.code for reason in found.reasons]
-    one = nominal({1: [100.0], 2: [200.0], 4: [201.0]})
-    assert one.value is not None and one.value.low is None and one.loads == ()
+def test_the_highest_of_levels_without_a_difference_has_a_remark() -> None:
+    capacity_ = nominal(
+        {1: [100.0, 110, 90], 2: [300.0, 340, 260], 4: [310.0, 350, 270], 8: [290.0, 330, 250]}
+    )
+    assert capacity_.loads == () and capacity_.rivals == 3
+    assert CapacityReason.HIGHEST in [reason.code for reason in capacity_.reasons]
+    without_repetitions = nominal({1: [100.0], 2: [200.0], 4: [201.0]})
+    assert (
+        without_repetitions.value is not None
+        and without_repetitions.value.low is None
+        and without_repetitions.loads == ()
+    )
 
 
 TIES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float], tuple[float, float]]] = {
@@ -172,11 +186,14 @@ def ranked_apart(tie: str, sd: float, runs: int, experiments: int) -> int:
             Contender(
                 {"way": str(at)},
                 tuple(
-                    tuple((None, v) for v in levels[load]) for load in (found.loads or (found.load or 0.0,))
+                    tuple((None, v) for v in levels[load])
+                    for load in (capacity_.loads or (capacity_.load or 0.0,))
                 ),
-                found.rivals,
+                capacity_.rivals,
             )
-            for at, (levels, found) in enumerate(zip(combinations, nominal_of_all(combinations), strict=True))
+            for at, (levels, capacity_) in enumerate(
+                zip(combinations, nominal_of_all(combinations), strict=True)
+            )
         ]
         result = ranking(contenders)
         apart += result is not None and result.verdict == RankingVerdict.HIGHEST

@@ -1,4 +1,4 @@
-"""The verdict on overload against known truth: how often it is false, and from which overload on it is found."""
+"""The verdict on overload for known loads: how often it is false, and from which overload on it is detected."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def md1(rng: np.random.Generator, rate: float, rho: float, seconds: float) -> tu
 
 
 def slow(rng: np.random.Generator, rate: float, rho: float, seconds: float) -> tuple[Times, Times]:
-    """Any number at once, each takes `rho` of the window: at the start nothing is completed for that long."""
+    """Any number in parallel, each takes `rho` of the window: at its start no transaction ends for that time."""
     arrivals = np.cumsum(rng.exponential(1 / rate, int(rate * seconds * 1.3) + 50))
     return arrivals, arrivals + rho * seconds
 
 
 def stalls(rng: np.random.Generator, rate: float, rho: float, seconds: float) -> tuple[Times, Times]:
-    """Nothing is completed in the last `rho` of the window."""
+    """No transaction ends in the last `rho` of the window."""
     arrivals = np.cumsum(rng.exponential(1 / rate, int(rate * seconds * 1.3) + 50))
     ends = arrivals + 0.001
     return arrivals, np.where(ends > (1 - rho) * seconds, ends + 10 * seconds, ends)
@@ -51,7 +51,7 @@ def stalls(rng: np.random.Generator, rate: float, rho: float, seconds: float) ->
 Target = Callable[[np.random.Generator, float, float, float], tuple[Times, Times]]
 
 
-def said(
+def verdicts_of(
     target: Target, rate: float, rho: float, seconds: float, warmup: float = 0.0
 ) -> list[OverloadVerdict]:
     rng = np.random.default_rng(17)
@@ -59,9 +59,9 @@ def said(
     for _ in range(RUNS):
         arrivals, ends = target(rng, rate, rho, seconds + warmup)
         edges = warmup + np.linspace(0, seconds, BINS + 1)
-        found = overload(np.histogram(arrivals, edges)[0], np.histogram(ends, edges)[0], seconds)
-        assert found is not None
-        out.append(found.verdict)
+        result = overload(np.histogram(arrivals, edges)[0], np.histogram(ends, edges)[0], seconds)
+        assert result is not None
+        out.append(result.verdict)
     return out
 
 
@@ -86,7 +86,7 @@ def said(
 def test_a_target_that_keeps_up_is_rarely_called_overloaded(
     target: Target, rate: float, rho: float, seconds: float, warmup: float
 ) -> None:
-    false = said(target, rate, rho, seconds, warmup).count(OverloadVerdict.OVERLOADED)
+    false = verdicts_of(target, rate, rho, seconds, warmup).count(OverloadVerdict.OVERLOADED)
     assert clopper_pearson(false, RUNS)[0] <= MAX_FALSE, f"{false} of {RUNS}"
 
 
@@ -101,20 +101,20 @@ def test_a_target_that_keeps_up_is_rarely_called_overloaded(
     ],
 )
 def test_an_overload_is_found(rate: float, over: float, seconds: float, least: float) -> None:
-    found = said(mm1, rate, over, seconds).count(OverloadVerdict.OVERLOADED)
-    assert found >= least * RUNS, f"{found} of {RUNS}"
+    overloads = verdicts_of(mm1, rate, over, seconds).count(OverloadVerdict.OVERLOADED)
+    assert overloads >= least * RUNS, f"{overloads} of {RUNS}"
 
 
 def test_to_keep_up_is_only_stated_where_it_is_shown() -> None:
-    wrong = said(mm1, 500, 1.1, 60).count(OverloadVerdict.KEPT_UP)
+    wrong = verdicts_of(mm1, 500, 1.1, 60).count(OverloadVerdict.KEPT_UP)
     assert clopper_pearson(wrong, RUNS)[0] <= MAX_FALSE, f"{wrong} of {RUNS}"
-    assert said(mm1, 2000, 0.5, 60).count(OverloadVerdict.KEPT_UP) > 0.8 * RUNS
+    assert verdicts_of(mm1, 2000, 0.5, 60).count(OverloadVerdict.KEPT_UP) > 0.8 * RUNS
 
 
 def test_failures_are_completions_and_what_never_started_is_planned() -> None:
     planned, half = np.full(BINS, 10), np.full(BINS, 5)
-    found = overload(planned, half, 60.0)
-    assert found is not None and found.verdict == OverloadVerdict.OVERLOADED
-    assert (found.planned_per_s, found.completed_per_s, found.shortfall) == (40, 20, 0.5)
+    result = overload(planned, half, 60.0)
+    assert result is not None and result.verdict == OverloadVerdict.OVERLOADED
+    assert (result.planned_per_s, result.completed_per_s, result.shortfall) == (40, 20, 0.5)
     assert overload(planned[:12], half[:12], 60.0) is None, "too few parts"
     assert overload(np.zeros(BINS), half, 60.0) is None, "nothing was planned"

@@ -1,4 +1,4 @@
-"""Designs with a loop, whose passes differ: how often an effect is found that is none."""
+"""Designs with a loop, whose passes differ: how often a nonexistent effect is detected."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_no_effect_is_rarely_found_between_passes(passes: int, instance: float) 
 
 def test_runs_as_replicates_would_find_it_often() -> None:
     rng = np.random.default_rng(62)
-    found = [p_of(fitted(measured(rng, 3, 2.0), with_loop=False), "size") for _ in range(EXPERIMENTS)]
-    assert np.mean([p is not None and p < 0.05 for p in found]) > 0.2
+    p_values = [p_of(fitted(measured(rng, 3, 2.0), with_loop=False), "size") for _ in range(EXPERIMENTS)]
+    assert np.mean([p is not None and p < 0.05 for p in p_values]) > 0.2
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

@@ -34,17 +34,17 @@ def test_all_and_nothing() -> None:
 
 
 def test_runs_that_agree_are_as_good_as_one() -> None:
-    found = error_rate([10, 10, 10], [1000, 1000, 1000])
-    assert found is not None
-    assert found.design_effect == 1
-    assert (found.low, found.high) == pytest.approx(wilson(30, 3000))
+    rate = error_rate([10, 10, 10], [1000, 1000, 1000])
+    assert rate is not None
+    assert rate.design_effect == 1
+    assert (rate.low, rate.high) == pytest.approx(wilson(30, 3000))
 
 
 def test_runs_that_differ_widen_the_bound() -> None:
-    found = error_rate([0, 0, 90], [1000, 1000, 1000])
-    assert found is not None and found.rate == pytest.approx(0.03)
-    assert found.design_effect > 50
-    assert found.high > 2 * wilson(90, 3000)[1]
+    rate = error_rate([0, 0, 90], [1000, 1000, 1000])
+    assert rate is not None and rate.rate == pytest.approx(0.03)
+    assert rate.design_effect > 50
+    assert rate.high > 2 * wilson(90, 3000)[1]
 
 
 def test_upper_bound_covers_clustered_errors() -> None:
@@ -54,9 +54,9 @@ def test_upper_bound_covers_clustered_errors() -> None:
     for _ in range(trials):
         p = rng.beta(2, 38, 10)
         errors = rng.binomial(1000, p).tolist()
-        found = error_rate(errors, [1000] * 10)
-        assert found is not None
-        hits += found.low <= 0.05 <= found.high
+        rate = error_rate(errors, [1000] * 10)
+        assert rate is not None
+        hits += rate.low <= 0.05 <= rate.high
         low, high = wilson(sum(errors), 10_000)
         naive += low <= 0.05 <= high
     assert hits / trials >= 0.88

@@ -13,9 +13,9 @@ from plimsoll.analyse.stats.quantiles import (
     Histogram,
     bucket_edges,
     bucket_of,
-    carries,
     exact_quantiles,
     histogram_quantiles,
+    is_large_enough,
     merged,
 )
 
@@ -50,9 +50,9 @@ def test_buckets_are_within_a_thousandth() -> None:
     buckets = Buckets()
     buckets.add(values)
     for q, exact in zip(QS, exact_quantiles(values, QS), strict=True):
-        found = buckets.quantile(q)
-        assert found is not None
-        assert abs(found - exact) <= 0.0005 * exact + 1
+        quantile = buckets.quantile(q)
+        assert quantile is not None
+        assert abs(quantile - exact) <= 0.0005 * exact + 1
 
 
 def test_bucket_edges_hold_every_value() -> None:
@@ -73,9 +73,9 @@ def test_merging_is_the_same_as_counting_together() -> None:
     together.add(values)
     parts = []
     for part in np.array_split(values, 7):
-        one = Buckets()
-        one.add(part)
-        parts.append(Histogram.of(one))
+        counted_together = Buckets()
+        counted_together.add(part)
+        parts.append(Histogram.of(counted_together))
     parts.append(Histogram.of(Buckets()))
     whole = merged(parts)
     assert np.array_equal(whole.counts, together.counts)
@@ -122,4 +122,4 @@ def test_an_empty_store() -> None:
     ("q", "n", "given"), [(0.5, 20, True), (0.5, 19, False), (0.99, 1000, True), (0.99, 999, False)]
 )
 def test_a_percentile_needs_ten_values_beyond_it(q: float, n: int, given: bool) -> None:
-    assert carries(q, n) is given
+    assert is_large_enough(q, n) is given

@@ -1,4 +1,4 @@
-"""Where a rule fails in a ramp, against queues of known capacity: the load that is stated is an upper bound."""
+"""The load at which a rule fails in a ramp, for queues of known capacity: the stated load is an upper bound."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def judged(start: Times, ends: Times, low: float, high: float, seconds: float, t
     """The verdict of the rule on a simulated run."""
     profile = Profile("rate", (Piece(0, round(seconds * NS), low, high),))
     bins = load_bins(profile, Window(0, round(seconds * NS)))
-    found = []
-    for each in bins:
-        here = (start >= each.start / NS) & (start < each.end / NS)
+    outcomes = []
+    for bin_ in bins:
+        here = (start >= bin_.start / NS) & (start < bin_.end / NS)
         ms = (ends[here] - start[here]) * 1e3
         traffic = replace(run().traffic, errors=0, response_ms=latency(ms.tolist()))
-        found.append((traffic, histogram(ms.tolist())))
-    (rule,) = ramp(run(), profile, bins, found, [parse_rule(test, "response")]).rules
+        outcomes.append((traffic, histogram(ms.tolist())))
+    (rule,) = ramp(run(), profile, bins, outcomes, [parse_rule(test, "response")]).rules
     return rule
 
 
@@ -90,26 +90,26 @@ def test_the_load_at_which_a_rule_fails_is_an_upper_bound(
     servers: int, capacity: float, limit: float, q: float, low: float, high: float, seconds: float
 ) -> None:
     """False is: a constant load of `load_high` holds the rule. Ramps that end below the true limit are among the cases.
-    Of those that go on to 1.5 times the capacity nearly all find it."""
+    In nearly all ramps up to 1.5 times the capacity the failure is detected."""
     rng = np.random.default_rng(17)
     mean_s, times = servers / capacity, 100
-    asked = mmc_quantile(limit * capacity, servers, mean_s, q)
-    test = f"p({100 * q:g})<{asked * 1e3:.6f}ms"
-    false = found = 0
+    limit_s = mmc_quantile(limit * capacity, servers, mean_s, q)
+    test = f"p({100 * q:g})<{limit_s * 1e3:.6f}ms"
+    false = failures = 0
     for _ in range(times):
         start = arrivals(rng, low * capacity, high * capacity, seconds)
         ends = departures(start, rng.exponential(mean_s, start.size), servers)
         rule = judged(start, ends, low * capacity, high * capacity, seconds, test)
         if rule.verdict in (RampVerdict.FAILED_FROM, RampVerdict.FAILED_THROUGHOUT):
             assert rule.load_high is not None
-            found += 1
+            failures += 1
             false += rule.load_high < limit * capacity * (1 - 1e-9)
     assert clopper_pearson(false, times)[0] <= MAX_FALSE, f"{false} of {times}"
     if high >= 1.5:
-        assert found >= 0.9 * times
+        assert failures >= 0.9 * times
 
 
-def test_a_queue_without_chance_fails_where_theory_says() -> None:
+def test_a_queue_without_randomness_fails_at_the_computed_load() -> None:
     """D/D/1, 100/s: the work that waits at time t is the integral of the rate beyond the capacity."""
     low, high, seconds, capacity = 40.0, 200.0, 32.0, 100.0
     count = round((low + high) / 2 * seconds)

@@ -33,13 +33,13 @@ def contenders(
 @pytest.mark.parametrize("runs", [2, 3, 5])
 @pytest.mark.parametrize(("blocks", "block_sd"), [(0, 0.0), (2, 0.3)])
 @pytest.mark.parametrize("ways", [2, 3, 6])
-def test_equal_combinations_are_rarely_told_apart(ways: int, blocks: int, block_sd: float, runs: int) -> None:
+def test_equal_combinations_are_rarely_ranked(ways: int, blocks: int, block_sd: float, runs: int) -> None:
     rng = np.random.default_rng(100 * ways + 10 * runs + blocks)
     if blocks and runs % blocks:
         runs += 1
     false = sum(
-        found is not None and found.verdict == RankingVerdict.HIGHEST
-        for found in (
+        result is not None and result.verdict == RankingVerdict.HIGHEST
+        for result in (
             ranking(contenders(rng, [100.0] * ways, runs, 0.05, blocks, block_sd)) for _ in range(EXPERIMENTS)
         )
     )
@@ -49,23 +49,25 @@ def test_equal_combinations_are_rarely_told_apart(ways: int, blocks: int, block_
 def test_a_ratio_has_its_own_interval_within_blocks() -> None:
     """Blocks that differ by 30 % hide nothing: the ratio is 1.2, its interval is narrow, and holds it in 95 %."""
     rng = np.random.default_rng(7)
-    held, told, width = 0, 0, []
+    held, decided, width = 0, 0, []
     for _ in range(EXPERIMENTS):
-        found = ranking(contenders(rng, [120.0, 100.0], 4, 0.03, 2, 0.3))
-        assert found is not None and found.over_second.low is not None and found.over_second.high is not None
-        over = found.over_second
-        low, high = found.over_second.low, found.over_second.high
-        if found.best["way"] == "1":
+        result = ranking(contenders(rng, [120.0, 100.0], 4, 0.03, 2, 0.3))
+        assert (
+            result is not None and result.over_second.low is not None and result.over_second.high is not None
+        )
+        over = result.over_second
+        low, high = result.over_second.low, result.over_second.high
+        if result.best["way"] == "1":
             low, high = 1 / high, 1 / low
         held += low <= 1.2 <= high
-        told += found.verdict == RankingVerdict.HIGHEST
+        decided += result.verdict == RankingVerdict.HIGHEST
         width.append((high - low) / over.mean)
     low, high = clopper_pearson(held, EXPERIMENTS)
     assert low <= 0.95 <= high, held / EXPERIMENTS
-    assert told > 0.95 * EXPERIMENTS and np.median(width) < 0.15
+    assert decided > 0.95 * EXPERIMENTS and np.median(width) < 0.15
 
 
-def test_blocks_are_taken_off_and_the_error_keeps_its_variance() -> None:
+def test_block_effects_are_subtracted_and_the_error_keeps_its_variance() -> None:
     """Known block effects of +1 and -1 over three cells; the error of 0.1 is estimated without bias."""
     rng = np.random.default_rng(3)
     estimates = []
@@ -77,7 +79,7 @@ def test_blocks_are_taken_off_and_the_error_keeps_its_variance() -> None:
         adjusted = within_blocks(cells)
         assert adjusted is not None and adjusted.taken == 1
         assert np.allclose(
-            [np.mean(each) for each in adjusted.cells], [np.mean([v for _, v in each]) for each in cells]
+            [np.mean(cell) for cell in adjusted.cells], [np.mean([v for _, v in cell]) for cell in cells]
         )
         error = adjusted.error()
         assert error is not None
@@ -85,14 +87,16 @@ def test_blocks_are_taken_off_and_the_error_keeps_its_variance() -> None:
     assert np.mean(estimates) == pytest.approx(0.01, rel=0.06)
 
 
-def test_what_blocks_cannot_say() -> None:
+def test_blocks_without_degrees_of_freedom_yield_no_interval() -> None:
     assert within_blocks([[("a", 1.0)], [("b", 2.0)]]) is None, "cell and block are the same"
     assert within_blocks([[(None, 1.0), ("a", 2.0)]]) == Adjusted([[1.0, 2.0]], 0), "a run without a block"
     assert within_blocks([[("a", 1.0), ("a", 2.0)], []]) == Adjusted([[1.0, 2.0], []], 0), "one block"
     single = [Contender({"way": "0"}, ((("a", 3.0),),)), Contender({"way": "1"}, ((("a", 1.0),),))]
-    found = ranking(single)
+    result = ranking(single)
     assert (
-        found is not None and found.verdict == RankingVerdict.ONE_OBSERVATION and found.over_worst.mean == 3
+        result is not None
+        and result.verdict == RankingVerdict.ONE_OBSERVATION
+        and result.over_worst.mean == 3
     )
     assert ranking(single[:1]) is None
     assert ranking([Contender({}, ((("a", 3.0),),)), Contender({}, ((("a", 1.0),),))]) is None, (

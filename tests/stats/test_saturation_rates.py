@@ -51,7 +51,7 @@ def judged_with_component(
     sd: float,
     runs: int,
 ) -> Bracket:
-    """Judged with the utilization of the component that limits it, too."""
+    """The bracket, also from the utilization of the limiting component."""
     levels = of.with_noise(noise(rng, of, sd, runs))
     full = full_loads(busy_runs(rng, share, of.loads, runs))
     return saturation(levels, throughput_error([levels]), full=full)
@@ -64,7 +64,7 @@ def false_ones(rng: np.random.Generator, of: Experiment, noise: Noise, times: in
 
 
 def lower_bound(events: Iterable[bool]) -> float:
-    """Of the probability of the events, one-sided 95 %."""
+    """One-sided 95 % bound of the probability of the events."""
     counted = list(events)
     return wilson(sum(counted), len(counted), confidence=0.90)[0]
 
@@ -107,8 +107,8 @@ def _false_with_component(
     rng: np.random.Generator, of: Experiment, share: Callable[[float], float], noise: Noise, times: int
 ) -> list[bool]:
     cases = [(sd, runs) for sd in DEVIATIONS for runs in (1, *REPETITIONS) for _ in range(times)]
-    found = [judged_with_component(rng, of, share, noise, sd, runs) for sd, runs in cases]
-    return [bool(of.falsehoods(each)) for each in found]
+    brackets = [judged_with_component(rng, of, share, noise, sd, runs) for sd, runs in cases]
+    return [bool(of.falsehoods(bracket)) for bracket in brackets]
 
 
 @pytest.mark.parametrize("ladder", LADDERS)
@@ -132,8 +132,8 @@ def test_a_full_component_decides_where_runs_differ() -> None:
     share = BUSY["knee at a level"]
     both = [judged_with_component(rng, of, share, noise, 0.1, 3) for _ in range(300)]
     assert np.mean(alone) > 0.4
-    assert np.mean([is_undecided(each) for each in both]) < 0.15
-    assert {each.upper for each in both if each.reason == SaturationReason.FULL} == {4.0}
+    assert np.mean([is_undecided(bracket) for bracket in both]) < 0.15
+    assert {bracket.upper for bracket in both if bracket.reason == SaturationReason.FULL} == {4.0}
 
 
 @pytest.mark.parametrize("elasticity", [0.15, 0.4])
@@ -143,8 +143,8 @@ def test_a_full_service_that_works_in_batches(elasticity: float) -> None:
     rng = np.random.default_rng(25)
     of, noise = Experiment.of(batches(elasticity), LADDERS["doubling"]), NOISES["constant"]
     for sd, most in ((0.05, 0.02), (0.1, 0.2)):
-        found = [judged_with_component(rng, of, full_from(4), noise, sd, 3) for _ in range(500)]
-        false = [bool(of.falsehoods(each)) for each in found]
+        brackets = [judged_with_component(rng, of, full_from(4), noise, sd, 3) for _ in range(500)]
+        false = [bool(of.falsehoods(bracket)) for bracket in brackets]
         assert lower_bound(false) <= (FALSE_AT_MOST if elasticity < 0.2 else most), np.mean(false)
 
 
@@ -152,23 +152,28 @@ def test_a_full_service_that_works_in_batches(elasticity: float) -> None:
 def test_three_repetitions_decide_at_three_percent_of_noise(ladder: str) -> None:
     rng = np.random.default_rng(20)
     of = [Experiment.of(truth, LADDERS[ladder]) for truth in TRUTHS.values()]
-    events = [is_undecided(judged(rng, each, NOISES["constant"], 0.03, 3)) for each in of for _ in range(60)]
+    events = [
+        is_undecided(judged(rng, experiment, NOISES["constant"], 0.03, 3))
+        for experiment in of
+        for _ in range(60)
+    ]
     assert np.mean(events) <= UNDECIDED_AT_MOST
 
 
 def test_one_repetition_decides_nothing() -> None:
     rng = np.random.default_rng(21)
     for truth in TRUTHS.values():
-        found = judged(rng, Experiment.of(truth, LADDERS["doubling"]), NOISES["constant"], 0.03, 1)
-        assert is_undecided(found) and found.lower is None
+        bracket = judged(rng, Experiment.of(truth, LADDERS["doubling"]), NOISES["constant"], 0.03, 1)
+        assert is_undecided(bracket) and bracket.lower is None
 
 
-def test_the_runs_that_are_said_to_be_missing_decide() -> None:
-    """With as many more as were asked for, at least 70 % are decided (80 % are planned; the deviation is estimated)."""
+def test_the_reported_number_of_further_runs_decides() -> None:
+    """With the reported number of further runs, at least 70 % are decided (80 % are planned; the deviation is
+    estimated)."""
     rng = np.random.default_rng(22)
     of, noise = Experiment.of(TRUTHS["flat"], LADDERS["doubling"]), NOISES["constant"]
-    asked = [judged(rng, of, noise, 0.06, 3) for _ in range(300)]
-    missing = [found.more_runs for found in asked if found.more_runs is not None]
+    brackets = [judged(rng, of, noise, 0.06, 3) for _ in range(300)]
+    missing = [bracket.more_runs for bracket in brackets if bracket.more_runs is not None]
     assert len(missing) > 50
     decided = [not is_undecided(judged(rng, of, noise, 0.06, 3 + more)) for more in missing]
     assert np.mean(decided) >= 0.7

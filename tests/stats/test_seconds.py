@@ -47,7 +47,7 @@ def both() -> tuple[RunSummary, RunSummary]:
 
 
 def test_traffic_agrees(both: tuple[RunSummary, RunSummary]) -> None:
-    found, full = (one.traffic for one in both)
+    of_seconds, full = (summary.traffic for summary in both)
     for name in (
         "window_s",
         "transactions",
@@ -58,36 +58,44 @@ def test_traffic_agrees(both: tuple[RunSummary, RunSummary]) -> None:
         "payload_bytes_per_s",
         "wire_bytes_per_s",
     ):
-        assert getattr(found, name) == pytest.approx(getattr(full, name))
+        assert getattr(of_seconds, name) == pytest.approx(getattr(full, name))
     for name in ("mean", "sd", "p50", "p90", "p95", "p99", "max"):
-        assert getattr(found.response_ms, name) == pytest.approx(getattr(full.response_ms, name), rel=1e-3)
-    assert found.concurrency == pytest.approx(full.concurrency, rel=0.15)
+        assert getattr(of_seconds.response_ms, name) == pytest.approx(
+            getattr(full.response_ms, name), rel=1e-3
+        )
+    assert of_seconds.concurrency == pytest.approx(full.concurrency, rel=0.15)
 
 
-def test_books_stages_and_series_agree(both: tuple[RunSummary, RunSummary]) -> None:
-    found, full = both
-    assert (found.started, found.succeeded, found.failed) == (full.started, full.succeeded, full.failed)
-    assert found.started == found.succeeded + found.failed + found.in_flight_at_end
-    for mine, other in zip(found.stages, full.stages, strict=True):
+def test_counts_stages_and_series_agree(both: tuple[RunSummary, RunSummary]) -> None:
+    of_seconds, full = both
+    assert (of_seconds.started, of_seconds.succeeded, of_seconds.failed) == (
+        full.started,
+        full.succeeded,
+        full.failed,
+    )
+    assert of_seconds.started == of_seconds.succeeded + of_seconds.failed + of_seconds.in_flight_at_end
+    for mine, other in zip(of_seconds.stages, full.stages, strict=True):
         assert mine.traffic.transactions == other.traffic.transactions
         assert mine.traffic.response_ms.p90 == pytest.approx(other.traffic.response_ms.p90, rel=1e-3)
-    assert found.series.throughput_per_s == full.series.throughput_per_s
-    assert found.series.errors_per_s == full.series.errors_per_s
-    for a, b in zip(found.series.response_ms_p95, full.series.response_ms_p95, strict=True):
+    assert of_seconds.series.throughput_per_s == full.series.throughput_per_s
+    assert of_seconds.series.errors_per_s == full.series.errors_per_s
+    for a, b in zip(of_seconds.series.response_ms_p95, full.series.response_ms_p95, strict=True):
         assert a == (None if b is None else pytest.approx(b, rel=0.01))
 
 
-def test_what_cannot_be_said_is_not_said(both: tuple[RunSummary, RunSummary]) -> None:
-    found = both[0]
-    assert found.testers == () and found.fairness.jain is None
-    assert found.traffic.request_ms.mean is None and found.traffic.lateness_ms.p99 is None
-    assert [(e.outcome, e.count) for e in found.traffic.errors_by_kind] == [("failed", found.traffic.errors)]
+def test_figures_that_need_single_transactions_are_empty(both: tuple[RunSummary, RunSummary]) -> None:
+    summary = both[0]
+    assert summary.testers == () and summary.fairness.jain is None
+    assert summary.traffic.request_ms.mean is None and summary.traffic.lateness_ms.p99 is None
+    assert [(e.outcome, e.count) for e in summary.traffic.errors_by_kind] == [
+        ("failed", summary.traffic.errors)
+    ]
 
 
 def test_a_run_without_seconds() -> None:
-    found = summarise_seconds([], MEASURED)
-    assert found.traffic.transactions == 0 and found.traffic.response_ms.mean is None
-    assert found.ecdf is None and len(found.series.t_s) == 10
+    summary = summarise_seconds([], MEASURED)
+    assert summary.traffic.transactions == 0 and summary.traffic.response_ms.mean is None
+    assert summary.ecdf is None and len(summary.series.t_s) == 10
 
 
 def test_a_long_run_has_a_bounded_number_of_points() -> None:

@@ -1,4 +1,4 @@
-"""Warm-up, trend and peak window on series whose answer is known."""
+"""Warm-up, trend and peak window on series with a known result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def test_mser_cuts_an_exponential_warm_up() -> None:
     """Time constant 60: the transient is below 5 % after 180."""
     rng = np.random.default_rng(2)
     t = np.arange(1000)
-    found = mser5(100 * (1 - np.exp(-t / 60)) + rng.normal(0, 1, 1000))
-    assert found.cut_s is not None and 120 <= found.cut_s <= 360
+    advice = mser5(100 * (1 - np.exp(-t / 60)) + rng.normal(0, 1, 1000))
+    assert advice.cut_s is not None and 120 <= advice.cut_s <= 360
 
 
 def test_mser_keeps_a_steady_series() -> None:
-    found = mser5(np.random.default_rng(1).normal(50, 1, 400), bin_s=0.1)
-    assert found.cut_s is not None and found.cut_s <= 8
+    advice = mser5(np.random.default_rng(1).normal(50, 1, 400), bin_s=0.1)
+    assert advice.cut_s is not None and advice.cut_s <= 8
 
 
 @pytest.mark.parametrize("bins", [40, 100, 300])
@@ -31,25 +31,27 @@ def test_mser_is_rarely_supported_in_a_steady_series(bins: int, phi: float) -> N
     """Its cut alone is over a tenth of the series in 7 to 46 % of these."""
     rng, series = np.random.default_rng(31), 300
     noise = within_run.autoregressive(rng, series, bins, phi) * np.sqrt(1 - phi**2)
-    found = [mser5(one) for one in 100 + 10 * noise]
-    false = sum(each.supported and each.cut_s is not None and each.cut_s > 0.1 * bins for each in found)
+    advices = [mser5(values) for values in 100 + 10 * noise]
+    false = sum(
+        advice.supported and advice.cut_s is not None and advice.cut_s > 0.1 * bins for advice in advices
+    )
     assert wilson(false, series, confidence=0.90)[0] <= FALSE_AT_MOST, false
 
 
 def test_mser_is_supported_where_there_is_a_warm_up() -> None:
     rng = np.random.default_rng(32)
     start = 1 - 0.5 * np.exp(-np.arange(300) / 30)
-    found = [mser5(100 * start + 10 * rng.normal(size=300)) for _ in range(200)]
-    assert np.mean([each.supported for each in found if each.cut_s is not None]) > 0.95
+    advices = [mser5(100 * start + 10 * rng.normal(size=300)) for _ in range(200)]
+    assert np.mean([advice.supported for advice in advices if advice.cut_s is not None]) > 0.95
     assert mser5([0.0] * 50 + [1.0] * 250).supported
 
 
-def test_mser_says_when_there_is_no_steady_state() -> None:
+def test_mser_reports_that_there_is_no_steady_state() -> None:
     assert mser5(np.linspace(0, 100, 300)).cut_s is None
     assert "too short" in mser5([1.0] * 10).remark
 
 
-def test_a_trend_is_seen_and_a_steady_series_is_not_accused() -> None:
+def test_a_trend_is_detected_and_a_steady_series_has_none() -> None:
     rng = np.random.default_rng(5)
     assert trend(np.linspace(100, 120, 60) + rng.normal(0, 2, 60)).verdict == "trends"
     assert trend(100 + rng.normal(0, 2, 60)).verdict == "steady"
@@ -79,13 +81,13 @@ NOISE = 0.05
 
 
 def false_experiments(bins: int, phi: float, experiments: int) -> list[bool]:
-    """Of stationary experiments: whether some series of some run trends."""
+    """For each of many stationary experiments: whether any series of its runs has a trend."""
     rng, series = np.random.default_rng(27), RUNS * SERIES_A_RUN
-    found = []
+    alarms = []
     for _ in range(experiments):
         noise = within_run.autoregressive(rng, series, bins, phi) * np.sqrt(1 - phi**2)
-        found.append(any(trend(one).verdict == "trends" for one in 1 + NOISE * noise))
-    return found
+        alarms.append(any(trend(values).verdict == "trends" for values in 1 + NOISE * noise))
+    return alarms
 
 
 def assert_rare(events: list[bool]) -> None:
@@ -94,13 +96,13 @@ def assert_rare(events: list[bool]) -> None:
 
 
 @pytest.mark.parametrize(("bins", "phi"), STATIONARY)
-def test_a_stationary_experiment_is_not_accused(bins: int, phi: float) -> None:
+def test_a_stationary_experiment_has_no_trend(bins: int, phi: float) -> None:
     assert_rare(false_experiments(bins, phi, 60))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("bins", "phi"), STATIONARY)
-def test_stationary_experiments_are_not_accused(bins: int, phi: float) -> None:
+def test_stationary_experiments_rarely_have_a_trend(bins: int, phi: float) -> None:
     assert_rare(false_experiments(bins, phi, 1000))
 
 
@@ -109,14 +111,16 @@ def test_a_drift_of_a_tenth_is_found(bins: int, noise: float) -> None:
     """A noise of 10 % in each of 240 bins is one of 5 % in each sixtieth of the window."""
     rng = np.random.default_rng(28)
     drift = 0.1 * (np.arange(bins) / bins - 0.5)
-    found = [trend(one).verdict == "trends" for one in 1 + drift + noise * rng.normal(size=(1000, bins))]
-    print(f"{np.mean(found):.3f} found")
-    assert wilson(sum(found), len(found), confidence=0.90)[1] >= FOUND_AT_LEAST
+    detected = [
+        trend(values).verdict == "trends" for values in 1 + drift + noise * rng.normal(size=(1000, bins))
+    ]
+    print(f"{np.mean(detected):.3f} found")
+    assert wilson(sum(detected), len(detected), confidence=0.90)[1] >= FOUND_AT_LEAST
 
 
 def test_the_mean_of_the_advice_has_its_unit() -> None:
-    found = mser5([30.0, 31.0, 29.0, 30.0] * 25, bin_s=0.1)
-    assert found.remark == "steady from 0 s on (mean 300 requests/s)"
+    advice = mser5([30.0, 31.0, 29.0, 30.0] * 25, bin_s=0.1)
+    assert advice.remark == "steady from 0 s on (mean 300 requests/s)"
 
 
 def test_short_series_are_not_judged() -> None:
@@ -133,8 +137,8 @@ def test_series_without_noise() -> None:
 
 def test_peak_window_of_a_ramp() -> None:
     """Twenty testers join one a second and leave in the same order: 19 of 20 count as the peak."""
-    found = peak_window(list(range(20)), [100 + i for i in range(20)])
-    assert found == PeakWindow(18, 101, 20)
+    peak = peak_window(list(range(20)), [100 + i for i in range(20)])
+    assert peak == PeakWindow(18, 101, 20)
 
 
 def test_peak_window_takes_the_earliest_of_equals_and_the_longest() -> None:
@@ -142,7 +146,7 @@ def test_peak_window_takes_the_earliest_of_equals_and_the_longest() -> None:
     assert peak_window([0, 20], [10, 35]) == PeakWindow(20, 35, 1)
 
 
-def test_a_tester_that_hands_over_to_the_next_does_not_split_the_window() -> None:
+def test_successive_testers_do_not_split_the_window() -> None:
     assert peak_window([0, 0, 50], [100, 50, 100]) == PeakWindow(0, 100, 2)
 
 

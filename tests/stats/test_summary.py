@@ -20,7 +20,8 @@ STAGES = (Stage(0, "up", Window(2 * S, 5 * S)), Stage(1, "top", Window(5 * S, 10
 
 
 def made(n: int = 4000, *, seed: int = 1, late: bool = True) -> Transactions:
-    """Random transactions over 11 s: failures, some in flight at the end, three testers of unequal diligence."""
+    """Random transactions over 11 s: failures, some in flight at the end, three testers with unequal numbers of
+    transactions."""
     rng = np.random.default_rng(seed)
     start = rng.integers(0, 11 * S, n)
     scheduled = start - (rng.integers(0, 5_000_000, n) if late else 0)
@@ -111,22 +112,22 @@ def test_traffic_of_the_window(exact: bool, late: bool) -> None:
     assert t.wire_bytes_per_s == sum(r["sent"] + r["received"] for r in done) / 8
     assert t.offered_per_s == sum(MEASURED.start <= r["scheduled"] < MEASURED.end for r in rows) / 8
     tolerance = 0 if exact else 6e-4
-    for found, values in ((t.response_ms, response), (t.request_ms, request)):
-        assert found.count == len(values)
-        assert found.mean == pytest.approx(np.mean(values) / 1e6)
-        assert found.sd == pytest.approx(np.std(values, ddof=1) / 1e6)
-        assert found.max == max(values) / 1e6
-        assert found.p999 is None, "3000 values do not carry it"
-        for q, got in ((0.5, found.p50), (0.9, found.p90), (0.95, found.p95), (0.99, found.p99)):
+    for latency, values in ((t.response_ms, response), (t.request_ms, request)):
+        assert latency.count == len(values)
+        assert latency.mean == pytest.approx(np.mean(values) / 1e6)
+        assert latency.sd == pytest.approx(np.std(values, ddof=1) / 1e6)
+        assert latency.max == max(values) / 1e6
+        assert latency.p999 is None, "3000 values do not carry it"
+        for q, got in ((0.5, latency.p50), (0.9, latency.p90), (0.95, latency.p95), (0.99, latency.p99)):
             assert got == pytest.approx(nearest_rank(values, q) / 1e6, rel=tolerance, abs=0)
-        assert found.mean_interval is not None and found.mean_interval.df is not None
-        assert found.mean_interval.mean == pytest.approx(found.mean)
+        assert latency.mean_interval is not None and latency.mean_interval.df is not None
+        assert latency.mean_interval.mean == pytest.approx(latency.mean)
     lateness = [r["start"] - r["scheduled"] for r in rows if MEASURED.start <= r["start"] < MEASURED.end]
     assert t.lateness_ms.count == len(lateness)
     assert t.lateness_ms.p99 == pytest.approx(nearest_rank(lateness, 0.99) / 1e6, rel=6e-4)
 
 
-def test_concurrency_counts_what_began_before_and_what_never_ended() -> None:
+def test_concurrency_includes_transactions_that_began_before_or_never_ended() -> None:
     data = made()
     area = 0
     for r in rows_of(data):
@@ -137,20 +138,20 @@ def test_concurrency_counts_what_began_before_and_what_never_ended() -> None:
 
 def test_errors_by_kind() -> None:
     data = made()
-    found = {(e.outcome, e.code): e.count for e in summed(data).traffic.errors_by_kind}
+    counts = {(e.outcome, e.code): e.count for e in summed(data).traffic.errors_by_kind}
     words = ("ok", "wrong", "error", "timeout", "refused", "cancelled")
     expected: dict[tuple[str, str], int] = {}
     for r in rows_of(data):
         if MEASURED.start <= r["end"] < MEASURED.end and r["outcome"]:
             key = words[r["outcome"]], CODES[r["code"]]
             expected[key] = expected.get(key, 0) + 1
-    assert found == expected
-    assert list(found.values()) == sorted(found.values(), reverse=True)
+    assert counts == expected
+    assert list(counts.values()) == sorted(counts.values(), reverse=True)
 
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_successes_by_code(exact: bool) -> None:
-    """Codes that come after the first chunk count too; successes without one are in no row."""
+    """Codes that appear after the first chunk also count; successes without a code are in no row."""
     data = made()
     code = np.where(data.outcome > 0, data.code, np.arange(len(data)) % 5)
     data = dataclasses.replace(data, code=np.where(np.arange(len(data)) < 2000, code % 2, code))
@@ -158,18 +159,21 @@ def test_successes_by_code(exact: bool) -> None:
     accumulator = Accumulator(layout(codes=names), exact=exact)
     for at in range(0, len(data), 1000):
         accumulator.add(data.take((np.arange(len(data)) >= at) & (np.arange(len(data)) < at + 1000)))
-    found = accumulator.result()
+    summary = accumulator.result()
     expected: dict[str, int] = {}
     for r in rows_of(data):
         if MEASURED.start <= r["end"] < MEASURED.end and r["outcome"] == 0 and r["code"]:
             expected[names[r["code"]]] = expected.get(names[r["code"]], 0) + 1
-    counts = {each.code: each.count for each in found.traffic.successes_by_code}
+    counts = {code_count.code: code_count.count for code_count in summary.traffic.successes_by_code}
     assert counts == expected and len(counts) == 4
     assert list(counts.values()) == sorted(counts.values(), reverse=True)
-    for part in (found.stages, found.workloads):
+    for part in (summary.stages, summary.workloads):
         for name, times in counts.items():
             parts = [
-                each.count for one in part for each in one.traffic.successes_by_code if each.code == name
+                code_count.count
+                for workload in part
+                for code_count in workload.traffic.successes_by_code
+                if code_count.code == name
             ]
             assert sum(parts) == times
 
@@ -179,63 +183,63 @@ def test_a_driver_without_codes_has_none() -> None:
     assert summed(data).traffic.successes_by_code == ()
 
 
-def test_the_books() -> None:
+def test_the_counts_of_the_run() -> None:
     data = made()
-    found = summed(data)
-    assert found.started == len(data)
-    assert found.in_flight_at_end == int(np.sum(data.end < 0)) > 0
-    assert found.started == found.succeeded + found.failed + found.in_flight_at_end
-    assert found.succeeded == int(np.sum((data.outcome == 0) & (data.end >= 0)))
+    summary = summed(data)
+    assert summary.started == len(data)
+    assert summary.in_flight_at_end == int(np.sum(data.end < 0)) > 0
+    assert summary.started == summary.succeeded + summary.failed + summary.in_flight_at_end
+    assert summary.succeeded == int(np.sum((data.outcome == 0) & (data.end >= 0)))
 
 
 def test_stages_and_workloads_add_up_to_the_run() -> None:
     data = made()
-    found = summed(data)
-    assert [s.name for s in found.stages] == ["up", "top"]
-    assert sum(s.traffic.transactions for s in found.stages) == found.traffic.transactions
-    assert sum(s.traffic.errors for s in found.stages) == found.traffic.errors
-    area = sum(s.traffic.concurrency * s.traffic.window_s for s in found.stages)
-    assert area == pytest.approx(found.traffic.concurrency * 8)
-    offered = sum(s.traffic.offered_per_s * s.traffic.window_s for s in found.stages)
-    assert offered == pytest.approx(found.traffic.offered_per_s * 8)
-    assert [w.workload for w in found.workloads] == ["readers", "writers"]
-    assert sum(w.traffic.transactions for w in found.workloads) == found.traffic.transactions
-    assert sum(w.traffic.concurrency for w in found.workloads) == pytest.approx(found.traffic.concurrency)
+    summary = summed(data)
+    assert [s.name for s in summary.stages] == ["up", "top"]
+    assert sum(s.traffic.transactions for s in summary.stages) == summary.traffic.transactions
+    assert sum(s.traffic.errors for s in summary.stages) == summary.traffic.errors
+    area = sum(s.traffic.concurrency * s.traffic.window_s for s in summary.stages)
+    assert area == pytest.approx(summary.traffic.concurrency * 8)
+    offered = sum(s.traffic.offered_per_s * s.traffic.window_s for s in summary.stages)
+    assert offered == pytest.approx(summary.traffic.offered_per_s * 8)
+    assert [w.workload for w in summary.workloads] == ["readers", "writers"]
+    assert sum(w.traffic.transactions for w in summary.workloads) == summary.traffic.transactions
+    assert sum(w.traffic.concurrency for w in summary.workloads) == pytest.approx(summary.traffic.concurrency)
 
 
 def test_testers_and_shares() -> None:
     data = made()
-    found = summed(data)
+    summary = summed(data)
     rows = [r for r in rows_of(data) if MEASURED.start <= r["end"] < MEASURED.end]
     done = [r for r in rows if r["outcome"] == 0]
-    assert [t.agent for t in found.testers] == ["agent-0", "agent-0", "agent-1"]
-    for t in found.testers:
+    assert [t.agent for t in summary.testers] == ["agent-0", "agent-0", "agent-1"]
+    for t in summary.testers:
         mine = [r for r in done if r["tester"] == t.tester]
         assert t.transactions == len(mine)
         assert t.errors == sum(r["outcome"] != 0 and r["tester"] == t.tester for r in rows)
         mean = np.mean([r["end"] - r["scheduled"] for r in mine]) / 1e6
         assert t.response_ms_mean == pytest.approx(mean)
         assert t.share == pytest.approx(3 * len(mine) / len(done))
-    counts = np.array([t.transactions for t in found.testers])
-    assert found.fairness.jain == pytest.approx(counts.sum() ** 2 / (3 * (counts**2).sum()))
+    counts = np.array([t.transactions for t in summary.testers])
+    assert summary.fairness.jain == pytest.approx(counts.sum() ** 2 / (3 * (counts**2).sum()))
 
 
 def test_slots_of_an_open_load_take_no_part_in_shares() -> None:
-    """Two closed testers beside a slot: their shares and Jain's index are those of the two alone."""
+    """Two closed testers and a slot: their shares and Jain's index are those of the two alone."""
     data = made()
     data = dataclasses.replace(data, workload=(data.tester == 1).astype(np.int64))
     mixed = Accumulator(layout(open_loads=frozenset({"writers"})))
     alone = Accumulator(layout())
     mixed.add(data)
     alone.add(data.take(data.tester != 1))
-    found, wanted = mixed.result(), alone.result()
-    assert [t.share is None for t in found.testers] == [False, True, False]
-    assert [t.share for t in found.testers if t.share is not None] == pytest.approx(
+    summary, wanted = mixed.result(), alone.result()
+    assert [t.share is None for t in summary.testers] == [False, True, False]
+    assert [t.share for t in summary.testers if t.share is not None] == pytest.approx(
         [t.share for t in wanted.testers]
     )
-    assert found.fairness.jain == pytest.approx(wanted.fairness.jain)
-    assert found.fairness.cv == pytest.approx(wanted.fairness.cv)
-    assert found.testers[1].transactions > 0, "its work is told all the same"
+    assert summary.fairness.jain == pytest.approx(wanted.fairness.jain)
+    assert summary.fairness.cv == pytest.approx(wanted.fairness.cv)
+    assert summary.testers[1].transactions > 0, "its work is told all the same"
     whole = Accumulator(layout())
     whole.add(data)
     assert whole.result().fairness.jain != pytest.approx(wanted.fairness.jain)
@@ -270,48 +274,48 @@ def test_series_agree_with_the_rows() -> None:
 
 def test_peak_and_distribution() -> None:
     data = made()
-    found = summed(data)
-    assert found.peak is not None
-    assert found.peak.active_testers == 3
-    assert 0 <= found.peak.start_s < found.peak.end_s <= 12
+    summary = summed(data)
+    assert summary.peak is not None
+    assert summary.peak.active_testers == 3
+    assert 0 <= summary.peak.start_s < summary.peak.end_s <= 12
     done = int(np.sum((data.outcome == 0) & (data.end >= 0)))
-    assert found.peak.throughput_per_s * (found.peak.end_s - found.peak.start_s) == pytest.approx(
+    assert summary.peak.throughput_per_s * (summary.peak.end_s - summary.peak.start_s) == pytest.approx(
         done, rel=0.02
     )
-    assert found.ecdf is not None
-    assert found.ecdf.share[-1] == 1 and found.ecdf.ms[-1] == found.traffic.response_ms.max
+    assert summary.ecdf is not None
+    assert summary.ecdf.share[-1] == 1 and summary.ecdf.ms[-1] == summary.traffic.response_ms.max
 
 
 def test_chunks_of_any_size_and_order_give_the_same() -> None:
     data = made()
     shuffled = np.random.default_rng(3).permutation(len(data))
     other = Transactions(*(getattr(data, f)[shuffled] for f in Transactions.__dataclass_fields__))
-    one, many = summed(data, parts=1), summed(other, parts=17)
-    assert one.series == many.series
-    assert one.histograms == many.histograms
-    assert one.traffic.response_ms.p99 == many.traffic.response_ms.p99
-    assert one.traffic.throughput_interval == many.traffic.throughput_interval
+    in_one_chunk, many = summed(data, parts=1), summed(other, parts=17)
+    assert in_one_chunk.series == many.series
+    assert in_one_chunk.histograms == many.histograms
+    assert in_one_chunk.traffic.response_ms.p99 == many.traffic.response_ms.p99
+    assert in_one_chunk.traffic.throughput_interval == many.traffic.throughput_interval
 
 
 def test_an_empty_run() -> None:
-    found = Accumulator(layout()).result()
-    assert found.started == 0
-    assert found.traffic.transactions == 0
-    assert found.traffic.error_rate is None
-    assert found.traffic.response_ms.mean is None and found.traffic.response_ms.max is None
-    assert found.peak is None and found.ecdf is None and found.testers == ()
-    assert found.fairness.jain is None
-    assert found.trend.verdict == "too short to tell"
+    summary = Accumulator(layout()).result()
+    assert summary.started == 0
+    assert summary.traffic.transactions == 0
+    assert summary.traffic.error_rate is None
+    assert summary.traffic.response_ms.mean is None and summary.traffic.response_ms.max is None
+    assert summary.peak is None and summary.ecdf is None and summary.testers == ()
+    assert summary.fairness.jain is None
+    assert summary.trend.verdict == "too short to tell"
 
 
 def test_only_failures() -> None:
     data = made(200)
     failed = dataclasses.replace(data, outcome=np.where(data.end < 0, 5, 2).astype(np.uint8))
-    found = summed(failed)
-    assert found.traffic.transactions == 0
-    assert found.traffic.error_rate == 1
-    assert found.traffic.response_ms.p50 is None
-    assert all(t.share is None or t.share == 0 for t in found.testers)
+    summary = summed(failed)
+    assert summary.traffic.transactions == 0
+    assert summary.traffic.error_rate == 1
+    assert summary.traffic.response_ms.p50 is None
+    assert all(t.share is None or t.share == 0 for t in summary.testers)
 
 
 def test_records_that_do_not_fit_the_plan_are_refused() -> None:
@@ -327,7 +331,7 @@ def test_a_long_run_has_a_bounded_number_of_quanta() -> None:
     assert Accumulator(layout(length_ns=24 * 3600 * S, quantum_ns=None)).timeline.n <= 1200
 
 
-def test_a_tester_that_thinks_for_long_is_active_all_the_same() -> None:
+def test_a_tester_with_long_think_times_counts_as_active() -> None:
     """Two testers in a window of 8 s: one request each 4 s, and a single one. Three requests, shares 4/3 and 2/3."""
     start = np.array([3, 7, 5], dtype=np.int64) * S
     zero = np.zeros(3, dtype=np.int64)
@@ -346,9 +350,9 @@ def test_a_tester_that_thinks_for_long_is_active_all_the_same() -> None:
     )
     accumulator = Accumulator(layout(tester_agents=("a", "a"), by_workload=False))
     accumulator.add(data)
-    found = accumulator.result()
-    assert [t.share for t in found.testers] == pytest.approx([4 / 3, 2 / 3])
-    assert found.fairness.jain == pytest.approx(9 / (2 * 5))
+    summary = accumulator.result()
+    assert [t.share for t in summary.testers] == pytest.approx([4 / 3, 2 / 3])
+    assert summary.fairness.jain == pytest.approx(9 / (2 * 5))
 
 
 @pytest.mark.parametrize("exact", [True, False])
@@ -358,20 +362,23 @@ def test_operations_of_a_mix(exact: bool) -> None:
     assert data.operation is not None
     accumulator = Accumulator(layout(operations=("get", "put", "list")), exact=exact)
     accumulator.add(data)
-    found = accumulator.result()
-    assert len(found.operations) == 6
-    for each in found.operations:
-        workload = ("readers", "writers").index(each.workload)
-        operation = ("get", "put", "list").index(each.operation)
+    summary = accumulator.result()
+    assert len(summary.operations) == 6
+    for result in summary.operations:
+        workload = ("readers", "writers").index(result.workload)
+        operation = ("get", "put", "list").index(result.operation)
         mine = data.take((data.workload == workload) & (data.operation == operation))
         rows = [row for row in rows_of(mine) if MEASURED.start <= row["end"] < MEASURED.end]
         done = [row["end"] - row["scheduled"] for row in rows if row["outcome"] == 0]
-        assert (each.traffic.transactions, each.traffic.errors) == (len(done), len(rows) - len(done))
-        assert each.traffic.payload_bytes_per_s * 8 == sum(
+        assert (result.traffic.transactions, result.traffic.errors) == (len(done), len(rows) - len(done))
+        assert result.traffic.payload_bytes_per_s * 8 == sum(
             row["payload"] for row in rows if not row["outcome"]
         )
-        assert each.traffic.response_ms.p95 == pytest.approx(nearest_rank(done, 0.95) / 1e6, rel=1e-3)
-        histogram = found.parts[PartKey(each.workload, each.operation)]["response"]
+        assert result.traffic.response_ms.p95 == pytest.approx(nearest_rank(done, 0.95) / 1e6, rel=1e-3)
+        histogram = summary.parts[PartKey(result.workload, result.operation)]["response"]
         assert sum(histogram.count) == len(done)
-    assert sum(each.traffic.transactions for each in found.operations) == found.traffic.transactions
-    assert PartKey("readers") in found.parts
+    assert (
+        sum(operation.traffic.transactions for operation in summary.operations)
+        == summary.traffic.transactions
+    )
+    assert PartKey("readers") in summary.parts

@@ -39,9 +39,9 @@ def queues(
         end = worked + np.maximum(np.maximum.accumulate(arrival - worked + service), backlog)
         inside = (end >= before) & (end < before + seconds)
         response = (end - arrival)[inside]
-        place = ((end[inside] - before) * BINS / seconds).astype(np.int64)
-        sums = np.bincount(place, response, BINS).astype(np.float64)
-        yield sums, np.bincount(place, minlength=BINS).astype(np.float64), float(response.var(ddof=1))
+        bin_ = ((end[inside] - before) * BINS / seconds).astype(np.int64)
+        sums = np.bincount(bin_, response, BINS).astype(np.float64)
+        yield sums, np.bincount(bin_, minlength=BINS).astype(np.float64), float(response.var(ddof=1))
 
 
 def mean_response(load: float) -> float:

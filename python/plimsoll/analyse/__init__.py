@@ -1,1 +1,1 @@
-"""Statistics: arrays in, dataclasses out. Never files, printing, charts or network."""
+"""Statistics: functions from arrays to dataclasses, without access to files, terminal, charts or network."""

@@ -10,18 +10,18 @@ from plimsoll.analyse.answer.worded import (
     worded_run,
 )
 from plimsoll.analyse.components.utilization import monitor_cpu, utilizations
-from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest, of_hosts
+from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
 from plimsoll.analyse.design.caches import cache_times
 from plimsoll.analyse.design.ramp import ramp
-from plimsoll.analyse.hosts.clocks import about_time, greatest_bound
+from plimsoll.analyse.hosts.clocks import clock_notes, greatest_bound
 from plimsoll.analyse.hosts.coverage import loss
 from plimsoll.analyse.hosts.hosts import (
     RoundTrips,
     TesterPlacement,
     hosts_result,
     named_testers,
-    placed,
     places_of,
+    tester_placement,
 )
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import CacheTimes, NameLookup
@@ -105,7 +105,11 @@ def one_run(
         file = TransactionFile(
             run.transactions, tuple(record["workloads"]), operations="operations" in record
         )
-        placement = placed(run_agents, owners(run.transactions, file.testers)) if run_agents.several else None
+        placement = (
+            tester_placement(run_agents, owners(run.transactions, file.testers))
+            if run_agents.several
+            else None
+        )
         run_summary = _from_transactions(file, run, options, measured, stages, run_agents, placement)
     if record.get("load_changes", len(record["stages"]) > 1):
         rising = [number for number, stage in enumerate(record["stages"]) if stage.get("changes")]
@@ -151,7 +155,7 @@ def _with_hosts(
             testers=named_testers(run_summary.testers, placement, run_summary, trips, hosts.rtt_source),
         )
     widened_s = run_summary.series.quantum_s if run_summary.widened else None
-    notes = [*facts.notes, *about_time(hosts, widened_s, measured)]
+    notes = [*facts.notes, *clock_notes(hosts, widened_s, measured)]
     last = {agent.agent: round(agent.last_s * 1e9) for agent in hosts.lost if agent.last_s is not None}
     lost = loss(run_agents, last, measured)
     counts = replace(
@@ -166,11 +170,11 @@ def _used(run: RunFiles, results: Results, measured: Window, run_agents: RunAgen
     if run_agents.several:
         elsewhere = cores_of_hosts(results.environment)
         links = links_of_hosts(results.environment)
-        return of_hosts(samples, measured, run_agents.agents, cores, elsewhere, shared, links)
+        return hosts_used(samples, measured, run_agents.agents, cores, elsewhere, shared, links)
     link = links_of_hosts(results.environment).get(run_agents.agents[0].host) if run_agents.agents else None
     shown = utilizations(samples, measured, cores, shared, link_bytes_s=link)
     testers = [usage for usage in shown if usage.role == "testers"]
-    busiest, demand = (greatest(testers, detail) for detail in ("busiest_thread", "thread_demand"))
+    busiest, demand = (greatest_detail(testers, detail) for detail in ("busiest_thread", "thread_demand"))
     return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, measured))
 
 

@@ -1,1 +1,1 @@
-"""Reads a results directory: checks it, and hands its columns to the analysis."""
+"""Reads and checks a results directory, and provides its columns as arrays."""

@@ -1,4 +1,4 @@
-"""`plimsoll check`: is everything there that should be, readable, of a known version, and do the books agree?"""
+"""`plimsoll check`: all files of a results directory exist, are readable and of a known version; the counts agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong. `run` is empty for the directory as a whole."""
+    """One problem, described by `what`. `run` is empty for a problem of the directory as a whole."""
 
     run: str
     what: str
@@ -36,11 +36,11 @@ def check(results: Results) -> Iterator[Finding]:
             yield from _check_run(run)
         except DamagedResults as error:
             yield Finding(run.id, str(error))
-    there = {run.id for run in results.runs} | {path.name for path in (results.path / "runs").glob("*")}
+    existing = {run.id for run in results.runs} | {path.name for path in (results.path / "runs").glob("*")}
     ids = [run["id"] for run in results.plan["runs"]]
-    last = max((at for at, name in enumerate(ids) if name in there), default=-1)
+    last = max((at for at, name in enumerate(ids) if name in existing), default=-1)
     for name in ids[:last]:
-        if name not in there:
+        if name not in existing:
             yield Finding(name, "is missing, but a later run exists: its directory was removed", missing=True)
     for directory in sorted((results.path / "runs").glob("*")):
         if directory.is_dir() and not (directory / "run.json").exists():
@@ -63,7 +63,7 @@ def _check_run(run: RunFiles) -> Iterator[Finding]:
     for damage in summary.get("damage", []):
         yield Finding(run.id, f"damaged while recording: {damage}")
     yield from _check_segments(run)
-    read_agents(run)  # raises where the clock map or the probes cannot be read
+    read_agents(run)  # raises DamagedResults if the clock map or the probes cannot be read
     for service in (*run.record["services"], *run.record.get("watched", ())):
         if "counters" in service and len(run.counters(service["name"])) < 2:
             yield Finding(
@@ -112,14 +112,17 @@ def _check_segments(run: RunFiles) -> Iterator[Finding]:
         if sidecar.name == START:
             continue
         try:
-            told = json.loads(sidecar.read_text(encoding="utf-8"))
+            recorded = json.loads(sidecar.read_text(encoding="utf-8"))
             segment = sidecar.with_suffix(".arrow")
-            found = _crc32(segment)
+            checksum = _crc32(segment)
         except (OSError, ValueError) as error:
             yield Finding(run.id, f"{sidecar.name}: {error}")
             continue
-        if found != told.get("crc32"):
-            yield Finding(run.id, f"{segment.name}: checksum {found:08x}, written with {told.get('crc32')!r}")
+        if checksum != recorded.get("crc32"):
+            yield Finding(
+                run.id,
+                f"{segment.name}: checksum {checksum:08x}, written with {recorded.get('crc32')!r}",
+            )
 
 
 def _crc32(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""The analysis that an earlier release, or this one, has left in a results directory."""
+"""The stored analysis of a results directory, written by this release or an earlier one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from plimsoll.errors import DamagedResults
 
 
 def read_earlier(directory: Path) -> dict[str, Any] | None:
-    """analysis.json as it is; None if it does not exist. Raises DamagedResults if it cannot be
-    read."""
+    """analysis.json as it is stored; None if it does not exist. Raises DamagedResults if it cannot be read."""
     path = directory / "analysis.json"
     if not path.exists():
         return None

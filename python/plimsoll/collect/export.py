@@ -17,15 +17,16 @@ from plimsoll.errors import DamagedResults, PlimsollError
 
 COMPRESSED = struct.Struct(">ii")
 COMPRESSED_COOKIE = 0x1C849314
-"""V2 with deflate: the only form that readers of logs take."""
+"""V2 with deflate: the only form that readers of logs accept."""
 LOG_VERSION = "1.3"
 """Version of the HdrHistogram log format: https://github.com/HdrHistogram/HdrHistogram (HistogramLogWriter)."""
 
 
 def export_csv(results: Results, out: Path) -> list[Path]:
-    """One CSV per run with every column of its transactions, and `metrics.csv` columns where a driver gave metrics.
+    """Writes one CSV per run with every column of its transactions, and one of its metrics if a driver reported any.
 
-    Times in ns: `start` from the run's zero, the other stamps from `start`, -1 for what did not happen.
+    Times are in ns: `start` from the run's zero, the other stamps from `start`; -1 means that the event did not happen.
+    Returns the paths of the files. Raises DamagedResults, or PlimsollError if a file cannot be written.
     """
     written = []
     for run in results.runs:
@@ -41,24 +42,25 @@ def export_csv(results: Results, out: Path) -> list[Path]:
 def _copy(source: Path, target: Path) -> None:
     try:
         file = pq.ParquetFile(source)
-        with pacsv.CSVWriter(target, _plain(file.schema_arrow)) as writer:
+        with pacsv.CSVWriter(target, _plain_schema(file.schema_arrow)) as writer:
             for group in range(file.num_row_groups):
-                writer.write_table(file.read_row_group(group).cast(_plain(file.schema_arrow)))
+                writer.write_table(file.read_row_group(group).cast(_plain_schema(file.schema_arrow)))
     except pa.ArrowException as error:
         raise DamagedResults(f"{source} cannot be read: {error}") from error
     except OSError as error:
         raise PlimsollError(f"{target} could not be written: {error}") from error
 
 
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """CSV knows no dictionaries."""
+def _plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema without dictionary types, which CSV does not have."""
     return pa.schema(
         [pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
     )
 
 
 def export_hlog(results: Results, out: Path) -> list[Path]:
-    """One HdrHistogram log per run: response times of successful transactions, one interval a second, values in ns."""
+    """Writes one HdrHistogram log per run: response times (ns) of successful transactions, one interval per second.
+    Returns the paths of the files. Raises DamagedResults, or PlimsollError if a file cannot be written."""
     written = []
     for run in results.runs:
         lines = [line for line in run.live if line.get("response")]
@@ -85,7 +87,7 @@ def export_hlog(results: Results, out: Path) -> list[Path]:
 
 
 def compressed(text: str) -> str:
-    """A histogram of live.jsonl (V2, base64) as logs carry it: deflated behind a head of its own."""
+    """A histogram of live.jsonl (V2, base64) as logs contain it: deflated, after a header of its own."""
     try:
         packed = zlib.compress(base64.b64decode(text, validate=True))
     except ValueError as error:

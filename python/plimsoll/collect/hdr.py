@@ -1,8 +1,8 @@
-"""HdrHistograms as they stand in live.jsonl: V2 encoding, base64.
+"""HdrHistograms as they are stored in live.jsonl: V2 encoding, base64.
 
 The form is that of the Java and Rust libraries (hdrhistogram.github.io, "V2 encoding"): cookie, payload length,
-normalizing offset, significant digits, lowest and highest value, conversion ratio, then counts as zig-zag LEB128, a
-negative one being a run of empty buckets.
+normalizing offset, significant digits, lowest and highest value, conversion ratio, then counts as zig-zag LEB128. A
+negative count is the number of successive empty buckets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ MAX_BUCKETS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """`values`: the middle of each used bucket, ascending, in the unit that was recorded (ns); `counts`: how many."""
+    """`values`: the middle of each used bucket, ascending, in the unit that was recorded (ns); `counts`: the number of
+    recorded values in each bucket."""
 
     values: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -34,7 +35,7 @@ EMPTY = Histogram(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 def decode(text: str) -> Histogram:
-    """Reads one histogram; an empty text is an empty one. Raises DamagedResults for anything else."""
+    """Reads one histogram. An empty text is an empty histogram. Raises DamagedResults if it is not a histogram."""
     if not text:
         return EMPTY
     try:
@@ -44,25 +45,25 @@ def decode(text: str) -> Histogram:
         raise DamagedResults(f"not a histogram in V2 encoding: {error}") from error
     if cookie & ~0xF0 != COOKIE or not 0 <= digits <= 5 or lowest < 1 or length != len(data) - _HEAD.size:
         raise DamagedResults("not a histogram in V2 encoding: its header is wrong")
-    places, counts = _counts(data[_HEAD.size :])
-    return Histogram(_values(places, digits, lowest), counts)
+    buckets, counts = _buckets_and_counts(data[_HEAD.size :])
+    return Histogram(_bucket_middles(buckets, digits, lowest), counts)
 
 
-def _counts(payload: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    places, counts = [], []
-    at = place = 0
+def _buckets_and_counts(payload: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    buckets, counts = [], []
+    at = bucket = 0
     while at < len(payload):
         value, at = _number(payload, at)
         if value < 0:
-            place -= value
+            bucket -= value
         else:
             if value:
-                places.append(place)
+                buckets.append(bucket)
                 counts.append(value)
-            place += 1
-        if place > MAX_BUCKETS:
+            bucket += 1
+        if bucket > MAX_BUCKETS:
             raise DamagedResults("not a histogram in V2 encoding: too many buckets")
-    return np.array(places, dtype=np.int64), np.array(counts, dtype=np.int64)
+    return np.array(buckets, dtype=np.int64), np.array(counts, dtype=np.int64)
 
 
 def _number(payload: bytes, at: int) -> tuple[int, int]:
@@ -79,15 +80,14 @@ def _number(payload: bytes, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _values(places: NDArray[np.int64], digits: int, lowest: int) -> NDArray[np.int64]:
-    """Middle of the buckets at these places."""
+def _bucket_middles(indices: NDArray[np.int64], digits: int, lowest: int) -> NDArray[np.int64]:
+    """Middle of the buckets at these indices."""
     unit = lowest.bit_length() - 1
-    sub_bits = max(
-        1, (2 * 10**digits - 1).bit_length()
-    )  # the least power of two that tells 2 * 10^digits apart
+    # The least power of two that distinguishes 2 * 10^digits values.
+    sub_bits = max(1, (2 * 10**digits - 1).bit_length())
     half = 1 << (sub_bits - 1)
-    bucket = np.maximum((places >> (sub_bits - 1)) - 1, 0)
-    sub = np.where(places < 2 * half, places, (places & (half - 1)) + half)
+    bucket = np.maximum((indices >> (sub_bits - 1)) - 1, 0)
+    sub = np.where(indices < 2 * half, indices, (indices & (half - 1)) + half)
     shift = bucket + unit
     if shift.size and int(shift.max()) + sub_bits > 63:
         raise DamagedResults("not a histogram in V2 encoding: a value of more than 63 bits")

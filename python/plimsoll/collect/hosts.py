@@ -1,5 +1,5 @@
-"""The agents of a run, where they were and what is known of their clocks, from `run.json`, `summary.json`, `clock.json`
-and `probes.parquet`. Results of one agent on this host, and old ones, lack most of it."""
+"""The agents of a run, their hosts and their clocks, from `run.json`, `summary.json`, `clock.json` and
+`probes.parquet`. Results of a single agent on this host, and old results, lack most of these."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from plimsoll.collect.transactions import Int
 from plimsoll.errors import DamagedResults
 
 TCP_RTT: Final = "tcp_rtt"
-TCP_RETRANSMITS: Final = "tcp_retransmits"
 """Name of the metric with the least round-trip time (s) of a tester's own connection."""
+TCP_RETRANSMITS: Final = "tcp_retransmits"
 START: Final = "start.json"
-"""In `segments/` as long as something of the run may still be on other hosts, or is not yet converted."""
+"""File in `segments/` that exists until all segments of the run have been fetched from other hosts and converted."""
 TESTERS: Final = "testers"
-"""Role of an agent that runs testers; other agents only watch."""
+"""Role of an agent that runs testers; other agents only monitor."""
 MAX_CLOCK_BYTES: Final = 64 << 20
-"""Bytes of a clock.json: 100,000 agents of one piece each have less."""
+"""Limit of the size of a clock.json: 100,000 agents with one piece each need less."""
 MAX_TRIPS: Final = 5_000_000
-"""Probes that are looked at; of more, evenly spaced ones. Their median does not need all."""
+"""Maximum number of probes that are read; of more, evenly spaced ones. The median does not need all."""
 
 
 class ClockPiece(BaseModel):
-    """A stretch of one drift. `from_ns`, `to_ns` on the agent's clock; `offset_ns`: controller - agent at `from_ns`."""
+    """An interval of constant drift. `from_ns`, `to_ns` on the agent's clock; `offset_ns`: controller - agent at
+    `from_ns`."""
 
     model_config = ConfigDict(frozen=True)
     from_ns: int
@@ -46,7 +47,7 @@ class ClockPiece(BaseModel):
 
 
 class AgentClock(BaseModel):
-    """An agent's clock against the controller's: `clock.json`. `bound_ns`, `started_ns` None: nothing is known."""
+    """An agent's clock relative to the controller's, from `clock.json`. `bound_ns`, `started_ns`: None if not known."""
 
     model_config = ConfigDict(frozen=True)
     same: bool = False
@@ -72,10 +73,10 @@ SAME: Final = AgentClock(same=True, bound_ns=0, started_ns=0)
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent of a run. `role`: `testers`, or what else it was there for; `lost_ns`: when it was lost, ns from the
-    run's zero; `rows`: transactions of it that are on disk (None: none are kept of any); `clock` in ns, `trips`: round
-    trips of its probes, ns; `via`: probes by the way they took (`udp`, `link`); `reported_ns`: end of the last second
-    that it reported (None: not recorded)."""
+    """An agent of a run. `role`: `testers` or another purpose; `lost_ns`: when it was lost, ns from the run's zero;
+    `rows`: number of its transactions on disk (None: the run keeps none); `clock` in ns; `trips`: round trips of its
+    probes, ns; `via`: number of probes by path (`udp`, `link`); `reported_ns`: end of the last second that it
+    reported (None: not recorded)."""
 
     name: str
     host: str
@@ -92,9 +93,10 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class RunAgents:
-    """All agents of a run, in the order of its books. `t0_ns`: the run's zero on the controller's clock;
-    `live_started`: transactions that the live view counted as started (None: no live.jsonl, or nothing was lost);
-    `started`: those in the books; `outstanding`: whether segments of lost agents may still be elsewhere."""
+    """All agents of a run, in the order of summary.json. `t0_ns`: the run's zero on the controller's clock;
+    `live_started`: transactions that live.jsonl counts as started (None: no live.jsonl, or no agent was lost);
+    `started`: those that summary.json counts; `outstanding`: whether segments of lost agents may still be on other
+    hosts."""
 
     agents: tuple[Agent, ...]
     t0_ns: int
@@ -104,36 +106,38 @@ class RunAgents:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one, so that times of different clocks may meet."""
+        """Whether there is more than one agent, so that times of different clocks may be combined."""
         return len(self.agents) > 1
 
 
 def read_agents(run: RunFiles) -> RunAgents:
-    """The agents of a run that has closed its books. Raises DamagedResults."""
+    """The agents of a run that has a summary.json. Raises DamagedResults."""
     summary = run.summary or {}
     t0_ns, clocks = _clocks(run.path / "clock.json")
-    told = [agent for agent in summary.get("agents", ()) if isinstance(agent, dict)]
-    places = {str(place.get("agent")): place for place in run.record.get("places", ())}
-    trips = _trips(run.path / "probes.parquet") if len(told) > 1 else {}
+    entries = [agent for agent in summary.get("agents", ()) if isinstance(agent, dict)]
+    locations = {str(location.get("agent")): location for location in run.record.get("places", ())}
+    trips = _round_trips(run.path / "probes.parquet") if len(entries) > 1 else {}
     rows = _rows_of(summary)
     agents = []
-    for agent in told:
+    for agent in entries:
         name = str(agent.get("name", ""))
-        place = places.get(name, {})
-        mine = trips.get(name, {})
+        location = locations.get(name, {})
+        own_trips = trips.get(name, {})
         agents.append(
             Agent(
                 name=name,
-                host=_place(name, place.get("host"), agent.get("host")) or name,
-                site=str(place.get("site") or agent.get("site") or "local"),
-                role=str(place.get("role", TESTERS)),
+                host=_first_known(name, location.get("host"), agent.get("host")) or name,
+                site=str(location.get("site") or agent.get("site") or "local"),
+                role=str(location.get("role", TESTERS)),
                 lost=bool(agent.get("lost")),
-                lost_ns=_whole(agent.get("lost_ns")),
+                lost_ns=_int_or_none(agent.get("lost_ns")),
                 rows=None if rows is None else rows.get(name, 0),
                 clock=clocks.get(name, AgentClock() if clocks else SAME),
-                trips=np.concatenate([*mine.values(), np.empty(0, dtype=np.int64)]),
-                via={via: int(each.size) for via, each in mine.items() if each.size},
-                reported_ns=_whole(agent.get("reported_ns")),
+                trips=np.concatenate([*own_trips.values(), np.empty(0, dtype=np.int64)]),
+                via={
+                    via: int(round_trips.size) for via, round_trips in own_trips.items() if round_trips.size
+                },
+                reported_ns=_int_or_none(agent.get("reported_ns")),
             )
         )
     started = int(summary.get("counters", {}).get("started", 0))
@@ -141,31 +145,32 @@ def read_agents(run: RunFiles) -> RunAgents:
     return RunAgents(tuple(agents), t0_ns, live, started, (run.path / "segments" / START).exists())
 
 
-def _place(name: str, *told: object) -> str:
-    """The first entry that contains more than the name of the agent, which is a placeholder until
-    the agent connects."""
-    return next((str(one) for one in told if one and one != name), "")
+def _first_known(name: str, *candidates: object) -> str:
+    """The first candidate that is not empty and not the name of the agent: that name is a placeholder until the agent
+    connects. Empty if there is none."""
+    return next((str(candidate) for candidate in candidates if candidate and candidate != name), "")
 
 
 def cores_of_hosts(environment: Mapping[str, Any]) -> dict[str, int]:
-    """Number of cores by host, as far as environment.json tells it."""
-    found = {}
+    """Number of cores by host; without the hosts whose number environment.json does not contain."""
+    cores = {}
     for host in environment.get("hosts", ()):
         facts = host.get("facts") if isinstance(host, dict) else None
         if isinstance(facts, dict) and isinstance(facts.get("cores"), int) and facts["cores"] > 0:
-            found[str(host.get("name"))] = int(facts["cores"])
-    return found
+            cores[str(host.get("name"))] = int(facts["cores"])
+    return cores
 
 
 def links_of_hosts(environment: Mapping[str, Any]) -> dict[str, float]:
-    """What the network of a host can carry, bytes/s each way, by host, where the file has said it."""
-    told = ((one.get("name"), one.get("link_bytes_s")) for one in environment.get("hosts", ()))
-    return {str(name): float(link) for name, link in told if isinstance(link, (int, float)) and link > 0}
+    """Capacity of a host's network (bytes/s, each direction) by host; without the hosts for which the file of hosts
+    does not state it."""
+    links = ((host.get("name"), host.get("link_bytes_s")) for host in environment.get("hosts", ()))
+    return {str(name): float(link) for name, link in links if isinstance(link, (int, float)) and link > 0}
 
 
 def read_round_trips(path: Path, start_ns: int, end_ns: int) -> tuple[Int, NDArray[np.float64]]:
-    """Testers, and round-trip times (s) of their own connections, measured in [start_ns, end_ns); nothing where the
-    driver gave none. Raises DamagedResults."""
+    """Testers, and the round-trip times (s) of their own connections, measured in [start_ns, end_ns): two arrays of
+    equal length, empty if the driver reports no round-trip times. Raises DamagedResults."""
     testers, values = [np.empty(0, dtype=np.int64)], [np.empty(0)]
     if not path.exists():
         return testers[0], values[0]
@@ -174,23 +179,22 @@ def read_round_trips(path: Path, start_ns: int, end_ns: int) -> tuple[Int, NDArr
         if TCP_RTT not in names:
             continue
         start, value = numbers(table, "start"), numbers(table, "value")
-        mine = (number == names.index(TCP_RTT)) & (start >= start_ns) & (start < end_ns)
-        mine &= np.isfinite(value) & (value >= 0)
-        testers.append(numbers(table, "tester")[mine].astype(np.int64))
-        values.append(value[mine])
+        selected = (number == names.index(TCP_RTT)) & (start >= start_ns) & (start < end_ns)
+        selected &= np.isfinite(value) & (value >= 0)
+        testers.append(numbers(table, "tester")[selected].astype(np.int64))
+        values.append(value[selected])
     return np.concatenate(testers), np.concatenate(values)
 
 
 def owners(path: Path, testers: int) -> list[str]:
-    """The name of the agent of each tester; empty for numbers that made no transaction. Raises
-    DamagedResults."""
-    found = [""] * testers
+    """The name of the agent of each tester; empty for testers without transactions. Raises DamagedResults."""
+    names_by_tester = [""] * testers
     for table in row_groups(path, "plimsoll.transactions", ("agent", "tester")):
-        names, number = numbered(table, "agent")
+        agents, number = numbered(table, "agent")
         pairs = np.unique(number * testers + numbers(table, "tester").astype(np.int64))
         for pair in pairs.tolist():
-            found[pair % testers] = names[pair // testers]
-    return found
+            names_by_tester[pair % testers] = agents[pair // testers]
+    return names_by_tester
 
 
 def _clocks(path: Path) -> tuple[int, Mapping[str, AgentClock]]:
@@ -209,11 +213,11 @@ def _clocks(path: Path) -> tuple[int, Mapping[str, AgentClock]]:
     return read.t0_ns, read.agents
 
 
-def _trips(path: Path) -> dict[str, dict[str, Int]]:
-    """Round trips (ns) by agent and way; a pair of stamps that cannot be true is left out."""
+def _round_trips(path: Path) -> dict[str, dict[str, Int]]:
+    """Round trips (ns) by agent and path (`udp`, `link`). Probes with a negative round trip are left out."""
     if not path.exists():
         return {}
-    every = max(1, -(-_count(path) // MAX_TRIPS))
+    every = max(1, -(-_row_count(path) // MAX_TRIPS))
     parts: dict[str, dict[str, list[Int]]] = {}
     columns = ("agent", "via", "sent", "heard", "answered", "received")
     for table in row_groups(path, "plimsoll.probes", columns):
@@ -221,19 +225,19 @@ def _trips(path: Path) -> dict[str, dict[str, Int]]:
         ways, way = numbered(table, "via")
         sent, heard, answered, received = (numbers(table, name) for name in columns[2:])
         trip = (received - sent) - (answered - heard)
-        true = trip >= 0
-        true[np.arange(trip.size) % every != 0] = False
+        plausible = trip >= 0
+        plausible[np.arange(trip.size) % every != 0] = False
         pair = agent * len(ways) + way
-        for number in np.unique(pair[true]).tolist():
+        for number in np.unique(pair[plausible]).tolist():
             name, via = agents[number // len(ways)], ways[number % len(ways)]
-            parts.setdefault(name, {}).setdefault(via, []).append(trip[true & (pair == number)])
+            parts.setdefault(name, {}).setdefault(via, []).append(trip[plausible & (pair == number)])
     return {
-        name: {via: np.concatenate(found) for via, found in ways_of.items()}
+        name: {via: np.concatenate(parts_of_way) for via, parts_of_way in ways_of.items()}
         for name, ways_of in parts.items()
     }
 
 
-def _count(path: Path) -> int:
+def _row_count(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:
@@ -241,14 +245,14 @@ def _count(path: Path) -> int:
 
 
 def _rows_of(summary: Mapping[str, Any]) -> dict[str, int] | None:
-    """Rows of transactions by agent, from the segments that the Parquet file holds; None where none are kept."""
+    """Rows of transactions by agent, from the segments in the Parquet file; None if the run keeps none."""
     if summary.get("keep") == "summaries":
         return None
-    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for agent in summary.get("agents", ()):
-        # The books of a lost agent are what its rows say; those of the others have been held against theirs.
-        found[str(agent.get("name"))] = int(agent.get("books", {}).get("counters", {}).get("started", 0))
-    return found
+        # The counts of a lost agent are those of its rows. The counts of the others have been compared with their rows.
+        rows[str(agent.get("name"))] = int(agent.get("books", {}).get("counters", {}).get("started", 0))
+    return rows
 
 
 def _live_started(run: RunFiles) -> int | None:
@@ -256,5 +260,5 @@ def _live_started(run: RunFiles) -> int | None:
     return sum(int(line.get("counters", {}).get("started", 0)) for line in lines) if lines else None
 
 
-def _whole(value: object) -> int | None:
+def _int_or_none(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

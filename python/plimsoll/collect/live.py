@@ -1,4 +1,4 @@
-"""The seconds of live.jsonl as values."""
+"""The seconds of live.jsonl as objects."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from plimsoll.errors import DamagedResults
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What happened in one second of a run. `values` (ns, ascending) and `counts`: histogram of the response times of
+    """The counts of one second of a run. `values` (ns, ascending) and `counts`: histogram of the response times of
     the successful transactions that ended in it; `active` testers and transactions `in_progress` at its end.
-    `dropped`: starts that were not made. `own`: how late the load generator itself made transactions start (None: not
-    recorded, in results of older releases); `stopped_s`: for how long its threads stood still, the longest of all."""
+    `dropped`: planned starts that were dropped. `own`: lateness that the load generator itself caused (None: not
+    recorded, in results of older releases); `stopped_s`: the longest time for which one of its threads was stopped."""
 
     number: int
     started: int
@@ -37,7 +37,8 @@ class Second:
 
 
 def seconds_of(lines: Iterable[Mapping[str, Any]]) -> list[Second]:
-    """From the lines of live.jsonl, its head left out. Raises DamagedResults for a line that is no second."""
+    """The seconds, from the lines of live.jsonl without its first line. Raises DamagedResults if a line is not a valid
+    second."""
     out = []
     for line in lines:
         try:
@@ -66,4 +67,4 @@ def seconds_of(lines: Iterable[Mapping[str, Any]]) -> list[Second]:
 
 COUNTERS = ("started", "succeeded", "failed", "items", "payload", "wire")
 MAX_SECONDS = 31 * 24 * 3600
-"""A run of more than a month is rubbish in the file, and would be memory here."""
+"""A greater number means a damaged file; arrays of that length would exhaust the memory."""

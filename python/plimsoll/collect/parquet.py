@@ -35,22 +35,22 @@ NAMED = ("outcome", "code", "workload")
 
 @dataclass
 class Names:
-    """Numbers given to the texts of a column, in order of appearance; the same over all row groups of a run."""
+    """Numbers of the texts of a column, in order of appearance; the same in all row groups of a run."""
 
     texts: list[str] = field(default_factory=list)
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, text: str) -> int:
-        """The number of a text, new or known."""
-        found = self.numbers.get(text)
-        if found is None:
-            found = self.numbers[text] = len(self.texts)
+        """The number of a text; a new text is added."""
+        number = self.numbers.get(text)
+        if number is None:
+            number = self.numbers[text] = len(self.texts)
             self.texts.append(text)
-        return found
+        return number
 
     @classmethod
     def of(cls, texts: tuple[str, ...]) -> Names:
-        """Numbered in the order given."""
+        """The texts, numbered in this order."""
         names = cls()
         for text in texts:
             names.number(text)
@@ -58,19 +58,19 @@ class Names:
 
 
 def require_format(file: Any, name: str, path: Path) -> None:
-    """Raises DamagedResults unless the Parquet file says that it is `name` in a version that we read."""
-    told = (file.metadata.metadata or {}).get(b"format", b"")
-    require_readable(told.decode("utf-8", "replace"), name, path)
+    """Raises DamagedResults unless the Parquet file states the format `name` in a version that this release reads."""
+    stated_format = (file.metadata.metadata or {}).get(b"format", b"")
+    require_readable(stated_format.decode("utf-8", "replace"), name, path)
 
 
 class TransactionFile:
-    """The transactions of one run. `names` holds the texts of the named columns that were met so far. `operations`:
-    whether to read which operation each was."""
+    """The transactions of one run. `names` contains the texts of the named columns in the row groups that were read.
+    `operations`: whether to read the column `operation`. Raises DamagedResults."""
 
     def __init__(self, path: Path, workloads: tuple[str, ...], *, operations: bool = False) -> None:
         self._read = (*READ, "operation") if operations else READ
         try:
-            # Its format first: a file of another version may lack the columns that are asked for below.
+            # The format is checked first: a file of another version may lack the columns that are read below.
             require_format(pq.ParquetFile(path), "plimsoll.transactions", path)
             self._file = pq.ParquetFile(
                 path, read_dictionary=[*NAMED, *self._read[len(READ) :]], memory_map=True
@@ -93,20 +93,20 @@ class TransactionFile:
 
     @property
     def testers(self) -> int:
-        """Greatest number of a tester, plus one, from the statistics of the row groups."""
-        most = -1
+        """Number of testers: the greatest tester number plus one, from the statistics of the row groups."""
+        greatest = -1
         column = self._file.schema_arrow.get_field_index("tester")
         for group in range(self._file.num_row_groups):
             statistics = self._file.metadata.row_group(group).column(column).statistics
             if statistics is None or not statistics.has_min_max:
                 values = self._file.read_row_group(group, columns=["tester"]).column("tester")
-                most = max([most, *values.to_pylist()])
+                greatest = max([greatest, *values.to_pylist()])
             else:
-                most = max(most, int(statistics.max))
-        return most + 1
+                greatest = max(greatest, int(statistics.max))
+        return greatest + 1
 
     def chunks(self) -> Iterator[Transactions]:
-        """Row group by row group. Raises DamagedResults where the file is broken."""
+        """Yields the transactions row group by row group. Raises DamagedResults if the file is damaged."""
         for group in range(self._file.num_row_groups):
             try:
                 table = self._file.read_row_group(group, columns=list(self._read), use_threads=False)
@@ -133,7 +133,7 @@ class TransactionFile:
         )
 
     def _named(self, table: Any, column: str) -> NDArray[np.int64]:
-        """Numbers of a dictionary column: each row group has its own dictionary, ours is one for the run."""
+        """Numbers of a dictionary column. Each row group has its own dictionary; `self.names` is the same for all."""
         return numbered(table, column, self.names[column])[1]
 
 
@@ -143,7 +143,7 @@ def _column(table: Any, name: str) -> Any:
 
 
 def numbers(table: Any, name: str) -> NDArray[Any]:
-    """A column of numbers without nulls; read-only, and copied only where it consists of several chunks.
+    """A column of numbers without nulls; read-only, and copied only if it consists of several chunks.
 
     Read by DLPack, as pyarrow's `to_numpy` imports pandas where pandas is installed: 0.5 s of processor time.
     """
@@ -155,7 +155,7 @@ def _ints(table: Any, name: str) -> NDArray[np.int64]:
 
 
 def read_samples(path: Path) -> list[SampleSeries]:
-    """samples.parquet by component, metric, part and agent. Raises DamagedResults."""
+    """The series of samples.parquet, one for each component, metric, part and agent. Raises DamagedResults."""
     try:
         file = pq.ParquetFile(path)
         table = file.read()
@@ -178,17 +178,17 @@ def read_samples(path: Path) -> list[SampleSeries]:
 
 
 def read_whole_metrics(path: Path, names: Collection[str]) -> dict[str, NDArray[np.float64]]:
-    """metrics.parquet: the values of these names over the whole run, where there are any. Raises DamagedResults."""
-    everything = np.iinfo(np.int64)
-    found = read_metrics(path, everything.min, everything.max)
-    return {name: values for name, values in found.items() if name in names}
+    """metrics.parquet: the values of the whole run by name, for those of `names` that occur. Raises DamagedResults."""
+    int64 = np.iinfo(np.int64)
+    metrics = read_metrics(path, int64.min, int64.max)
+    return {name: values for name, values in metrics.items() if name in names}
 
 
 def read_metrics(
     path: Path, start_ns: int, end_ns: int, without: Collection[str] = ()
 ) -> dict[str, NDArray[np.float64]]:
-    """metrics.parquet: values by name, of transactions that started in [start_ns, end_ns), but for the names `without`.
-    Raises DamagedResults."""
+    """metrics.parquet: values by name of the transactions that started in [start_ns, end_ns), except for the names in
+    `without`. Raises DamagedResults."""
     try:
         file = pq.ParquetFile(path)
         table = file.read(columns=["start", "metric", "value"])
@@ -199,12 +199,12 @@ def read_metrics(
     inside = (start >= start_ns) & (start < end_ns)
     names, number = numbered(table, "metric")
     number, values = number[inside], numbers(table, "value")[inside]
-    met = {names[each]: each for each in np.unique(number).tolist()}
-    return {name: values[number == each] for name, each in sorted(met.items()) if name not in without}
+    indices = {names[index]: index for index in np.unique(number).tolist()}
+    return {name: values[number == index] for name, index in sorted(indices.items()) if name not in without}
 
 
 def row_groups(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[Any]:
-    """The row groups of a table with these columns. Raises DamagedResults, also where there is no such file."""
+    """Yields the row groups of a table, with these columns. Raises DamagedResults, also if the file does not exist."""
     try:
         file = pq.ParquetFile(path)
         require_format(file, name, path)
@@ -218,8 +218,8 @@ def row_groups(path: Path, name: str, columns: tuple[str, ...]) -> Iterator[Any]
 
 
 def numbered(table: Any, column: str, names: Names | None = None) -> tuple[list[str], NDArray[np.int64]]:
-    """A column of texts as its distinct texts, and the number of each row's text among them. `names`: those that have
-    a number already."""
+    """The distinct texts of a column, and for each row the index of its text among them. `names`: texts that already
+    have a number; new texts are added to it."""
     names = Names() if names is None else names
     parts = [np.empty(0, dtype=np.int64)]
     for chunk in table.column(column).chunks:

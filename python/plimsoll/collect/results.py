@@ -1,4 +1,4 @@
-"""A results directory, read. What `drive` and the engine wrote stands here as plain values; nothing is computed."""
+"""Reads a results directory. The values are those that `drive` and the engine wrote; nothing is computed."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ READABLE = {
 """Formats and their greatest major version that this release reads."""
 
 
-def require_readable(found: object, name: str, where: Path) -> None:
-    """Raises DamagedResults unless `found` is "NAME/MAJOR" with a major version that we read."""
-    kind, _, major = str(found).partition("/")
+def require_readable(stated_format: object, name: str, path: Path) -> None:
+    """Raises DamagedResults unless `stated_format` is "NAME/MAJOR" with a major version that this release reads."""
+    kind, _, major = str(stated_format).partition("/")
     if kind != name or not major.isdigit():
-        raise DamagedResults(f"{where}: not a {name} file (its format is {found!r})")
+        raise DamagedResults(f"{path}: not a {name} file (its format is {stated_format!r})")
     if int(major) > READABLE[name]:
         raise DamagedResults(
-            f"{where}: its format is version {major} of {name}, this release reads up to version "
+            f"{path}: its format is version {major} of {name}, this release reads up to version "
             f"{READABLE[name]}: use a newer Plimsoll"
         )
 
 
 def read_json(path: Path, name: str) -> dict[str, Any]:
-    """Reads a JSON file of Plimsoll; raises DamagedResults if it is missing, invalid or has a newer
-    format."""
+    """Reads a JSON file of Plimsoll; raises DamagedResults if it is missing, invalid or has a newer format."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -58,7 +57,7 @@ def read_json(path: Path, name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """One run on disk. `record` is run.json."""
+    """The files of one run. `record` is the content of run.json."""
 
     id: str
     path: Path
@@ -66,29 +65,29 @@ class RunFiles:
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
-        """summary.json, or None."""
+        """The content of summary.json; None if it does not exist."""
         path = self.path / "summary.json"
         return read_json(path, "plimsoll.summary") if path.exists() else None
 
     @property
     def transactions(self) -> Path | None:
-        """transactions.parquet, where there is one."""
+        """Path of transactions.parquet; None if it does not exist."""
         path = self.path / "transactions.parquet"
         return path if path.exists() else None
 
     @property
     def samples(self) -> Path | None:
-        """samples.parquet, where there is one."""
+        """Path of samples.parquet; None if it does not exist."""
         path = self.path / "samples.parquet"
         return path if path.exists() else None
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
-        """events.jsonl; a cut last line is left out."""
+        """The lines of events.jsonl, without a truncated last line."""
         return read_lines(self.path / "events.jsonl")
 
     def counters(self, service: str) -> list[dict[str, Any]]:
-        """Readings of a service, `{"t": unix seconds, "values": {...}}`; empty where it does not count."""
+        """Readings of a service, `{"t": unix seconds, "values": {...}}`; empty if it has no counters."""
         path = self.path / "services" / service / "counters.jsonl"
         lines = read_lines(path)
         if lines:
@@ -97,7 +96,7 @@ class RunFiles:
 
     @cached_property
     def live(self) -> list[dict[str, Any]]:
-        """live.jsonl without its first line, which contains the format."""
+        """The lines of live.jsonl without the first one, which contains the format."""
         lines = read_lines(self.path / "live.jsonl")
         if lines:
             require_readable(lines[0].get("format"), "plimsoll.live", self.path / "live.jsonl")
@@ -127,9 +126,9 @@ class Results:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one a line; empty if there is no file. A broken line is left out: the last one of a
-    killed process is."""
-    found = []
+    """The JSON objects of a file, one per line; empty if there is no file. Invalid lines are left out: a killed process
+    leaves its last line incomplete."""
+    objects = []
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -140,13 +139,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue
         if isinstance(value, dict):
-            found.append(value)
-    return found
+            objects.append(value)
+    return objects
 
 
 def open_results(path: Path) -> Results:
-    """Reads a results directory; raises DamagedResults if it is not a results directory, or cannot
-    be read."""
+    """Reads a results directory; raises DamagedResults if it is not a results directory or cannot be read."""
     if not path.is_dir():
         raise DamagedResults(f"{path} is not a directory")
     if not (path / "plan.json").exists():

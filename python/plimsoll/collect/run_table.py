@@ -1,4 +1,4 @@
-"""runs.parquet and runs.csv: one row per run, for R, pandas and spreadsheets. Columns come in, whole files go out."""
+"""Writes runs.parquet and runs.csv: one row per run, for R, pandas and spreadsheets."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RunColumn:
-    """A column: one value for each run, None where there is none; `time` in microseconds since the Unix epoch. `kind`:
-    plan (what was asked for), covariate (what else may matter), response. `unit`: none of texts, counts, fractions."""
+    """A column: one value for each run, None for a run without value; `time` in microseconds since the Unix epoch.
+    `kind`: plan (set by the experiment), covariate (may affect the response), response (measured). `unit`: empty for
+    texts, counts and fractions."""
 
     name: str
     type: Type
@@ -42,17 +43,18 @@ class RunColumn:
 
 
 def as_table(columns: Sequence[RunColumn]) -> Any:
-    """A pyarrow table with kind and unit in the metadata of each field, and the format in its own."""
+    """A pyarrow table. The metadata of each field contain kind and unit; those of the table contain the format."""
     fields = [
-        pa.field(each.name, _TYPES[each.type], metadata={"unit": each.unit, "kind": each.kind})
-        for each in columns
+        pa.field(column.name, _TYPES[column.type], metadata={"unit": column.unit, "kind": column.kind})
+        for column in columns
     ]
-    arrays = [pa.array(each.values, _TYPES[each.type]) for each in columns]
+    arrays = [pa.array(column.values, _TYPES[column.type]) for column in columns]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata={"format": FORMAT}))
 
 
 def write_run_table(columns: Sequence[RunColumn], directory: Path) -> list[Path]:
-    """Both files, each whole or not at all. Raises PlimsollError when the disk does not take them."""
+    """Writes both files to the directory, each one completely or not at all, and returns their paths. Raises
+    PlimsollError if a file cannot be written."""
     table = as_table(columns)
     parquet, csv = directory / PARQUET, directory / CSV
     _write(parquet, lambda path: pq.write_table(table, path))

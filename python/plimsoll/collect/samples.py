@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 @dataclass(frozen=True, slots=True)
 class SampleSeries:
     """One metric of one component over a run: `t_s` seconds from the run's zero, values in the metric's unit. `agent`:
-    which has seen it."""
+    the agent that sampled it."""
 
     component: str
     metric: str

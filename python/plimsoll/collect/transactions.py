@@ -21,10 +21,10 @@ NOT_HAPPENED = -1
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """A chunk of transactions, in any order: one entry per transaction in every array.
+    """A chunk of transactions, in any order: every array has one entry per transaction.
 
-    Stamps are int64 ns from the start of the run on the run's clock; `end` is -1 for one that was still in progress
-    when the run ended. `outcome` is a position in OUTCOMES; `code`, `workload`, `tester` are numbers in the lists of
+    Stamps are int64 ns from the start of the run on the run's clock; `end` is -1 if the transaction was in progress
+    when the run ended. `outcome` is an index of OUTCOMES; `code`, `workload`, `tester` are indices of the lists of
     names of the run (tester: over all agents, from 0). Sizes are int64 bytes, `items` a count.
     """
 
@@ -40,21 +40,21 @@ class Transactions:
     sent: Int
     received: Int
     operation: Codes | None = None
-    """Number in the names of the run; None: not read, as no workload has several."""
+    """Index of the operation names of the run; None: not read, because no workload has several operations."""
 
     def __len__(self) -> int:
         return int(self.start.size)
 
     def blocks(self, rows: int) -> Iterator[Transactions]:
-        """The maximum number of rows of a view, small enough for the cache of a core."""
+        """Yields views of at most this number of rows, so that a view fits into the cache of a core."""
         for at in range(0, len(self), rows):
-            yield self._at(slice(at, at + rows))
+            yield self._rows_at(slice(at, at + rows))
 
     def take(self, mask: NDArray[np.bool_]) -> Transactions:
-        """The rows where the mask is set."""
-        return self._at(mask)
+        """The rows for which the mask is True."""
+        return self._rows_at(mask)
 
-    def _at(self, rows: slice | NDArray[np.bool_]) -> Transactions:
-        columns: list[Any] = [getattr(self, each.name) for each in fields(self)]
+    def _rows_at(self, rows: slice | NDArray[np.bool_]) -> Transactions:
+        columns: list[Any] = [getattr(self, field.name) for field in fields(self)]
         cut: list[Any] = [None if column is None else column[rows] for column in columns]
         return Transactions(*cut)

@@ -1,4 +1,4 @@
-"""What was read and written in which version: transactions with their metrics `object` and `version`, as arrays."""
+"""Transactions that read or wrote versioned objects, with their metrics `object` and `version`, as arrays."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from plimsoll.collect.parquet import numbered, numbers, row_groups
 from plimsoll.collect.transactions import Int
 
 OBJECT, VERSION = "object", "version"
-"""Names of the two metrics. Their means say nothing, so they are no named metrics of the run."""
+"""Names of the two metrics. Their means are meaningless, so they are not named metrics of the run."""
 READ, WRITE = "read", "write"
 CACHES: Final = ("none", "miss", "hit", "revalidated")
-"""What a cache on the way said, by its number."""
+"""Reports of a cache on the path, by number."""
 UNKNOWN: Final = -1
-"""Object or version of a transaction that gave none."""
+"""Object or version of a transaction that reported none."""
 _COLUMNS: Final = ("tester", "start", "end", "workload", "operation", "outcome", "cache")
 
 Does = Mapping[str, Mapping[str, str]]
@@ -28,10 +28,11 @@ Does = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """Reads and writes of objects that have versions, in any order: one entry per transaction in every array.
+    """Reads and writes of objects that have versions, in any order: every array has one entry per transaction.
 
-    `start`, `end` in ns from the start of the run, `end` -1 for one that was in progress when the run ended. `workload`
-    is a position in `workloads`, `cache` in CACHES. `object`, `version`: UNKNOWN where the transaction gave none.
+    `start`, `end` in ns from the start of the run; `end` is -1 if the transaction was in progress when the run ended.
+    `workload` is an index of `workloads`, `cache` of CACHES. `object`, `version`: UNKNOWN if the transaction reported
+    none.
     """
 
     start: Int
@@ -47,7 +48,7 @@ class Versioned:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values of one metric, with what names the transaction that they belong to."""
+    """The values of one metric. Tester and start identify the transaction of each value."""
 
     tester: Int
     start: Int
@@ -62,7 +63,7 @@ def read_versioned(transactions: Path, metrics: Path, does: Does) -> Versioned:
         for name in ("tester", "start", "end", "ok", "writes", "workload", "cache")
     }
     objects, versions = _metrics(metrics)
-    of = _placed(columns["tester"], columns["start"], objects, versions)
+    of = _values_of_transactions(columns["tester"], columns["start"], objects, versions)
     return Versioned(
         start=columns["start"],
         end=columns["end"],
@@ -77,12 +78,12 @@ def read_versioned(transactions: Path, metrics: Path, does: Does) -> Versioned:
 
 
 def _transactions(path: Path, does: Does) -> Iterator[dict[str, NDArray[Any]]]:
-    places = {name: place for place, name in enumerate(does)}
+    positions = {name: position for position, name in enumerate(does)}
     for table in row_groups(path, "plimsoll.transactions", _COLUMNS):
         workloads, workload = numbered(table, "workload")
         operations, operation = numbered(table, "operation")
         role = np.array(
-            [[_role(does, one, other) for other in operations] or [0] for one in workloads] or [[0]]
+            [[_role(does, name, kind) for kind in operations] or [0] for name in workloads] or [[0]]
         )[workload, operation]
         kept = role != 0
         start = numbers(table, "start").astype(np.int64)[kept]
@@ -97,7 +98,7 @@ def _transactions(path: Path, does: Does) -> Iterator[dict[str, NDArray[Any]]]:
             "end": np.where(end < 0, np.int64(-1), start + end),
             "ok": succeeded[outcome[kept]] & (end >= 0),
             "writes": role[kept] == 2,
-            "workload": np.array([places.get(name, 0) for name in workloads] or [0])[workload[kept]],
+            "workload": np.array([positions.get(name, 0) for name in workloads] or [0])[workload[kept]],
             "cache": known[cache[kept]],
         }
 
@@ -111,40 +112,42 @@ def _metrics(path: Path) -> tuple[_Values, _Values]:
     for table in row_groups(path, "plimsoll.metrics", ("tester", "start", "metric", "value")):
         names, metric = numbered(table, "metric")
         tester, start, value = (numbers(table, name) for name in ("tester", "start", "value"))
-        for name, found in parts.items():
-            mine = np.array([text == name for text in names] or [False])[metric] & np.isfinite(value)
-            whole = np.rint(value[mine]).astype(np.int64)  # a double holds microseconds exactly until 2255
-            found.append(_Values(tester[mine].astype(np.int64), start[mine].astype(np.int64), whole))
+        for name, series in parts.items():
+            selected = np.array([text == name for text in names] or [False])[metric] & np.isfinite(value)
+            whole = np.rint(value[selected]).astype(
+                np.int64
+            )  # a double holds microseconds exactly until 2255
+            series.append(_Values(tester[selected].astype(np.int64), start[selected].astype(np.int64), whole))
     objects, versions = (
         _Values(
             *(
-                np.concatenate([getattr(part, field) for part in found] or [np.empty(0, dtype=np.int64)])
+                np.concatenate([getattr(part, field) for part in series] or [np.empty(0, dtype=np.int64)])
                 for field in ("tester", "start", "value")
             )
         )
-        for found in parts.values()
+        for series in parts.values()
     )
     return objects, versions
 
 
-def _placed(tester: Int, start: Int, *metrics: _Values) -> list[Int]:
-    """The value of each metric for each transaction, found by its tester and start; UNKNOWN where there is none."""
-    starts = np.concatenate([start, *(one.start for one in metrics)])
-    testers = np.concatenate([tester, *(one.tester for one in metrics)])
-    # Ranks in the place of times: their product with the number of testers fits.
+def _values_of_transactions(tester: Int, start: Int, *metrics: _Values) -> list[Int]:
+    """For each metric, the value for each transaction, found by tester and start; UNKNOWN if there is none."""
+    starts = np.concatenate([start, *(metric.start for metric in metrics)])
+    testers = np.concatenate([tester, *(metric.tester for metric in metrics)])
+    # Ranks instead of times: the product of a rank and the number of testers fits into 64 bits.
     rank = np.unique(starts, return_inverse=True)[1].reshape(-1).astype(np.int64)
     key = rank * (int(testers.max(initial=0)) + 1) + testers
-    edges = np.cumsum([start.size, *(one.start.size for one in metrics)])
+    edges = np.cumsum([start.size, *(metric.start.size for metric in metrics)])
     return [
-        _looked_up(key[: start.size], key[edges[at] : edges[at + 1]], one.value)
-        for at, one in enumerate(metrics)
+        _lookup(key[: start.size], key[edges[at] : edges[at + 1]], metric.value)
+        for at, metric in enumerate(metrics)
     ]
 
 
-def _looked_up(wanted: Int, keys: Int, values: Int) -> Int:
+def _lookup(wanted: Int, keys: Int, values: Int) -> Int:
     if keys.size == 0:
         return np.full(wanted.size, UNKNOWN, dtype=np.int64)
     order = np.argsort(keys, kind="stable")
-    place = np.minimum(np.searchsorted(keys[order], wanted), keys.size - 1)
-    found: Int = np.where(keys[order][place] == wanted, values[order][place], np.int64(UNKNOWN))
-    return found
+    position = np.minimum(np.searchsorted(keys[order], wanted), keys.size - 1)
+    found_values: Int = np.where(keys[order][position] == wanted, values[order][position], np.int64(UNKNOWN))
+    return found_values

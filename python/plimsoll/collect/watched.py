@@ -1,4 +1,4 @@
-"""Readings of what was watched beside a run, as arrays."""
+"""Readings of the exporters that were watched during a run, as arrays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class WatchedReadings:
-    """The readings of one exporter: `t_s` seconds from the run's zero, values by name as they were read, NaN where one
-    had no such value. `host`: name of the watched host that it is, or is on; empty: this one."""
+    """The readings of one exporter: `t_s` seconds from the run's zero; values by name as they were read, NaN if a
+    reading lacks the value. `host`: name of the watched host of the exporter; empty: this host."""
 
     name: str
     kind: str
@@ -27,17 +27,17 @@ class WatchedReadings:
 
 
 def watched_readings(run: RunFiles) -> list[WatchedReadings]:
-    """What was read of each; exporters that never answered are left out."""
+    """The readings of each exporter; exporters without a response are left out."""
     zero_s = (run.record.get("t0_unix_ns") or 0) / 1e9
-    found = []
-    for told in run.record.get("watched", ()):
-        lines = run.counters(told["name"])
+    readings = []
+    for entry in run.record.get("watched", ()):
+        lines = run.counters(entry["name"])
         if lines:
             t_s = np.array([line["t"] for line in lines], dtype=np.float64) - zero_s
-            found.append(
-                WatchedReadings(told["name"], told["kind"], told.get("host", ""), t_s, _columns(lines))
+            readings.append(
+                WatchedReadings(entry["name"], entry["kind"], entry.get("host", ""), t_s, _columns(lines))
             )
-    return found
+    return readings
 
 
 def _columns(lines: Sequence[Mapping[str, Any]]) -> dict[str, Array]:

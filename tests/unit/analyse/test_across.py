@@ -112,7 +112,7 @@ def test_percentiles_of_a_cell_are_those_of_its_merged_runs() -> None:
     assert cell.load is None and cell.stretch is None
 
 
-def test_a_percentile_that_only_the_merged_runs_carry() -> None:
+def test_a_percentile_for_which_single_runs_are_too_short() -> None:
     runs, histograms = experiment(3)
     cells = cell_results(grouped(runs, histograms, DESIGN), DESIGN)
     p99 = cells[0].responses["response_ms_p99"]
@@ -125,8 +125,8 @@ def test_invalid_runs_are_counted_and_not_used() -> None:
     runs, histograms = experiment()
     bad = dataclasses.replace(runs[0], valid=False)
     worse = dataclasses.replace(bad, traffic=dataclasses.replace(bad.traffic, throughput_per_s=1e9))
-    found = cell_results(grouped([worse, *runs[1:]], histograms, DESIGN), DESIGN)
-    cell = next(c for c in found if c.cell == runs[0].cell)
+    results = cell_results(grouped([worse, *runs[1:]], histograms, DESIGN), DESIGN)
+    cell = next(c for c in results if c.cell == runs[0].cell)
     assert (cell.repetitions, cell.valid) == (2, 1)
     assert cell.responses["throughput_per_s"].mean < 1000
 
@@ -135,29 +135,29 @@ def test_a_cell_without_a_valid_run() -> None:
     runs, histograms = experiment()
     lost = {"zip": "0", "testers": "1"}
     some = [dataclasses.replace(r, valid=False) if r.cell == lost else r for r in runs]
-    found = cell_results(grouped(some, histograms, DESIGN), DESIGN)
-    assert found[0].cell == lost and found[0].responses == {} and found[0].error_rate is None
-    assert found[1].stretch == pytest.approx(1), "the lowest load that was measured takes its place"
+    results = cell_results(grouped(some, histograms, DESIGN), DESIGN)
+    assert results[0].cell == lost and results[0].responses == {} and results[0].error_rate is None
+    assert results[1].stretch == pytest.approx(1), "the lowest load that was measured takes its place"
     brackets = saturations(grouped(some, histograms, DESIGN), DESIGN, CapacityRules(), [])
     assert brackets[0].lower == 2
 
 
 def test_saturation_per_combination() -> None:
     rules = CapacityRules(parse_rule("p(95)<35ms", "response"), parse_rule("rate<1%", "errors"))
-    found = saturations(groups(), DESIGN, rules, ["throughput"])
-    assert [(s.combination["zip"], s.verdict, s.lower, s.upper) for s in found] == [
+    curves = saturations(groups(), DESIGN, rules, ["throughput"])
+    assert [(s.combination["zip"], s.verdict, s.lower, s.upper) for s in curves] == [
         ("0", "bracketed", 2.0, 4.0),
         ("5", "bracketed", 1.0, 2.0),
     ]
-    assert all(s.metric == "throughput_per_s" and s.bottleneck == "gateway" for s in found)
-    assert worded_saturation(found[0]).text == "throughput flattens between 2 and 4 testers"
-    kinds = {c.kind: c for c in found[1].capacities}
+    assert all(s.metric == "throughput_per_s" and s.bottleneck == "gateway" for s in curves)
+    assert worded_saturation(curves[0]).text == "throughput flattens between 2 and 4 testers"
+    kinds = {c.kind: c for c in curves[1].capacities}
     assert set(kinds) == {"nominal", "usable", "error-limited"}
     nominal = kinds[CapacityKind.NOMINAL].value
     assert nominal is not None and nominal.mean == pytest.approx(200, rel=0.03) and nominal.df == 8
     assert kinds[CapacityKind.USABLE].load in (2.0, 4.0) and kinds[CapacityKind.USABLE].reached
     assert kinds[CapacityKind.ERROR_LIMITED].load == 4.0
-    assert found[1].efficiency == pytest.approx(1, abs=0.05)
+    assert curves[1].efficiency == pytest.approx(1, abs=0.05)
 
 
 def busy(of: RunResult, share: float) -> RunResult:
@@ -170,29 +170,29 @@ def busy(of: RunResult, share: float) -> RunResult:
 def test_a_full_bottleneck_decides_where_runs_differ(repetitions: int, noise: float) -> None:
     runs, histograms = experiment(repetitions, noise=noise)
     share = {"1": 0.5, "2": 0.8, "4": 0.98, "8": 1.0}
-    watched = [busy(each, share[each.cell["testers"]]) for each in runs]
+    watched = [busy(run, share[run.cell["testers"]]) for run in runs]
     alone, *_ = saturations(grouped(runs, histograms, DESIGN), DESIGN, CapacityRules(), [])
-    found, *_ = saturations(grouped(watched, histograms, DESIGN), DESIGN, CapacityRules(), [])
+    curve, *_ = saturations(grouped(watched, histograms, DESIGN), DESIGN, CapacityRules(), [])
     assert (alone.verdict, alone.upper) == ("cannot be said", None)
-    assert (found.verdict, found.upper, found.reason) == ("bracketed", 4.0, SaturationReason.FULL)
-    assert "the bottleneck is full" in worded_saturation(found).text
-    polling = [busy(each, 1.0) for each in runs]
+    assert (curve.verdict, curve.upper, curve.reason) == ("bracketed", 4.0, SaturationReason.FULL)
+    assert "the bottleneck is full" in worded_saturation(curve).text
+    polling = [busy(run, 1.0) for run in runs]
     same, *_ = saturations(grouped(polling, histograms, DESIGN), DESIGN, CapacityRules(), [])
     assert same.verdict == "cannot be said", "busy at any load: no evidence"
 
 
 def test_saturation_of_each_throughput_that_is_a_response() -> None:
-    found = saturations(groups(), DESIGN, CapacityRules(), ["items_per_s", "response", "throughput"])
-    assert [s.metric for s in found] == ["items_per_s"] * 2 + ["throughput_per_s"] * 2
+    curves = saturations(groups(), DESIGN, CapacityRules(), ["items_per_s", "response", "throughput"])
+    assert [s.metric for s in curves] == ["items_per_s"] * 2 + ["throughput_per_s"] * 2
     assert saturations(groups(), Design(LEVELS, None, {}), CapacityRules(), []) == ()
 
 
 def test_one_repetition_gives_means_without_intervals() -> None:
     cells = cell_results(groups(1), DESIGN)
     assert all(i.low is None for c in cells for i in c.responses.values())
-    found = saturations(groups(1), DESIGN, CapacityRules(), [])
-    assert worded_saturation(found[0]).text == "one run per load cannot show where throughput flattens"
-    assert not any(capacity.reached for each in found for capacity in each.capacities)
+    curves = saturations(groups(1), DESIGN, CapacityRules(), [])
+    assert worded_saturation(curves[0]).text == "one run per load cannot show where throughput flattens"
+    assert not any(capacity.reached for curve in curves for capacity in curve.capacities)
 
 
 def test_thresholds_per_cell() -> None:
@@ -203,30 +203,30 @@ def test_thresholds_per_cell() -> None:
         ),
         Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {"zip": ("9",)}),
     ]
-    found = verdicts(groups(), rules)
-    assert len(found) == 8 + 1 + 1
-    assert [v.cell["testers"] for v in found[:8] if not v.passed] == ["8", "8"]
-    assert not found[8].passed and found[8].observed == pytest.approx(100, rel=0.05)
-    assert not found[9].passed and "no cell" in worded_verdict(found[9]).reason
+    judged = verdicts(groups(), rules)
+    assert len(judged) == 8 + 1 + 1
+    assert [v.cell["testers"] for v in judged[:8] if not v.passed] == ["8", "8"]
+    assert not judged[8].passed and judged[8].observed == pytest.approx(100, rel=0.05)
+    assert not judged[9].passed and "no cell" in worded_verdict(judged[9]).reason
 
 
 def test_thresholds_of_an_unfinished_experiment() -> None:
     invalid = [dataclasses.replace(r, valid=False) for r in experiment(1)[0] if r.cell["testers"] == "1"]
-    found = grouped(invalid, {}, DESIGN)
+    groups_ = grouped(invalid, {}, DESIGN)
     rules = [
         Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {}),
         Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {"testers": ("8",)}),
         Threshold("errors", parse_rule("rate<1%", "errors"), "rate<1%", {"testers": ("9",)}),
     ]
-    assert all(v.judged and not v.passed for v in verdicts(found, rules)), "no sample fails"
+    assert all(v.judged and not v.passed for v in verdicts(groups_, rules)), "no sample fails"
     to_come = [{"zip": "0", "testers": "1"}, {"zip": "0", "testers": "8"}]
-    zip0, zip5, loaded, nowhere = verdicts(found, rules, to_come)
+    zip0, zip5, loaded, nowhere = verdicts(groups_, rules, to_come)
     assert (zip0.cell["zip"], zip5.cell["zip"]) == ("0", "5")
     assert [v.judged for v in (zip0, zip5, loaded, nowhere)] == [False, True, False, True]
     assert not any(v.passed for v in (zip0, zip5, loaded, nowhere)), "exit codes stay what they are"
 
 
-def test_bottleneck_of_a_cell_is_what_most_runs_name() -> None:
+def test_the_bottleneck_of_a_cell_is_that_of_most_runs() -> None:
     named = [dataclasses.replace(run(), bottleneck=b) for b in ("db", "db", "cache")]
     assert common_bottleneck(named) == "db"
     assert common_bottleneck(named[1:]) == "not resolved"
@@ -245,13 +245,13 @@ def test_effects_of_the_experiment() -> None:
     assert sum(shares) == pytest.approx(100)
     by_level = {(e.term, e.level): e.effect for e in effects}
     assert by_level["testers", "1"] is not None and by_level["testers", "1"] < 1
-    assert {worded_left_out(one).what for one in left} == {
+    assert {worded_left_out(entry).what for entry in left} == {
         "effects on nonsense",
         "effects on response_ms_p99",
     }
 
 
-def test_what_the_residuals_say_stands_in_the_model() -> None:
+def test_remarks_from_the_residuals_are_in_the_model() -> None:
     runs, _ = experiment(4)
     drifting = [
         dataclasses.replace(
@@ -271,4 +271,4 @@ def test_a_term_that_can_be_estimated_in_part_keeps_its_line() -> None:
     partial = [e for e in effects if e.term == "zip:testers"]
     assert len(partial) == 1 and partial[0].effect is None and partial[0].df == 2
     assert model.sum_of_squares == "type II"
-    assert any("only 2 of its 3 degrees of freedom" in said for said in model.not_estimable)
+    assert any("only 2 of its 3 degrees of freedom" in remark for remark in model.not_estimable)

@@ -1,4 +1,4 @@
-"""The answer says what a person would say, and says so when something cannot be said."""
+"""The sentences of the answer, also if there is no result."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def with_saturation(**changes: object) -> Analysis:
     return replace(analysis, saturation=(first,))
 
 
-def nominal(found: Saturation, *, reached: bool) -> tuple[Capacity, ...]:
-    return (replace(found.capacities[0], reached=reached),)
+def nominal(saturation: Saturation, *, reached: bool) -> tuple[Capacity, ...]:
+    return (replace(saturation.capacities[0], reached=reached),)
 
 
 def test_capacity_bracket_and_bottleneck_with_their_evidence() -> None:
@@ -62,9 +62,9 @@ def test_capacity_bracket_and_bottleneck_with_their_evidence() -> None:
 
 def test_combinations_that_overlap_are_not_ranked() -> None:
     analysis = designed()
-    one, two = analysis.saturation[:2]
-    same = replace(two, capacities=one.capacities)
-    text = said(ranked(replace(analysis, saturation=(one, same))))
+    first, second = analysis.saturation[:2]
+    same = replace(second, capacities=first.capacities)
+    text = said(ranked(replace(analysis, saturation=(first, same))))
     assert (
         "No difference between zip level 0 and zip level 1 was detected (ratio 1.00 (0.964 to 1.04))." in text
     )
@@ -108,7 +108,7 @@ UNDECIDED = {
 }
 
 
-def test_what_is_not_decided_claims_no_limit_and_says_what_would_decide() -> None:
+def test_an_undecided_bracket_claims_no_limit_and_states_what_would_decide() -> None:
     text = said(with_saturation(**UNDECIDED, doubt=GAINS[2], more_runs=3))
     assert (
         "highest throughput is 1,453 ± 26 requests/s (151 MB/s of payload), at 4 testers. Too few runs to decide"
@@ -127,14 +127,14 @@ def test_not_resolved_is_an_answer() -> None:
     assert "Bottleneck" not in said(with_saturation(**UNDECIDED, bottleneck="not resolved"))
 
 
-def test_testers_as_the_limit_warn() -> None:
+def test_a_limit_by_the_testers_has_a_warning() -> None:
     assert (
         "the load generator itself (its busiest thread at 35 % of a core): the target may serve more"
         in said(with_saturation(bottleneck="testers"))
     )
 
 
-def test_rules_that_bind_are_said_and_those_held_nowhere_too() -> None:
+def test_rules_that_bind_or_hold_nowhere_are_reported() -> None:
     first = designed().saturation[0]
     usable = Capacity(CapacityKind.USABLE, Interval(700.0, 690.0, 710.0), 2.0, "p(95)<5ms held", True)
     none = Capacity(CapacityKind.ERROR_LIMITED, None, None, "rate<1%", True, "held at no level")
@@ -143,7 +143,7 @@ def test_rules_that_bind_are_said_and_those_held_nowhere_too() -> None:
     assert "it has no error-limited capacity: held at no level" in text
 
 
-def test_invalid_doubtful_failed_and_unfinished_are_all_said() -> None:
+def test_invalid_doubtful_failed_and_unfinished_runs_are_reported() -> None:
     text = said(designed(finished=7))
     assert text.startswith("So far: 7 of 24 runs.")
     assert "1 of 7 runs is invalid and left out: the testers' busiest thread used 97 % of a core" in text
@@ -154,14 +154,14 @@ def test_invalid_doubtful_failed_and_unfinished_are_all_said() -> None:
 def test_trends_of_several_runs_are_one_part() -> None:
     analysis = designed()
     runs = list(analysis.runs)
-    for place, metric, change in (
+    for index, metric, change in (
         (0, "throughput", 0.12),
         (1, "response time", -0.3),
         (2, "throughput", 0.05),
     ):
         figures: dict[str, Value] = {"change": change, "p": 0.0001, "noise": 0.01, "metric": metric}
         trend = Reason(RunReason.TREND, Severity.DOUBTFUL, figures)
-        runs[place] = replace(runs[place], valid=True, reasons=(trend,), doubtful_reasons=("by its codes",))
+        runs[index] = replace(runs[index], valid=True, reasons=(trend,), doubtful_reasons=("by its codes",))
     text = said(replace(analysis, runs=tuple(runs)))
     assert (
         "doubtful: 3 not steady after the warm-up (throughput or response time changes by -30.0 to +12.0 % of its "
@@ -176,7 +176,7 @@ def test_one_repetition_has_no_interval() -> None:
     assert "±" not in text
 
 
-def test_a_single_run_speaks_of_its_response_times() -> None:
+def test_a_single_run_states_its_response_times() -> None:
     text = said(single())
     assert "served 1,452 ± 22 requests/s" in text
     assert "median 2.75 ms, p95 4.90 ms and p99 6.22 ms" in text
@@ -207,13 +207,14 @@ def test_many_combinations_name_the_ends_only() -> None:
     assert len(sentences(replace(analysis, saturation=many))) <= 10
 
 
-def test_the_answer_is_put_into_the_analysis() -> None:
+def test_the_analysis_contains_the_answer() -> None:
     analysis = replace(designed(), answer=())
     assert with_answer(analysis).answer == sentences(analysis)
 
 
-def test_what_was_tried_at_one_load_is_not_compared() -> None:
-    """A design that varies one factor at a time tries most combinations at one load: they may carry more at another."""
+def test_combinations_measured_at_one_load_are_not_compared() -> None:
+    """A design that varies one factor at a time tries most combinations at one load: their throughput may be higher at
+    another."""
     analysis = designed()
     first, second = analysis.saturation[:2]
     only = next(cell for cell in analysis.cells if cell.cell["zip level"] == "1" and cell.load == 8)
@@ -236,16 +237,18 @@ def test_what_was_tried_at_one_load_is_not_compared() -> None:
     assert "at 8 testers, the only load with a valid run." in text
 
 
-def test_the_shares_of_the_factors_are_said_largest_first() -> None:
+def test_the_shares_of_the_factors_are_listed_largest_first() -> None:
     text = said(designed())
     assert (
         "Variation of log throughput between the runs: zip level 71 % and testers 25 %; unexplained 0.50 %."
         in text
     )
-    one = designed()
-    bare = tuple(replace(model, error_df=0.0) for model in one.models)
-    assert "unexplained" not in said(replace(one, models=bare))
-    few = replace(one, experiment=replace(one.experiment, factors={"testers": ["1", "2", "4", "8"]}))
+    analysis = designed()
+    bare = tuple(replace(model, error_df=0.0) for model in analysis.models)
+    assert "unexplained" not in said(replace(analysis, models=bare))
+    few = replace(
+        analysis, experiment=replace(analysis.experiment, factors={"testers": ["1", "2", "4", "8"]})
+    )
     assert "Variation of" not in said(few)
 
 
@@ -255,16 +258,16 @@ def test_the_best_and_the_worst_level_of_what_explains_most_are_named() -> None:
         "Averaged over the other factors, the throughput of zip level 0 is 1.92 times (1.87 to 1.97) the mean, that of "
         "zip level 5 is 0.620 times (0.604 to 0.636)." in said(analysis)
     )
-    linear = replace(analysis, models=tuple(replace(each, scale="linear") for each in analysis.models))
+    linear = replace(analysis, models=tuple(replace(model, scale="linear") for model in analysis.models))
     assert "Averaged over the other factors" not in said(linear)
     little = tuple(
-        replace(each, variation_percent=24.0 if each.variation_percent else each.variation_percent)
-        for each in analysis.effects
+        replace(effect, variation_percent=24.0 if effect.variation_percent else effect.variation_percent)
+        for effect in analysis.effects
     )
     assert "Averaged over the other factors" not in said(replace(analysis, effects=little))
 
 
-def test_a_staged_run_is_told_stage_by_stage_and_without_an_interval_over_all_of_them() -> None:
+def test_a_staged_run_is_reported_by_stage_and_without_an_interval_over_all_of_them() -> None:
     analysis = single()
     (run,) = analysis.runs
     bare = replace(run.traffic, throughput_interval=None)
@@ -278,7 +281,7 @@ def test_a_staged_run_is_told_stage_by_stage_and_without_an_interval_over_all_of
     assert "Run-to-run variation unknown: one repetition." in text
 
 
-def test_the_bracket_in_words() -> None:
+def test_the_bracket_as_text() -> None:
     def text(**changes: object) -> str:
         return worded_saturation(with_saturation(**changes).saturation[0]).text
 
@@ -309,7 +312,7 @@ def test_loads_with_units() -> None:
 
 
 AWKWARD = ("sort by key", "a (b cannot be excluded)", "x; y")
-"""Levels that read like parts of our own sentences."""
+"""Levels that look like parts of sentences."""
 
 
 def renamed(analysis: Analysis, levels: dict[str, str]) -> Analysis:
@@ -319,36 +322,41 @@ def renamed(analysis: Analysis, levels: dict[str, str]) -> Analysis:
         return old | {"zip level": levels[old["zip level"]]}
 
     info = analysis.experiment
-    factors = info.factors | {"zip level": [levels[one] for one in info.factors["zip level"]]}
+    factors = info.factors | {"zip level": [levels[level] for level in info.factors["zip level"]]}
     return replace(
         analysis,
         experiment=replace(info, factors=factors),
-        runs=tuple(replace(one, cell=cell(one.cell)) for one in analysis.runs),
-        cells=tuple(replace(one, cell=cell(one.cell)) for one in analysis.cells),
-        saturation=tuple(replace(one, combination=cell(one.combination)) for one in analysis.saturation),
+        runs=tuple(replace(run, cell=cell(run.cell)) for run in analysis.runs),
+        cells=tuple(replace(cell_, cell=cell(cell_.cell)) for cell_ in analysis.cells),
+        saturation=tuple(
+            replace(saturation, combination=cell(saturation.combination))
+            for saturation in analysis.saturation
+        ),
         rankings=tuple(
-            replace(one, best=cell(one.best), second=cell(one.second), worst=cell(one.worst))
-            for one in analysis.rankings
+            replace(ranking, best=cell(ranking.best), second=cell(ranking.second), worst=cell(ranking.worst))
+            for ranking in analysis.rankings
         ),
         effects=tuple(
-            replace(one, level=levels.get(one.level, one.level)) if one.term == "zip level" else one
-            for one in analysis.effects
+            replace(effect, level=levels.get(effect.level, effect.level))
+            if effect.term == "zip level"
+            else effect
+            for effect in analysis.effects
         ),
     )
 
 
-def test_levels_that_read_like_our_sentences_change_nothing_else() -> None:
+def test_levels_that_look_like_sentences_change_nothing_else() -> None:
     """The sentences with awkward levels are those with plain ones, level by level."""
     plain = ("ALPHA", "BETA", "GAMMA")
-    found = [
+    sentences_ = [
         said(renamed(designed(), dict(zip(("0", "1", "5"), names, strict=True))))
         for names in (plain, AWKWARD)
     ]
-    expected = found[0]
+    expected = sentences_[0]
     for name, awkward in zip(plain, AWKWARD, strict=True):
         expected = expected.replace(name, awkward)
-    assert found[1] == expected
-    assert "With zip level a (b cannot be excluded) the highest throughput is 6" in found[1]
+    assert sentences_[1] == expected
+    assert "With zip level a (b cannot be excluded) the highest throughput is 6" in sentences_[1]
 
 
 def test_what_stops_a_level_that_has_a_by_in_its_name() -> None:
@@ -374,8 +382,8 @@ def test_a_factor_with_a_colon_in_its_name_is_one_factor() -> None:
     analysis = designed()
     parts = (TermPart(("a:b", "testers")), TermPart(("c:d",), -1))
     effects = tuple(
-        replace(one, term="a:b:testers - c:d", parts=parts) if one.term == "zip level" else one
-        for one in analysis.effects
+        replace(effect, term="a:b:testers - c:d", parts=parts) if effect.term == "zip level" else effect
+        for effect in analysis.effects
     )
     text = said(replace(analysis, effects=effects))
     assert "throughput between the runs: a:b × testers - c:d 71 % and testers 25 %" in text
@@ -392,8 +400,8 @@ def designed_for(
         for size, mode in product(*levels.values()):
             cell = {"size": size, "mode": mode}
             value = throughput(cell, block, rng) * math.exp(rng.normal(0, 0.02))
-            one = made.run(f"{len(runs) + 1:04}", cell=cell, throughput=value)
-            runs.append(replace(one, block=block, order=len(runs) + 1))
+            run = made.run(f"{len(runs) + 1:04}", cell=cell, throughput=value)
+            runs.append(replace(run, block=block, order=len(runs) + 1))
     effects, models, _ = fit_all(runs, levels, [ResponseModel("throughput", scale)])
     info = replace(designed().experiment, factors=levels, load_factor=None)
     whole = replace(
@@ -408,16 +416,16 @@ def test_a_factor_without_a_detected_effect_is_named_with_what_remains_possible(
         return {"a": 100.0, "b": 120.0, "c": 150.0}[cell["mode"]] * {"mon": 1.0, "tue": 0.7}.get(block, 1.2)
 
     text = said(designed_for(by_mode, scale=scale))
-    found = re.search(
+    match = re.search(
         r"No effect of size on the throughput was detected: it is between (\S+) and (\S+) % ", text
     )
-    assert found is not None, text
-    low, high = (float(end) for end in found.groups())
+    assert match is not None, text
+    low, high = (float(end) for end in match.groups())
     assert -15 < low < 0 < high < 15 and "(large relative to small)" in text
     assert "No effect of mode" not in text
 
 
-def test_of_several_levels_each_is_held_against_the_mean() -> None:
+def test_each_of_several_levels_is_compared_with_the_mean() -> None:
     text = said(designed_for(lambda cell, block, rng: 200.0 if cell["size"] == "large" else 100.0))
     assert "No effect of mode on the throughput was detected: it is between" in text
     assert "(each level relative to the overall mean)" in text and "No effect of size" not in text
@@ -434,7 +442,7 @@ def test_a_factor_that_was_varied_between_blocks_only_has_a_caveat() -> None:
     assert "between blocks only" not in said(whole)
 
 
-def test_a_missing_run_silences_no_effect() -> None:
+def test_a_missing_run_hides_no_effect() -> None:
     """Shares of the variation do not add up then; effects and their tests do not need them."""
 
     def by_mode(cell: dict[str, str], block: str, rng: np.random.Generator) -> float:

@@ -1,4 +1,4 @@
-"""What caches had and what they fetched: read from the files of a run, summed, compared, said, shown."""
+"""Response times of cache hits and misses: read from the files of a run, summed, compared, in sentences, in tables."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def with_means(hit_ms: float, miss_ms: float, count: int = 10) -> RunResult:
 
 def test_the_most_frequent_comes_first_with_its_share_and_times() -> None:
     chunks = [("miss", [4 * MS, 6 * MS]), ("hit", [MS] * 5), ("hit", [3 * MS] * 3)]
-    found = cache_times((said, np.array(values, dtype=np.int64)) for said, values in chunks)
-    assert [(each.cache, each.share, each.response_ms.count) for each in found] == [
+    times = cache_times((report, np.array(values, dtype=np.int64)) for report, values in chunks)
+    assert [(entry.cache, entry.share, entry.response_ms.count) for entry in times] == [
         ("hit", 0.8, 8),
         ("miss", 0.2, 2),
     ]
-    assert found[0].response_ms.mean == pytest.approx(14 / 8)
-    assert found[1].response_ms.mean == pytest.approx(5.0)
+    assert times[0].response_ms.mean == pytest.approx(14 / 8)
+    assert times[1].response_ms.mean == pytest.approx(5.0)
     assert cache_times([]) == ()
 
 
 def test_the_ratio_is_that_of_the_logarithms_with_the_error_pooled_over_cells() -> None:
-    one, other = [with_means(1, 4), with_means(1, 9)], [with_means(2, 4), with_means(2, 2)]
-    first, second = miss_ratios([one, other])
+    one_run, other = [with_means(1, 4), with_means(1, 9)], [with_means(2, 4), with_means(2, 2)]
+    first, second = miss_ratios([one_run, other])
     assert first is not None and second is not None
     assert first.mean == pytest.approx(6.0)  # sqrt(4 x 9)
     assert second.mean == pytest.approx(math.sqrt(2))
@@ -70,7 +70,7 @@ def test_one_run_has_no_interval_and_few_answers_no_ratio() -> None:
 
 
 def results(directory: Path) -> Path:
-    """One cell, two runs; 30 hits of 1 ms and 20 misses of 5 ms each, and what must not count."""
+    """One cell, two runs; 30 hits of 1 ms and 20 misses of 5 ms each, and transactions that do not count."""
     rows = []
     for number in range(50):
         start = (number + 1) * 10 * MS
@@ -81,16 +81,16 @@ def results(directory: Path) -> Path:
     return make_results(directory / "results", [({"c": "only"}, rows)] * 2)
 
 
-def test_the_file_gives_what_succeeded_and_ended_in_the_window(tmp_path: Path) -> None:
+def test_the_file_yields_transactions_that_succeeded_and_ended_in_the_window(tmp_path: Path) -> None:
     file = results(tmp_path) / "runs" / "0001" / "transactions.parquet"
     everything = cache_times(read_caches(file, 0, 10**12))
-    assert [(each.cache, each.response_ms.count) for each in everything] == [("hit", 30), ("miss", 20)]
+    assert [(entry.cache, entry.response_ms.count) for entry in everything] == [("hit", 30), ("miss", 20)]
     assert everything[1].response_ms.mean == pytest.approx(5.0)
     some = cache_times(read_caches(file, 0, 55 * MS))
-    assert sum(each.response_ms.count for each in some) == 4  # those of 10, 20, 30 and 40 ms
+    assert sum(entry.response_ms.count for entry in some) == 4  # those of 10, 20, 30 and 40 ms
 
 
-def test_a_run_without_caches_has_none_and_a_broken_file_is_told(tmp_path: Path) -> None:
+def test_a_run_without_caches_has_no_times_and_a_damaged_file_is_reported(tmp_path: Path) -> None:
     old = next(OLD.rglob("transactions.parquet"))
     assert list(read_caches(old, 0, 10**15)) == []
     broken = tmp_path / "transactions.parquet"
@@ -100,10 +100,10 @@ def test_a_run_without_caches_has_none_and_a_broken_file_is_told(tmp_path: Path)
         list(read_caches(broken, 0, 10**15))
 
 
-def test_answer_and_report_say_how_much_longer_a_fetch_took(tmp_path: Path) -> None:
-    found = analysis(results(tmp_path))
-    assert [each.cache for each in found.runs[0].caches] == ["hit", "miss"]
-    labels = Labels(found)
+def test_answer_and_report_state_the_ratio_of_misses_and_hits(tmp_path: Path) -> None:
+    result = analysis(results(tmp_path))
+    assert [entry.cache for entry in result.runs[0].caches] == ["hit", "miss"]
+    labels = Labels(result)
     table = caches.by_cache(labels)
     assert table is not None
     assert tuple(cell.replace("\u00a0", " ") for cell in table.rows[0][1:4]) == (
@@ -111,9 +111,9 @@ def test_answer_and_report_say_how_much_longer_a_fetch_took(tmp_path: Path) -> N
         "1.00 ms",
         "5.00 ms",
     )
-    said = sentences(replace(found, consistency=None))
+    answer = sentences(replace(result, consistency=None))
     assert (
         "Cache misses took 5.0 times (5.0 to 5.0) as long as cache hits with c only (means of the "
-        "response time)." in said
+        "response time)." in answer
     )
-    assert "Cache hits and misses" in render(found, set_up(False), bundle="")
+    assert "Cache hits and misses" in render(result, set_up(False), bundle="")

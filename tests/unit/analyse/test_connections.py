@@ -1,4 +1,4 @@
-"""New connections: counted, timed, shown."""
+"""New connections: their number, their times, and the line of the summary."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from plimsoll.report.terminal import summary_lines
 
 def test_times_are_those_of_all_connections() -> None:
     connect = np.array([0.001 * n for n in range(1, 101)])
-    found = connections({CONNECT: connect, HANDSHAKE: connect[:10] * 2}, (NameLookup("local", "db", 3.0),))
-    assert found is not None
-    one = found.connections
-    assert (one.opened, one.connect_ms.count, one.tls_handshake_ms.count) == (100, 100, 10)
-    assert one.connect_ms.p50 == pytest.approx(50.0)
-    assert one.connect_ms.mean == pytest.approx(50.5)
-    assert one.tls_handshake_ms.max == pytest.approx(20.0)
-    assert set(found.histograms) == {"connect", "tls_handshake"}
-    result = replace(run(), connections=one)
+    opened = connections({CONNECT: connect, HANDSHAKE: connect[:10] * 2}, (NameLookup("local", "db", 3.0),))
+    assert opened is not None
+    figures = opened.connections
+    assert (figures.opened, figures.connect_ms.count, figures.tls_handshake_ms.count) == (100, 100, 10)
+    assert figures.connect_ms.p50 == pytest.approx(50.0)
+    assert figures.connect_ms.mean == pytest.approx(50.5)
+    assert figures.tls_handshake_ms.max == pytest.approx(20.0)
+    assert set(opened.histograms) == {"connect", "tls_handshake"}
+    result = replace(run(), connections=figures)
     assert metric_value(result, "connect_p50") == pytest.approx(50.0)
     assert metric_value(result, "tls_handshake_mean") == pytest.approx(11.0)
     assert metric_value(run(), "connect_p50") is None
@@ -55,8 +55,8 @@ def test_the_summary_has_a_line_where_connections_were_opened() -> None:
     assert some is not None
     after = replace(before, runs=(replace(before.runs[0], connections=some.connections),))
     lines = " ".join(" ".join(summary_lines(after, width=160)).split())
-    said = "connections.......: 50 opened, connect p50 120 us, TLS handshake p50 2.10 ms, name lookup 3.00 ms"
-    assert said in lines, lines
+    line = "connections.......: 50 opened, connect p50 120 us, TLS handshake p50 2.10 ms, name lookup 3.00 ms"
+    assert line in lines, lines
     assert as_document(after)["runs"][0]["connections"]["opened"] == 50
 
 
@@ -75,8 +75,8 @@ def test_connections_of_the_warm_up_count(tmp_path: Path) -> None:
         }
     )
     pq.write_table(pa.concat_tables([table, more.cast(table.schema)]), path)
-    (found,) = analysis(made).runs
-    assert found.connections is not None
-    assert (found.connections.opened, found.connections.tls_handshake_ms.count) == (2, 1)
-    assert found.connections.connect_ms.max == 500.0
-    assert not {"tcp_connect_s", "tls_handshake_s"} & {each.name for each in found.metrics}
+    (run,) = analysis(made).runs
+    assert run.connections is not None
+    assert (run.connections.opened, run.connections.tls_handshake_ms.count) == (2, 1)
+    assert run.connections.connect_ms.max == 500.0
+    assert not {"tcp_connect_s", "tls_handshake_s"} & {metric.name for metric in run.metrics}

@@ -1,4 +1,4 @@
-"""What services counted: derived figures, and the tables of the report."""
+"""Counters of services: derived figures, and the tables of the report."""
 
 from __future__ import annotations
 

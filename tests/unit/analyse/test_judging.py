@@ -1,4 +1,4 @@
-"""Thresholds, capacities, validity and bottlenecks: rules applied to what was seen."""
+"""Thresholds, capacities, validity and bottlenecks: rules applied to figures of runs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from plimsoll.plan.metrics.rules import parse_rule
 from plimsoll.plan.model import Threshold, Validity
 
 
-def verdict(asked: Threshold, cell: dict[str, str], of: Sample, *, unfinished: bool = False) -> Verdict:
-    return worded_verdict(judge(asked, cell, of, unfinished=unfinished))
+def verdict(threshold_: Threshold, cell: dict[str, str], of: Sample, *, unfinished: bool = False) -> Verdict:
+    return worded_verdict(judge(threshold_, cell, of, unfinished=unfinished))
 
 
-def texts(found: Judgement, severity: Severity) -> list[str]:
-    """What is said against a run."""
-    return [each.text for each in worded_reasons(found.reasons) if each.severity == severity]
+def texts(judgement: Judgement, severity: Severity) -> list[str]:
+    """The texts of the reasons against a run."""
+    return [reason.text for reason in worded_reasons(judgement.reasons) if reason.severity == severity]
 
 
 def threshold(metric: str, test: str) -> Threshold:
@@ -82,10 +82,10 @@ def test_percentiles_come_from_the_merged_runs() -> None:
         ("dropped", "count<1", 0),
     ],
 )
-def test_what_a_rule_is_about(metric: str, test: str, observed: float) -> None:
+def test_the_value_that_a_rule_judges(metric: str, test: str, observed: float) -> None:
     both = sample([1.0] * 100, [100.0] * 100, errors=100)
-    found, _ = observe(parse_rule(test, metric), both)
-    assert found == pytest.approx(observed, rel=1e-3)
+    value, _ = observe(parse_rule(test, metric), both)
+    assert value == pytest.approx(observed, rel=1e-3)
 
 
 def test_verdicts() -> None:
@@ -106,24 +106,24 @@ def test_verdicts() -> None:
 @pytest.mark.parametrize("test", ["p(95)<500ms", "avg<1s", "min>0", "max<1s"])
 def test_no_sample_fails(test: str) -> None:
     for empty in (Sample([], []), sample([])):
-        found = verdict(threshold("response", test), {}, empty)
-        assert not found.passed and found.observed is None and found.reason.startswith("failed: no")
+        judged = verdict(threshold("response", test), {}, empty)
+        assert not judged.passed and judged.observed is None and judged.reason.startswith("failed: no")
 
 
-def test_what_is_still_to_come_is_not_judged_yet() -> None:
-    found = verdict(threshold("response", "p(95)<1s"), {"zip": "1"}, Sample([], []), unfinished=True)
-    assert (found.judged, found.passed, found.cell) == (False, False, {"zip": "1"})
-    assert "failed" not in found.reason
+def test_a_cell_with_planned_runs_is_not_judged_yet() -> None:
+    judged = verdict(threshold("response", "p(95)<1s"), {"zip": "1"}, Sample([], []), unfinished=True)
+    assert (judged.judged, judged.passed, judged.cell) == (False, False, {"zip": "1"})
+    assert "failed" not in judged.reason
     known = verdict(threshold("response", "p(95)<0.5ms"), {}, sample([1.0] * 400), unfinished=True)
     assert known.judged and not known.passed, "what was measured counts"
 
 
-def test_what_failed_or_did_not_complete_is_longer_than_any_limit() -> None:
+def test_failed_and_incomplete_transactions_are_longer_than_any_limit() -> None:
     """100 took 1 ms, 4 never started, 6 failed: p90 is known, p95 and the maximum lie among the others."""
-    found = sample([1.0] * 100)
-    (good,) = found.histograms
+    failing = sample([1.0] * 100)
+    (good,) = failing.histograms
     both = Sample(
-        found.runs, [{**good, "response": dataclasses.replace(good["response"], missing=4, failed=6)}]
+        failing.runs, [{**good, "response": dataclasses.replace(good["response"], missing=4, failed=6)}]
     )
     assert observe(parse_rule("p(90)<1s", "response"), both)[0] == pytest.approx(0.001, rel=1e-3)
     for test in ("p(95)<1s", "max<1s", "avg<1s"):
@@ -182,7 +182,7 @@ def test_capacities() -> None:
     assert strict.load == 2, "50 of 10000 is 0.5 %, and its upper bound is above it"
 
 
-def test_capacities_that_are_not_reached_say_so() -> None:
+def test_capacities_that_are_not_reached_have_a_remark() -> None:
     assert "higher" in worded_capacity(nominal(LEVELS, Highest((), 1), saturated=False)).remark
     loose = usable(LEVELS, parse_rule("p(95)<1s", "response"))
     assert not loose.reached and "the limit was not reached" in worded_capacity(loose).remark
@@ -200,26 +200,26 @@ def test_capacities_that_are_not_reached_say_so() -> None:
 def test_errors_limit_where_a_lower_load_breaks_the_rule() -> None:
     rule = parse_rule("rate<1%", "errors")
     bad = [level(1, 100, [0.01, 0.01]), level(2, 180, [0.01, 0.01], errors=2000), level(4, 200, [0.01, 0.01])]
-    found = error_limited(bad, rule)
-    assert (found.load, found.reached) == (1, True)
-    assert "a load of 2 breaks the rule, although a higher load meets it" in worded_capacity(found).remark
+    capacity = error_limited(bad, rule)
+    assert (capacity.load, capacity.reached) == (1, True)
+    assert "a load of 2 breaks the rule, although a higher load meets it" in worded_capacity(capacity).remark
     none = error_limited(bad[1:], rule)
     assert none.value is None and "a load of 2 breaks the rule" in worded_capacity(none).remark
 
 
 def test_a_load_with_too_few_requests_to_show_errors_does_not_end_the_capacity() -> None:
-    """No error in 100 requests: the upper bound is 2.6 %, which neither holds nor breaks 1 %."""
+    """No error in 100 requests: the upper bound is 2.6 %, which neither satisfies nor breaks 1 %."""
     few = Level(10.0, Interval(10, None, None), None, (), (0,), (100,))
     many = Level(100.0, Interval(100, None, None), None, (), (0,), (10_000,))
-    found = error_limited([few, many], parse_rule("rate<1%", "errors"))
-    assert found.load == 100.0
-    assert "broken" not in worded_capacity(found).remark
+    capacity = error_limited([few, many], parse_rule("rate<1%", "errors"))
+    assert capacity.load == 100.0
+    assert "broken" not in worded_capacity(capacity).remark
 
 
 def test_one_repetition_has_no_bound() -> None:
-    single = [dataclasses.replace(one, observed_runs=one.observed_runs[:1]) for one in LEVELS]
-    found = usable(single, parse_rule("p(95)<20ms", "response"))
-    assert "one repetition has no bound" in worded_capacity(found).remark
+    single = [dataclasses.replace(level, observed_runs=level.observed_runs[:1]) for level in LEVELS]
+    capacity = usable(single, parse_rule("p(95)<20ms", "response"))
+    assert "one repetition has no bound" in worded_capacity(capacity).remark
 
 
 def test_stretch_and_scaling() -> None:
@@ -233,7 +233,7 @@ def test_stretch_and_scaling() -> None:
 
 
 def own(*at: tuple[float, float, float], stopped: float | None = 0.0) -> OwnDelays:
-    return OwnDelays(tuple(OwnDelay(*each) for each in at), stopped, 10 * (stopped or 0.0))
+    return OwnDelays(tuple(OwnDelay(*delay) for delay in at), stopped, 10 * (stopped or 0.0))
 
 
 FINE = Observed(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
@@ -260,11 +260,11 @@ FINE = Observed(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.
 )
 def test_invalid(change: dict[str, float], reason: str) -> None:
     assert judge_run(FINE, Validity()).verdict == RunVerdict.VALID
-    found = judge_run(dataclasses.replace(FINE, **change), Validity())  # type: ignore[arg-type]
-    assert found.verdict == RunVerdict.INVALID
-    (text,) = texts(found, Severity.INVALID)
+    judgement = judge_run(dataclasses.replace(FINE, **change), Validity())  # type: ignore[arg-type]
+    assert judgement.verdict == RunVerdict.INVALID
+    (text,) = texts(judgement, Severity.INVALID)
     assert reason in text.replace("\u00a0", " ")
-    (why,) = found.reasons
+    (why,) = judgement.reasons
     assert why.rule is not None and why.rule.name.startswith("validity.")
 
 
@@ -278,9 +278,9 @@ def test_lateness_needs_both_its_share_and_its_floor() -> None:
 
 
 def test_a_generator_that_is_nearly_full_gives_a_lower_bound() -> None:
-    found = judge_run(dataclasses.replace(FINE, busiest_thread=0.95), Validity())
-    assert found.verdict == RunVerdict.DOUBTFUL and is_lower_bound(found.reasons)
-    assert "the target may serve more" in texts(found, Severity.DOUBTFUL)[0]
+    judgement = judge_run(dataclasses.replace(FINE, busiest_thread=0.95), Validity())
+    assert judgement.verdict == RunVerdict.DOUBTFUL and is_lower_bound(judgement.reasons)
+    assert "the target may serve more" in texts(judgement, Severity.DOUBTFUL)[0]
     assert not is_lower_bound(judge_run(FINE, Validity()).reasons)
 
 
@@ -297,12 +297,12 @@ def test_one_stall_in_a_short_run_is_a_doubt() -> None:
     )
 
 
-def test_missing_starts_are_the_targets_doing_unless_the_generator_was_slow() -> None:
-    """A target that leaves no slot free is overloaded; the generator did what it could."""
+def test_missing_starts_are_caused_by_the_target_unless_the_generator_was_slow() -> None:
+    """A target that leaves no slot free is overloaded, and the generator is not the cause."""
     short = dataclasses.replace(FINE, started=980)
     assert judge_run(short, Validity()).reasons == ()
     slow = judge_run(dataclasses.replace(short, busiest_thread=0.99), Validity())
-    assert [each.code for each in slow.reasons] == [RunReason.TESTER_CPU, RunReason.STARTED]
+    assert [reason.code for reason in slow.reasons] == [RunReason.TESTER_CPU, RunReason.STARTED]
     assert "only 98.0\u00a0% of the planned" in texts(slow, Severity.INVALID)[1]
 
 
@@ -316,12 +316,12 @@ def test_limits_can_be_changed() -> None:
 
 def test_a_trend_is_a_doubt_not_a_verdict() -> None:
     moving = Trend(TrendVerdict.TRENDS, 0.2, 1e-6, 60.0, metric="throughput")
-    found = judge_run(dataclasses.replace(FINE, trend=moving), Validity())
-    assert found.verdict == RunVerdict.DOUBTFUL
-    assert texts(found, Severity.DOUBTFUL) == [
+    judgement = judge_run(dataclasses.replace(FINE, trend=moving), Validity())
+    assert judgement.verdict == RunVerdict.DOUBTFUL
+    assert texts(judgement, Severity.DOUBTFUL) == [
         "not steady after the warm-up: throughput changes by +20.0 % of its mean over the window (p < 0.001)"
     ]
-    assert found.evidence["trend_change"] == 0.2
+    assert judgement.evidence["trend_change"] == 0.2
     assert judge_run(dataclasses.replace(FINE, trend=moving), Validity(trend=False)).reasons == ()
 
 
@@ -333,10 +333,10 @@ def test_steal_is_a_doubt_not_a_verdict() -> None:
     assert robbed.evidence["steal"] == 0.24
 
 
-def test_what_was_not_watched_is_not_held_against_a_run() -> None:
+def test_values_that_were_not_watched_do_not_count_against_a_run() -> None:
     unknown = Observed(10, 0, None, None, None, None)
-    found = judge_run(unknown, Validity())
-    assert found.verdict == RunVerdict.VALID and found.evidence["tester_cpu"] is None
+    judgement = judge_run(unknown, Validity())
+    assert judgement.verdict == RunVerdict.VALID and judgement.evidence["tester_cpu"] is None
 
 
 # -- bottleneck
@@ -376,11 +376,11 @@ def part(name: str, role: str, mean: float, half: float | None = 0.01) -> Utiliz
     ],
 )
 def test_bottleneck(parts: list[Utilization], name: str) -> None:
-    found = bottleneck(parts)
-    assert found.component == name
-    said = bottleneck_reason(found.reason)
-    assert said
-    assert name == NOT_RESOLVED or f"{name}:" not in said, "its name stands beside the reason"
+    result = bottleneck(parts)
+    assert result.component == name
+    text = bottleneck_reason(result.reason)
+    assert text
+    assert name == NOT_RESOLVED or f"{name}:" not in text, "its name stands beside the reason"
 
 
 def cpu(component: str, *values: float) -> SampleSeries:
@@ -397,25 +397,29 @@ def test_cores_that_services_share_are_full_when_none_of_them_is() -> None:
     cores = {"service:db": 1, "service:gate": 1, "service:far": 1}
     window = Window(0, 3_000_000_000)
     together = [["service:db", "service:gate"]]
-    found = {one.component: one for one in utilizations(samples, window, cores, together)}
-    shared = found["services' core"]
+    by_component = {
+        component.component: component for component in utilizations(samples, window, cores, together)
+    }
+    shared = by_component["services' core"]
     assert shared.role == "cores"
     assert shared.mean == pytest.approx(1.0)
     assert shared.detail == {"db": pytest.approx(0.4), "gate": pytest.approx(0.6)}
-    assert found["far"].mean == pytest.approx(1.0)
+    assert by_component["far"].mean == pytest.approx(1.0)
     two = dict.fromkeys(cores, 2)
-    (wide,) = [one for one in utilizations(samples, window, two, together) if one.role == "cores"]
+    (wide,) = [
+        component for component in utilizations(samples, window, two, together) if component.role == "cores"
+    ]
     assert wide.component == "services' 2 cores"
     assert wide.mean == pytest.approx(0.5)
     short = [samples[0], cpu("service:gate", 0.6)]
-    assert not any(one.role == "cores" for one in utilizations(short, window, cores, together))
-    assert not any(one.role == "cores" for one in utilizations(samples, window, cores))
+    assert not any(component.role == "cores" for component in utilizations(short, window, cores, together))
+    assert not any(component.role == "cores" for component in utilizations(samples, window, cores))
 
 
-def test_what_is_not_resolved_names_what_it_weighed() -> None:
-    found = bottleneck([part("db", "service", 0.6), part("cache", "service", 0.3)])
+def test_an_unidentified_bottleneck_names_the_components_compared() -> None:
+    result = bottleneck([part("db", "service", 0.6), part("cache", "service", 0.3)])
     assert (
-        bottleneck_reason(found.reason)
+        bottleneck_reason(result.reason)
         == "no watched component is full; the busiest is db: busiest thread 60 % busy (59 to 61 %)"
     )
 

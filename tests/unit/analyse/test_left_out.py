@@ -1,4 +1,4 @@
-"""What is in no figure is told with why, from codes and figures."""
+"""Texts of runs and terms that are left out of the figures, from codes and figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUN: dict[str, Value] = {"run": "0001", "status": "failed", "reason": "no space"
 
 
 @pytest.mark.parametrize(
-    ("code", "values", "cells", "what", "why"),
+    ("code", "values", "cells", "text", "why"),
     [
         (
             LeftOutReason.EXCLUDED,
@@ -84,11 +84,11 @@ RUN: dict[str, Value] = {"run": "0001", "status": "failed", "reason": "no space"
         (LeftOutReason.NO_FIT, {"metric": "x", "reason": "one level"}, (), "effects on x", "one level"),
     ],
 )
-def test_in_words(
-    code: LeftOutReason, values: dict[str, Value], cells: tuple[dict[str, str], ...], what: str, why: str
+def test_texts_of_each_code(
+    code: LeftOutReason, values: dict[str, Value], cells: tuple[dict[str, str], ...], text: str, why: str
 ) -> None:
-    found = worded_left_out(LeftOut("", "", code, values, cells))
-    assert (found.what, found.why) == (what, why)
+    entry = worded_left_out(LeftOut("", "", code, values, cells))
+    assert (entry.what, entry.why) == (text, why)
 
 
 def test_many_cells_are_counted() -> None:

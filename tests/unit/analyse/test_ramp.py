@@ -1,11 +1,11 @@
-"""A planned load in parts, what never started, and rules over the parts."""
+"""Bins of a planned load, transactions that never started, and rules over the bins."""
 
 from __future__ import annotations
 
 import pytest
 from tests.unit.analyse.made import histogram, run
 
-from plimsoll.analyse.design.ramp import ramp, where_it_fails
+from plimsoll.analyse.design.ramp import failure_verdict, ramp
 from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict
 from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins, never_started, rising
 from plimsoll.analyse.window.transactions import Window
@@ -16,17 +16,17 @@ UP = Profile("rate", (Piece(0, 10 * S, 0.0, 100.0),))
 
 
 def test_equal_steps_of_a_ramp_and_one_part_for_each_steady_stage() -> None:
-    assert [(each.first, each.last) for each in load_bins(UP, Window(0, 10 * S))] == [
+    assert [(bin_.first, bin_.last) for bin_ in load_bins(UP, Window(0, 10 * S))] == [
         (10.0 * step, 10.0 * step + 10) for step in range(10)
     ]
     steps = Profile("testers", (Piece(0, S, 1, 1), Piece(S, 2 * S, 4, 4), Piece(2 * S, 3 * S, 2, 2)))
-    assert [each.first for each in load_bins(steps, Window(0, 3 * S))] == [1, 4, 2]
+    assert [bin_.first for bin_ in load_bins(steps, Window(0, 3 * S))] == [1, 4, 2]
 
 
 def test_the_warm_up_is_cut_off() -> None:
-    found = load_bins(UP, Window(5 * S, 10 * S))
-    assert (found[0].start, found[0].first, found[-1].last) == (5 * S, 50.0, 100.0)
-    assert len(found) == 10
+    bins = load_bins(UP, Window(5 * S, 10 * S))
+    assert (bins[0].start, bins[0].first, bins[-1].last) == (5 * S, 50.0, 100.0)
+    assert len(bins) == 10
 
 
 def test_a_steady_load_has_no_parts() -> None:
@@ -44,11 +44,11 @@ def test_a_steady_load_has_no_parts() -> None:
     ],
 )
 def test_where_the_load_rises(loads: list[tuple[float, float]], expected: tuple[int, int]) -> None:
-    found = rising([Piece(at, at + 1, *each) for at, each in enumerate(loads)])
-    assert (found.start, found.stop) == expected
+    range_ = rising([Piece(at, at + 1, *ends) for at, ends in enumerate(loads)])
+    assert (range_.start, range_.stop) == expected
 
 
-def test_what_never_started_is_dealt_to_the_parts_in_which_it_was_due() -> None:
+def test_transactions_that_never_started_belong_to_the_bins_in_which_they_were_due() -> None:
     bins = [Piece(0, 4 * S, 10, 10), Piece(4 * S, 8 * S, 30, 30)]
     assert never_started([(S // 2, 5)], bins, 0) == [5, 0]
     assert never_started([(9 * S, 70)], bins, 7 * S) == [0, 70]
@@ -76,7 +76,7 @@ F, H, N = BinOutcome.FAILED, BinOutcome.HELD, BinOutcome.NOT_JUDGED
 def test_failed_and_stayed_failed(
     outcomes: list[BinOutcome], expected: tuple[RampVerdict, int | None]
 ) -> None:
-    assert where_it_fails(outcomes) == expected
+    assert failure_verdict(outcomes) == expected
 
 
 def test_whole_testers_and_rules_that_a_part_of_a_run_has() -> None:
@@ -88,28 +88,28 @@ def test_whole_testers_and_rules_that_a_part_of_a_run_has() -> None:
         parse_rule("count<5", "dropped"),
         parse_rule("rate<1%", "errors"),
     ]
-    found = ramp(run(), profile, bins, parts, rules)
-    assert [(each.load_low, each.load_high) for each in found.bins] == [(n, n) for n in range(1, 10)]
+    result = ramp(run(), profile, bins, parts, rules)
+    assert [(bin_.load_low, bin_.load_high) for bin_ in result.bins] == [(n, n) for n in range(1, 10)]
     wide = load_bins(Profile("testers", (Piece(0, 20 * S, 1, 26),)), Window(0, 20 * S))
     shown = ramp(run(), profile, wide, [parts[0]] * len(wide), []).bins
-    assert [(each.load_low, each.load_high) for each in shown][:2] == [(1, 3), (4, 6)]
+    assert [(bin_.load_low, bin_.load_high) for bin_ in shown][:2] == [(1, 3), (4, 6)]
     assert (shown[-1].load_low, shown[-1].load_high, len(shown)) == (
         25,
         25,
         9,
     )  # the last one joins at the end
-    assert [each.metric for each in found.rules] == ["response", "errors"]
-    assert {each.verdict for each in found.rules} == {RampVerdict.HELD}
+    assert [rule.metric for rule in result.rules] == ["response", "errors"]
+    assert {rule.verdict for rule in result.rules} == {RampVerdict.HELD}
     assert ramp(run(valid=False), profile, bins, parts, rules).rules == ()
 
 
-def test_a_short_part_is_judged_where_it_is_sure() -> None:
+def test_a_short_bin_is_judged_if_its_result_is_certain() -> None:
     """60 transactions are too few to give p95, and enough to see that all of them are above the limit."""
     profile = Profile("rate", (Piece(0, 10 * S, 0, 10),))
     bins = load_bins(profile, Window(0, 10 * S))
     slow = [(run(transactions=60).traffic, histogram([200.0] * 60)) for _ in bins]
-    (found,) = ramp(run(), profile, bins, slow, [parse_rule("p(95)<100ms", "response")]).rules
-    assert found.outcomes == (F,) * 10
+    (rule,) = ramp(run(), profile, bins, slow, [parse_rule("p(95)<100ms", "response")]).rules
+    assert rule.outcomes == (F,) * 10
     mixed = [(run(transactions=60).traffic, histogram([200.0] * 3 + [1.0] * 57)) for _ in bins]
-    (found,) = ramp(run(), profile, bins, mixed, [parse_rule("p(95)<100ms", "response")]).rules
-    assert found.outcomes == (N,) * 10
+    (rule,) = ramp(run(), profile, bins, mixed, [parse_rule("p(95)<100ms", "response")]).rules
+    assert rule.outcomes == (N,) * 10

@@ -36,11 +36,11 @@ def test_a_level(
         record(f"{at:04d}", {"f": label}, {} if value is None else {"f": value})
         for at, (label, value) in enumerate(zip(labels, values, strict=True), 1)
     ]
-    found = {each.name: each for each in run_columns({"f": labels}, records, {})}
-    assert (list(found[name].values), found[name].unit) == (expected, unit)
+    columns = {column.name: column for column in run_columns({"f": labels}, records, {})}
+    assert (list(columns[name].values), columns[name].unit) == (expected, unit)
 
 
-def test_a_run_of_which_nothing_was_measured_has_a_row() -> None:
+def test_a_run_without_a_measurement_has_a_row() -> None:
     records = [record("0001", {}, {}), {**record("0002", {}, {}), "status": "failed"}]
     table = as_table(run_columns({}, records, {"0001": run("0001")}))
     assert table.column("valid").to_pylist() == [True, False]
@@ -50,6 +50,6 @@ def test_a_run_of_which_nothing_was_measured_has_a_row() -> None:
 
 
 def test_a_factor_named_like_a_column() -> None:
-    names = [each.name for each in run_columns({"run": ["a"]}, [record("0001", {"run": "a"}, {})], {})]
+    names = [column.name for column in run_columns({"run": ["a"]}, [record("0001", {"run": "a"}, {})], {})]
     assert names.count("run") == 1
     assert "level.run" in names

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.versioned import Row, make_results
 
 from plimsoll.analyse.results.run import Readers
-from plimsoll.analyse.run.staleness import ALIKE, NEVER, RunStaleness, remark, staleness, superseded
+from plimsoll.analyse.run.staleness import ALL_EQUAL, NEVER, RunStaleness, remark, staleness, superseded
 from plimsoll.analyse.stats.proportion import wilson
-from plimsoll.analyse.stats.quantiles import carries, rank
+from plimsoll.analyse.stats.quantiles import is_large_enough, rank
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
 from plimsoll.collect.versions import CACHES, UNKNOWN, Versioned
@@ -53,15 +53,15 @@ def write(start_ms: float, version: int | None, took_ms: float = 1, **how: objec
     return Row(start, start + round(took_ms * MS), True, version=version, **how)  # type: ignore[arg-type]
 
 
-def ages_ms(found: RunStaleness) -> list[int]:
-    """Ages of the stale answers, to the millisecond, as the histogram has them."""
-    kept = found.ages
+def ages_ms(result: RunStaleness) -> list[int]:
+    """Ages of the stale answers in ms, from the histogram."""
+    kept = result.ages
     return [] if kept.smallest is None or kept.largest is None else [kept.smallest // MS, kept.largest // MS]
 
 
 def test_superseded_at_the_acknowledgement_and_stale_only_if_begun_after_it() -> None:
-    found = judged(write(10, 5), read(10.5, 1), read(11, 1), read(12, 1), read(13, 5))
-    got = found.staleness.readers
+    result = judged(write(10, 5), read(10.5, 1), read(11, 1), read(12, 1), read(13, 5))
+    got = result.staleness.readers
     assert (got.answers, got.stale) == (
         4,
         1,
@@ -72,23 +72,25 @@ def test_superseded_at_the_acknowledgement_and_stale_only_if_begun_after_it() ->
 
 def test_the_earliest_of_the_newer_writes_counts_also_where_ends_are_out_of_order() -> None:
     # version 7 was acknowledged before version 6, and 6 long after: at 20 ms version 5 has been superseded for 8 ms
-    found = judged(write(1, 5), write(5, 6, took_ms=50), write(10, 7, took_ms=2), read(20, 5), read(20, 6))
-    assert ages_ms(found) == [8, 8]
-    assert found.staleness.readers.stale == 2
+    result = judged(write(1, 5), write(5, 6, took_ms=50), write(10, 7, took_ms=2), read(20, 5), read(20, 6))
+    assert ages_ms(result) == [8, 8]
+    assert result.staleness.readers.stale == 2
     assert judged(write(5, 6, took_ms=50), read(20, 6)).staleness.readers.stale == 0
 
 
 def test_objects_do_not_touch_each_other() -> None:
-    found = judged(write(1, 9, object=2), write(2, 8, object=3), read(20, 1, object=1), read(20, 8, object=3))
-    assert found.staleness.readers.stale == 0
-    assert found.staleness.objects == 2
+    result = judged(
+        write(1, 9, object=2), write(2, 8, object=3), read(20, 1, object=1), read(20, 8, object=3)
+    )
+    assert result.staleness.readers.stale == 0
+    assert result.staleness.objects == 2
 
 
 def test_writes_that_failed_or_never_ended_make_nothing_stale_and_may_be_read() -> None:
     lost = write(1, 8, outcome="timeout")
     flying = Row(3 * MS, -1, True, version=9, outcome="cancelled")
-    found = judged(lost, flying, read(20, 8), read(21, 1), read(22, 9))
-    got = found.staleness
+    result = judged(lost, flying, read(20, 8), read(21, 1), read(22, 9))
+    got = result.staleness
     assert (got.readers.answers, got.readers.stale) == (3, 0)
     assert (got.writes, got.writes_failed) == (0, 1)
     # what was read of a failed write is superseded as any other
@@ -105,16 +107,16 @@ def test_versions_from_before_the_run_are_older_than_all_and_unknown_ones_are_co
 
 
 def test_without_writes_nothing_is_stale_and_the_count_gives_the_bound() -> None:
-    got = judged(*(read(each, 1) for each in range(100))).staleness.readers
+    got = judged(*(read(time_ms, 1) for time_ms in range(100))).staleness.readers
     assert got.stale_share is not None
     assert (got.stale_share.mean, got.stale_share.low) == (0.0, 0.0)
     assert got.stale_share.high == pytest.approx(wilson(0, 100)[1])
-    assert got.stale_share.method == ALIKE
+    assert got.stale_share.method == ALL_EQUAL
     assert got.stale_age_ms_mean == 0.0
     assert got.stale_age_ms.max is None
 
 
-def test_without_reads_nothing_is_said() -> None:
+def test_without_reads_there_is_no_result() -> None:
     got = judged(write(1, 5), write(2, 6)).staleness
     assert (got.readers.answers, got.readers.stale_share, got.readers.origin_share) == (0, None, None)
     assert (got.readers.stale_age_ms_mean, got.readers.needless_share) == (None, None)
@@ -132,7 +134,7 @@ def test_reads_that_started_in_the_window_are_judged_by_the_writes_of_all_phases
 
 
 def test_a_fetch_is_needless_if_the_answer_before_had_the_same_version() -> None:
-    found = judged(
+    result = judged(
         read(1, 1, "miss"),  # the first of its object
         read(3, 1, "hit"),
         read(5, 1, "miss"),  # thrown away for nothing
@@ -142,7 +144,7 @@ def test_a_fetch_is_needless_if_the_answer_before_had_the_same_version() -> None
         read(12, 2, "none"),
         read(14, 1, "miss", object=2),
     )
-    got = found.staleness.readers
+    got = result.staleness.readers
     assert (got.hits, got.revalidations, got.fetches, got.needless) == (1, 1, 5, 2)
     assert got.origin_share == pytest.approx(5 / 7)
     assert got.needless_share is not None
@@ -158,30 +160,30 @@ def test_the_answer_before_is_by_end_and_may_lie_before_the_window() -> None:
 
 
 def test_failed_reads_are_no_answers_and_those_without_version_are_counted_apart() -> None:
-    found = judged(
+    result = judged(
         read(1, 1, outcome="error"), read(2, None), read(3, 1), write(1, None), read(4, 1, object=None)
     )
-    assert (found.staleness.readers.answers, found.staleness.readers.unjudged) == (1, 2)
-    assert remark(found.staleness) == (
+    assert (result.staleness.readers.answers, result.staleness.readers.unjudged) == (1, 2)
+    assert remark(result.staleness) == (
         "2 successful reads and 1 acknowledged writes contained no object or no version and are not judged"
     )
     assert remark(judged(read(1, 1)).staleness) == ""
 
 
 def test_workloads_of_readers_apart_and_together() -> None:
-    found = judged(
+    result = judged(
         write(1, 5), read(10, 1, workload="far"), read(11, 5, workload="near"), read(12, 5, workload="near")
     ).staleness
-    assert [(each.workload, each.answers, each.stale) for each in found.workloads] == [
+    assert [(workload.workload, workload.answers, workload.stale) for workload in result.workloads] == [
         ("far", 1, 1),
         ("near", 2, 0),
     ]
-    assert (found.readers.workload, found.readers.answers, found.readers.stale) == ("", 3, 1)
+    assert (result.readers.workload, result.readers.answers, result.readers.stale) == ("", 3, 1)
 
 
 def test_the_interval_allows_for_answers_that_follow_each_other() -> None:
     # Stale for 25 ms, fresh for 25 ms, and so on, with ten answers in a ms: 10 000 answers, but few changes.
-    writes = [write(each * 50, 10 + each, took_ms=0) for each in range(20)]
+    writes = [write(number * 50, 10 + number, took_ms=0) for number in range(20)]
     reads = [
         read(at / 10, 9 + at // 500 if at // 250 % 2 == 0 else 10 + at // 500, took_ms=0.01)
         for at in range(1, 10_000)
@@ -195,7 +197,7 @@ def test_the_interval_allows_for_answers_that_follow_each_other() -> None:
 
 
 def random_rows(seed: int, size: int) -> list[Row]:
-    """Anything: equal times, equal versions, failures, what never ended, what told nothing."""
+    """Random rows with equal times, equal versions, failures, rows that never ended, and rows without a version."""
     noise = Random(seed)
     rows = []
     for _ in range(size):
@@ -217,7 +219,7 @@ def random_rows(seed: int, size: int) -> list[Row]:
 
 
 def slow(rows: Sequence[Row], window: Window, workload: str | None) -> dict[str, object]:
-    """The definitions, read by read."""
+    """The result by the definitions, computed read by read."""
     acknowledged = [row for row in rows if row.writes and row.outcome == "ok"]
     answers = [
         row
@@ -236,8 +238,8 @@ def slow(rows: Sequence[Row], window: Window, workload: str | None) -> dict[str,
         ]
         ages.append(row.start - min(newer) if newer and min(newer) < row.start else 0)
         kinds.append(row.cache)
-        place = next(at for at, each in enumerate(by_end) if each is row)
-        before = [each for each in by_end[:place] if each.object == row.object]
+        position = next(at for at, other in enumerate(by_end) if other is row)
+        before = [other for other in by_end[:position] if other.object == row.object]
         fetch = row.cache in ("miss", "none")
         needless += bool(fetch and before and before[-1].version == row.version)
     stale = sorted(age for age in ages if age)
@@ -246,7 +248,7 @@ def slow(rows: Sequence[Row], window: Window, workload: str | None) -> dict[str,
         "stale": len(stale),
         "share": len(stale) / len(ages) if ages else None,
         "mean": sum(ages) / len(ages) / 1e6 if ages else None,
-        "p50": stale[rank(0.5, len(stale))] / 1e6 if carries(0.5, len(stale)) else None,
+        "p50": stale[rank(0.5, len(stale))] / 1e6 if is_large_enough(0.5, len(stale)) else None,
         "max": stale[-1] / 1e6 if stale else None,
         "hits": kinds.count("hit"),
         "revalidations": kinds.count("revalidated"),
@@ -271,17 +273,20 @@ def quick(got: Readers) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_as_a_slow_and_obvious_computation_has_it(seed: int) -> None:
+def test_agrees_with_a_slow_and_obvious_computation(seed: int) -> None:
     rows = random_rows(seed, size=(0, 1, 2, 5, 20, 120, 400)[seed % 7])
     window = Window(500, 3500)
-    found = judged(*rows, window=window).staleness
-    for workload, got in [(None, found.readers), *((each.workload, each) for each in found.workloads)]:
-        told, expected = quick(got), slow(rows, window, workload)
-        assert {k: v for k, v in told.items() if k not in ("share", "mean")} == {
+    result = judged(*rows, window=window).staleness
+    for workload, got in [
+        (None, result.readers),
+        *((workload_result.workload, workload_result) for workload_result in result.workloads),
+    ]:
+        quick_figures, expected = quick(got), slow(rows, window, workload)
+        assert {k: v for k, v in quick_figures.items() if k not in ("share", "mean")} == {
             k: v for k, v in expected.items() if k not in ("share", "mean")
         }
-        assert told["share"] == pytest.approx(expected["share"])
-        assert told["mean"] == pytest.approx(expected["mean"])
+        assert quick_figures["share"] == pytest.approx(expected["share"])
+        assert quick_figures["mean"] == pytest.approx(expected["mean"])
 
 
 def test_superseded_without_writes_and_without_versions() -> None:
@@ -291,7 +296,7 @@ def test_superseded_without_writes_and_without_versions() -> None:
 
 
 def test_from_the_files_of_a_run(tmp_path: Path) -> None:
-    """What the files hold is what the columns hold: dictionaries that differ between row groups, testers that start at
+    """The columns contain the values of the files: dictionaries that differ between row groups, testers that start at
     the same time, other metrics."""
     rows = random_rows(5, 3000)
     for at, row in enumerate(rows):
@@ -303,8 +308,8 @@ def test_from_the_files_of_a_run(tmp_path: Path) -> None:
     assert run.staleness is not None
     assert quick(run.staleness.readers) == quick(expected.readers)
     assert run.staleness.writes == expected.writes > 0
-    assert {each.workload: each.answers for each in run.staleness.workloads} == {
-        each.workload: each.answers for each in expected.workloads
+    assert {workload.workload: workload.answers for workload in run.staleness.workloads} == {
+        workload.workload: workload.answers for workload in expected.workloads
     }
-    assert [each.name for each in run.metrics] == ["other"]  # the mean of a version says nothing
+    assert [metric.name for metric in run.metrics] == ["other"]  # the mean of a version says nothing
     assert any("contained no object or no version" in note for note in run.notes)

@@ -1,4 +1,4 @@
-"""What newer rules state otherwise is kept beside what an earlier analysis stated, and told."""
+"""Verdicts that newer rules supersede are kept with those of the earlier analysis, and reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plimsoll.report.terminal import summary_lines
 
 
 def now() -> Analysis:
-    """An analysis with the rules of now."""
+    """An analysis with the present rules."""
     whole = designed(seconds=4)
     validity, bottleneck = rule(RuleName.VALIDITY), rule(RuleName.BOTTLENECK)
     return replace(
@@ -28,8 +28,10 @@ def now() -> Analysis:
             replace(run, validity_rule=validity, bottleneck_rule=bottleneck, doubtful_reasons=())
             for run in whole.runs
         ),
-        saturation=tuple(replace(one, rule=rule(RuleName.SATURATION)) for one in whole.saturation),
-        verdicts=tuple(replace(one, rule=rule(RuleName.THRESHOLD)) for one in whole.verdicts),
+        saturation=tuple(
+            replace(saturation, rule=rule(RuleName.SATURATION)) for saturation in whole.saturation
+        ),
+        verdicts=tuple(replace(verdict, rule=rule(RuleName.THRESHOLD)) for verdict in whole.verdicts),
         rules=RULES,
     )
 
@@ -41,8 +43,8 @@ def document(whole: Analysis) -> dict[str, Any]:
 def older(whole: Analysis, name: RuleName, **found: Any) -> dict[str, Any]:
     """The document as version 0 of a rule would have left it; `found` changes the first verdict of that rule."""
     made = document(whole)
-    for each in made["rules"]:
-        each["version"] -= each["name"] == name
+    for rule_ in made["rules"]:
+        rule_["version"] -= rule_["name"] == name
     holders = {
         RuleName.VALIDITY: (made["runs"], "validity_rule"),
         RuleName.BOTTLENECK: (made["runs"], "bottleneck_rule"),
@@ -50,16 +52,16 @@ def older(whole: Analysis, name: RuleName, **found: Any) -> dict[str, Any]:
         RuleName.THRESHOLD: (made["verdicts"], "rule"),
     }
     some, key = holders[name]
-    for each in some:
-        each[key]["version"] -= 1
+    for rule_ in some:
+        rule_[key]["version"] -= 1
     some[0].update(found)
     return made
 
 
 def told(whole: Analysis, earlier: dict[str, Any]) -> list[str]:
     return [
-        each.text.replace("\u00a0", " ")
-        for each in worded_superseded(with_superseded(whole, earlier)).superseded
+        entry.text.replace("\u00a0", " ")
+        for entry in worded_superseded(with_superseded(whole, earlier)).superseded
     ]
 
 
@@ -69,7 +71,7 @@ def test_the_same_verdicts_supersede_nothing() -> None:
     assert told(whole, older(whole, RuleName.VALIDITY)) == [], "another version that states the same"
 
 
-def test_another_verdict_of_the_same_version_is_no_matter_of_rules() -> None:
+def test_a_different_verdict_of_the_same_version_is_not_superseded() -> None:
     whole = now()
     earlier = document(whole)
     earlier["runs"][0]["valid"] = False
@@ -79,14 +81,14 @@ def test_another_verdict_of_the_same_version_is_no_matter_of_rules() -> None:
 def test_both_verdicts_on_a_run_are_kept() -> None:
     whole = now()
     version = rule(RuleName.VALIDITY).version
-    (each,) = with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)).superseded
-    assert (each.what, each.subject, each.changed) == ("validity", {"run": "0001"}, ("validity",))
-    assert (each.earlier.verdict, each.earlier.rule, each.earlier.version) == (
+    (entry,) = with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)).superseded
+    assert (entry.what, entry.subject, entry.changed) == ("validity", {"run": "0001"}, ("validity",))
+    assert (entry.earlier.verdict, entry.earlier.rule, entry.earlier.version) == (
         "invalid",
         "validity",
         version - 1,
     )
-    assert (each.now.verdict, each.now.rule, each.now.version) == ("valid", "validity", version)
+    assert (entry.now.verdict, entry.now.rule, entry.now.version) == ("valid", "validity", version)
     assert told(whole, older(whole, RuleName.VALIDITY, valid=False)) == [
         f"Run 0001: validity was invalid (rule validity, version {version - 1}) and is valid "
         f"(rule validity, version {version})."
@@ -97,9 +99,9 @@ def test_an_analysis_that_recorded_no_rules() -> None:
     whole = now()
     earlier = document(whole)
     del earlier["rules"], earlier["findings"], earlier["superseded"]
-    for each in (*earlier["runs"], *earlier["saturation"], *earlier["verdicts"], *earlier["cells"]):
-        for key in ("validity_rule", "bottleneck_rule", "rule", "verdict" if "counts" in each else "rule"):
-            each.pop(key, None)
+    for entry in (*earlier["runs"], *earlier["saturation"], *earlier["verdicts"], *earlier["cells"]):
+        for key in ("validity_rule", "bottleneck_rule", "rule", "verdict" if "counts" in entry else "rule"):
+            entry.pop(key, None)
     earlier["runs"][0]["bottleneck"] = "host"
     here, newest = whole.runs[0].bottleneck, rule(RuleName.BOTTLENECK).version
     assert told(whole, earlier) == [
@@ -126,8 +128,8 @@ def test_a_verdict_that_rests_on_a_rule_that_changed() -> None:
     whole = now()
     earlier = older(whole, RuleName.VALIDITY, valid=False)
     earlier["saturation"][0]["verdict"] = "not reached"
-    found = with_superseded(whole, earlier).superseded
-    assert [(each.what, each.changed) for each in found] == [
+    entries = with_superseded(whole, earlier).superseded
+    assert [(entry.what, entry.changed) for entry in entries] == [
         ("validity", ("validity",)),
         ("saturation", ("validity",)),
     ]
@@ -136,7 +138,7 @@ def test_a_verdict_that_rests_on_a_rule_that_changed() -> None:
 
 
 def test_other_measurements_are_not_compared() -> None:
-    """A run that was carried out again, and what is said over all runs."""
+    """A run that was repeated, and verdicts over all runs."""
     whole = now()
     earlier = older(whole, RuleName.VALIDITY, valid=False)
     earlier["saturation"][0]["verdict"] = "not reached"
@@ -146,7 +148,7 @@ def test_other_measurements_are_not_compared() -> None:
     assert [text[:8] for text in told(whole, earlier)] == ["Run 0002"]
 
 
-def test_what_was_superseded_before_is_carried_over_once() -> None:
+def test_earlier_superseded_verdicts_are_kept_once() -> None:
     whole = now()
     first = worded_superseded(with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)))
     second = worded_superseded(with_superseded(whole, document(first)))
@@ -166,23 +168,23 @@ def test_what_was_superseded_before_is_carried_over_once() -> None:
         {"runs": [{"id": [], "counts": {}}]},
     ],
 )
-def test_what_has_not_the_form_of_an_analysis(broken: dict[str, Any]) -> None:
+def test_a_malformed_analysis_is_not_comparable(broken: dict[str, Any]) -> None:
     with pytest.raises(NotComparable, match="form of an analysis"):
         with_superseded(now(), broken)
 
 
 def test_summary_and_report_show_both() -> None:
     whole = now()
-    found = worded_superseded(with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)))
-    found = replace(found, notes=("A note <b>.",))
+    result = worded_superseded(with_superseded(whole, older(whole, RuleName.VALIDITY, valid=False)))
+    result = replace(result, notes=("A note <b>.",))
     before = rule(RuleName.VALIDITY).version - 1
-    lines = " ".join(" ".join(summary_lines(found, 100)).split())
+    lines = " ".join(" ".join(summary_lines(result, 100)).split())
     assert (
         f"superseded........: Run 0001: validity was invalid (rule validity, version {before}) and is valid"
         in lines
     )
     assert "note..............: A note <b>." in lines
-    page = render(found, set_up(False), bundle="")
+    page = render(result, set_up(False), bundle="")
     assert "Verdicts changed by newer rules" in page
     assert f"rule validity, version {before}" in page and "A note &lt;b&gt;." in page
     assert "Superseded verdicts" not in render(whole, set_up(False), bundle="")
@@ -193,6 +195,6 @@ def test_of_many_the_summary_shows_some() -> None:
     earlier = older(whole, RuleName.VALIDITY)
     for run in earlier["runs"]:
         run["valid"] = not run["valid"]
-    found = worded_superseded(with_superseded(whole, earlier))
-    assert len(found.superseded) == 24
-    assert any("14 more verdicts: see analysis.json" in line for line in summary_lines(found, 100))
+    result = worded_superseded(with_superseded(whole, earlier))
+    assert len(result.superseded) == 24
+    assert any("14 more verdicts: see analysis.json" in line for line in summary_lines(result, 100))

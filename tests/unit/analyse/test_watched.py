@@ -1,4 +1,4 @@
-"""Utilization of hosts that are read through an exporter, by arithmetic that can be done by hand."""
+"""Utilization of hosts that are read through an exporter, compared with results computed by hand."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def node(t: list[float], **values: list[float]) -> WatchedReadings:
 
 
 def one(readings: WatchedReadings, window: Window = HOUR) -> Utilization:
-    (found,) = watched_utilizations([readings], window)
-    return found
+    (utilization,) = watched_utilizations([readings], window)
+    return utilization
 
 
 def host(busy: list[list[float]], t: list[float]) -> WatchedReadings:
@@ -40,21 +40,25 @@ def host(busy: list[list[float]], t: list[float]) -> WatchedReadings:
 
 
 def test_a_host_with_one_full_core() -> None:
-    found = one(host([[0, 1, 2, 3, 4], [0, 0.1, 0.2, 0.4, 0.4]], [0, 5, 10, 15, 20]))
-    assert (found.component, found.role, found.host) == ("far", "host", "far")
-    assert found.resource == "core 0" and found.mean == pytest.approx(0.2)
-    assert found.detail["cpu.busy"] == pytest.approx(4.4 / 40)
-    assert "core 1" not in found.detail, "only the busiest"
+    utilization = one(host([[0, 1, 2, 3, 4], [0, 0.1, 0.2, 0.4, 0.4]], [0, 5, 10, 15, 20]))
+    assert (utilization.component, utilization.role, utilization.host) == ("far", "host", "far")
+    assert utilization.resource == "core 0" and utilization.mean == pytest.approx(0.2)
+    assert utilization.detail["cpu.busy"] == pytest.approx(4.4 / 40)
+    assert "core 1" not in utilization.detail, "only the busiest"
 
 
 def test_a_host_all_of_whose_cores_are_busy_is_called_by_its_cpu() -> None:
     busy = [[0, 4.0, 8.4, 12.6, 16.5], [0, 4.1, 8.2, 12.3, 16.7]]
-    found = one(host(busy, [0, 5, 10, 15, 20]))
-    assert found.resource == "cpu" and found.mean == pytest.approx(33.2 / 40)
-    assert found.low is not None and found.high is not None and found.low < found.mean < found.high
+    utilization = one(host(busy, [0, 5, 10, 15, 20]))
+    assert utilization.resource == "cpu" and utilization.mean == pytest.approx(33.2 / 40)
+    assert (
+        utilization.low is not None
+        and utilization.high is not None
+        and utilization.low < utilization.mean < utilization.high
+    )
 
 
-def test_only_what_lies_in_the_window_by_more_than_half_counts() -> None:
+def test_only_intervals_with_their_middle_in_the_window_count() -> None:
     busy = [[0, 0, 5, 10, 10.0]]
     assert one(host(busy, [-6, -1, 4, 9, 14]), Window(0, 10 * S)).mean == pytest.approx(1.0)
     assert watched_utilizations([host(busy, [-6, -1, 4, 9, 14])], Window(60 * S, 70 * S)) == ()
@@ -62,31 +66,39 @@ def test_only_what_lies_in_the_window_by_more_than_half_counts() -> None:
 
 def test_a_gap_weighs_its_length_and_takes_the_interval() -> None:
     # Idle while it answered, full while it did not: it says so afterwards.
-    found = one(host([[0, 0, 0, 20, 20.0]], [0, 5, 10, 30, 35]))
-    assert found.mean == pytest.approx(20 / 35)
-    assert (found.low, found.high) == (None, None)
+    utilization = one(host([[0, 0, 0, 20, 20.0]], [0, 5, 10, 30, 35]))
+    assert utilization.mean == pytest.approx(20 / 35)
+    assert (utilization.low, utilization.high) == (None, None)
 
 
-def test_a_host_that_was_started_anew_has_been_busy_since() -> None:
-    found = one(node([0, 10, 20], cpu_busy=[1000, 1005, 4], cpu_all=[9000, 9010, 8]))
-    assert found.mean == pytest.approx((5 / 10 + 4 / 8) / 2)
+def test_after_a_restart_counters_count_from_zero() -> None:
+    utilization = one(node([0, 10, 20], cpu_busy=[1000, 1005, 4], cpu_all=[9000, 9010, 8]))
+    assert utilization.mean == pytest.approx((5 / 10 + 4 / 8) / 2)
 
 
-def test_disks_and_links_that_tell_their_speed() -> None:
+def test_disks_and_links_with_a_reported_speed() -> None:
     cpu = {"cpu_busy": [0, 1, 2.0], "cpu_all": [0, 10, 20.0]}
-    found = one(node([0, 10, 20], **cpu, disk_busy__sda=[5, 12, 19.0]))
-    assert (found.resource, found.mean, found.detail["disk.busy sda"]) == ("disk sda", 0.7, 0.7)
+    utilization = one(node([0, 10, 20], **cpu, disk_busy__sda=[5, 12, 19.0]))
+    assert (utilization.resource, utilization.mean, utilization.detail["disk.busy sda"]) == (
+        "disk sda",
+        0.7,
+        0.7,
+    )
     link = {"net_send__eth0": [0, 9e8, 18e8], "net_receive__eth0": [0, 1e8, 2e8]}
-    found = one(node([0, 10, 20], **cpu, **link, net_speed__eth0=[1e8] * 3))
-    assert (found.resource, found.mean, found.detail["link eth0"]) == ("link eth0", 0.9, 0.9)
-    assert found.detail["net.send eth0"] == 9e7
-    assert one(node([0, 10, 20], **cpu, **link)).resource == "cpu", "nobody has said what the link carries"
+    utilization = one(node([0, 10, 20], **cpu, **link, net_speed__eth0=[1e8] * 3))
+    assert (utilization.resource, utilization.mean, utilization.detail["link eth0"]) == (
+        "link eth0",
+        0.9,
+        0.9,
+    )
+    assert utilization.detail["net.send eth0"] == 9e7
+    assert one(node([0, 10, 20], **cpu, **link)).resource == "cpu", "the capacity of the link is not known"
 
 
-def test_what_was_not_told_is_not_made_up() -> None:
-    found = one(node([0, 10, 20], cpu_busy=[0, 5, 10], cpu_all=[0, 10, 20], memory_used=[7, np.nan, 9]))
-    assert set(found.detail) == {"cpu.busy", "memory.used"}
-    assert found.detail["memory.used"] == 9
+def test_missing_values_are_left_out() -> None:
+    utilization = one(node([0, 10, 20], cpu_busy=[0, 5, 10], cpu_all=[0, 10, 20], memory_used=[7, np.nan, 9]))
+    assert set(utilization.detail) == {"cpu.busy", "memory.used"}
+    assert utilization.detail["memory.used"] == 9
     assert watched_utilizations([node([0, 10], load_1=[1, 1])], HOUR) == ()
     assert watched_utilizations([node([3], cpu_busy=[1], cpu_all=[2])], HOUR) == (), (
         "one reading has no difference"
@@ -99,13 +111,17 @@ def squid(*cpu: float) -> WatchedReadings:
 
 
 def test_a_squid_is_full_at_one_core() -> None:
-    found = one(squid(3.0, 12.0, 21.0))
-    assert (found.component, found.role, found.resource) == ("cache", "service", "cpu of its process")
-    assert found.mean == pytest.approx(0.9)
+    utilization = one(squid(3.0, 12.0, 21.0))
+    assert (utilization.component, utilization.role, utilization.resource) == (
+        "cache",
+        "service",
+        "cpu of its process",
+    )
+    assert utilization.mean == pytest.approx(0.9)
     assert watched_utilizations([squid(3.0, 3.0, 3.0)], HOUR) == (), "the master process, which only waits"
 
 
-# -- beside what runs here
+# -- watched hosts together with local components
 
 
 def part(name: str, role: str, mean: float, host: str = "") -> Utilization:
@@ -125,11 +141,11 @@ def part(name: str, role: str, mean: float, host: str = "") -> Utilization:
         ([part("testers", "testers", 0.985), part("far", "host", 0.97, "far")], "testers"),
     ],
 )
-def test_which_part_gives_way(parts: list[Utilization], name: str) -> None:
+def test_the_bottleneck_of_a_watched_target(parts: list[Utilization], name: str) -> None:
     assert bottleneck(parts).component == name
 
 
-def test_gaps_are_said() -> None:
+def test_gaps_are_reported() -> None:
     gap = {"from_s": -0.01, "to_s": 12.34, "why": "timed out"}
     assert watch_notes(
         [
@@ -139,6 +155,6 @@ def test_gaps_are_said() -> None:
         ]
     ) == (
         "no reading of a from 0 s to 12.3 s (timed out)",
-        "a reset its counters before 30.0 s: what it counted after its last reading is unknown",
+        "a reset its counters before 30.0 s: its counts since the previous reading are unknown",
         "b could not be read during the run (timed out)",
     )

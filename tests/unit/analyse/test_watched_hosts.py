@@ -1,14 +1,14 @@
-"""Hosts of targets that agents look at: their utilization, their names, and that they are nobody's testers."""
+"""Hosts of targets that agents monitor: their utilization and names; their agents have no testers."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from plimsoll.analyse.components.bottleneck import bottleneck
-from plimsoll.analyse.components.utilization_hosts import HostsUsed, of_hosts
+from plimsoll.analyse.components.utilization_hosts import HostsUsed, hosts_used
 from plimsoll.analyse.components.watched import host_notes
 from plimsoll.analyse.hosts.clocks import greatest_bound, start_spread, unknown_clocks
-from plimsoll.analyse.hosts.coverage import carriers, loss, lost_agents
+from plimsoll.analyse.hosts.coverage import loss, lost_agents, tester_agents
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import SAME, Agent, AgentClock, RunAgents, links_of_hosts
@@ -50,27 +50,30 @@ def samples(busy: tuple[float, ...], **more: float) -> list[SampleSeries]:
 def used(given: list[SampleSeries], cores: int | None = 4, link: float | None = None) -> HostsUsed:
     links = {} if link is None else {"db1": link}
     known = {} if cores is None else {"db1": cores}
-    return of_hosts(given, Window(0, 20 * S), [HERE, DB1], {"host": 2, "testers": 2}, known, (), links)
+    return hosts_used(given, Window(0, 20 * S), [HERE, DB1], {"host": 2, "testers": 2}, known, (), links)
 
 
-def of(found: HostsUsed, name: str) -> Utilization:
-    (one,) = [each for each in found.shown if each.component == name]
-    return one
+def of(hosts: HostsUsed, name: str) -> Utilization:
+    (utilization,) = [utilization for utilization in hosts.shown if utilization.component == name]
+    return utilization
 
 
-def test_its_busiest_core_counts_where_it_stands_out() -> None:
-    found = used(samples((0.99, 0.1, 0.1, 0.1)))
-    db1 = of(found, "db1")
+def test_the_busiest_core_of_a_watched_host_counts_if_it_is_above_all() -> None:
+    hosts = used(samples((0.99, 0.1, 0.1, 0.1)))
+    db1 = of(hosts, "db1")
     assert (db1.role, db1.host, db1.resource) == ("host", "db1", "core 0")
     assert abs(db1.mean - 0.99) < 1e-3 and abs(db1.detail["cpu.busy"] - 0.3225) < 1e-3
-    assert bottleneck(found.shown).component == "db1"
+    assert bottleneck(hosts.shown).component == "db1"
     assert of(used(samples((0.5, 0.5, 0.5, 0.5))), "db1").resource == "cpu"
-    assert "core 0" not in of(found, "host").detail, "what runs on our own hosts is known"
+    assert "core 0" not in of(hosts, "host").detail, "what runs on our own hosts is known"
 
 
 def test_the_agents_own_process_is_no_tester() -> None:
-    found = used(samples((0.2, 0.2)))
-    assert found.busiest_thread is None and [one.role for one in found.shown] == ["host", "host"]
+    hosts = used(samples((0.2, 0.2)))
+    assert hosts.busiest_thread is None and [utilization.role for utilization in hosts.shown] == [
+        "host",
+        "host",
+    ]
 
 
 def test_a_process_is_named_with_its_host_and_has_its_cores() -> None:
@@ -81,11 +84,11 @@ def test_a_process_is_named_with_its_host_and_has_its_cores() -> None:
         series("service:postgres", "cpu", "", 0.2, "local"),
     ]
     for cores in (4, None):  # where nobody has asked the host, its monitor tells
-        found = used(given, cores)
-        postgres = of(found, "postgres on db1")
+        hosts = used(given, cores)
+        postgres = of(hosts, "postgres on db1")
         assert (postgres.role, postgres.host, postgres.resource) == ("service", "db1", "cpu of its 4 cores")
         assert abs(postgres.mean - 0.9) < 1e-3
-    assert of(found, "postgres").host == "", "another one, on this host"
+    assert of(hosts, "postgres").host == "", "another one, on this host"
 
 
 def test_a_link_is_weighed_where_its_capacity_is_declared() -> None:
@@ -94,13 +97,19 @@ def test_a_link_is_weighed_where_its_capacity_is_declared() -> None:
     db1 = of(used(given, link=1.25e9), "db1")
     assert db1.resource == "link eth0" and abs(db1.mean - 0.96) < 1e-3
     assert bottleneck(used(given, link=1.25e9).shown).component == "db1"
-    told = {"hosts": [{"name": "db1", "link_bytes_s": 1.25e9}, {"name": "h", "link_bytes_s": None}, {}]}
-    assert links_of_hosts(told) == {"db1": 1.25e9} and links_of_hosts({}) == {}
+    environment = {
+        "hosts": [{"name": "db1", "link_bytes_s": 1.25e9}, {"name": "h", "link_bytes_s": None}, {}]
+    }
+    assert links_of_hosts(environment) == {"db1": 1.25e9} and links_of_hosts({}) == {}
 
 
-def test_it_is_neither_lost_with_testers_nor_does_its_clock_count_among_theirs() -> None:
+def test_an_agent_without_testers_is_neither_lost_nor_does_its_clock_count() -> None:
     gone = RunAgents((HERE, agent("db1", "watch", AgentClock(), lost=True)), 0, None, 100)
-    assert carriers(gone) == (HERE,) and lost_agents(gone, {}) == () and loss(gone, {}, Window(0, 10)) is None
+    assert (
+        tester_agents(gone) == (HERE,)
+        and lost_agents(gone, {}) == ()
+        and loss(gone, {}, Window(0, 10)) is None
+    )
     assert unknown_clocks(gone) == ()
     there = RunAgents((HERE, DB1), 0, None, 100)
     assert greatest_bound(there) == 0 and start_spread(there) == (None, None)
@@ -108,7 +117,7 @@ def test_it_is_neither_lost_with_testers_nor_does_its_clock_count_among_theirs()
     assert greatest_bound(both) == 300_000
 
 
-def test_what_a_reader_must_know() -> None:
+def test_notes_on_watched_hosts() -> None:
     record = {
         "watched_hosts": [{"name": "db1", "missing": ""}, {"name": "db2", "missing": "it does not answer"}],
         "watch_events": [{"t_s": 3.25, "text": "db1: postgres has ended"}],

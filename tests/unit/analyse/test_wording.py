@@ -1,4 +1,4 @@
-"""Numbers as people write them: never finer than known, never rounded into a lie."""
+"""Texts of numbers: no more digits than are known, no misleading rounding."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_mean_is_never_finer_than_its_interval(mean: float, half: float, text:
     assert plain(plus_minus(Interval(mean, mean - half, mean + half), "rate")) == text
 
 
-def test_a_lopsided_interval_shows_both_ends() -> None:
+def test_an_asymmetric_interval_shows_both_ends() -> None:
     assert plain(plus_minus(Interval(100.0, 80.0, 150.0), "rate", "/s")) == "100 (80 to 150) /s"
 
 
@@ -90,7 +90,7 @@ def test_units_suit_the_size(value: float | None, kind: str, text: str) -> None:
     assert plain(quantity(value, kind)) == text  # type: ignore[arg-type]
 
 
-def test_percent_keeps_away_from_the_ends() -> None:
+def test_percent_is_never_rounded_to_the_ends() -> None:
     assert plain(percent(0.99996)) == "> 99.9 %"
     assert plain(percent(1.0)) == "100 %"
     assert plain(percent(1e-9)) == "< 0.0001 %"
@@ -131,12 +131,12 @@ def test_ends_of_a_range_are_rounded_but_it_is_not_narrowed(low: float, high: fl
         ("cache_bytes_per_s", "cache throughput", "bytes_rate"),
     ],
 )
-def test_metrics_are_called_by_their_words(name: str, title: str, kind: str) -> None:
-    found = describe(name)
-    assert (found.title, found.kind) == (title, kind)
+def test_metrics_have_titles(name: str, title: str, kind: str) -> None:
+    metric = describe(name)
+    assert (metric.title, metric.kind) == (title, kind)
 
 
-def test_what_a_threshold_saw_is_in_peoples_units() -> None:
+def test_an_observed_value_has_a_readable_unit() -> None:
     assert plain(observed(Verdict("response", "p(95)<2s", {}, 0.0412, True, ""))) == "41.2 ms"
     assert plain(observed(Verdict("errors", "rate<10%", {}, 0.02, True, ""))) == "2.00 %"
     assert plain(observed(Verdict("errors", "count<10", {}, 12.0, False, ""))) == "12"
@@ -152,7 +152,7 @@ def test_lists_and_plurals() -> None:
     assert level_words({"workload.frontier.zip": "0", "size": "1 MB"}) == "zip 0 and size 1 MB"
 
 
-def test_an_interval_below_zero_is_not_printed_of_what_cannot_be() -> None:
+def test_an_interval_below_zero_is_not_printed_if_the_quantity_cannot_be_negative() -> None:
     wide = Interval(10_000.0, -60_000.0, 80_000.0)
     assert (
         plain(plus_minus(wide, "rate", "requests/s")) == "10,000 requests/s (interval wider than the value)"

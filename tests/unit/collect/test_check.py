@@ -1,4 +1,4 @@
-"""What `plimsoll check` finds in a directory of results."""
+"""Problems that `plimsoll check` reports in a results directory."""
 
 from __future__ import annotations
 

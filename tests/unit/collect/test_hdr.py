@@ -1,4 +1,4 @@
-"""Histograms of live.jsonl against the reference library, and rubbish in their place."""
+"""Histograms of live.jsonl against the reference library, and text that is no histogram."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def encoded(values: list[int], digits: int, lowest: int = 1) -> tuple[str, list[
         histogram.record_value(value)
     packed = base64.b64decode(histogram.encode())
     text = base64.b64encode(zlib.decompress(packed[8:])).decode()
-    found = histogram.get_recorded_iterator()
-    return text, [(one.value_iterated_to, one.count_at_value_iterated_to) for one in found]
+    buckets = histogram.get_recorded_iterator()
+    return text, [(bucket.value_iterated_to, bucket.count_at_value_iterated_to) for bucket in buckets]
 
 
 @pytest.mark.parametrize("digits", [1, 2, 3, 4])
@@ -31,9 +31,9 @@ def encoded(values: list[int], digits: int, lowest: int = 1) -> tuple[str, list[
 def test_agrees_with_the_reference(digits: int, lowest: int) -> None:
     values = np.random.default_rng(digits).lognormal(15, 2, 3000).astype(int).tolist()
     text, expected = encoded([*values, 0, 1, 2047, 2048, 2049, 4096, 10**9], digits, lowest)
-    found = decode(text)
-    assert found.counts.tolist() == [count for _, count in expected]
-    for middle, (highest, _) in zip(found.values.tolist(), expected, strict=True):
+    histogram = decode(text)
+    assert histogram.counts.tolist() == [count for _, count in expected]
+    for middle, (highest, _) in zip(histogram.values.tolist(), expected, strict=True):
         assert middle <= highest <= middle + max(lowest, 2 * 10**-digits * highest)
 
 
@@ -58,7 +58,7 @@ HEAD = struct.pack(">iiiiqqd", COOKIE | 0x10, 3, 0, 3, 1, 10**9, 1.0)
         struct.pack(">iiiiqqd", COOKIE | 0x10, 0, 0, 3, 0, 10**9, 1.0),
     ],
 )
-def test_rubbish_is_said_to_be_rubbish(data: bytes) -> None:
+def test_text_that_is_no_histogram_is_refused(data: bytes) -> None:
     text = base64.b64encode(data).decode()
     with pytest.raises(DamagedResults, match="V2 encoding"):
         decode(text)
@@ -85,14 +85,14 @@ def line(**changes: object) -> dict[str, object]:
 
 
 def test_seconds_of_a_live_file() -> None:
-    (found,) = seconds_of([line()])
-    assert (found.number, found.started, found.succeeded, found.failed, found.wire) == (7, 3, 2, 1, 6)
-    assert found.values.tolist() == [1000, 2000] and found.counts.tolist() == [1, 1]
+    (second,) = seconds_of([line()])
+    assert (second.number, second.started, second.succeeded, second.failed, second.wire) == (7, 3, 2, 1, 6)
+    assert second.values.tolist() == [1000, 2000] and second.counts.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
     "changes", [{"second": "x"}, {"second": -1}, {"second": 10**12}, {"counters": None}, {"response": 3}]
 )
-def test_lines_that_are_no_seconds(changes: dict[str, object]) -> None:
+def test_lines_that_are_no_seconds_are_refused(changes: dict[str, object]) -> None:
     with pytest.raises(DamagedResults, match=r"live\.jsonl"):
         seconds_of([line(**changes)])

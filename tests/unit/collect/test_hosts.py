@@ -1,4 +1,4 @@
-"""Agents, clocks and round trips of a run, read; also old results, and files that are damaged."""
+"""Agents, clocks and round trips of a run as they are read; also old results and damaged files."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def made(tmp_path: Path) -> Path:
 
 
 def test_a_run_of_many_agents(made: Path) -> None:
-    found = crew(made)
-    assert found.several and found.t0_ns == 5_000 * S
-    assert [agent.name for agent in found.agents] == [
+    run_agents = crew(made)
+    assert run_agents.several and run_agents.t0_ns == 5_000 * S
+    assert [agent.name for agent in run_agents.agents] == [
         "n1",
         "n2",
         "n3",
@@ -44,18 +44,18 @@ def test_a_run_of_many_agents(made: Path) -> None:
         "f2",
         "f3",
     ]
-    far = found.agents[-1]
+    far = run_agents.agents[-1]
     assert (far.site, far.host, far.lost, far.lost_ns) == ("far", "f3", True, 2 * S)
     assert far.clock.bound_ns == 157_750_000 and far.clock.started_ns == 270_000
     assert sorted(far.trips.tolist()) == [315 * MS + extra * 10_000 for extra in range(4)]
-    assert found.agents[-3].via == {"link": 4}
-    assert found.live_started is not None and found.live_started >= found.started > 0
+    assert run_agents.agents[-3].via == {"link": 4}
+    assert run_agents.live_started is not None and run_agents.live_started >= run_agents.started > 0
 
 
 def test_an_old_result_has_one_agent_with_the_controllers_clock() -> None:
-    found = crew(DATA / "results-v1")
-    assert not found.several
-    (only,) = found.agents
+    run_agents = crew(DATA / "results-v1")
+    assert not run_agents.several
+    (only,) = run_agents.agents
     assert (only.name, only.site, only.clock.same, only.clock.bound_ns, only.lost) == (
         "local",
         "local",
@@ -66,16 +66,16 @@ def test_an_old_result_has_one_agent_with_the_controllers_clock() -> None:
 
 
 def test_a_real_run_over_ssh_that_lost_an_agent() -> None:
-    """Three agents over a real sshd; one was killed during the run, and its segments stayed where they were."""
+    """Three agents over a real sshd; one was killed during the run, and its segments were not fetched."""
     results = open_results(DATA / "results-hosts-v1")
-    found = read_agents(results.runs[0])
-    assert [(agent.name, agent.site, agent.lost, agent.rows) for agent in found.agents] == [
+    run_agents = read_agents(results.runs[0])
+    assert [(agent.name, agent.site, agent.lost, agent.rows) for agent in run_agents.agents] == [
         ("h1", "a", False, 322),
         ("h2", "a", True, 0),
         ("h3", "b", False, 323),
     ]
-    assert found.agents[1].clock.bound_ns is None and found.agents[1].clock.remark
-    assert all(agent.trips.size and agent.trips.min() > 0 for agent in found.agents if not agent.lost)
+    assert run_agents.agents[1].clock.bound_ns is None and run_agents.agents[1].clock.remark
+    assert all(agent.trips.size and agent.trips.min() > 0 for agent in run_agents.agents if not agent.lost)
     assert cores_of_hosts(results.environment) == {"h1": 2, "h2": 2, "h3": 2}
     assert results.runs[0].transactions is not None
     assert owners(results.runs[0].transactions, 7) == ["h1", "", "h3", "h1", "", "h3", ""]
@@ -93,13 +93,13 @@ def test_round_trips_are_those_of_the_window(made: Path) -> None:
     assert read_round_trips(made / "none.parquet", 0, S)[0].size == 0
 
 
-def test_a_probe_that_cannot_be_true_is_left_out(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_max_trips_probes_are_read(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "MAX_TRIPS", 20)
     assert sum(agent.trips.size for agent in crew(made).agents) == 20
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"format": "plimsoll.clock-map/2"}, "use a newer Plimsoll"),
         ({"format": "plimsoll.clock/1"}, "not a plimsoll.clock-map file"),
@@ -109,15 +109,15 @@ def test_a_probe_that_cannot_be_true_is_left_out(made: Path, monkeypatch: pytest
         ({"agents": []}, "agents"),
     ],
 )
-def test_a_clock_map_that_is_none(made: Path, change: dict[str, Any], said: str) -> None:
+def test_an_invalid_clock_map_is_refused(made: Path, change: dict[str, Any], message: str) -> None:
     path = made / "runs" / "0001" / "clock.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DamagedResults) as caught:
         crew(made)
-    assert said in str(caught.value) and "clock.json" in str(caught.value)
+    assert message in str(caught.value) and "clock.json" in str(caught.value)
 
 
-def test_rubbish_is_told_and_not_read(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_no_table_is_refused(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = made / "runs" / "0001"
     (run / "probes.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(DamagedResults, match="probes"):

@@ -7,24 +7,24 @@ from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.wording import level_words, number
 from plimsoll.analyse.stats.interval import Interval
 
-_WHAT = "Cache misses took"
+_SUBJECT = "Cache misses took"
 
 
 def of_caches(analysis: Analysis) -> list[str]:
-    """One sentence on the cells whose runs have enough hits and misses: that with the lowest and the highest ratio."""
+    """One sentence on the cells whose runs have enough hits and misses: the lowest and the highest ratio."""
     runs = [[run for run in analysis.runs if run.valid and run.cell == cell.cell] for cell in analysis.cells]
     ratios = zip(analysis.cells, miss_ratios(runs), strict=True)
     known = [(cell, ratio) for cell, ratio in ratios if ratio is not None]
     if not known:
         return []
-    known.sort(key=lambda each: each[1].mean)
-    (least, lowest), (most, highest) = known[0], known[-1]
+    known.sort(key=lambda item: item[1].mean)
+    (lowest_cell, lowest), (highest_cell, highest) = known[0], known[-1]
     if len(known) == 1:
-        where = f" with {level_words(least.cell)}" if least.cell else ""
-        return [f"{_WHAT} {_times(lowest)} as long as cache hits{where} (means of the response time)."]
+        where = f" with {level_words(lowest_cell.cell)}" if lowest_cell.cell else ""
+        return [f"{_SUBJECT} {_times(lowest)} as long as cache hits{where} (means of the response time)."]
     return [
-        f"{_WHAT} between {_times(lowest)} ({level_words(least.cell)}) and {_times(highest)} "
-        f"({level_words(most.cell)}) as long as cache hits (means of the response time)."
+        f"{_SUBJECT} between {_times(lowest)} ({level_words(lowest_cell.cell)}) and {_times(highest)} "
+        f"({level_words(highest_cell.cell)}) as long as cache hits (means of the response time)."
     ]
 
 

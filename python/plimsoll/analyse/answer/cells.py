@@ -1,4 +1,4 @@
-"""The throughput of each cell where no load was varied, and of each stage of a staged run, in sentences."""
+"""The throughput of each cell if no load was varied, and of each stage of a staged run, in sentences."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from plimsoll.analyse.run.validity import is_lower_bound
 
 
 def leading_response(analysis: Analysis) -> str:
-    """The canonical name of the response that leads."""
+    """The name in results of the first response of the experiment."""
     names = [canonical(name) for name in analysis.experiment.responses]
     return next((name for name in names if name is not None), "throughput_per_s")
 
 
 def of_cells(analysis: Analysis) -> list[str]:
-    """A sentence on each cell; of many, on the best and the worst."""
+    """A sentence on each cell; if there are many, on the best and the worst."""
     measured = [cell for cell in analysis.cells if cell.valid]
     if len(measured) <= MAX_SENTENCES:
         return [_cell_sentence(analysis, cell) for cell in measured]
@@ -44,9 +44,9 @@ def of_cells(analysis: Analysis) -> list[str]:
     )
     if not known:
         return [f"{plural(len(measured), 'cell')} were measured; the table lists them all."]
-    said = [_cell_sentence(analysis, cell) for cell in (known[-1], known[0])]
+    sentences = [_cell_sentence(analysis, cell) for cell in (known[-1], known[0])]
     return [
-        *said,
+        *sentences,
         f"The other {plural(len(known) - 2, 'cell')} are between these two; the table lists them all.",
     ]
 
@@ -55,12 +55,16 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
     name = leading_response(analysis)
     metric = describe(name)
     runs = [run for run in analysis.runs if run.valid and run.cell == cell.cell]
-    one = runs[0] if len(runs) == 1 else None
+    only_run = runs[0] if len(runs) == 1 else None
     interval = cell.responses.get(name)
-    if one is not None and name == "throughput_per_s" and one.traffic.throughput_interval is not None:
+    if (
+        only_run is not None
+        and name == "throughput_per_s"
+        and only_run.traffic.throughput_interval is not None
+    ):
         interval = (
-            one.traffic.throughput_interval
-        )  # of the one run, by batch means: better than no interval; about_the_runs says so
+            only_run.traffic.throughput_interval
+        )  # of the only run, by batch means; run_findings states that it holds within the run
     head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
     if runs and not any(run.traffic.transactions for run in runs):
         return f"{head} served nothing: {_all_failed(runs)}"
@@ -69,11 +73,11 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
     if metric.kind in {"rate", "bytes_rate"} and any(is_lower_bound(run.reasons) for run in runs):
         value = f"served at least {quantity(interval.mean, metric.kind, metric.unit)}"
     else:
-        does = "served" if metric.kind in {"rate", "bytes_rate"} else f"had a {metric.title} of"
-        value = f"{does} {plus_minus(interval, metric.kind, metric.unit)}"
+        verb = "served" if metric.kind in {"rate", "bytes_rate"} else f"had a {metric.title} of"
+        value = f"{verb} {plus_minus(interval, metric.kind, metric.unit)}"
     text = f"{head} {value}{payload(cell, name)}"
-    if one is not None and metric.kind != "ms":
-        times = one.traffic.response_ms
+    if only_run is not None and metric.kind != "ms":
+        times = only_run.traffic.response_ms
         shown = [
             f"{word} {time}"
             for word, name in (("median", "p50"), ("p95", "p95"), ("p99", "p99"))
@@ -84,45 +88,53 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
 
 
 def _all_failed(runs: Sequence[RunResult]) -> str:
-    """Of runs without a success: how many requests failed, and how."""
+    """Numbers of failed requests by kind, of runs without a successful one."""
     kinds: Counter[str] = Counter()
-    for each in (each for run in runs for each in run.traffic.errors_by_kind):
-        kinds[each.outcome if each.code in ("", each.outcome) else f"{each.outcome} {each.code}"] += (
-            each.count
-        )
-    named = listing(f"{kind} ({count(times)})" for kind, times in kinds.most_common(3))
+    for error_count in (error_count for run in runs for error_count in run.traffic.errors_by_kind):
+        kinds[
+            error_count.outcome
+            if error_count.code in ("", error_count.outcome)
+            else f"{error_count.outcome} {error_count.code}"
+        ] += error_count.count
+    named = listing(f"{kind} ({count(count_)})" for kind, count_ in kinds.most_common(3))
     return f"all {plural(kinds.total(), 'request')} failed: {named}."
 
 
 def of_stages(analysis: Analysis) -> list[str]:
-    """Stage by stage, where there is one run of a staged load: its mean over all stages answers little."""
+    """One sentence on the stages of the only run of a staged load, because the mean over all stages is not
+    informative."""
     stages = analysis.runs[0].stages if len(analysis.runs) == 1 else ()
     if not 2 <= len(stages) <= MAX_SENTENCES:
         return []
     parts = []
     for stage in stages:
-        carried = quantity(stage.traffic.throughput_per_s, "rate", "requests/s")
+        throughput = quantity(stage.traffic.throughput_per_s, "rate", "requests/s")
         p95 = percentile(stage.traffic.response_ms, "p95")
         failed = f", {percent(stage.traffic.error_rate)} failed" if stage.traffic.error_rate else ""
         slow = f" with p95 {p95}" if p95 != UNKNOWN else ""
         over = ", overloaded" if is_overloaded([stage.traffic.overload]) else ""
-        parts.append(f"{stage.name or f'stage {stage.stage}'} {carried}{slow}{failed}{over}")
+        parts.append(f"{stage.name or f'stage {stage.stage}'} {throughput}{slow}{failed}{over}")
     return [f"Stage by stage: {'; '.join(parts)}."]
 
 
 def _bottleneck(cell: CellResult, runs: Sequence[RunResult]) -> str:
     if not cell.bottleneck or cell.bottleneck == NOT_RESOLVED:
         return ""
-    seen = [each for run in runs for each in run.utilization if each.component == cell.bottleneck]
-    return f"; bottleneck: {component_words(cell.bottleneck, seen)}{evidence(seen)}"
+    utilizations = [
+        utilization
+        for run in runs
+        for utilization in run.utilization
+        if utilization.component == cell.bottleneck
+    ]
+    return f"; bottleneck: {component_words(cell.bottleneck, utilizations)}{evidence(utilizations)}"
 
 
 def _overloaded(runs: Sequence[RunResult]) -> str:
-    """What was planned and what was completed, where most runs overloaded the target."""
-    found = [each for run in runs if (each := run.traffic.overload) is not None]
+    """Planned and completed rates, if most runs overloaded the target."""
+    overloads = [overload for run in runs if (overload := run.traffic.overload) is not None]
     if not is_overloaded(run.traffic.overload for run in runs):
         return ""
-    planned, done = (sum(rates) / len(found) for rates in zip(*map(_rates, found), strict=True))
+    planned, done = (sum(rates) / len(overloads) for rates in zip(*map(_rates, overloads), strict=True))
     wanted = quantity(planned, "rate", "requests/s")
     completed = quantity(done, "rate", "")
     return (
@@ -130,8 +142,8 @@ def _overloaded(runs: Sequence[RunResult]) -> str:
     )
 
 
-def _rates(found: Overload) -> tuple[float, float]:
-    return found.planned_per_s, found.completed_per_s
+def _rates(overload: Overload) -> tuple[float, float]:
+    return overload.planned_per_s, overload.completed_per_s
 
 
 def _failures(cell: CellResult) -> str:

@@ -1,4 +1,4 @@
-"""Components and how busy they were, as the sentences on saturation and on cells name them."""
+"""Words for components and their utilization, for the sentences on saturation and on cells."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _OF_CPU: Final = {
 }
 
 
-def component_words(name: str, seen: Sequence[Utilization]) -> str:
-    """A component in a sentence: `the gateway service`. `seen`: its utilizations, of any number of runs."""
-    role = seen[0].role if seen else ""
+def component_words(name: str, utilizations: Sequence[Utilization]) -> str:
+    """A component in a sentence: `the gateway service`. `utilizations`: those of the component in any number of
+    runs."""
+    role = utilizations[0].role if utilizations else ""
     if role == "service":
         return name if "service" in name else f"the {name} service"
     if role == "testers":
@@ -25,34 +26,41 @@ def component_words(name: str, seen: Sequence[Utilization]) -> str:
     return f"the host {name}" if role == "host" and "host" not in name else f"the {name}"
 
 
-def evidence(seen: Sequence[Utilization]) -> str:
-    """The utilization behind a bottleneck, as a range over the runs; a warning where it was the testers."""
-    if not seen:
+def evidence(utilizations: Sequence[Utilization]) -> str:
+    """The utilization of a bottleneck, as a range over the runs, with a warning if the component is the testers."""
+    if not utilizations:
         return ""
-    shown = at_percent_range(min(one.mean for one in seen), max(one.mean for one in seen), 2)
-    used = most_used(seen)
-    said = ", ".join(part for part in (f"{_resource(seen[0], shown)}", used) if part)
-    return f" ({said})" + (": the target may serve more" if seen[0].role == "testers" else "")
+    shown = at_percent_range(
+        min(utilization.mean for utilization in utilizations),
+        max(utilization.mean for utilization in utilizations),
+        2,
+    )
+    used = most_used(utilizations)
+    parts = ", ".join(part for part in (f"{_resource(utilizations[0], shown)}", used) if part)
+    return f" ({parts})" + (": the target may serve more" if utilizations[0].role == "testers" else "")
 
 
-def _resource(one: Utilization, shown: str) -> str:
-    if one.kind == ResourceKind.BUSIEST_THREAD:
+def _resource(utilization: Utilization, shown: str) -> str:
+    if utilization.kind == ResourceKind.BUSIEST_THREAD:
         return f"its busiest thread {shown} of a core"
-    cores = "core" if one.cores == 1 else f"{one.cores} cores"
-    match one.kind:
+    cores = "core" if utilization.cores == 1 else f"{utilization.cores} cores"
+    match utilization.kind:
         case ResourceKind.CPU_OF_CORES:
             name = f"CPU of its {cores}"
         case ResourceKind.CPU_OF_SHARED_CORES:
             name = f"CPU of the {cores} that they share"
         case _:
-            name = _OF_CPU.get(one.kind, one.resource)
+            name = _OF_CPU.get(utilization.kind, utilization.resource)
     return f"{name} {shown}"
 
 
-def most_used(seen: Sequence[Utilization]) -> str:
-    """Of cores that services share: the service that used most of them; empty for anything else."""
-    if seen[0].role != "cores" or not seen[0].detail:
+def most_used(utilizations: Sequence[Utilization]) -> str:
+    """For cores that services share: the service with the greatest use of them; empty for other components."""
+    if utilizations[0].role != "cores" or not utilizations[0].detail:
         return ""
-    most = max(seen[0].detail, key=lambda name: sum(one.detail.get(name, 0.0) for one in seen))
-    shares = [one.detail.get(most, 0.0) for one in seen]
-    return f"{percent_range(min(shares), max(shares), 2)} by {most}"
+    busiest = max(
+        utilizations[0].detail,
+        key=lambda name: sum(utilization.detail.get(name, 0.0) for utilization in utilizations),
+    )
+    shares = [utilization.detail.get(busiest, 0.0) for utilization in utilizations]
+    return f"{percent_range(min(shares), max(shares), 2)} by {busiest}"

@@ -1,4 +1,4 @@
-"""The cost of consistency, in sentences: stale answers and their age beside throughput and origin fetches."""
+"""The cost of consistency, in sentences: stale responses and their age, with throughput and origin fetches."""
 
 from __future__ import annotations
 
@@ -23,98 +23,102 @@ from plimsoll.analyse.results.wording import (
 
 
 def of_consistency(analysis: Analysis) -> list[Finding]:
-    """The cheapest level without stale answers, or the one with the fewest, and a sentence on each level; nothing
-    where no tester read versions."""
-    found = analysis.consistency
-    if found is None:
+    """The cheapest level without stale responses, or the one with the fewest, and a sentence on each level. Empty if no
+    tester reads versions."""
+    result = analysis.consistency
+    if result is None:
         return []
-    told = [each for each in found.levels or found.cells if each.answers]
-    if not told:
+    levels = [level for level in result.levels or result.cells if level.answers]
+    if not levels:
         text = "No answer contained a version, so stale answers cannot be detected."
         return [Finding(Topic.READERS, text)]
-    said = _judged(told, found.factor) if found.levels else []
-    if len(told) > MAX_SENTENCES:
-        text = f"The table lists the results of the readers at {count(len(told))} levels."
-        return [*said, Finding(Topic.READERS, text)]
-    most = next((each for each in told if _is_most(each)), None) if len(told) > 1 else None
-    return [*said, *(Finding(Topic.READERS, _sentence(each, most)) for each in told)]
+    cheapest_findings = _cheapest_findings(levels, result.factor) if result.levels else []
+    if len(levels) > MAX_SENTENCES:
+        text = f"The table lists the results of the readers at {count(len(levels))} levels."
+        return [*cheapest_findings, Finding(Topic.READERS, text)]
+    most_reads = (
+        next((level for level in levels if _has_most_reads(level)), None) if len(levels) > 1 else None
+    )
+    return [*cheapest_findings, *(Finding(Topic.READERS, _sentence(level, most_reads)) for level in levels)]
 
 
-def _judged(told: Sequence[Consistency], factor: str | None) -> list[Finding]:
-    found = judge_cheapest(told)
-    if found is None:
+def _cheapest_findings(levels: Sequence[Consistency], factor: str | None) -> list[Finding]:
+    cheapest = judge_cheapest(levels)
+    if cheapest is None:
         return []
     values: dict[str, Value] = {
-        "levels": tuple(level_words(cell) for cell in found.levels),
-        "clean": found.clean,
-        "share": found.share,
+        "levels": tuple(level_words(cell) for cell in cheapest.levels),
+        "clean": cheapest.clean,
+        "share": cheapest.share,
     }
-    text = _cheapest(found, factor)
-    return [Finding(Topic.CHEAPEST, text, found.verdict, values, rule(RuleName.CHEAPEST))]
+    text = _cheapest_sentence(cheapest, factor)
+    return [Finding(Topic.CHEAPEST, text, cheapest.verdict, values, rule(RuleName.CHEAPEST))]
 
 
-def _is_most(each: Consistency) -> bool:
-    """Whether the others' throughput is relative to this one."""
-    reads = each.relative_reads
+def _has_most_reads(level: Consistency) -> bool:
+    """Whether the throughput of the other levels is relative to this one."""
+    reads = level.relative_reads
     return reads is not None and reads.low == reads.high == 1.0
 
 
-def _cheapest(found: Cheapest, factor: str | None) -> str:
-    names = listing(map(level_words, found.levels))
-    one = len(found.levels) == 1
+def _cheapest_sentence(cheapest: Cheapest, factor: str | None) -> str:
+    names = listing(map(level_words, cheapest.levels))
+    is_single = len(cheapest.levels) == 1
     word = f"level of {factor_word(factor)}" if factor else "level"
-    match found.verdict:
+    match cheapest.verdict:
         case CheapestVerdict.NONE_CLEAN:
-            has = "has" if one else "have"
-            return f"Every {word} has stale answers; {names} {has} the fewest ({percent(found.share)})."
+            has = "has" if is_single else "have"
+            return f"Every {word} has stale answers; {names} {has} the fewest ({percent(cheapest.share)})."
         case CheapestVerdict.ONLY:
             return f"Only {names} has no stale answers."
         case CheapestVerdict.NOT_TOLD_APART:
             return f"{capital(names)} have no stale answers; no difference in their cost was detected."
         case CheapestVerdict.CHEAPEST:
-            are = "is" if one else "are"
-            return f"Of the {count(found.clean)} levels without stale answers, {names} {are} the cheapest."
+            are = "is" if is_single else "are"
+            return f"Of the {count(cheapest.clean)} levels without stale answers, {names} {are} the cheapest."
 
 
-def _sentence(each: Consistency, most: Consistency | None) -> str:
-    head = f"With {level_words(each.cell)}, " if each.cell else ""
-    parts = [_stale(each, starts=not head), _throughput(each, most), _origin(each)]
+def _sentence(level: Consistency, most_reads: Consistency | None) -> str:
+    head = f"With {level_words(level.cell)}, " if level.cell else ""
+    parts = [_stale(level, starts=not head), _throughput(level, most_reads), _origin(level)]
     return f"{head}{'; '.join(part for part in parts if part)}."
 
 
-def _stale(each: Consistency, *, starts: bool) -> str:
-    interval = each.stale_share
+def _stale(level: Consistency, *, starts: bool) -> str:
+    interval = level.stale_share
     known = interval is not None and interval.low is not None and interval.high is not None
-    if not each.stale:
+    if not level.stale:
         bound = f" (at most {percent(interval.high, 2)})" if interval is not None and known else ""
-        return f"{'None' if starts else 'none'} of {plural(each.answers, 'answer')} was stale{bound}"
-    share = percent(each.stale / each.answers if interval is None else interval.mean)
+        return f"{'None' if starts else 'none'} of {plural(level.answers, 'answer')} was stale{bound}"
+    share = percent(level.stale / level.answers if interval is None else interval.mean)
     if interval is not None and interval.low is not None and interval.high is not None:
         share += f" ({percent_range(interval.low, interval.high)})"
-    return f"{share} of the answers were stale{_age(each)}"
+    return f"{share} of the answers were stale{_age(level)}"
 
 
-def _age(each: Consistency) -> str:
-    if each.stale_age_ms_p95 is not None:
-        return f", 95 % of them by at most {quantity(each.stale_age_ms_p95, 'ms')}"
-    oldest = each.stale_age_ms_max
+def _age(level: Consistency) -> str:
+    if level.stale_age_ms_p95 is not None:
+        return f", 95 % of them by at most {quantity(level.stale_age_ms_p95, 'ms')}"
+    oldest = level.stale_age_ms_max
     return "" if oldest is None else f", by at most {quantity(oldest, 'ms')}"
 
 
-def _throughput(each: Consistency, most: Consistency | None) -> str:
-    reads = each.relative_reads
-    if most is None or reads is None:
+def _throughput(level: Consistency, most_reads: Consistency | None) -> str:
+    reads = level.relative_reads
+    if most_reads is None or reads is None:
         return ""
-    if each is most:
+    if level is most_reads:
         return "the readers' throughput is the highest"
     ends = (
         "" if reads.low is None or reads.high is None else f" ({number(reads.low)} to {number(reads.high)})"
     )
-    return f"the readers' throughput is {number(reads.mean)}{ends} times that of {level_words(most.cell)}"
+    return (
+        f"the readers' throughput is {number(reads.mean)}{ends} times that of {level_words(most_reads.cell)}"
+    )
 
 
-def _origin(each: Consistency) -> str:
-    fetches = each.fetches_per_answer
+def _origin(level: Consistency) -> str:
+    fetches = level.fetches_per_answer
     if fetches is None:
         return ""
     if fetches >= 0.9995:

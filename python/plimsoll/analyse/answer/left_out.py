@@ -1,4 +1,4 @@
-"""What is left out of the figures, and why, in words."""
+"""Texts of runs, terms and transactions that are left out of the figures, with the reasons."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
 
 MAX_CELLS = 10
-"""Cells that are named."""
+"""Maximum number of cells that are named."""
 
 
-def worded_left_out(found: LeftOut) -> LeftOut:
-    """With `what` and `why`."""
-    return replace(found, what=_what(found), why=_why(found))
+def worded_left_out(entry: LeftOut) -> LeftOut:
+    """The entry with its texts `what` and `why`."""
+    return replace(entry, what=_what(entry), why=_why(entry))
 
 
-def _what(found: LeftOut) -> str:
-    told = found.values
-    match found.code:
+def _what(entry: LeftOut) -> str:
+    values = entry.values
+    match entry.code:
         case LeftOutReason.EXCLUDED:
-            return f"{len(found.cells)} cells of the design"
+            return f"{len(entry.cells)} cells of the design"
         case LeftOutReason.HOST:
-            return f"the host {told['host']} (site {told['site']})"
+            return f"the host {values['host']} (site {values['site']})"
         case LeftOutReason.NOT_ESTIMABLE:
-            return str(told["term"])
+            return str(values["term"])
         case LeftOutReason.INVALID:
-            cell = _cells(found)
-            return f"run {told['run']} ({cell})" if cell else f"run {told['run']}"
+            cell = _cells(entry)
+            return f"run {values['run']} ({cell})" if cell else f"run {values['run']}"
         case LeftOutReason.DROPPED:
-            return f"{told['count']} arrivals of run {told['run']}"
+            return f"{values['count']} arrivals of run {values['run']}"
         case LeftOutReason.MISSED:
-            return f"{told['count']} slots of run {told['run']}"
+            return f"{values['count']} slots of run {values['run']}"
         case LeftOutReason.IN_PROGRESS:
-            return f"{told['count']} transactions of run {told['run']}"
+            return f"{values['count']} transactions of run {values['run']}"
         case LeftOutReason.NO_METRIC | LeftOutReason.NO_FIT:
-            return f"effects on {told['metric']}"
+            return f"effects on {values['metric']}"
         case LeftOutReason.MEASURED_NOTHING | LeftOutReason.WITHIN_WARMUP:
-            return f"run {told['run']}"
+            return f"run {values['run']}"
         case _:
-            return found.what
+            return entry.what
 
 
-def _why(found: LeftOut) -> str:
-    told = found.values
-    match found.code:
+def _why(entry: LeftOut) -> str:
+    values = entry.values
+    match entry.code:
         case LeftOutReason.EXCLUDED:
-            return f"excluded by the experiment file: {_cells(found)}"
+            return f"excluded by the experiment file: {_cells(entry)}"
         case LeftOutReason.NOT_ESTIMABLE:
             return "the design cannot estimate it"
         case LeftOutReason.MEASURED_NOTHING:
-            return f"measured nothing ({told['status']}): {told['reason'] or 'no reason is recorded'}"
+            return f"measured nothing ({values['status']}): {values['reason'] or 'no reason is recorded'}"
         case LeftOutReason.WITHIN_WARMUP:
-            return f"ended within its warm-up of {figure(told, 'warmup_s'):g} s{_ended(told)}"
+            return f"ended within its warm-up of {figure(values, 'warmup_s'):g} s{_status_words(values)}"
         case LeftOutReason.DROPPED:
             return "found no free slot and were never started"
         case LeftOutReason.MISSED:
@@ -61,20 +61,20 @@ def _why(found: LeftOut) -> str:
         case LeftOutReason.IN_PROGRESS:
             return "in progress when the run ended"
         case LeftOutReason.NO_METRIC:
-            names = told["known"]
-            assert isinstance(names, tuple)  # the metrics that there are
+            names = values["known"]
+            assert isinstance(names, tuple)  # all metrics
             return f"unknown metric; the metrics are {', '.join(map(str, names))}"
         case LeftOutReason.HOST | LeftOutReason.INVALID | LeftOutReason.NO_FIT:
-            return str(told["reason"])
+            return str(values["reason"])
         case _:
-            return found.why
+            return entry.why
 
 
-def _cells(found: LeftOut) -> str:
-    shown = (", ".join(f"{name} {label}" for name, label in cell.items()) for cell in found.cells[:MAX_CELLS])
-    more = f" and {len(found.cells) - MAX_CELLS} more" if len(found.cells) > MAX_CELLS else ""
+def _cells(entry: LeftOut) -> str:
+    shown = (", ".join(f"{name} {label}" for name, label in cell.items()) for cell in entry.cells[:MAX_CELLS])
+    more = f" and {len(entry.cells) - MAX_CELLS} more" if len(entry.cells) > MAX_CELLS else ""
     return "; ".join(shown) + more
 
 
-def _ended(told: Mapping[str, Value]) -> str:
-    return f" ({told['status']}: {told['reason']})" if told["reason"] else f" ({told['status']})"
+def _status_words(values: Mapping[str, Value]) -> str:
+    return f" ({values['status']}: {values['reason']})" if values["reason"] else f" ({values['status']})"

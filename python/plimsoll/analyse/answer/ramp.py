@@ -1,4 +1,4 @@
-"""A rising load, in words: where each rule begins to fail, and what follows from it."""
+"""Sentences on a rising load: the load from which each rule fails, and the consequence for constant loads."""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ def load_words(low: float, high: float, unit: str) -> str:
     return with_unit(text, "tester" if text == "1" else "testers")
 
 
-def rule_words(found: RampRule, ramp: Ramp) -> str:
-    """One rule, as a sentence without its full stop."""
-    name = f"{describe(found.metric).title} {found.test}"
-    match found.verdict:
+def rule_words(rule: RampRule, ramp: Ramp) -> str:
+    """The result of one rule, as a sentence without full stop."""
+    name = f"{describe(rule.metric).title} {rule.test}"
+    match rule.verdict:
         case RampVerdict.FAILED_FROM | RampVerdict.FAILED_THROUGHOUT:
-            at = _at(found, ramp)
-            lowest = ", the lowest load," if found.verdict == RampVerdict.FAILED_THROUGHOUT else ""
-            below = load_words(found.load_high or 0.0, found.load_high or 0.0, ramp.unit)
+            at = _at(rule, ramp)
+            lowest = ", the lowest load," if rule.verdict == RampVerdict.FAILED_THROUGHOUT else ""
+            below = load_words(rule.load_high or 0.0, rule.load_high or 0.0, ramp.unit)
             return f"{name} failed from {at}{lowest} on and stayed failed; a constant load of {below} fails it too"
         case RampVerdict.LAST_ONLY:
-            return f"{name} failed at the end of the ramp only ({_at(found, ramp)}), which can be chance"
+            return f"{name} failed at the end of the ramp only ({_at(rule, ramp)}), which can be chance"
         case RampVerdict.RECOVERED:
             return f"{name} failed in the ramp, but held again at a higher load"
         case RampVerdict.HELD:
-            top = max(each.load_high for each in ramp.bins[slice(*ramp.rising)])
+            top = max(bin_.load_high for bin_ in ramp.bins[slice(*ramp.rising)])
             return f"{name} held up to {load_words(top, top, ramp.unit)}, the highest load"
         case _:
             return f"{name} cannot be judged: too few transactions per bin"
 
 
-def _at(found: RampRule, ramp: Ramp) -> str:
-    return load_words(found.load_low or 0.0, found.load_high or 0.0, ramp.unit)
+def _at(rule: RampRule, ramp: Ramp) -> str:
+    return load_words(rule.load_low or 0.0, rule.load_high or 0.0, ramp.unit)
 
 
 def of_ramps(analysis: Analysis) -> list[Finding]:
-    """Each rule of each valid run with a rising load, and the note that a ramp is not a search."""
+    """One finding for each rule of each valid run with a rising load, and the note that a ramp is not a search."""
     runs = [run for run in analysis.runs if run.ramp is not None and run.ramp.rules]
-    said = [
-        _finding(run, each, named=len(analysis.runs) > 1)
+    findings = [
+        _finding(run, rule, named=len(analysis.runs) > 1)
         for run in runs
         if run.ramp is not None
-        for each in run.ramp.rules
+        for rule in run.ramp.rules
         if run.ramp.rising[0] < run.ramp.rising[1]
     ][:MAX_SENTENCES]
-    return [*said, Finding(Topic.RAMP, NOTE)] if said else []
+    return [*findings, Finding(Topic.RAMP, NOTE)] if findings else []
 
 
-def _finding(run: RunResult, found: RampRule, *, named: bool) -> Finding:
+def _finding(run: RunResult, rule: RampRule, *, named: bool) -> Finding:
     assert run.ramp is not None
-    text = rule_words(found, run.ramp)
+    text = rule_words(rule, run.ramp)
     head = f"In run {run.id}, {text}" if named else text[0].upper() + text[1:]
-    kept = asdict(found)
+    fields = asdict(rule)
     names = ("metric", "test", "load_low", "load_high", "held_up_to")
-    values = {"run": run.id, "unit": run.ramp.unit, **{name: kept[name] for name in names}}
-    return Finding(Topic.RAMP, f"{head}.", found.verdict, values, found.rule)
+    values = {"run": run.id, "unit": run.ramp.unit, **{name: fields[name] for name in names}}
+    return Finding(Topic.RAMP, f"{head}.", rule.verdict, values, rule.rule)

@@ -1,4 +1,4 @@
-"""Verdicts that newer rules changed, in words."""
+"""Texts of verdicts that newer rules changed."""
 
 from __future__ import annotations
 
@@ -29,50 +29,52 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 
 
-def superseded_text(each: Superseded) -> str:
-    """Both verdicts, with the versions of their rules."""
-    earlier, now = (f"{stated_words(one)} ({version_words(one)}" for one in (each.earlier, each.now))
-    others = [name for name in each.changed if name != each.now.rule]
+def superseded_text(superseded: Superseded) -> str:
+    """The sentence on both verdicts, with the versions of their rules."""
+    earlier, now = (
+        f"{stated_words(stated)} ({version_words(stated)}" for stated in (superseded.earlier, superseded.now)
+    )
+    others = [name for name in superseded.changed if name != superseded.now.rule]
     after = f"; changed: {listing(others)}" if others else ""
-    return f"{subject_words(each)}: {what_words(each)} was {earlier}) and is {now}{after})."
+    return f"{subject_words(superseded)}: {what_words(superseded)} was {earlier}) and is {now}{after})."
 
 
-def what_words(each: Superseded) -> str:
-    """What was judged."""
-    return _NAMES.get(each.what, each.what)
+def what_words(superseded: Superseded) -> str:
+    """Words for the judged property, such as `saturation`."""
+    return _NAMES.get(superseded.what, superseded.what)
 
 
-def subject_words(each: Superseded) -> str:
-    """Of what it was judged."""
-    told = each.subject
-    if told.get("run"):
-        return f"Run {told['run']}"
-    if told.get("response"):
-        return f"The {told.get('scale', '')} model of the {describe(str(told['response'])).title}"
-    levels = told.get("cell", told.get("combination"))
-    metric = describe(str(told["metric"])).title if told.get("metric") else ""
-    test = f"{metric} {told['test']}" if told.get("test") else metric
+def subject_words(superseded: Superseded) -> str:
+    """Words for the subject of the verdict: a run, a model, or a combination with its metric."""
+    subject = superseded.subject
+    if subject.get("run"):
+        return f"Run {subject['run']}"
+    if subject.get("response"):
+        return f"The {subject.get('scale', '')} model of the {describe(str(subject['response'])).title}"
+    levels = subject.get("cell", subject.get("combination"))
+    metric = describe(str(subject["metric"])).title if subject.get("metric") else ""
+    test = f"{metric} {subject['test']}" if subject.get("test") else metric
     where = capital(level_words(levels)) if isinstance(levels, dict) and levels else "The target"
     return f"{where} ({test})" if test else where
 
 
-def stated_words(one: Stated) -> str:
+def stated_words(stated: Stated) -> str:
     """A verdict with the levels or names that belong to it."""
-    shown = [f"{name} {_shown(value)}" for name, value in one.values.items() if value is not None]
-    return f"{one.verdict}, {', '.join(shown)}" if shown else one.verdict
+    shown = [f"{name} {_shown(value)}" for name, value in stated.values.items() if value is not None]
+    return f"{stated.verdict}, {', '.join(shown)}" if shown else stated.verdict
 
 
-def version_words(one: Stated) -> str:
-    """Which rule stated it."""
-    return "no rule recorded" if one.rule is None else f"rule {one.rule}, version {one.version}"
+def version_words(stated: Stated) -> str:
+    """The rule that stated a verdict, with its version."""
+    return "no rule recorded" if stated.rule is None else f"rule {stated.rule}, version {stated.version}"
 
 
 def _shown(value: Value) -> str:
     if isinstance(value, tuple):
-        return listing(str(each) for each in value)
+        return listing(str(item) for item in value)
     return number(value) if isinstance(value, (int, float)) else str(value)
 
 
 def earlier_note(why: str) -> str:
-    """That the verdicts of an earlier analysis could not be compared."""
+    """The note that the verdicts of an earlier analysis could not be compared."""
     return f"The earlier analysis.json was not compared with this one: {why}."

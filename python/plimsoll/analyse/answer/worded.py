@@ -1,4 +1,4 @@
-"""Structured results with their texts filled in: the sentences beside codes and numbers in analysis.json."""
+"""Structured results with their texts filled in: analysis.json contains sentences in addition to codes and numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from plimsoll.analyse.results.verdicts import Reason, Severity
 
 
 def worded_run(run: RunResult) -> RunResult:
-    """With the reasons against it, the reason of its bottleneck, and what is known of agents that were lost."""
+    """The run with the texts of the reasons against it, of its bottleneck, and of its lost agents."""
     reasons = worded_reasons(run.reasons)
     why = run.bottleneck_why and replace(run.bottleneck_why, text=bottleneck_reason(run.bottleneck_why))
     return replace(
         run,
         reasons=reasons,
-        invalid_reasons=tuple(each.text for each in reasons if each.severity == Severity.INVALID),
-        doubtful_reasons=tuple(each.text for each in reasons if each.severity == Severity.DOUBTFUL),
+        invalid_reasons=tuple(reason.text for reason in reasons if reason.severity == Severity.INVALID),
+        doubtful_reasons=tuple(reason.text for reason in reasons if reason.severity == Severity.DOUBTFUL),
         bottleneck_why=why,
         bottleneck_reason=why.text if why else "",
         hosts=run.hosts and _worded_hosts(run.hosts),
@@ -34,44 +34,46 @@ def worded_run(run: RunResult) -> RunResult:
 
 
 def worded_reasons(reasons: tuple[Reason, ...]) -> tuple[Reason, ...]:
-    """Reasons against a run."""
-    return tuple(replace(each, text=run_reason(each)) for each in reasons)
+    """The reasons against a run with their texts."""
+    return tuple(replace(reason, text=run_reason(reason)) for reason in reasons)
 
 
 def _worded_hosts(hosts: HostsResult) -> HostsResult:
-    return replace(hosts, lost=tuple(replace(one, text=lost_words(one)) for one in hosts.lost))
+    return replace(hosts, lost=tuple(replace(agent, text=lost_words(agent)) for agent in hosts.lost))
 
 
-def worded_saturation(found: Saturation) -> Saturation:
-    """With `text`, and those of its capacities."""
-    capacities = tuple(map(worded_capacity, found.capacities))
-    return replace(found, text=bracket_text(found), capacities=capacities)
+def worded_saturation(saturation: Saturation) -> Saturation:
+    """The saturation with its text and those of its capacities."""
+    capacities = tuple(map(worded_capacity, saturation.capacities))
+    return replace(saturation, text=bracket_text(saturation), capacities=capacities)
 
 
-def worded_capacity(found: Capacity) -> Capacity:
-    """With its definition and remark."""
-    reasons = tuple(replace(each, text=capacity_reason(each)) for each in found.reasons)
+def worded_capacity(capacity: Capacity) -> Capacity:
+    """The capacity with its definition and remark."""
+    reasons = tuple(replace(reason, text=capacity_reason(reason)) for reason in capacity.reasons)
     return replace(
-        found,
-        definition=capacity_definition(found),
+        capacity,
+        definition=capacity_definition(capacity),
         reasons=reasons,
-        remark="; ".join(each.text for each in reasons),
+        remark="; ".join(reason.text for reason in reasons),
     )
 
 
-def worded_verdict(found: Verdict) -> Verdict:
-    """With its reason."""
-    reasons = tuple(replace(each, text=threshold_reason(each, found.test)) for each in found.reasons)
-    return replace(found, reasons=reasons, reason="; ".join(each.text for each in reasons))
+def worded_verdict(verdict: Verdict) -> Verdict:
+    """The verdict with the texts of its reasons."""
+    reasons = tuple(
+        replace(reason, text=threshold_reason(reason, verdict.test)) for reason in verdict.reasons
+    )
+    return replace(verdict, reasons=reasons, reason="; ".join(reason.text for reason in reasons))
 
 
 def worded_superseded(analysis: Analysis) -> Analysis:
-    """With the texts of the verdicts that are superseded."""
-    found = tuple(replace(each, text=superseded_text(each)) for each in analysis.superseded)
-    return replace(analysis, superseded=found)
+    """The analysis with the texts of its superseded verdicts."""
+    entries = tuple(replace(entry, text=superseded_text(entry)) for entry in analysis.superseded)
+    return replace(analysis, superseded=entries)
 
 
 def worded_model(model: Model) -> Model:
-    """With its remarks."""
-    reasons = tuple(replace(each, text=model_reason(each)) for each in model.reasons)
-    return replace(model, reasons=reasons, remarks=tuple(each.text for each in reasons))
+    """The model with its remarks."""
+    reasons = tuple(replace(reason, text=model_reason(reason)) for reason in model.reasons)
+    return replace(model, reasons=reasons, remarks=tuple(reason.text for reason in reasons))

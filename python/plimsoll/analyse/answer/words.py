@@ -1,4 +1,4 @@
-"""Parts that several sentences have in common: loads, cells, and the start of a sentence."""
+"""Words that several sentences use: loads, cells, and the start of a sentence."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ MAX_SENTENCES: Final = 8
 
 
 def capital(text: str) -> str:
-    """With a capital, and nothing else of the text changed: levels are shown as people wrote them."""
+    """The text with a capital first letter. The rest is not changed: levels are shown as they are written in the
+    file."""
     return text[:1].upper() + text[1:]
 
 
 def load_label(analysis: Analysis, factor: str, load: float | None) -> str | None:
-    """The level of a load as people wrote it."""
+    """The level of a load as it is written in the experiment file; None without a load."""
     if load is None:
         return None
-    found = (cell.cell[factor] for cell in analysis.cells if cell.load == load and factor in cell.cell)
-    return next(found, f"{load:g}")
+    labels = (cell.cell[factor] for cell in analysis.cells if cell.load == load and factor in cell.cell)
+    return next(labels, f"{load:g}")
 
 
 def _article(word: str) -> str:
@@ -31,7 +32,7 @@ def _article(word: str) -> str:
 
 
 def loads(label: str, word: str) -> str:
-    """`4 testers`, `1 tester`; `a rate of 120/s`, where the level has a unit."""
+    """`4 testers`, `1 tester`; `a rate of 120/s` if the level has a unit."""
     if not _is_count(label):
         return f"{_article(word)} of {label}"
     return f"{label} {word.removesuffix('s') if label == '1' else word}"
@@ -59,14 +60,15 @@ def _is_count(label: str) -> bool:
     return True
 
 
-def is_at(cell: Mapping[str, str], found: Saturation) -> bool:
+def is_at(cell: Mapping[str, str], saturation: Saturation) -> bool:
     """Whether a cell belongs to the combination."""
-    return all(cell.get(name) == level for name, level in found.combination.items())
+    return all(cell.get(name) == level for name, level in saturation.combination.items())
 
 
 def payload(cell: CellResult | None, metric: str) -> str:
-    """The payload throughput beside another throughput, in brackets; empty where it adds nothing."""
-    found = cell.responses.get("payload_bytes_per_s") if cell else None
-    if found is None or metric == "payload_bytes_per_s" or found.mean <= 0:
+    """The payload throughput in brackets, to be written after another throughput; empty if it is that throughput or
+    0."""
+    payload_throughput = cell.responses.get("payload_bytes_per_s") if cell else None
+    if payload_throughput is None or metric == "payload_bytes_per_s" or payload_throughput.mean <= 0:
         return ""
-    return f" ({quantity(found.mean, 'bytes_rate')} of payload)"
+    return f" ({quantity(payload_throughput.mean, 'bytes_rate')} of payload)"

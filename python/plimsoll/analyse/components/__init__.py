@@ -1,1 +1,1 @@
-"""How busy hosts, services and what is watched were, and which of them is the bottleneck."""
+"""Utilization of hosts, services and watched processes, and the bottleneck among them."""

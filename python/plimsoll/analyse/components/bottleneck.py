@@ -1,4 +1,4 @@
-"""The bottleneck: the component whose utilization saturates with the throughput, or "not resolved"."""
+"""The bottleneck: the component whose utilization saturates with the throughput, or "not resolved" (not identified)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import BottleneckReason, BottleneckVerdict, Reason, Severity, Value
 
 NOT_RESOLVED: Final = BottleneckVerdict.NOT_RESOLVED.value
-"""Stands for the name of a component where none was found."""
+"""Stored instead of the name of a component if no bottleneck was identified."""
 THRESHOLD = 0.9
 FULL = 0.97
 """A component that is this busy completes at most 3 % more (utilization law)."""
 GENERATOR_FULL = 0.98
-"""A load generator that never idles is the limit. One that idles a little waits for the target: in a closed load
-against a full target that takes hardly more time for a transaction, the generator is nearly full too."""
+"""A load generator that is never idle is the limit. One that is sometimes idle waits for the target: in a closed load,
+if the target is full and needs hardly more time per transaction than the generator, the generator is nearly full."""
 
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """Name of the component, or "not resolved", and what led to it."""
+    """Name of the component, or "not resolved", with the verdict and its reason."""
 
     component: str
     verdict: BottleneckVerdict
@@ -32,32 +32,36 @@ class Bottleneck:
 def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOLD) -> Bottleneck:
     """The bottleneck of one run (or of one cell, with utilizations over its runs).
 
-    Rule: the testers come first: if they are at GENERATOR_FULL, the tool itself was the limit. Else it is the component
-    with the highest utilization, if that is at least the threshold and its interval is above that of the second;
-    testers are candidates if they are at the threshold. A host is not compared with the services and testers that run
-    on it (their work is its work): it is a candidate only where no service on it is watched, or where it is full and
-    no service on it is. Cores that services share are candidates where they are full and none of the services is.
+    If the testers are at GENERATOR_FULL, the load generator itself was the limit. Else the bottleneck is the component
+    with the highest utilization, if that is at least the threshold and its interval is above that of the second.
+    Testers are candidates if they are at the threshold. A host is not compared with the services and testers that run
+    on it, because their work is its work: it is a candidate only if no service on it is watched, or if it is full and
+    no service on it is. Cores that services share are candidates if they are full and none of the services is.
     """
     testers = [c for c in components if c.role == "testers"]
     full = max((c for c in testers if _demand(c) >= GENERATOR_FULL), key=_demand, default=None)
     if full is not None:
         return _load_generator(full)
-    places = dict.fromkeys(c.host for c in components)
+    hosts = dict.fromkeys(c.host for c in components)
     weighed = [c for c in testers if c.mean >= threshold]
-    weighed += [one for place in places for one in _on([c for c in components if c.host == place], threshold)]
+    weighed += [
+        candidate
+        for host in hosts
+        for candidate in _candidates_on_host([c for c in components if c.host == host], threshold)
+    ]
     if weighed:
-        return _judge(_ranked(weighed), threshold)
+        return _bottleneck_of(_ranked(weighed), threshold)
     return _not_resolved(_reason(BottleneckReason.NOT_WATCHED))
 
 
 def full_loads(busy: Mapping[float, Sequence[float]]) -> set[float]:
     """Loads at which a component is at least FULL in each run. `busy`: its utilization (0 to 1), one per run, by load.
 
-    Empty where it is nowhere less than THRESHOLD in each run: what polls is full at any load.
+    Empty if there is no load at which it is below THRESHOLD in each run: a component that polls is full at any load.
     """
-    if not any(all(value < THRESHOLD for value in each) for each in busy.values()):
+    if not any(all(value < THRESHOLD for value in shares) for shares in busy.values()):
         return set()
-    return {load for load, each in busy.items() if all(value >= FULL for value in each)}
+    return {load for load, shares in busy.items() if all(value >= FULL for value in shares)}
 
 
 def _demand(testers: Utilization) -> float:
@@ -69,8 +73,8 @@ def _load_generator(testers: Utilization) -> Bottleneck:
     return Bottleneck(testers.component, BottleneckVerdict.LOAD_GENERATOR, reason)
 
 
-def _on(components: list[Utilization], threshold: float) -> list[Utilization]:
-    """Candidates on one host: the services, or the host instead. A host that two monitors observe counts once."""
+def _candidates_on_host(components: list[Utilization], threshold: float) -> list[Utilization]:
+    """Candidates on one host: the services, or the host instead. A host with two monitors counts once."""
     services = _ranked([c for c in components if c.role == "service"])
     shared = _ranked([c for c in components if c.role == "cores" and c.mean >= threshold])
     if shared and (not services or services[0].mean < threshold):
@@ -85,7 +89,7 @@ def _ranked(components: list[Utilization]) -> list[Utilization]:
     return sorted(components, key=lambda c: -c.mean)
 
 
-def _judge(ranked: list[Utilization], threshold: float) -> Bottleneck:
+def _bottleneck_of(ranked: list[Utilization], threshold: float) -> Bottleneck:
     first = ranked[0]
     if first.mean < threshold:
         return _not_resolved(_reason(BottleneckReason.NOTHING_FULL, first))
@@ -106,15 +110,15 @@ def _not_resolved(reason: Reason) -> Bottleneck:
     return Bottleneck(NOT_RESOLVED, BottleneckVerdict.NOT_RESOLVED, reason)
 
 
-def _reason(code: BottleneckReason, *seen: Utilization) -> Reason:
-    """With the utilization of the first component, and of the second where two were weighed."""
+def _reason(code: BottleneckReason, *utilizations: Utilization) -> Reason:
+    """The reason with the utilization of the first component, and of the second if two were compared."""
     values: dict[str, Value] = {}
-    for prefix, one in zip(("", "second_"), seen, strict=False):
+    for prefix, component in zip(("", "second_"), utilizations, strict=False):
         values |= {
-            f"{prefix}component": one.component,
-            f"{prefix}resource": one.resource,
-            f"{prefix}mean": one.mean,
-            f"{prefix}low": one.low,
-            f"{prefix}high": one.high,
+            f"{prefix}component": component.component,
+            f"{prefix}resource": component.resource,
+            f"{prefix}mean": component.mean,
+            f"{prefix}low": component.low,
+            f"{prefix}high": component.high,
         }
     return Reason(code, Severity.NOTE, values, rule(RuleName.BOTTLENECK))

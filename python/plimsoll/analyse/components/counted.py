@@ -1,4 +1,4 @@
-"""What services, and what was watched, counted of themselves, and the few figures that follow from it."""
+"""The counters of services and of watched systems, and figures that are computed from them."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import Any
 from plimsoll.analyse.results.run import CountedService, Statement
 
 
-def counted_services(told: Iterable[Mapping[str, Any]]) -> tuple[CountedService, ...]:
-    """Of the services and of what was watched in a run.json, those that counted."""
+def counted_services(records: Iterable[Mapping[str, Any]]) -> tuple[CountedService, ...]:
+    """The counters of those services and watched systems of a run.json that have counters. `records`: their entries."""
     return tuple(
         CountedService(
-            name=one["name"],
-            kind=one["kind"],
-            version=one.get("version", ""),
-            derived=derived(one["kind"], one["counters"]),
-            counters=dict(one["counters"]),
-            gauges=dict(one.get("gauges", {})),
-            statements=tuple(_statement(each) for each in one.get("statements", ())),
-            means=dict(one.get("means", {})),
-            peaks=dict(one.get("peaks", {})),
+            name=record["name"],
+            kind=record["kind"],
+            version=record.get("version", ""),
+            derived=derived(record["kind"], record["counters"]),
+            counters=dict(record["counters"]),
+            gauges=dict(record.get("gauges", {})),
+            statements=tuple(_statement(statement) for statement in record.get("statements", ())),
+            means=dict(record.get("means", {})),
+            peaks=dict(record.get("peaks", {})),
         )
-        for one in told
-        if "counters" in one
+        for record in records
+        if "counters" in record
     )
 
 
 def derived(kind: str, counters: Mapping[str, float]) -> dict[str, float | None]:
     """Figures by name; ratios are fractions of 1.
 
-    Squid: `hit_ratio` is hits / requests of clients, `byte_hit_ratio` what hits sent / all that was sent to clients,
-    both as its cache manager counts them (an object that the origin said is unchanged is a hit), `origin_requests` how
-    often it asked a server or a peer. PostgreSQL: `buffer_hit_ratio` is blks_hit / (blks_hit + blks_read); MariaDB:
-    1 - buffer pool reads / read requests. What the operating system answered from its own cache was read, in both.
+    Squid: `hit_ratio` is hits / requests of clients; `byte_hit_ratio` is the bytes sent for hits / all bytes sent to
+    clients. Both are as its cache manager counts them: an object that the origin reports as unchanged is a hit.
+    `origin_requests` is the number of requests to servers and peers. PostgreSQL: `buffer_hit_ratio` is blks_hit /
+    (blks_hit + blks_read); MariaDB: 1 - buffer pool reads / read requests. In both, blocks that the operating system
+    returned from its own cache count as read.
     """
     value = counters.get
     match kind:
@@ -49,11 +50,11 @@ def derived(kind: str, counters: Mapping[str, float]) -> dict[str, float | None]
             hit, read = value("blks_hit", 0.0), value("blks_read", 0.0)
             return {"buffer_hit_ratio": _ratio(hit, hit + read)}
         case "mariadb":
-            asked, read = (
+            requests, read = (
                 value("Innodb_buffer_pool_read_requests", 0.0),
                 value("Innodb_buffer_pool_reads", 0.0),
             )
-            return {"buffer_hit_ratio": _ratio(asked - read, asked)}
+            return {"buffer_hit_ratio": _ratio(requests - read, requests)}
         case _:
             return {}
 
@@ -61,16 +62,16 @@ def derived(kind: str, counters: Mapping[str, float]) -> dict[str, float | None]
 def _ratio(part: float | None, whole: float | None) -> float | None:
     if part is None or not whole or whole < 0:
         return None
-    # Readings of two counters are not of one instant: a share of more than all is all.
+    # Two counters are not read at the same instant, so the ratio can exceed 1.
     return min(max(part / whole, 0.0), 1.0)
 
 
-def _statement(told: Mapping[str, Any]) -> Statement:
-    calls, total = int(told["calls"]), float(told["total_s"])
+def _statement(record: Mapping[str, Any]) -> Statement:
+    calls, total = int(record["calls"]), float(record["total_s"])
     return Statement(
-        statement=str(told["statement"]),
+        statement=str(record["statement"]),
         calls=calls,
         total_s=total,
         mean_ms=total * 1000 / calls if calls else None,
-        rows=int(told["rows"]),
+        rows=int(record["rows"]),
     )

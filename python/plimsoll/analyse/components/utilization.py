@@ -1,4 +1,4 @@
-"""How busy each component was in the measured window, from the monitors' samples."""
+"""Utilization of each component in the measured window, from the monitors' samples."""
 
 from __future__ import annotations
 
@@ -32,49 +32,57 @@ def utilizations(
     `cores`: number of cores that a component may use (its pins, else the host's), by component name as in the samples
     ("service:db", "testers", "host"). `together`: components that are bound to the same cores. A sample covers the
     second before it; it counts if more than half of that second is in the window. `link_bytes_s`: capacity of the
-    host's network in each direction; `single_cores`: of the host its busiest core counts, too, where not all that
-    runs on it is watched.
+    host's network in each direction; `single_cores`: the busiest core of the host is also a resource, for hosts on
+    which not all processes are watched.
 
-    A component with one busy thread is full at one core whatever else is idle, so its binding resource is the larger
-    of "cpu of its cores" and "busiest thread".
+    A component with one busy thread is full at one core even if other cores are idle, so its binding resource is the
+    larger of "cpu of its cores" and "busiest thread".
     """
     out = []
-    for component in sorted({one.component for one in samples}, key=_order):
-        mine = {(one.metric, one.part): _inside(one, window) for one in samples if one.component == component}
+    for component in sorted({series.component for series in samples}, key=_sort_key):
+        values = {
+            (series.metric, series.part): _values_in_window(series, window)
+            for series in samples
+            if series.component == component
+        }
         if component == "host":
-            found = _host(mine, link_bytes_s, single_cores=single_cores)
+            utilization = _host(values, link_bytes_s, single_cores=single_cores)
         elif component == "monitor":
             continue
         else:
-            found = _processes(component, mine, cores.get(component, 1))
-        if found is not None:
-            out.append(found)
-    out += [found for names in together if (found := _shared(samples, window, names, cores)) is not None]
+            utilization = _processes(component, values, cores.get(component, 1))
+        if utilization is not None:
+            out.append(utilization)
+    out += [
+        utilization
+        for names in together
+        if (utilization := _shared_cores(samples, window, names, cores)) is not None
+    ]
     return tuple(out)
 
 
-def _shared(
+def _shared_cores(
     samples: Sequence[SampleSeries], window: Window, names: Sequence[str], cores: Mapping[str, int]
 ) -> Utilization | None:
-    """The cores of several services: full when none of the services by itself is."""
+    """The cores that several services share. They can be full although none of the services is."""
     used = {
-        one.component: _inside(one, window)
-        for one in samples
-        if one.component in names and (one.metric, one.part) == ("cpu", "")
+        series.component: _values_in_window(series, window)
+        for series in samples
+        if series.component in names and (series.metric, series.part) == ("cpu", "")
     }
     if len(used) < 2 or len({values.size for values in used.values()}) != 1:
-        return None  # a service that was watched for a part of the window would be left out of the rest
+        return None  # a service that was watched only in part of the window would be missing from the rest
     count = max(1, cores.get(names[0], 1))
     values = np.sum(list(used.values()), axis=0) / count
     if values.size == 0:
         return None
     mean, low, high = mean_interval(values)
-    what = "core" if count == 1 else f"{count} cores"
-    detail = {name.removeprefix("service:"): float(each.mean()) / count for name, each in used.items()}
+    cores_text = "core" if count == 1 else f"{count} cores"
+    detail = {name.removeprefix("service:"): float(values.mean()) / count for name, values in used.items()}
     return Utilization(
-        f"services' {what}",
+        f"services' {cores_text}",
         "cores",
-        f"cpu of the {what} that they share",
+        f"cpu of the {cores_text} that they share",
         mean,
         low,
         high,
@@ -85,32 +93,36 @@ def _shared(
 
 
 def monitor_cpu(samples: Sequence[SampleSeries], window: Window) -> float | None:
-    """Mean share of one core that the monitor itself used in the window; of several, that which used most."""
-    found = (_inside(one, window) for one in samples if (one.component, one.metric) == ("monitor", "cpu"))
-    return max((float(values.mean()) for values in found if values.size), default=None)
+    """Mean share of one core that the monitor itself used in the window; of several monitors, the greatest."""
+    shares = (
+        _values_in_window(series, window)
+        for series in samples
+        if (series.component, series.metric) == ("monitor", "cpu")
+    )
+    return max((float(values.mean()) for values in shares if values.size), default=None)
 
 
-def _order(component: str) -> tuple[int, str]:
+def _sort_key(component: str) -> tuple[int, str]:
     return ({"host": 0, "testers": 2}.get(component, 1), component)
 
 
-def _inside(series: SampleSeries, window: Window) -> Array:
+def _values_in_window(series: SampleSeries, window: Window) -> Array:
     middle = series.t_s - 0.5
     values: Array = series.value[(middle >= window.start / 1e9) & (middle < window.end / 1e9)]
     return values[np.isfinite(values)]
 
 
-def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int) -> Utilization | None:
-    cpu = mine.get(("cpu", ""))
+def _processes(component: str, series: Mapping[tuple[str, str], Array], cores: int) -> Utilization | None:
+    cpu = series.get(("cpu", ""))
     if cpu is None or cpu.size == 0:
         return None
     threads, demands = (
-        [values for (metric, _), values in mine.items() if metric == kind and values.size]
+        [values for (metric, _), values in series.items() if metric == kind and values.size]
         for kind in ("cpu.busiest_thread", "cpu.thread_demand")
     )
-    # A tester that spins before a start waits, it does not work: what the engine counted as spinning is taken off.
-    spun = mine.get(("spin", ""), np.zeros(0))
-    idle = float(spun.mean()) / max(1, cores) if spun.size else 0.0
+    # A tester that spins before a start waits: the time that the engine counted as spinning is subtracted.
+    spinning = series.get(("spin", ""), np.zeros(0))
+    idle = float(spinning.mean()) / max(1, cores) if spinning.size else 0.0
     share = np.maximum(cpu / max(1, cores) - idle, 0.0)
     threads = [np.maximum(values - idle, 0.0) for values in threads]
     name, resource, values = component.removeprefix("service:"), f"cpu of its {cores} cores", share
@@ -129,80 +141,80 @@ def _processes(component: str, mine: Mapping[tuple[str, str], Array], cores: int
     if demands:
         detail["thread_demand"] = max(0.0, float(np.concatenate(demands).mean()) - idle)
     for metric in ("memory.rss", "threads", "io.read", "io.write"):
-        found = mine.get((metric, ""))
-        if found is not None and found.size:
-            detail[metric] = float(found.mean())
+        metric_values = series.get((metric, ""))
+        if metric_values is not None and metric_values.size:
+            detail[metric] = float(metric_values.mean())
     role = "testers" if component == "testers" else "service"
     on = cores if kind == ResourceKind.CPU_OF_CORES else 0
     return Utilization(name, role, resource, mean, low, high, detail, kind=kind, cores=on)
 
 
-def cores_seen(samples: Sequence[SampleSeries]) -> int | None:
-    """The number of cores of a host, from the samples of each core; None where there are none."""
-    return len({one.part for one in samples if one.metric == "cpu.busy" and one.part}) or None
+def sampled_cores(samples: Sequence[SampleSeries]) -> int | None:
+    """The number of cores of a host, from the samples of each core; None without samples."""
+    return len({series.part for series in samples if series.metric == "cpu.busy" and series.part}) or None
 
 
 def _host(
-    mine: Mapping[tuple[str, str], Array], link_bytes_s: float | None, *, single_cores: bool
+    series: Mapping[tuple[str, str], Array], link_bytes_s: float | None, *, single_cores: bool
 ) -> Utilization | None:
-    busy = mine.get(("cpu.busy", ""))
+    busy = series.get(("cpu.busy", ""))
     if busy is None or busy.size == 0:
         return None
     detail = {
         f"{metric} {part}".strip(): float(values.mean())
-        for (metric, part), values in sorted(mine.items())
-        if values.size and metric in SHOWN
+        for (metric, part), values in sorted(series.items())
+        if values.size and metric in DETAIL_METRICS
     }
     resource, values = "cpu", busy
-    others = {f"disk {part}": found for (metric, part), found in mine.items() if metric == "disk.busy"}
+    others = {f"disk {part}": values for (metric, part), values in series.items() if metric == "disk.busy"}
     if link_bytes_s is not None:
-        links = _links(mine, link_bytes_s)
-        detail |= {name: float(found.mean()) for name, found in links.items()}
+        links = _busiest_link(series, link_bytes_s)
+        detail |= {name: float(values.mean()) for name, values in links.items()}
         others |= links
-    if single_cores and (core := _busiest_core(mine)) is not None:
-        name, found = core
-        detail[name] = float(found.mean())
-        if _told_apart(found, busy):
-            others[name] = found
-    for name, found in others.items():
-        if found.size and float(found.mean()) > float(values.mean()):
-            resource, values = name, found
+    if single_cores and (core := _busiest_core(series)) is not None:
+        name, candidate = core
+        detail[name] = float(candidate.mean())
+        if _is_above(candidate, busy):
+            others[name] = candidate
+    for name, candidate in others.items():
+        if candidate.size and float(candidate.mean()) > float(values.mean()):
+            resource, values = name, candidate
     mean, low, high = mean_interval(values)
     kind = ResourceKind.CPU if values is busy else ResourceKind.OTHER
     return Utilization("host", "host", resource, mean, low, high, detail, kind=kind)
 
 
-def _links(mine: Mapping[tuple[str, str], Array], capacity: float) -> dict[str, Array]:
-    """The busiest interface, by its busier direction: a link is full-duplex. Loopback is none; of several that
-    pass on the same bytes (a bridge, a tunnel) none is counted twice."""
-    both: dict[str, Array] = {}
-    for (metric, part), found in sorted(mine.items()):
-        if metric in ("net.receive", "net.send") and part != "lo" and found.size:
-            share = found / capacity
-            if part not in both or float(share.mean()) > float(both[part].mean()):
-                both[part] = share
-    most = max(both, key=lambda part: float(both[part].mean()), default=None)
-    return {} if most is None else {f"link {most}": both[most]}
+def _busiest_link(series: Mapping[tuple[str, str], Array], capacity: float) -> dict[str, Array]:
+    """The busiest network interface except loopback, by its busier direction, because a link is full-duplex. Interfaces
+    that forward the same bytes (a bridge, a tunnel) are not added up."""
+    interfaces: dict[str, Array] = {}
+    for (metric, part), values in sorted(series.items()):
+        if metric in ("net.receive", "net.send") and part != "lo" and values.size:
+            share = values / capacity
+            if part not in interfaces or float(share.mean()) > float(interfaces[part].mean()):
+                interfaces[part] = share
+    busiest = max(interfaces, key=lambda part: float(interfaces[part].mean()), default=None)
+    return {} if busiest is None else {f"link {busiest}": interfaces[busiest]}
 
 
-def _busiest_core(mine: Mapping[tuple[str, str], Array]) -> tuple[str, Array] | None:
+def _busiest_core(series: Mapping[tuple[str, str], Array]) -> tuple[str, Array] | None:
     cores = {
-        f"core {part}": found
-        for (metric, part), found in mine.items()
-        if metric == "cpu.busy" and part and found.size
+        f"core {part}": values
+        for (metric, part), values in series.items()
+        if metric == "cpu.busy" and part and values.size
     }
     name = max(cores, key=lambda core: float(cores[core].mean()), default=None)
     return None if name is None else (name, cores[name])
 
 
-def _told_apart(core: Array, cpu: Array) -> bool:
-    """Whether the interval of a core is above that of all."""
+def _is_above(core: Array, cpu: Array) -> bool:
+    """Whether the interval of a core is above that of all cores."""
     mean, low, _ = mean_interval(core)
-    other, _, high = mean_interval(cpu)
-    return (mean if low is None else low) > (other if high is None else high)
+    cpu_mean, _, high = mean_interval(cpu)
+    return (mean if low is None else low) > (cpu_mean if high is None else high)
 
 
-SHOWN = (
+DETAIL_METRICS = (
     "cpu.busy",
     "cpu.user",
     "cpu.system",
@@ -223,7 +235,7 @@ SHOWN = (
 
 
 def mean_interval(values: Array) -> tuple[float, float | None, float | None]:
-    """Mean with a 95 % interval cut to 0..1: batch means from 10 seconds on, below that t over at least 3 seconds."""
+    """Mean with a 95 % interval, cut to 0..1: batch means from 10 seconds on, else t over at least 3 seconds."""
     mean = float(values.mean())
     batched = batch_mean(values)
     if batched is not None:

@@ -1,1 +1,1 @@
-"""Over the runs of a design: cells, thresholds, saturation, capacities, rankings, consistency."""
+"""Results over the runs of a design: cells, thresholds, saturation, capacities, rankings, consistency."""

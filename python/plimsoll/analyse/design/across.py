@@ -1,4 +1,4 @@
-"""Over the runs of a design: cells with intervals, stretch and scaling, saturation and capacities, thresholds."""
+"""Results over the runs of a design: cells with intervals, stretch and scaling, and thresholds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plimsoll.analyse.stats.blocks import error_with_blocks
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.proportion import error_rate
-from plimsoll.analyse.stats.quantiles import Buckets, Histogram, carries, merged
+from plimsoll.analyse.stats.quantiles import Buckets, Histogram, is_large_enough, merged
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Distribution, Named
 from plimsoll.plan.model import Threshold
@@ -33,9 +33,9 @@ VARIANCES_DIFFER = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What the factors are. `levels`: labels by factor, in the order of the file; `load_factor`: the one that is the
-    load, if there is one; `load_values`: its levels as numbers, by label; `loop`: whether runs follow each other in
-    passes of `design.loop`."""
+    """The factors. `levels`: labels by factor, in the order of the file; `load_factor`: the factor that is the load, if
+    there is one; `load_values`: its levels as numbers, by label; `loop`: whether the runs are in passes of
+    `design.loop`."""
 
     levels: Mapping[str, Sequence[str]]
     load_factor: str | None
@@ -43,15 +43,15 @@ class Design:
     loop: bool = False
 
     def load(self, cell: Mapping[str, str]) -> float | None:
-        """The load of a cell as a number."""
+        """The load of a cell as a number; None without a load factor."""
         return self.load_values.get(cell.get(self.load_factor, "")) if self.load_factor else None
 
     def rest(self, cell: Mapping[str, str]) -> dict[str, str]:
-        """The combination of the other factors."""
+        """The combination of the factors other than the load."""
         return {factor: level for factor, level in cell.items() if factor != self.load_factor}
 
-    def place(self, cell: Mapping[str, str]) -> tuple[int, ...]:
-        """For sorting cells as the file lists their levels."""
+    def sort_key(self, cell: Mapping[str, str]) -> tuple[int, ...]:
+        """Key by which cells are sorted in the order of the levels in the file."""
         return tuple(
             list(levels).index(cell[factor]) if cell.get(factor) in levels else -1
             for factor, levels in self.levels.items()
@@ -63,7 +63,7 @@ NO_PARTS: Mapping[str, OfParts] = {}
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The runs of one cell, and the histograms of its valid ones."""
+    """The runs of one cell, and the histograms of its valid runs."""
 
     cell: dict[str, str]
     runs: tuple[RunResult, ...]
@@ -71,7 +71,7 @@ class Group:
     _whole: dict[str, Buckets] = field(default_factory=dict, repr=False, compare=False)
 
     def whole(self, duration: str) -> Buckets:
-        """The histogram of all valid runs; merged once."""
+        """The histogram of a duration over all valid runs. It is merged once."""
         if duration not in self._whole:
             self._whole[duration] = merged(h[duration] for h in self.sample.histograms if duration in h)
         return self._whole[duration]
@@ -95,19 +95,19 @@ def grouped(
     out = []
     for members in cells.values():
         valid = [run for run in members if run.valid]
-        mine = [parts.get(run.id, {}) for run in valid]
-        sample = Sample(valid, [histograms.get(run.id, {}) for run in valid], mine)
+        run_parts = [parts.get(run.id, {}) for run in valid]
+        sample = Sample(valid, [histograms.get(run.id, {}) for run in valid], run_parts)
         out.append(Group(dict(members[0].cell), tuple(members), sample))
-    return sorted(out, key=lambda group: design.place(group.cell))
+    return sorted(out, key=lambda group: design.sort_key(group.cell))
 
 
 def cell_results(
     groups: Sequence[Group], design: Design, wanted: Sequence[str] = ()
 ) -> tuple[CellResult, ...]:
     """Every cell with its intervals, pooled over the design per metric: of every metric without open parts, and of the
-    responses `wanted`."""
+    responses in `wanted`."""
     responses = _responses(groups, wanted)
-    lowest_of = _lowest(groups, design)
+    lowest_of = _lowest_cells(groups, design)
     out = []
     for group, intervals in zip(groups, responses, strict=True):
         rate = error_rate(*errors_and_ended(group.valid), confidence=0.90)  # the upper bound is one-sided
@@ -137,23 +137,24 @@ def errors_and_ended(runs: Sequence[RunResult]) -> tuple[list[int], list[int]]:
 
 def _responses(groups: Sequence[Group], wanted: Sequence[str]) -> list[dict[str, Interval]]:
     out: list[dict[str, Interval]] = [{} for _ in groups]
-    found = {named.name: named for named in catalogue.METRICS.results}
-    asked = (named for text in wanted if (named := catalogue.METRICS.find(text)) is not None)
-    found |= {named.name: named for named in asked if named.name not in found}
-    for named in found.values():
-        for place, interval in enumerate(_intervals(named, groups)):
+    metrics = {named.name: named for named in catalogue.METRICS.results}
+    requested = (named for text in wanted if (named := catalogue.METRICS.find(text)) is not None)
+    metrics |= {named.name: named for named in requested if named.name not in metrics}
+    for named in metrics.values():
+        for position, interval in enumerate(_intervals(named, groups)):
             if interval is not None:
-                out[place][named.name] = interval
+                out[position][named.name] = interval
     return out
 
 
 def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None]:
-    """Mean and interval of a metric in each cell, the error pooled over all cells, on logarithms where all values are
-    above zero (throughputs and times have a constant relative error rather than a constant error); each cell by its
-    own variance where Levene's test says that they differ.
+    """Mean and interval of a metric in each cell. The error is pooled over all cells, on logarithms if all values are
+    above zero (throughputs and times have a constant relative error rather than a constant error). If Levene's test
+    shows that the variances differ, each cell has its own.
 
-    The centre of a percentile is that of the merged histograms, never a mean of percentiles; its interval is the
-    spread between the runs about it, or none where some run alone is too short for that percentile.
+    The centre of a percentile is that of the merged histograms, never a mean of percentiles. Its interval is the spread
+    between the runs about it; there is none if some run is too short for that percentile. Raises KeyError if there is
+    no such metric.
     """
     named = catalogue.METRICS.find(name)
     if named is None:
@@ -164,13 +165,13 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
 def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
     known = [_values(named, group) for group in groups]
     blocks = [[block for block, _ in cell] for cell in known]
-    values = [np.array([each for _, each in cell], dtype=np.float64) for cell in known]
+    values = [np.array([number for _, number in cell], dtype=np.float64) for cell in known]
     log = all(v.size == 0 or float(v.min()) > 0 for v in values)
-    # A time scatters the more the busier the target is: pooled over loads, its error is wrong at each of them.
-    own = isinstance(named.metric.reader, Distribution)
+    # The scatter of a time increases with the utilization of the target: pooled over loads, its error is wrong at each.
+    is_distribution = isinstance(named.metric.reader, Distribution)
     intervals = cell_intervals(
         values,
-        separate=own or _differ(values, groups, log),
+        separate=is_distribution or _has_unequal_variances(values, groups, log),
         log=log,
         error=lambda cells: error_with_blocks(
             [list(zip(labels, cell, strict=True)) for labels, cell in zip(blocks, cells, strict=True)]
@@ -180,47 +181,47 @@ def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
     if histogram is None or q is None:
         return intervals
     return [
-        _centred(interval, each.size, group.whole(histogram), q, group)
-        for interval, each, group in zip(intervals, values, groups, strict=True)
+        _with_centre(interval, numbers.size, group.whole(histogram), q, group)
+        for interval, numbers, group in zip(intervals, values, groups, strict=True)
     ]
 
 
 def _values(named: Named, group: Group) -> list[tuple[str | None, float]]:
-    """Block and value of each valid run that has it. None of a time that lies, in some run, among what did not
-    complete: those of the other runs would be too good."""
-    found = [(run.block, value(run, named)) for run in group.valid]
+    """Block and value of each valid run that has the metric. No value at all of a time that is, in some run, among the
+    transactions that did not complete: the values of the other runs alone would be too good."""
+    pairs = [(run.block, value(run, named)) for run in group.valid]
     whole = None if named.histogram is None else group.whole(named.histogram)
-    if whole is not None and whole.missing and any(each is None for _, each in found):
-        found = []
-    return [(block, each) for block, each in found if each is not None]
+    if whole is not None and whole.missing and any(number is None for _, number in pairs):
+        pairs = []
+    return [(block, number) for block, number in pairs if number is not None]
 
 
-def _centred(
+def _with_centre(
     interval: Interval | None, values: int, whole: Buckets, q: float, group: Group
 ) -> Interval | None:
-    found = whole.quantile(q)
-    if found is None or not carries(q, whole.total):
+    quantile = whole.quantile(q)
+    if quantile is None or not is_large_enough(q, whole.total):
         return interval
-    centre = found / 1e6
+    centre = quantile / 1e6
     if interval is None and whole.missing:
         return None
     if interval is None or values < len(group.valid):
         return Interval(centre, None, None, method="merged runs, because single runs are too short")
     if interval.mean <= 0:
         return interval
-    by = centre / interval.mean
-    low = None if interval.low is None else interval.low * by
-    high = None if interval.high is None else interval.high * by
+    scale = centre / interval.mean
+    low = None if interval.low is None else interval.low * scale
+    high = None if interval.high is None else interval.high * scale
     return Interval(centre, low, high, interval.level, interval.df, interval.method)
 
 
-def _differ(values: Sequence[NDArray[np.float64]], groups: Sequence[Group], log: bool) -> bool:
+def _has_unequal_variances(values: Sequence[NDArray[np.float64]], groups: Sequence[Group], log: bool) -> bool:
     used = [(v, group) for v, group in zip(values, groups, strict=True) if v.size]
     if not used:
         return False
     scaled = [np.log(v) if log else v for v, _ in used]
     residuals = np.concatenate([v - v.mean() for v in scaled])
-    cells = [place for place, v in enumerate(scaled) for _ in range(v.size)]
+    cells = [position for position, v in enumerate(scaled) for _ in range(v.size)]
     names = {factor for _, group in used for factor in group.cell}
     factors = {
         name: [group.cell.get(name) for v, group in used for _ in range(v.size)] for name in sorted(names)
@@ -236,17 +237,17 @@ def _combination(group: Group, design: Design) -> Combination:
     return tuple(sorted(design.rest(group.cell).items()))
 
 
-def _lowest(groups: Sequence[Group], design: Design) -> dict[Combination, Group]:
-    """The cell at the lowest load that has a valid run, for each combination of the other factors."""
-    found: dict[Combination, tuple[float, Group]] = {}
+def _lowest_cells(groups: Sequence[Group], design: Design) -> dict[Combination, Group]:
+    """The cell at the lowest load with a valid run, for each combination of the other factors."""
+    lowest_cells: dict[Combination, tuple[float, Group]] = {}
     for group in groups:
         load = design.load(group.cell)
         if load is None or not group.valid:
             continue
         key = _combination(group, design)
-        if key not in found or load < found[key][0]:
-            found[key] = load, group
-    return {key: group for key, (_, group) in found.items()}
+        if key not in lowest_cells or load < lowest_cells[key][0]:
+            lowest_cells[key] = load, group
+    return {key: group for key, (_, group) in lowest_cells.items()}
 
 
 def _mean_of(group: Group, name: str) -> float | None:
@@ -271,29 +272,30 @@ def _scaling(group: Group, lowest: Group | None, design: Design) -> float | None
 
 
 def common_bottleneck(runs: Sequence[RunResult]) -> str:
-    """What most runs of a cell name (more than half of them), else "not resolved"."""
-    found = Counter(run.bottleneck for run in runs)
-    if not found:
+    """The bottleneck of more than half of the runs of a cell, else "not resolved"."""
+    counts = Counter(run.bottleneck for run in runs)
+    if not counts:
         return NOT_RESOLVED
-    name, times = found.most_common(1)[0]
-    return name if 2 * times > len(runs) else NOT_RESOLVED
+    name, count = counts.most_common(1)[0]
+    return name if 2 * count > len(runs) else NOT_RESOLVED
 
 
 def verdicts(
     groups: Sequence[Group], thresholds: Sequence[Threshold], unfinished: Sequence[Mapping[str, str]] = ()
 ) -> tuple[Verdict, ...]:
-    """Every threshold on every cell that it is for. One that is for no cell fails: a rule that judges nothing is a
-    mistake, not a success. `unfinished`: cells of which runs are still to come; they are not judged on no sample."""
+    """Verdicts on every threshold for every cell to which it applies. A threshold that applies to no cell fails,
+    because it is a mistake in the file. `unfinished`: cells with further planned runs; they are not judged without a
+    sample."""
     out = []
     for threshold in thresholds:
-        mine = [group for group in groups if threshold.applies(group.cell)]
+        applicable = [group for group in groups if threshold.applies(group.cell)]
         out += [
             judge(threshold, {**group.cell, **labels}, sample, unfinished=group.cell in unfinished)
-            for group in mine
+            for group in applicable
             for labels, sample in group.sample.of_parts(threshold.parts)
         ]
-        if not mine and any(threshold.applies(cell) for cell in unfinished):
+        if not applicable and any(threshold.applies(cell) for cell in unfinished):
             out.append(not_yet(threshold, {}))
-        elif not mine:
+        elif not applicable:
             out.append(no_cell(threshold))
     return tuple(out)

@@ -38,8 +38,8 @@ _PLATEAU: Final = "upper end: the highest of the levels"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One load level over its valid runs. `observed`: what the response rule is about, from the merged histograms;
-    `observed_runs`: the same per run, in the unit of the rule. `errors` and `ended`: per run."""
+    """One load level over its valid runs. `observed`: the value for the response rule, from the merged histograms;
+    `observed_runs`: the same per run, in the unit of the rule. `errors`, `ended`: numbers per run."""
 
     load: float
     throughput: Interval | None
@@ -50,8 +50,8 @@ class Level:
 
 
 def nominal(levels: Sequence[Level], top: Highest, *, saturated: bool, blocks: bool = False) -> Capacity:
-    """Mean throughput of the plateau, else that of the highest level. `blocks`: the runs are in several ones, whose
-    effects the levels share."""
+    """Nominal capacity: mean throughput of the plateau, else that of the highest level. `saturated`: whether throughput
+    is shown to be flat; `blocks`: whether the runs are in several blocks, whose effects the levels share."""
     best = _best(levels)
     if best is None:
         return _capacity(CapacityKind.NOMINAL, None, None, False, [_note(CapacityReason.NO_THROUGHPUT)])
@@ -59,18 +59,18 @@ def nominal(levels: Sequence[Level], top: Highest, *, saturated: bool, blocks: b
     known = {level.load: level.throughput for level in levels if level.throughput is not None}
     flat = [known[load] for load in top.flat if load in known]
     if len(flat) > 1:
-        found = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
-        return replace(found, value=_of_plateau(flat, blocks), loads=top.flat)
+        capacity = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
+        return replace(capacity, value=_of_plateau(flat, blocks), loads=top.flat)
     rivals = top.rivals or len(known)
     if rivals > 1:
         notes.append(_note(CapacityReason.HIGHEST, of=rivals))
-    found = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
-    return replace(found, value=_of_highest(known[best.load], rivals), rivals=rivals)
+    capacity = _capacity(CapacityKind.NOMINAL, best, None, saturated, notes)
+    return replace(capacity, value=_of_highest(known[best.load], rivals), rivals=rivals)
 
 
 def _of_highest(best: Interval, rivals: int) -> Interval:
-    """The highest mean. Its interval holds the highest of the true means: the lower end is Bonferroni's over the levels
-    that may have been taken for the highest by chance; the upper end needs no correction."""
+    """The highest mean. Its interval contains the highest of the true means: the lower end has Bonferroni's correction
+    over the levels that may be the highest by chance; the upper end needs no correction."""
     if best.low is None or best.df is None or best.mean <= 0 or best.low <= 0 or rivals < 2:
         return best
     tail = (1 - best.level) / 2
@@ -79,13 +79,14 @@ def _of_highest(best: Interval, rivals: int) -> Interval:
 
 
 def _of_plateau(flat: Sequence[Interval], blocks: bool) -> Interval:
-    """The mean of the levels. The lower end is that of this mean, the upper one the highest of the levels' own: the
-    plateau may slope a little, and the capacity is the highest mean throughput. Relative errors of the levels are
-    independent, and equal within blocks, whose effects they share."""
-    mean = sum(each.mean for each in flat) / len(flat)
+    """The mean of the levels. The lower end is that of this mean; the upper end is the highest of those of the levels,
+    because the plateau may have a small slope and the capacity is the highest mean throughput. The relative errors of
+    the levels are taken to be independent; with `blocks`, whose effects the levels share, they are taken to be
+    equal."""
+    mean = sum(level.mean for level in flat) / len(flat)
     first = flat[0]
-    bounds = [(each.low, each.high) for each in flat]
-    lows = [math.log(each.mean / low) for each, (low, _) in zip(flat, bounds, strict=True) if low]
+    bounds = [(interval.low, interval.high) for interval in flat]
+    lows = [math.log(level.mean / low) for level, (low, _) in zip(flat, bounds, strict=True) if low]
     highs = [high for _, high in bounds if high is not None]
     if len(lows) < len(flat) or len(highs) < len(flat) or min(low or 0.0 for low, _ in bounds) <= 0:
         return Interval(mean, None, None, first.level, None, first.method)
@@ -95,8 +96,8 @@ def _of_plateau(flat: Sequence[Interval], blocks: bool) -> Interval:
 
 
 def usable(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Highest mean throughput at a level that meets the response rule; a reason states whether the upper end of the
-    interval over the runs meets it, too."""
+    """Usable capacity: highest mean throughput at a level that satisfies the response rule. A reason states whether the
+    upper end of the interval over the runs also satisfies it."""
     known = [level for level in levels if level.observed is not None]
     held = [level for level in known if level.observed is not None and rule.holds(level.observed)]
     best = _best(held)
@@ -104,13 +105,13 @@ def usable(levels: Sequence[Level], rule: Rule) -> Capacity:
         notes = [_note(CapacityReason.HELD_NOWHERE)]
         return _capacity(CapacityKind.USABLE, None, rule, bool(known), notes)
     reached = len(held) < len(known)
-    notes = [_edge(rule, _bounds(known)[known.index(best)])]
+    notes = [_bound_note(rule, _bounds(known)[known.index(best)])]
     if not reached:
         notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
     return _capacity(CapacityKind.USABLE, best, rule, reached, notes)
 
 
-def _edge(rule: Rule, edge: Interval | None) -> Reason:
+def _bound_note(rule: Rule, edge: Interval | None) -> Reason:
     if edge is None or edge.low is None or edge.high is None:
         return _note(CapacityReason.NO_BOUND)
     bound = edge.high if rule.upper else edge.low
@@ -123,9 +124,9 @@ def _note(code: CapacityReason, **values: Value) -> Reason:
 
 
 def _capacity(
-    kind: CapacityKind, level: Level | None, asked: Rule | None, reached: bool, reasons: Sequence[Reason]
+    kind: CapacityKind, level: Level | None, rule: Rule | None, reached: bool, reasons: Sequence[Reason]
 ) -> Capacity:
-    """Without texts. `asked`: the rule of `capacity:`."""
+    """A capacity without texts. `rule`: the rule of `capacity:`; None: the nominal capacity."""
     made_by = verdict_rules.rule(_RULES[kind])
     return Capacity(
         kind=kind,
@@ -133,40 +134,41 @@ def _capacity(
         load=None if level is None else level.load,
         definition="",
         reached=reached,
-        asked_metric="" if asked is None else asked.metric,
-        asked="" if asked is None else asked.text,
-        reasons=tuple(replace(each, rule=made_by) for each in reasons),
+        asked_metric="" if rule is None else rule.metric,
+        asked="" if rule is None else rule.text,
+        reasons=tuple(replace(reason, rule=made_by) for reason in reasons),
         rule=made_by,
     )
 
 
 def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
-    """Interval of what the rule is about between runs, by the variance of each level, on logarithms (skewed times)."""
+    """Intervals of the observed values over runs, by the variance of each level, on logarithms (times are skewed)."""
     values = [np.asarray(level.observed_runs, dtype=np.float64) for level in levels]
     return cell_intervals(values, separate=True, log=True)
 
 
 def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Highest load at which the one-sided upper 95 % bound of the error rate is under the rule, below the lowest load
-    that is shown to break it (by the other bound). A load with too few requests to show either decides nothing."""
+    """Error-limited capacity: throughput at the highest load at which the one-sided upper 95 % bound of the error rate
+    satisfies the rule, below the lowest load that is shown to break it (by the lower bound). A load with too few
+    requests to show either decides nothing."""
     rates = [(level, _error_rate(level)) for level in sorted(levels, key=lambda x: x.load)]
     known = [(level, rate) for level, rate in rates if rate is not None]
     holds = [rule.holds(rate.high if rule.upper else rate.low) for _, rate in known]
     breaks = [not rule.holds(rate.low if rule.upper else rate.high) for _, rate in known]
     below = breaks.index(True) if any(breaks) else len(known)
     held = list(compress(known[:below], holds))
-    passed_over = any(holds[below:])
+    has_later_hold = any(holds[below:])
     if not held:
         note = _note(CapacityReason.NOTHING_ENDED)
-        if passed_over:
+        if has_later_hold:
             note = _note(CapacityReason.LOWER_LOAD, load=known[below][0].load)
         elif known:
-            note = _note(CapacityReason.BOUND_HELD_NOWHERE, least=_least(known))
+            note = _note(CapacityReason.BOUND_HELD_NOWHERE, least=_least_upper_bound(known))
         return _capacity(CapacityKind.ERROR_LIMITED, None, rule, bool(known), [note])
     level, rate = held[-1]
     above = [other for other, _ in known if other.load > level.load]
     notes = [_note(CapacityReason.ERROR_RATE, rate=rate.rate, upper=rate.high)]
-    if passed_over:
+    if has_later_hold:
         notes.append(_note(CapacityReason.LOWER_LOAD, load=known[below][0].load))
     if not above:
         notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
@@ -174,29 +176,29 @@ def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:
 
 
 def _error_rate(level: Level) -> Rate | None:
-    """With one-sided 95 % bounds."""
+    """The error rate of a level with one-sided 95 % bounds."""
     return error_rate(level.errors, level.ended, confidence=0.90)
 
 
-def _least(known: Sequence[tuple[Level, object]]) -> float:
+def _least_upper_bound(known: Sequence[tuple[Level, object]]) -> float:
     rates = [_error_rate(level) for level, _ in known]
     return min(rate.high for rate in rates if rate is not None)
 
 
 def efficiency(usable_capacity: Capacity, nominal_capacity: Capacity) -> float | None:
-    """Usable over nominal capacity."""
+    """Usable / nominal capacity; None if one of them is not known."""
     if usable_capacity.value is None or nominal_capacity.value is None or nominal_capacity.value.mean <= 0:
         return None
     return usable_capacity.value.mean / nominal_capacity.value.mean
 
 
 def _best(levels: Sequence[Level]) -> Level | None:
-    some = [level for level in levels if level.throughput is not None]
-    return max(some, key=lambda level: level.throughput.mean if level.throughput else 0.0, default=None)
+    known = [level for level in levels if level.throughput is not None]
+    return max(known, key=lambda level: level.throughput.mean if level.throughput else 0.0, default=None)
 
 
 def stretch(response: float | None, lowest: float | None) -> float | None:
-    """R(load) / R(lowest load) (Jain 3.3)."""
+    """R(load) / R(lowest load) (Jain 3.3), R being the response time; None if one is not known."""
     return response / lowest if response is not None and lowest else None
 
 

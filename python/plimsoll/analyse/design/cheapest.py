@@ -1,4 +1,4 @@
-"""Which level of consistency costs least: without stale answers, with the most reads, with the fewest fetches."""
+"""The level of consistency with the lowest cost: without stale responses, with most reads, with the fewest fetches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from plimsoll.analyse.stats.interval import Interval
 
 @dataclass(frozen=True, slots=True)
 class Cheapest:
-    """The cheapest levels. `clean`: levels without stale answers; `share`: stale answers of the cheapest."""
+    """The cheapest levels. `clean`: number of levels without stale responses; `share`: share of stale responses of the
+    cheapest level."""
 
     verdict: CheapestVerdict
     levels: tuple[dict[str, str], ...]
@@ -20,52 +21,56 @@ class Cheapest:
     share: float
 
 
-def judge_cheapest(told: Sequence[Consistency]) -> Cheapest | None:
-    """Of levels that have answers; None of fewer than two."""
-    if len(told) < 2:
+def judge_cheapest(levels: Sequence[Consistency]) -> Cheapest | None:
+    """The verdict on levels with responses; None if there are fewer than two."""
+    if len(levels) < 2:
         return None
-    found = cheapest(told)
-    clean = sum(not each.stale for each in told)
+    cheapest_levels = cheapest(levels)
+    clean = sum(not level.stale for level in levels)
     if clean == 0:
         verdict = CheapestVerdict.NONE_CLEAN
     elif clean == 1:
         verdict = CheapestVerdict.ONLY
     else:
-        verdict = CheapestVerdict.NOT_TOLD_APART if len(found) == clean else CheapestVerdict.CHEAPEST
-    return Cheapest(verdict, tuple(each.cell for each in found), clean, _share(found[0]))
+        verdict = (
+            CheapestVerdict.NOT_TOLD_APART if len(cheapest_levels) == clean else CheapestVerdict.CHEAPEST
+        )
+    return Cheapest(
+        verdict, tuple(level.cell for level in cheapest_levels), clean, _share(cheapest_levels[0])
+    )
 
 
-def cheapest(told: Sequence[Consistency]) -> list[Consistency]:
-    """Of the levels without stale answers (or, if there is none, those with the lowest share) the one with the
-    highest throughput of readers; of several without a detected difference, the one with the fewest origin fetches per
-    answer. More than one where these are equal, too."""
-    none = [each for each in told if not each.stale]
-    least = min(_share(each) for each in told)
-    left = none or [each for each in told if _share(each) == least]
-    known = [each for each in left if each.relative_reads is not None]
+def cheapest(levels: Sequence[Consistency]) -> list[Consistency]:
+    """The cheapest levels: of the levels without stale responses (or, if there is none, those with the lowest share)
+    the one with the highest throughput of readers; of several without a detected difference, the one with the fewest
+    origin fetches per response. Several levels if these are also equal."""
+    clean = [level for level in levels if not level.stale]
+    least = min(_share(level) for level in levels)
+    candidates = clean or [level for level in levels if _share(level) == least]
+    known = [level for level in candidates if level.relative_reads is not None]
     if known:
-        top = max(known, key=lambda each: _reads(each).mean)
-        left = [each for each in known if _as_many(_reads(each), _reads(top))]
-    fewest = min(_fetches(each) for each in left)
-    return [each for each in left if _fetches(each) == fewest]
+        top = max(known, key=lambda level: _reads(level).mean)
+        candidates = [level for level in known if _has_as_many(_reads(level), _reads(top))]
+    fewest = min(_fetches(level) for level in candidates)
+    return [level for level in candidates if _fetches(level) == fewest]
 
 
-def _share(each: Consistency) -> float:
-    return each.stale / each.answers
+def _share(level: Consistency) -> float:
+    return level.stale / level.answers
 
 
-def _fetches(each: Consistency) -> float:
-    return each.fetches_per_answer or 0.0
+def _fetches(level: Consistency) -> float:
+    return level.fetches_per_answer or 0.0
 
 
-def _reads(each: Consistency) -> Interval:
-    assert each.relative_reads is not None  # asked of levels that have them
-    return each.relative_reads
+def _reads(level: Consistency) -> Interval:
+    assert level.relative_reads is not None  # callers pass only levels that have them
+    return level.relative_reads
 
 
-def _as_many(one: Interval, top: Interval) -> bool:
-    """Whether no difference between the reads is detected. Both are relative to the same level, whose own error is in
-    every other ratio, so an interval that reaches the other's mean is enough."""
-    if one.mean >= top.mean:
+def _has_as_many(reads: Interval, top: Interval) -> bool:
+    """Whether no difference between the reads is detected. Both are relative to the same level, whose error every ratio
+    contains, so it is enough that the interval of `reads` extends to the mean of `top`."""
+    if reads.mean >= top.mean:
         return True
-    return one.high is not None and one.high >= top.mean
+    return reads.high is not None and reads.high >= top.mean

@@ -1,4 +1,4 @@
-"""Over the loads of a design: saturation, capacities and ranking of every combination of the other factors."""
+"""Results over the loads of a design: saturation, capacities and ranking of each combination of the other factors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def saturations(
     groups: Sequence[Group], design: Design, rules: CapacityRules, metrics: Sequence[str]
 ) -> tuple[Saturation, ...]:
     """Bracket and capacities of every combination of the other factors, for each of the metrics that is a throughput
-    (transactions per second, if none is). Empty without a load factor."""
+    (transactions per second if none is). Empty without a load factor."""
     if design.load_factor is None:
         return ()
     names = [name for m in metrics if is_capacity(name := canonical(m))] or ["throughput_per_s"]
@@ -47,9 +47,11 @@ def saturations(
         levels = _levels(list(combinations.values()), design, name)
         error = throughput_error(levels)
         by_group = dict(zip((id(g) for g in groups), metric_intervals(name, groups), strict=True))
-        for (rest, members), mine in zip(combinations.items(), levels, strict=True):
-            bracket = saturation(mine, error, _overloaded(members, design), _full(members, design))
-            top = highest(mine, error, bracket)
+        for (rest, members), throughputs in zip(combinations.items(), levels, strict=True):
+            bracket = saturation(
+                throughputs, error, _overloaded_loads(members, design), _full_loads(members, design)
+            )
+            top = highest(throughputs, error, bracket)
             facts = [_level(g, design, by_group[id(g)], rules) for g in members if g.valid]
             out.append(
                 _saturation(dict(rest), name, design.load_factor, bracket, top, facts, rules, members, design)
@@ -57,24 +59,30 @@ def saturations(
     return tuple(out)
 
 
-def _overloaded(members: Sequence[Group], design: Design) -> set[float]:
+def _overloaded_loads(members: Sequence[Group], design: Design) -> set[float]:
     """Loads at which the target was overloaded in most valid runs."""
     runs = {load: group.valid for group in members if (load := design.load(group.cell)) is not None}
-    return {load for load, mine in runs.items() if is_overloaded(run.traffic.overload for run in mine)}
+    return {
+        load for load, valid_runs in runs.items() if is_overloaded(run.traffic.overload for run in valid_runs)
+    }
 
 
-def _full(members: Sequence[Group], design: Design) -> set[float]:
+def _full_loads(members: Sequence[Group], design: Design) -> set[float]:
     """Loads at which the component that is the bottleneck at the highest load is full."""
     runs = {load: group.valid for group in members if (load := design.load(group.cell)) and group.valid}
     component = common_bottleneck(runs[max(runs)]) if runs else NOT_RESOLVED
     if component == NOT_RESOLVED:
         return set()
-    return full_loads({load: [_utilization(run, component) for run in mine] for load, mine in runs.items()})
+    return full_loads(
+        {load: [_utilization(run, component) for run in valid_runs] for load, valid_runs in runs.items()}
+    )
 
 
 def _utilization(run: RunResult, component: str) -> float:
-    """Mean of the component over the window; NaN, which is neither full nor idle, where it was not watched."""
-    return next((each.mean for each in run.utilization if each.component == component), math.nan)
+    """Mean utilization of the component in the window. NaN, which is neither full nor idle, if it was not watched."""
+    return next(
+        (utilization.mean for utilization in run.utilization if utilization.component == component), math.nan
+    )
 
 
 def _levels(
@@ -90,36 +98,38 @@ def _levels(
     plain = [
         [(run.block, v) for run in runs if (v := metric_value(run, name)) is not None] for _, _, runs in cells
     ]
-    # A combination at which nothing succeeded has no logarithm, and takes no part in the blocks of the others.
-    above = [bool(cell) and min(v for _, v in cell) > 0 for cell in plain]
+    # A cell without successful transactions has no logarithm, and is not used for the effects of the blocks.
+    is_positive = [bool(cell) and min(v for _, v in cell) > 0 for cell in plain]
     logs = [
-        [(block, math.log(v)) for block, v in cell] for cell, fine in zip(plain, above, strict=True) if fine
+        [(block, math.log(v)) for block, v in cell]
+        for cell, positive in zip(plain, is_positive, strict=True)
+        if positive
     ]
-    found = within_blocks(logs)
-    adjusted = iter([[v for _, v in cell] for cell in logs] if found is None else found.cells)
+    adjustment = within_blocks(logs)
+    adjusted = iter([[v for _, v in cell] for cell in logs] if adjustment is None else adjustment.cells)
     out: list[dict[float, list[float]]] = [{} for _ in combinations]
-    for (at, load, _), cell, fine in zip(cells, plain, above, strict=True):
-        out[at][load] = [math.exp(v) for v in next(adjusted)] if fine else [v for _, v in cell]
+    for (at, load, _), cell, positive in zip(cells, plain, is_positive, strict=True):
+        out[at][load] = [math.exp(v) for v in next(adjusted)] if positive else [v for _, v in cell]
     return out
 
 
 def _level(group: Group, design: Design, throughput: Interval | None, rules: CapacityRules) -> capacity.Level:
-    observed, each = None, []
+    observed, per_run = None, []
     ((_, sample),) = group.sample.of_parts(rules.parts)  # one operation, one workload at most
     if rules.response is not None:
         observed, _ = observe(rules.response, sample)
         for run, histogram in zip(sample.runs, sample.histograms, strict=True):
             value, _ = observe(rules.response, Sample([run], [histogram]))
             if value is not None:
-                each.append(value)
-        if not all(map(math.isfinite, each)):
-            each = []  # longer than anything that was measured: no interval has such an end
+                per_run.append(value)
+        if not all(map(math.isfinite, per_run)):
+            per_run = []  # a value is longer than all measured times: no interval has such an end
     errors, ended = errors_and_ended(sample.runs)
     return capacity.Level(
         load=design.load(group.cell) or 0.0,
         throughput=throughput,
         observed=observed,
-        observed_runs=each,
+        observed_runs=per_run,
         errors=errors,
         ended=ended,
     )
@@ -140,14 +150,14 @@ def _saturation(
     saturated = bracket.upper is not None
     by_component = bracket.reason == SaturationReason.FULL
     nominal = capacity.nominal(levels, top, saturated=saturated, blocks=len(blocks) > 1 or design.loop)
-    found: list[Capacity] = [nominal]
+    capacities: list[Capacity] = [nominal]
     share = None
     if rules.response is not None:
         usable = capacity.usable(levels, rules.response)
-        found.append(usable)
+        capacities.append(usable)
         share = capacity.efficiency(usable, nominal)
     if rules.errors is not None:
-        found.append(capacity.error_limited(levels, rules.errors))
+        capacities.append(capacity.error_limited(levels, rules.errors))
     return Saturation(
         combination=rest,
         metric=metric,
@@ -156,8 +166,8 @@ def _saturation(
         upper=bracket.upper,
         verdict=bracket.verdict,
         text="",
-        bottleneck=_gives_way(members, bracket.upper if by_component else nominal.load, design),
-        capacities=tuple(found),
+        bottleneck=_bottleneck_at(members, bracket.upper if by_component else nominal.load, design),
+        capacities=tuple(capacities),
         efficiency=share,
         levels=bracket.levels,
         reason=bracket.reason,
@@ -171,34 +181,34 @@ def _saturation(
     )
 
 
-def _gives_way(members: Sequence[Group], load: float | None, design: Design) -> str:
-    """What most valid runs name at a load. Lower ones, even within the bracket, may not be full yet."""
+def _bottleneck_at(members: Sequence[Group], load: float | None, design: Design) -> str:
+    """The bottleneck of most valid runs at a load. At lower loads, also within the bracket, it may not be full."""
     at = [group for group in members if load is not None and design.load(group.cell) == load]
     return common_bottleneck([run for group in at for run in group.valid])
 
 
-def rankings(groups: Sequence[Group], design: Design, found: Sequence[Saturation]) -> tuple[Ranking, ...]:
-    """Of the combinations of each metric. One measured at a single load, as in a design that varies one factor at a
-    time, is not compared: another load may give more."""
+def rankings(groups: Sequence[Group], design: Design, results: Sequence[Saturation]) -> tuple[Ranking, ...]:
+    """Rankings of the combinations, one for each metric. A combination that was measured at a single load, as in a
+    design that varies one factor at a time, is not compared: its throughput may be higher at another load."""
     out = []
-    for metric in dict.fromkeys(each.metric for each in found):
-        mine = [each for each in found if each.metric == metric and each.levels > 1]
-        best = ranking([_contender(groups, design, each) for each in mine], shared=design.loop)
+    for metric in dict.fromkeys(result.metric for result in results):
+        of_metric = [result for result in results if result.metric == metric and result.levels > 1]
+        best = ranking([_contender(groups, design, result) for result in of_metric], shared=design.loop)
         if best is not None:
             out.append(replace(best, metric=metric, rule=verdict_rules.rule(RuleName.RANKING)))
     return tuple(out)
 
 
-def _contender(groups: Sequence[Group], design: Design, found: Saturation) -> Contender:
-    nominal = next(each for each in found.capacities if each.kind == CapacityKind.NOMINAL)
+def _contender(groups: Sequence[Group], design: Design, result: Saturation) -> Contender:
+    nominal = next(capacity_ for capacity_ in result.capacities if capacity_.kind == CapacityKind.NOMINAL)
     levels = nominal.loads or (nominal.load,)
     cells = tuple(
         tuple(
             (run.block, value)
             for run in group.valid
-            if (value := metric_value(run, found.metric)) is not None
+            if (value := metric_value(run, result.metric)) is not None
         )
         for group in groups
-        if design.rest(group.cell) == found.combination and design.load(group.cell) in levels
+        if design.rest(group.cell) == result.combination and design.load(group.cell) in levels
     )
-    return Contender(found.combination, tuple(cell for cell in cells if cell), nominal.rivals)
+    return Contender(result.combination, tuple(cell for cell in cells if cell), nominal.rivals)

@@ -1,14 +1,15 @@
-"""Which combination of the factors has the highest nominal capacity, by ratios with intervals of their own.
+"""The combination of the factors with the highest nominal capacity, from ratios with their own intervals.
 
 Each combination is represented by its runs at the loads of its nominal capacity, averaged over these loads. The best
-is compared with each other one by the difference of the mean logarithms within blocks; the error is pooled over the
-highest level of each, and the intervals are Bonferroni's over all comparisons with the best (Jain 20.5; D.
+is compared with each of the others by the difference of the mean logarithms within blocks. The error is pooled over the
+highest level of each, and the intervals have Bonferroni's correction over all comparisons with the best (Jain 20.5; D.
 Montgomery, section 3.5). Whether the intervals of two means overlap is a weaker test, because each contains the
 effect of the block on both.
 
-An interval holds the ratio of the highest true means, however the levels were chosen: one that was taken as the highest
-counts at its end towards the other combination with Bonferroni's correction over its rivals; a plateau, which may slope
-a little, counts with its mean at one end of the interval and with its highest level at the other.
+An interval contains the ratio of the highest true means, for any selection of the levels. A single level that was
+selected as the highest counts, at the end towards the other combination, with Bonferroni's correction over its rivals.
+A plateau, which may have a small slope, counts with its mean at one end of the interval and with its highest level at
+the other.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ METHOD = "within blocks, Bonferroni over the comparisons with the highest"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A combination with its runs at each load of its nominal capacity: block and throughput (above zero) of each."""
+    """A combination with its runs at each load of its nominal capacity: block and throughput of each run."""
 
     combination: Mapping[str, str]
     levels: tuple[tuple[tuple[str | None, float], ...], ...]
     rivals: int = 1
-    """Number of loads from which a single level was taken as the highest one."""
+    """Number of loads from which a single level was selected as the highest."""
 
     @property
     def mean(self) -> float:
@@ -50,13 +51,18 @@ class Contender:
 
 
 def ranking(contenders: Sequence[Contender], *, shared: bool = False, level: float = 0.95) -> Ranking | None:
-    """`shared`: runs at several levels have something in common (a pass), and their mean is no better than one of them.
-    None where fewer than two combinations have a throughput, or nothing but the load was varied."""
-    known = [each for each in contenders if each.is_positive]
-    known.sort(key=lambda each: -each.mean)
+    """The ranking of the combinations. `shared`: runs at several levels belong to a pass and share its effect, so their
+    mean has the same error as one of them. None if fewer than two combinations have a throughput, or if only the load
+    was varied."""
+    known = [contender for contender in contenders if contender.is_positive]
+    known.sort(key=lambda contender: -contender.mean)
     if len(known) < 2 or not known[0].combination:
         return None
-    cells = [[(block, math.log(value)) for block, value in runs] for each in known for runs in each.levels]
+    cells = [
+        [(block, math.log(value)) for block, value in runs]
+        for contender in known
+        for runs in contender.levels
+    ]
     adjusted = within_blocks(cells)
     ratios = _ratios(adjusted, known, level, shared)
     second = min(range(1, len(known)), key=lambda at: ratios[at - 1].low or 0.0)
@@ -79,14 +85,17 @@ def ranking(contenders: Sequence[Contender], *, shared: bool = False, level: flo
 def _ratios(
     adjusted: Adjusted | None, known: Sequence[Contender], level: float, shared: bool
 ) -> list[Interval]:
-    """The best over each other one."""
+    """Ratio of the best combination to each of the others."""
     error = _error(known, adjusted)
     if adjusted is None or error is None:
-        return [Interval(known[0].mean / each.mean, None, None, method=METHOD) for each in known[1:]]
+        return [
+            Interval(known[0].mean / contender.mean, None, None, method=METHOD) for contender in known[1:]
+        ]
     tail = (1 - level) / 2 / (len(known) - 1)
     cells = iter(adjusted.cells)
     first, *others = [
-        _LevelMeans([np.asarray(next(cells)) for _ in each.levels], each.rivals, shared) for each in known
+        _LevelMeans([np.asarray(next(cells)) for _ in contender.levels], contender.rivals, shared)
+        for contender in known
     ]
     out = []
     for other in others:
@@ -97,11 +106,14 @@ def _ratios(
 
 
 def _error(known: Sequence[Contender], adjusted: Adjusted | None) -> Pooled | None:
-    """Of one run, from the highest level of each combination: else one with a long plateau would weigh more than one
-    whose runs differ more."""
-    if all(len(each.levels) == 1 for each in known):
+    """Error of one run, from the highest level of each combination. With all levels, a combination with a long plateau
+    would have a greater weight than one whose runs differ more."""
+    if all(len(contender.levels) == 1 for contender in known):
         return None if adjusted is None else adjusted.error()
-    tops = [max(each.levels, key=lambda runs: float(np.mean([value for _, value in runs]))) for each in known]
+    tops = [
+        max(contender.levels, key=lambda runs: float(np.mean([value for _, value in runs])))
+        for contender in known
+    ]
     of_tops = within_blocks([[(block, math.log(value)) for block, value in runs] for runs in tops])
     return None if of_tops is None else of_tops.error()
 
@@ -116,17 +128,17 @@ class _LevelMeans:
 
     @property
     def mean(self) -> float:
-        return float(np.mean([each.mean() for each in self.levels]))
+        return float(np.mean([level.mean() for level in self.levels]))
 
     @property
     def variance(self) -> float:
-        """Of `mean`, over that of one run."""
-        mean = sum(1 / each.size for each in self.levels) / len(self.levels)
+        """Variance of `mean`, relative to that of one run."""
+        mean = sum(1 / level.size for level in self.levels) / len(self.levels)
         return mean if self.shared else mean / len(self.levels)
 
 
-def _surplus(one: _LevelMeans, other: _LevelMeans, tail: float, error: Pooled) -> float:
+def _surplus(best: _LevelMeans, other: _LevelMeans, tail: float, error: Pooled) -> float:
     """Lower bound of the difference of the log capacities, with probability `tail` below it."""
-    highest = max(other.levels, key=lambda each: float(each.mean()))
-    sd = error.sd * math.sqrt(one.variance + 1 / highest.size)
-    return one.mean - float(highest.mean()) - t_quantile(1 - tail / one.rivals, error.df) * sd
+    highest = max(other.levels, key=lambda level: float(level.mean()))
+    sd = error.sd * math.sqrt(best.variance + 1 / highest.size)
+    return best.mean - float(highest.mean()) - t_quantile(1 - tail / best.rivals, error.df) * sd

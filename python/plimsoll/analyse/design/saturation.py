@@ -1,8 +1,8 @@
 """The load from which on throughput does not increase: between two levels that were run, never finer.
 
 Throughput is *flat* from a level on if its elasticity with respect to the load, dlnX/dlnN, is below FLAT from there to
-the highest load, and no level beyond it gains more over a smaller one than that elasticity gives over their distance
-(over a doubling, where they are closer). Three claims are made, each only where the data show it:
+the highest load, and no level beyond it gains more over a lower one than this elasticity yields over their distance
+(over a doubling, if they are closer). Three claims are made, each only if the data show it:
 
 - *increases beyond L*: some higher level has more throughput than L. Tested upwards from the lowest level, each against
   all higher ones (Bonferroni), to the first level without an increase.
@@ -11,20 +11,21 @@ the highest load, and no level beyond it gains more over a smaller one than that
 - *falls from V on*: some lower level has more throughput. Tested downwards from the highest level, each against all
   lower ones (Bonferroni), to the first that does not fall.
 
-Each order of tests is fixed before the data are seen, and ends at its first failure: the probability of a false claim
-stays at that of one test, however many levels there are (closed testing). Rates: tests/stats/test_saturation_rates.py.
+The order of the tests does not depend on the data, and the tests end at the first failure. So the probability of a
+false claim is that of one test, for any number of levels (closed testing). Rates: tests/stats/test_saturation_rates.py.
 
-Of an open load a single run shows whether the target completes it (`overload`): this decides before any comparison.
+With an open load a single run shows whether the target completes it (`overload`): this decides before any comparison.
 
-Where comparisons do not decide, a component of the target that is full can (utilization law, X = U / D; Denning and
-Buzen, Computing Surveys 10 (1978) 225): a component with a utilization U completes at most 1 / U times as much, as long
-as a request needs as much of it. It decides only where it is full at two loads or more, is not full at a lower one (a
-service that polls is full at any load), no increase is shown beyond the first of these loads, and the mean throughputs
-there rise by less than FLAT. A service that needs less for a request the more it has to do (batches) may still rise.
+If comparisons do not decide, a full component of the target can (utilization law, X = U / D; Denning and Buzen,
+Computing Surveys 10 (1978) 225): a component with a utilization U completes at most 1 / U times as much, as long as the
+service demand of a request is constant. It decides only under these conditions: it is full at two loads or more; it is
+not full at a lower one (a service that polls is full at any load); no increase is shown beyond the first of these
+loads; and the mean throughputs there rise by less than FLAT. If the demand per request falls with the load (batches),
+throughput may still rise.
 
-Rejected: "not saturated", as a knee just below the highest load cannot be told from none; gains without regard to the
-ratio of the loads; the absence of a proven rise as proof of saturation; a slope over all loads from U on, which
-averages a rise and a fall; a fitted curve (a model belongs to prediction, this is what was seen).
+Rejected: the verdict "not saturated", because a knee just below the highest load cannot be distinguished from none;
+gains without regard to the ratio of the loads; the absence of a proven rise as proof of saturation; a slope over all
+loads from U on, which averages a rise and a fall; a fitted curve, which is a model for predictions.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from plimsoll.analyse.stats.ladder import Ladder
 from plimsoll.analyse.stats.means import Pooled, pooled_error
 
 FLAT = 0.2
-"""Elasticity below which throughput is flat: a doubling of the load brings less than 2**0.2 - 1 = 15 % more."""
+"""Elasticity below which throughput is flat: a doubling of the load increases it by less than 2**0.2 - 1 = 15 %."""
 OCTAVE = 1.8
-"""Least ratio of the highest load to one from which flatness is tested first. Shorter distances need many runs."""
+"""Minimum ratio of the highest load to the load at which the tests of flatness begin. Smaller ratios need many runs."""
 RISE_TAIL = 0.025
 FLAT_TAIL = 0.05
 FALL_TAIL = 0.025
 POWER_QUANTILE = 0.84
-"""Of the normal law: planned runs decide with a probability of 80 %."""
+"""Quantile of the normal distribution: planned runs decide with a probability of 80 %."""
 MAX_RUNS = 100
 
 
@@ -56,10 +57,10 @@ MAX_RUNS = 100
 class Bracket:
     """Throughput increases beyond `lower` and is flat from `upper` on (levels of the load factor).
 
-    `upper` None: not shown to be flat. `lower` None: not shown to increase at all. `falls_from`: from there on it is
-    shown to be below that of a lower load. `gains`: from each level to the next. `reason`: why nothing is decided.
-    `doubt`: the gain that is not decided. `more_runs`: number of further runs per level that would decide; None:
-    unknown, or over MAX_RUNS.
+    `upper` None: not shown to be flat. `lower` None: not shown to increase at all. `falls_from`: the load from which on
+    it is shown to be below that of a lower load. `gains`: from each level to the next. `reason`: why there is no
+    verdict, or the evidence for the bracket. `doubt`: the gain that is not decided. `more_runs`: number of further runs
+    per level that would decide; None: unknown, or over MAX_RUNS.
     """
 
     verdict: SaturationVerdict
@@ -78,7 +79,7 @@ class Bracket:
 def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) -> Pooled | None:
     """Error of one run's log throughput, pooled over all levels of all combinations. None without repetitions.
 
-    Levels at which some run had no throughput are left out of it.
+    Levels with a run without throughput are left out.
     """
     groups = []
     for levels in combinations:
@@ -99,21 +100,22 @@ def saturation(
 
     `levels`: throughputs (one per valid run) by level of the load; loads of 0 are left out. `error`: see
     `throughput_error`. `overloaded`: levels of an open load that the target cannot complete. Throughput is flat from
-    the level on from which that is so at all of them, whatever comparisons say: it rises between a level that is
-    completed and one that is not. `full`: levels at which one component of the target is full in each run.
+    the level on from which all levels are overloaded, for any result of the comparisons, because throughput rises
+    between a level that is completed and one that is not. `full`: levels at which one component of the target is full
+    in each run.
     """
-    found = _compared(levels, error)
-    if found.verdict == SaturationVerdict.CANNOT_SAY:
-        found = _with_full_component(found, levels, full)
+    bracket = _bracket_by_comparisons(levels, error)
+    if bracket.verdict == SaturationVerdict.CANNOT_SAY:
+        bracket = _with_full_component(bracket, levels, full)
     known = sorted(load for load in levels if load > 0 and len(levels[load]))
     rest = [load for load in known if load not in overloaded]
     above = [load for load in known if not rest or load > rest[-1]]
     if not above:
-        return found
+        return bracket
     verdict = SaturationVerdict.BRACKETED if rest else SaturationVerdict.AT_LOWEST
     return replace(
-        found,
-        verdict=verdict if found.falls_from is None else SaturationVerdict.RETROGRADE,
+        bracket,
+        verdict=verdict if bracket.falls_from is None else SaturationVerdict.RETROGRADE,
         lower=rest[-1] if rest else None,
         upper=above[0],
         reason=SaturationReason.OVERLOADED,
@@ -122,7 +124,7 @@ def saturation(
     )
 
 
-def _compared(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> Bracket:
+def _bracket_by_comparisons(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> Bracket:
     known = {load: list(levels[load]) for load in sorted(levels) if load > 0 and len(levels[load])}
     if len(known) < 2:
         return _undecided(SaturationReason.TOO_FEW_LEVELS, len(known))
@@ -132,27 +134,27 @@ def _compared(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> 
     if error is None or any(min(values) <= 0 for values in alive.values()):
         reason = SaturationReason.ONE_REPETITION if error is None else SaturationReason.RUNS_DIFFER
         return replace(_undecided(reason, len(known)), has_error=error is not None)
-    found = _decide(Ladder.of(alive, error)) if len(alive) > 1 else _undecided(None, 1)
+    bracket = _decide(Ladder.of(alive, error)) if len(alive) > 1 else _undecided(None, 1)
     dead = next((load for load in known if load not in alive), None)
-    return replace(found if dead is None else _ended(found, dead), levels=len(known))
+    return replace(bracket if dead is None else _with_dead_load(bracket, dead), levels=len(known))
 
 
 def _with_full_component(
-    found: Bracket, levels: Mapping[float, Sequence[float]], full: Collection[float]
+    bracket: Bracket, levels: Mapping[float, Sequence[float]], full: Collection[float]
 ) -> Bracket:
-    """Flat from the lowest load on from which the component is full, where nothing that was measured contradicts it."""
+    """Flat from the lowest load on from which the component is full, unless a measurement contradicts it."""
     known = sorted(load for load in levels if load > 0 and len(levels[load]))
     rest = [load for load in known if load not in full]
     above = [load for load in known if rest and load > rest[-1]]
-    if len(above) < 2 or (found.lower is not None and found.lower >= above[0]):
-        return found
+    if len(above) < 2 or (bracket.lower is not None and bracket.lower >= above[0]):
+        return bracket
     if any(min(levels[load]) <= 0 for load in above):
-        return found
+        return bracket
     mean = {load: float(np.log(np.asarray(levels[load])).mean()) for load in above}
     pairs = [(low, high) for low in above for high in above if low < high]
     if any(mean[j] - mean[i] > FLAT * max(math.log(j / i), math.log(2)) for i, j in pairs):
-        return found
-    return replace(found, verdict=SaturationVerdict.BRACKETED, upper=above[0], reason=SaturationReason.FULL)
+        return bracket
+    return replace(bracket, verdict=SaturationVerdict.BRACKETED, upper=above[0], reason=SaturationReason.FULL)
 
 
 def _undecided(reason: SaturationReason | None, levels: int) -> Bracket:
@@ -160,7 +162,7 @@ def _undecided(reason: SaturationReason | None, levels: int) -> Bracket:
 
 
 def _without_dead_end(known: Mapping[float, list[float]]) -> dict[float, list[float]]:
-    """Without the highest loads at which nothing succeeded in any of two or more runs."""
+    """The levels without the highest loads at which no transaction succeeded in any of two or more runs."""
     alive = dict(known)
     for load in reversed(list(known)):
         if max(known[load]) > 0 or len(known[load]) < 2:
@@ -169,16 +171,16 @@ def _without_dead_end(known: Mapping[float, list[float]]) -> dict[float, list[fl
     return alive
 
 
-def _ended(found: Bracket, dead: float) -> Bracket:
-    """With the knowledge that from the load `dead` on nothing succeeds."""
-    upper = dead if found.upper is None else found.upper
-    falls = dead if found.falls_from is None else found.falls_from
+def _with_dead_load(bracket: Bracket, dead: float) -> Bracket:
+    """The bracket, given that no transaction succeeds from the load `dead` on."""
+    upper = dead if bracket.upper is None else bracket.upper
+    falls = dead if bracket.falls_from is None else bracket.falls_from
     verdict = SaturationVerdict.RETROGRADE
-    return Bracket(verdict, found.lower, upper, falls, found.gains, found.levels)
+    return Bracket(verdict, bracket.lower, upper, falls, bracket.gains, bracket.levels)
 
 
 def _decide(ladder: Ladder) -> Bracket:
-    verdict, count, start = SaturationVerdict, len(ladder), _start(ladder)
+    verdict, count, start = SaturationVerdict, len(ladder), _first_tested(ladder)
     rises, flat, falls = _rises_beyond(ladder), _flat_from(ladder, start), _falls_from(ladder)
     gains = tuple(_gain(ladder, i, i + 1) for i in range(count - 1))
     ends = [i for i in (flat, falls) if i is not None]
@@ -186,10 +188,10 @@ def _decide(ladder: Ladder) -> Bracket:
         upper = min(ends)
         lower = None if rises is None or upper == 0 else ladder.loads[min(rises, upper - 1)]
         falls_from = None if falls is None else ladder.loads[falls]
-        found = verdict.AT_LOWEST if upper == 0 else verdict.BRACKETED
+        outcome = verdict.AT_LOWEST if upper == 0 else verdict.BRACKETED
         if falls is not None:
-            found = verdict.RETROGRADE
-        return Bracket(found, lower, ladder.loads[upper], falls_from, gains, count)
+            outcome = verdict.RETROGRADE
+        return Bracket(outcome, lower, ladder.loads[upper], falls_from, gains, count)
     lower = None if rises is None else ladder.loads[rises]
     if rises is not None and rises >= start:
         return Bracket(verdict.INCREASED, lower, None, None, gains, count)
@@ -199,55 +201,55 @@ def _decide(ladder: Ladder) -> Bracket:
     return Bracket(verdict.CANNOT_SAY, lower, None, None, gains, count, reason, doubt, more)
 
 
-def _start(ladder: Ladder) -> int:
-    """The highest level from which flatness can be tested: with the highest load at OCTAVE times its own."""
+def _first_tested(ladder: Ladder) -> int:
+    """The highest level at which flatness can be tested: the highest load is at least OCTAVE times its load."""
     top = len(ladder) - 1
-    far = [i for i in range(top) if ladder.distance(i, top) >= math.log(OCTAVE)]
-    return far[-1] if far else 0
+    candidates = [i for i in range(top) if ladder.distance(i, top) >= math.log(OCTAVE)]
+    return candidates[-1] if candidates else 0
 
 
 def _rises_beyond(ladder: Ladder) -> int | None:
-    found = None
+    last_rising = None
     for i in range(len(ladder) - 1):
         higher = range(i + 1, len(ladder))
         tail = RISE_TAIL / len(higher)
         if not any(ladder.rise(i, j) > ladder.half_width(i, j, tail) for j in higher):
             break
-        found = i
-    return found
+        last_rising = i
+    return last_rising
 
 
 def _falls_from(ladder: Ladder) -> int | None:
-    found = None
+    last_falling = None
     for j in reversed(range(1, len(ladder))):
         tail = FALL_TAIL / j
         if not any(-ladder.rise(i, j) > ladder.half_width(i, j, tail) for i in range(j)):
             break
-        found = j
-    return found
+        last_falling = j
+    return last_falling
 
 
 def _flat_from(ladder: Ladder, start: int) -> int | None:
-    found = None
+    last_flat = None
     for i in reversed(range(start + 1)):
         if _excess(ladder, i, len(ladder) - 1, FLAT * ladder.distance(i, len(ladder) - 1)) >= 0:
             break
-        if any(_excess(ladder, *pair, _limit(ladder, *pair)) >= 0 for pair in _pairs(ladder, i)):
+        if any(_excess(ladder, *pair, _rise_limit(ladder, *pair)) >= 0 for pair in _pairs(ladder, i)):
             break
-        found = i
-    return found
+        last_flat = i
+    return last_flat
 
 
 def _pairs(ladder: Ladder, start: int) -> list[tuple[int, int]]:
     return [(i, j) for i in range(start, len(ladder)) for j in range(i + 1, len(ladder))]
 
 
-def _limit(ladder: Ladder, lower: int, upper: int) -> float:
+def _rise_limit(ladder: Ladder, lower: int, upper: int) -> float:
     return FLAT * max(ladder.distance(lower, upper), math.log(2))
 
 
 def _excess(ladder: Ladder, lower: int, upper: int, limit: float) -> float:
-    """By how much the upper bound of a rise exceeds the limit; below 0: shown to be flat."""
+    """Upper bound of a rise minus the limit; below 0: shown to be flat."""
     return ladder.rise(lower, upper) + ladder.half_width(lower, upper, FLAT_TAIL) - limit
 
 
@@ -260,13 +262,13 @@ def _gain(ladder: Ladder, lower: int, upper: int) -> Gain:
 def _undecided_pair(ladder: Ladder, start: int) -> tuple[int, int]:
     """The two levels whose comparison is furthest from showing flatness."""
     top = len(ladder) - 1
-    limits = {pair: _limit(ladder, *pair) for pair in _pairs(ladder, start)}
+    limits = {pair: _rise_limit(ladder, *pair) for pair in _pairs(ladder, start)}
     limits[start, top] = FLAT * ladder.distance(start, top)
     return max(limits, key=lambda pair: _excess(ladder, pair[0], pair[1], limits[pair]))
 
 
 def _more_runs(ladder: Ladder, lower: int, upper: int) -> int | None:
-    """Runs per level that would show the more likely of an increase and flatness, beyond those that there are."""
+    """Number of further runs per level that would show the more likely of an increase and flatness; None: too many."""
     rise, sd = ladder.rise(lower, upper), ladder.sd(lower, upper)
     to_flat = FLAT * ladder.distance(lower, upper) - rise
     tail, margin = (RISE_TAIL, rise) if rise > to_flat else (FLAT_TAIL, to_flat)

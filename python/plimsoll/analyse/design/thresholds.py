@@ -1,4 +1,5 @@
-"""Judging rules on cells: from merged histograms and counts, never from averaged percentiles. No sample fails."""
+"""Judges rules on cells: from merged histograms and counts, never from averaged percentiles. A cell without a sample
+fails."""
 
 from __future__ import annotations
 
@@ -22,32 +23,33 @@ from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import Distribution, Named, Part, Total, Value
 from plimsoll.plan.model import Threshold
 
-FEW = 10
-"""Values beyond a percentile below which it is weak."""
+MIN_BEYOND = 10
+"""Minimum number of values beyond a percentile; with fewer there is a remark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The valid runs of one cell, or one run of it, with their histograms (`RunSummary.histograms`, same order) and
-    those of their workloads and operations."""
+    """The valid runs of one cell, or one of its runs, with their histograms (`RunSummary.histograms`, in the same
+    order) and those of their workloads and operations."""
 
     runs: Sequence[RunResult]
     histograms: Sequence[Mapping[str, Histogram]]
     parts: Sequence[OfParts] = ()
 
-    def of_parts(self, asked: Mapping[str, tuple[str, ...]]) -> list[tuple[dict[str, str], Sample]]:
-        """The parts that are judged separately, with their labels: all transactions where no part is requested."""
-        if not asked:
+    def of_parts(self, parts: Mapping[str, tuple[str, ...]]) -> list[tuple[dict[str, str], Sample]]:
+        """The parts that are judged separately, with their labels: all transactions if no part is requested. `parts`:
+        names of the requested workloads and operations."""
+        if not parts:
             return [({}, self)]
-        wanted = asked.get(model.WORKLOAD)
-        if (operations := asked.get(model.OPERATION)) is None:
-            return [({model.WORKLOAD: name}, self._of(name, None)) for name in wanted or ()]
+        workloads = parts.get(model.WORKLOAD)
+        if (operations := parts.get(model.OPERATION)) is None:
+            return [({model.WORKLOAD: name}, self._of(name, None)) for name in workloads or ()]
         out: list[tuple[dict[str, str], Sample]] = []
         for operation in operations:
             keys = dict.fromkeys(key for part in self.parts for key in part if key.operation == operation)
-            at = [key.workload for key in keys if wanted is None or key.workload in wanted]
+            at = [key.workload for key in keys if workloads is None or key.workload in workloads]
             for name in at:
-                labels = {model.WORKLOAD: name} if len(at) > 1 or wanted is not None else {}
+                labels = {model.WORKLOAD: name} if len(at) > 1 or workloads is not None else {}
                 out.append(({**labels, model.OPERATION: operation}, self._of(name, operation)))
             if not at:
                 out.append(({model.OPERATION: operation}, Sample([], [])))
@@ -57,27 +59,31 @@ class Sample:
         if operation is None and not any(run.workloads for run in self.runs):
             return self  # the only workload
         key = PartKey(workload, operation)
-        found = [
+        pairs = [
             (replace(run, traffic=traffic), part[key])
             for run, part in zip(self.runs, self.parts, strict=True)
             if key in part and (traffic := _traffic(run, key)) is not None
         ]
-        return Sample([run for run, _ in found], [histograms for _, histograms in found])
+        return Sample([run for run, _ in pairs], [histograms for _, histograms in pairs])
 
 
 def _traffic(run: RunResult, key: PartKey) -> Traffic | None:
     if key.operation is None:
-        return next((each.traffic for each in run.workloads if each.workload == key.workload), None)
-    mine = (each for each in run.operations if PartKey(each.workload, each.operation) == key)
-    return next((each.traffic for each in mine), None)
+        return next(
+            (workload.traffic for workload in run.workloads if workload.workload == key.workload), None
+        )
+    operations = (
+        operation for operation in run.operations if PartKey(operation.workload, operation.operation) == key
+    )
+    return next((operation.traffic for operation in operations), None)
 
 
 Observed = tuple[float | None, Reason | None]
 
 
 def observe(rule: Rule, sample: Sample) -> Observed:
-    """The value that a rule is about, in SI units, and what is weak about it. None: no sample; infinite: longer than
-    anything that was measured."""
+    """The value of the rule's metric in SI units, and a remark on its weakness. None: no sample; infinite: longer than
+    all measured times."""
     if not sample.runs:
         return None, _reason(ThresholdReason.NO_VALID_RUN)
     named = catalogue.METRICS.find(rule.metric)
@@ -90,7 +96,7 @@ def observe(rule: Rule, sample: Sample) -> Observed:
         case Total():
             return sum(value(run, named) or 0.0 for run in sample.runs), None
         case Value():
-            known = [found for run in sample.runs if (found := value(run, named)) is not None]
+            known = [figure for run in sample.runs if (figure := value(run, named)) is not None]
             return (sum(known) / len(known), None) if known else (None, _no_sample())
 
 
@@ -99,22 +105,23 @@ def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> Obs
     whole = merged(h[name] for h in sample.histograms if name in h)
     total = whole.total
     if reader.absent and (rule.stat == "avg" or total == 0):
-        found = _mean(named, sample)
-        some = any(at(run, named.scoped(reader.some), named.parts) for run in sample.runs)
-        if found is None:
+        mean = _mean(named, sample)
+        has_any = any(at(run, named.scoped(reader.some), named.parts) for run in sample.runs)
+        if mean is None:
             return None, _no_sample()
-        return found, None if some else _reason(ThresholdReason.ABSENT, absent=reader.absent)
+        return mean, None if has_any else _reason(ThresholdReason.ABSENT, absent=reader.absent)
     if total == 0 and whole.missing + whole.failed > 0:
         return math.inf, _reason(ThresholdReason.NOT_COMPLETED, completed=0, of=whole.missing + whole.failed)
     if total == 0 or whole.smallest is None or whole.largest is None:
         return None, _no_sample()
     if rule.stat == "min":
         return whole.smallest / 1e9, None
-    return _upper(rule, named, whole, sample)
+    return _upper_statistic(rule, named, whole, sample)
 
 
-def _upper(rule: Rule, named: Named, whole: Buckets, sample: Sample) -> Observed:
-    """Of what failed or did not complete in an open load it is only known that it took longer than any limit."""
+def _upper_statistic(rule: Rule, named: Named, whole: Buckets, sample: Sample) -> Observed:
+    """The value of an upper statistic. Transactions that failed, or did not complete in an open load, count as longer
+    than any limit."""
     total, more = whole.total, whole.missing + whole.failed
     q = 0.5 if rule.arg is None else rule.arg / 100.0
     if rule.stat == "max":
@@ -122,7 +129,7 @@ def _upper(rule: Rule, named: Named, whole: Buckets, sample: Sample) -> Observed
     elif rule.stat == "avg":
         known = whole.missing <= MISSING_OF_MEAN * (total + whole.missing)
     else:
-        known = whole.place(q, failed=True) is not None
+        known = whole.position(q, failed=True) is not None
     if not known:
         return math.inf, _reason(ThresholdReason.NOT_COMPLETED, completed=total, of=total + more)
     if rule.stat == "max":
@@ -132,7 +139,7 @@ def _upper(rule: Rule, named: Named, whole: Buckets, sample: Sample) -> Observed
     quantile = whole.quantile(q, failed=True)
     total += more
     beyond = total - rank(q, total) - 1
-    weak = _reason(ThresholdReason.FEW_BEYOND, beyond=beyond, of=total) if beyond < FEW else None
+    weak = _reason(ThresholdReason.FEW_BEYOND, beyond=beyond, of=total) if beyond < MIN_BEYOND else None
     return (None if quantile is None else quantile / 1e9), weak
 
 
@@ -161,36 +168,37 @@ def _sum(sample: Sample, named: Named, paths: Sequence[str]) -> float:
 def judge(
     threshold: Threshold, cell: Mapping[str, str], sample: Sample, *, unfinished: bool = False
 ) -> Verdict:
-    """One threshold on one cell. `unfinished`: runs of the cell are still to come, which may bring a sample."""
-    asked = threshold.rule
-    observed, remark = observe(asked, sample)
+    """The verdict on one threshold for one cell. `unfinished`: the cell has further planned runs, so it is not judged
+    without a sample."""
+    rule = threshold.rule
+    observed, remark = observe(rule, sample)
     if observed is None and unfinished:
         return not_yet(threshold, cell)
     reasons = [] if remark is None else [remark]
     if observed is None:
-        reasons = [replace(each, severity=Severity.FAILED) for each in reasons]
+        reasons = [replace(reason, severity=Severity.FAILED) for reason in reasons]
         return _verdict(threshold, cell, ThresholdVerdict.FAILED, None, reasons)
     if math.isinf(observed):
-        held = asked.holds(observed)
+        held = rule.holds(observed)
         severity = Severity.NOTE if held else Severity.FAILED
         verdict = ThresholdVerdict.PASSED if held else ThresholdVerdict.FAILED
         return _verdict(
-            threshold, cell, verdict, None, [replace(each, severity=severity) for each in reasons]
+            threshold, cell, verdict, None, [replace(reason, severity=severity) for reason in reasons]
         )
-    if asked.holds(observed):
+    if rule.holds(observed):
         return _verdict(threshold, cell, ThresholdVerdict.PASSED, observed, reasons)
-    figures: dict[str, Figure] = {"observed": observed, "limit": asked.value, "kind": _kind(asked)}
+    figures: dict[str, Figure] = {"observed": observed, "limit": rule.value, "kind": _kind(rule)}
     broken = _reason(ThresholdReason.BROKEN, Severity.FAILED, **figures)
     return _verdict(threshold, cell, ThresholdVerdict.FAILED, observed, [broken, *reasons])
 
 
 def not_yet(threshold: Threshold, cell: Mapping[str, str]) -> Verdict:
-    """The verdict on a cell of which nothing was measured so far."""
+    """The verdict on a cell without measurements so far."""
     return _verdict(threshold, cell, ThresholdVerdict.NOT_JUDGED, None, [_reason(ThresholdReason.NOT_YET)])
 
 
 def no_cell(threshold: Threshold) -> Verdict:
-    """The verdict on a threshold that is for no cell of the experiment."""
+    """The verdict on a threshold that applies to no cell of the experiment."""
     reason = _reason(ThresholdReason.NO_CELL, Severity.FAILED)
     return _verdict(threshold, {}, ThresholdVerdict.FAILED, None, [reason])
 
@@ -202,7 +210,7 @@ def _verdict(
     observed: float | None,
     reasons: Sequence[Reason],
 ) -> Verdict:
-    """Without texts."""
+    """A verdict without texts."""
     return Verdict(
         metric=threshold.rule.metric,
         test=threshold.text,
@@ -236,7 +244,7 @@ def _no_sample() -> Reason:
 
 
 def _kind(rule: Rule) -> str:
-    """Of what is observed: a time in seconds, a share of 1, or a plain number."""
+    """Kind of the observed value: a time in seconds, a share of 1, or a plain number."""
     kind = describe(rule.metric).kind
     if kind == "ms":
         return "time"

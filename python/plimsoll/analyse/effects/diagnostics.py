@@ -1,5 +1,5 @@
 """Checks of the assumptions of a factorial model by its residuals (Jain 14.7, 18.5): equal variances, no drift in run
-order, a scale on which effects add up.
+order, a scale on which effects are additive.
 
 scipy.stats is imported where it is called, because its import takes half a second."""
 
@@ -17,12 +17,13 @@ from plimsoll.analyse.results.verdicts import ModelReason, Reason, Severity, Val
 from plimsoll.analyse.stats.linear import Array, codes
 
 RATIO_FOR_LOG = 10.0
-"""Greatest over smallest response above which the logarithm is advised (Jain 18.7 asks for "large", no number)."""
+"""Greatest / smallest response above which the logarithm is advised (Jain 18.7 states "large", without a number)."""
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """p-values are None where there are too few data. `drift` is the change of the residual from first to last run."""
+    """Results of the checks. p-values are None if there are too few data. `drift`: change of the residual from first to
+    last run."""
 
     variances_p: float | None
     variances_differ: bool
@@ -46,24 +47,25 @@ def diagnose(
     scale: str = "linear",
     alpha: float = 0.01,
 ) -> Diagnostics:
-    """Checks a fit. All sequences have one entry per run; `order` is the place of the run in time."""
+    """Checks a fit. All sequences have one entry per run; `order`: position of the run in time (None: no check of
+    drift); `alpha`: significance level."""
     y = np.asarray(responses, dtype=np.float64)
     e = np.asarray(residuals, dtype=np.float64)
-    found: list[Reason] = []
+    reasons: list[Reason] = []
     p = equal_variances_p(e, cells, factors)
     differ = p is not None and p < alpha
     if differ:
-        found.append(_reason(ModelReason.VARIANCES_DIFFER, p=p, linear=scale == "linear"))
+        reasons.append(_reason(ModelReason.VARIANCES_DIFFER, p=p, linear=scale == "linear"))
     drift, drift_p, lag1 = _over_time(e, order)
     if drift is not None and drift_p is not None and drift_p < alpha:
-        found.append(_reason(ModelReason.DRIFT, drift=drift, p=drift_p))
+        reasons.append(_reason(ModelReason.DRIFT, drift=drift, p=drift_p))
     ratio = float(y.max() / y.min()) if y.size and float(y.min()) > 0 else None
     if scale == "linear" and ratio is not None and ratio > RATIO_FOR_LOG:
-        found.append(_reason(ModelReason.LOG_SCALE, ratio=ratio))
+        reasons.append(_reason(ModelReason.LOG_SCALE, ratio=ratio))
     outliers = _outliers(e)
     if outliers:
-        found.append(_reason(ModelReason.OUTLIERS, runs=len(outliers)))
-    return Diagnostics(p, differ, drift, drift_p, lag1, ratio, outliers, tuple(found))
+        reasons.append(_reason(ModelReason.OUTLIERS, runs=len(outliers)))
+    return Diagnostics(p, differ, drift, drift_p, lag1, ratio, outliers, tuple(reasons))
 
 
 def _reason(code: ModelReason, **values: Value) -> Reason:
@@ -73,11 +75,11 @@ def _reason(code: ModelReason, **values: Value) -> Reason:
 def equal_variances_p(
     residuals: Array, cells: Sequence[int], factors: Mapping[str, Sequence[str | None]]
 ) -> float | None:
-    """p-value of Levene's test (Brown and Forsythe's form, about the median), None if there are too few data.
+    """p-value of Levene's test (Brown and Forsythe's form, about the median); None if there are too few data.
 
-    Cells of three or more runs are compared directly. With two runs a cell has one absolute deviation only (the other
-    equals it), so there the deviations of the cells are compared between the levels of each factor, and the smallest
-    p-value, times the number of factors (Bonferroni), is returned.
+    Cells of three or more runs are compared directly. A cell of two runs has only one absolute deviation (the other
+    equals it). In this case the deviations of the cells are compared between the levels of each factor, and the
+    smallest p-value, times the number of factors (Bonferroni), is returned.
     """
     number = np.asarray(cells)
     groups = [residuals[number == c] for c in np.unique(number)]
@@ -91,13 +93,13 @@ def equal_variances_p(
         return None
     spread = np.array([float(np.mean(np.abs(g))) for g in groups])
     first = np.array([int(np.nonzero(number == c)[0][0]) for c in np.unique(number)])
-    found = []
+    p_values = []
     for labels in factors.values():
         index, names = codes([labels[i] for i in first])
         parts = [spread[index == level] for level in range(len(names))]
         if len(parts) > 1 and all(part.size >= 3 for part in parts):
-            found.append(_finite(float(stats.f_oneway(*parts).pvalue)))
-    usable = [p for p in found if p is not None]
+            p_values.append(_finite(float(stats.f_oneway(*parts).pvalue)))
+    usable = [p for p in p_values if p is not None]
     return min(1.0, min(usable) * len(usable)) if usable else None
 
 
@@ -121,7 +123,8 @@ def _over_time(e: Array, order: Sequence[int] | None) -> tuple[float | None, flo
 
 
 def _outliers(e: Array) -> tuple[int, ...]:
-    """By the median of the absolute residuals (1.4826 makes it a standard deviation for a normal law)."""
+    """Positions of the outliers by the median of the absolute residuals. The factor 1.4826 makes it a standard
+    deviation for a normal distribution."""
     scale = 1.4826 * float(np.median(np.abs(e)))
     if e.size < 8 or scale == 0.0:
         return ()

@@ -1,9 +1,9 @@
 """Effects, interactions and allocation of variation of a factorial experiment (Jain, ch. 17 to 22).
 
-One linear model for all of it: sum contrasts (module `linear`), ordinary least squares by QR, and an error term from
-the repetitions of the cells. With two levels per factor it gives the sign table of Jain 17.4 and 18 (q, s_q =
-s_e / sqrt(2^k r)), with one factor ch. 20, with two ch. 21, in general ch. 22. Unbalanced data are fitted, and the sum
-of squares used is named: "orthogonal" (all types agree), else type II, or type III on request.
+One linear model: sum contrasts (module `linear`), ordinary least squares by QR, and an error term from the repetitions
+of the cells. With two levels per factor it yields the sign table of Jain 17.4 and 18 (q, s_q = s_e / sqrt(2^k r)), with
+one factor ch. 20, with two ch. 21, in general ch. 22. Unbalanced data are also fitted, and the result names the type of
+the sums of squares: "orthogonal" (all types agree), else type II, or type III on request.
 
 Tested against the worked examples of Jain, NIST StRD, the NIST handbook and statsmodels (tests/stats).
 """
@@ -37,13 +37,13 @@ from plimsoll.errors import BadInput
 Scale = Literal["linear", "log"]
 
 ALLOCATION_TOLERANCE = 0.005
-"""Sums of squares that add up to the total within this share are an allocation of the variation."""
+"""Sums of squares are an allocation of the variation if their sum deviates from the total by at most this share."""
 
 MAX_RESPONSE = 1e150
-"""Squares of responses beyond it, added up, leave the range of a double."""
+"""The sum of squares of greater responses exceeds the range of a double."""
 
 ROUNDING = 1e-13
-"""A coefficient below this share of the deviation of the responses is nothing but rounding."""
+"""A coefficient below this share of the deviation of the responses is a rounding error."""
 
 
 class UnsuitableData(BadInput):
@@ -68,7 +68,7 @@ class TermEffect:
     """One line of the table of effects.
 
     `coefficient` is Jain's q for terms of two-level factors (half the difference between high and low, on the scale of
-    the fit: natural logarithm for `log`); None otherwise. `percent` is None where the shares are no allocation.
+    the fit: natural logarithm for `log`); None otherwise. `percent` is None if the shares are no allocation.
     """
 
     name: str
@@ -101,10 +101,9 @@ class Difference:
 class Factorial:
     """A fitted factorial model.
 
-    Sums of squares are on the scale of the fit, about the mean. `error_df` is 0 where nothing was repeated; then
-    there is no interval, and `reasons` contains that. `fitted` and `residuals` are on the scale of the fit, one per
-    run, in the order given: about the cell (and block) where cells were repeated, else about the model.
-    """
+    Sums of squares are on the scale of the fit, about the mean. `error_df` is 0 if no cell was repeated; then there is
+    no interval, and `reasons` states it. `fitted` and `residuals` are on the scale of the fit, one per run, in the
+    order of the runs: about the cell (and block) if cells were repeated, else about the model."""
 
     scale: Scale
     mean: float
@@ -147,14 +146,12 @@ def factorial(
 ) -> Factorial:
     """Fits the effects of the factors on a response.
 
-    `responses`: one value per run. `factors`: level labels per run, None where a nested factor does not apply; `levels`
-    gives their order (default: order of appearance; the first is the low level). `block`: a label per run.
-    `max_order`: highest order of interaction (default: all that can be estimated; two if combinations are missing).
-    `equal_weights`: the effects of the levels of a single factor sum to 0, however many runs each level has; without
-    it, the sum of counts x effect is 0.
-    Raises UnsuitableData: fewer than two runs, lengths that differ, not finite, not positive on a log scale, or no
-    factor with two levels.
-    """
+    `responses`: one value per run. `factors`: level labels per run, None if a nested factor does not apply; `levels`
+    gives their order (default: order of appearance; the first is the low level). `block`: a label per run. `max_order`:
+    highest order of interaction (default: all that can be estimated; two if combinations are missing). `equal_weights`:
+    the effects of the levels of a single factor sum to 0, for any number of runs per level; without it, the sum of
+    counts x effect is 0. Raises UnsuitableData: fewer than two runs, lengths that differ, not finite, not positive on a
+    log scale, or no factor with two levels."""
     y = _checked(responses, factors, block, scale)
     known = make_factors(factors, levels)
     if not known:
@@ -191,7 +188,7 @@ def _checked(
 
 
 class _Fit:
-    """The steps of one fit, in order. Lives only inside `factorial`."""
+    """The steps of one fit, in order. Used only by `factorial`."""
 
     def __init__(
         self,
@@ -209,7 +206,7 @@ class _Fit:
         self.factors = factors
         self.reasons: list[Reason] = []
         self.shift = float(np.mean(y))
-        self.y = y - self.shift  # digits: NIST SmLs04 sits at 1e6 with differences of 0.1
+        self.y = y - self.shift  # keeps digits: the values of NIST SmLs04 are near 1e6 and differ by 0.1
         self.y -= float(np.mean(self.y))
         self.total = float(self.y @ self.y)
         n = y.size
@@ -227,15 +224,15 @@ class _Fit:
             self.reasons.append(why)
         self.selection = select(by_order, self.base)
         self.terms = self.selection.terms
-        self._errors(residual_is_error=max_order is not None)
-        self._squares(ss_type)
-        self._coefficients()
+        self._compute_errors(residual_is_error=max_order is not None)
+        self._compute_squares(ss_type)
+        self._compute_coefficients()
 
     def _note(self, code: ModelReason, **values: Value) -> None:
         self.reasons.append(Reason(code, Severity.NOTE, values))
 
-    def _errors(self, *, residual_is_error: bool) -> None:
-        """Error from repetitions: what is left when every cell and every block has a mean of its own.
+    def _compute_errors(self, *, residual_is_error: bool) -> None:
+        """Error from repetitions: the residual if every cell and every block has its own mean.
 
         Without repetitions there is none, unless the caller asked for a model of low order (Jain 21.1: the residual of
         the additive model then replaces the error).
@@ -248,10 +245,13 @@ class _Fit:
         pure_df = n - whole.shape[1]
         self.balanced = np.unique(np.bincount(self.cells)).size == 1
         if pure_df > 0:
-            self.error_df, self.error_ss = pure_df, _clean(float(in_cells @ in_cells), self.total)
+            self.error_df, self.error_ss = pure_df, _without_rounding(float(in_cells @ in_cells), self.total)
             self.residuals = in_cells
         elif residual_df > 0 and residual_is_error:
-            self.error_df, self.error_ss = residual_df, _clean(float(in_model @ in_model), self.total)
+            self.error_df, self.error_ss = (
+                residual_df,
+                _without_rounding(float(in_model @ in_model), self.total),
+            )
             self.residuals = in_model
             self._note(ModelReason.RESIDUAL_IS_ERROR)
         else:
@@ -269,8 +269,9 @@ class _Fit:
         cells /= np.sqrt(cells.sum(axis=0))
         return cells if self.base.shape[1] == 1 else joined(cells, new_directions(self.block_columns, cells))
 
-    def _squares(self, ss_type: str) -> None:
-        """Sum of squares per term: by projection if the terms are orthogonal, else by what the fit loses."""
+    def _compute_squares(self, ss_type: str) -> None:
+        """Sum of squares per term: by projection if the terms are orthogonal, else by the loss of the fit without
+        it."""
         spans = [orthonormal(t.columns) for t in self.terms]
         parts = [self.base, *spans]
         self.orthogonal = all(
@@ -278,7 +279,7 @@ class _Fit:
             for i, a in enumerate(parts)
             for b in parts[i + 1 :]
         )
-        self.block_ss = _clean(projected_square(self.base, self.y), self.total)
+        self.block_ss = _without_rounding(projected_square(self.base, self.y), self.total)
         self.ss: list[float] = []
         if self.orthogonal:
             self.ss_name = "orthogonal"
@@ -287,20 +288,21 @@ class _Fit:
             self.ss_name = f"type {ss_type}"
             self.ss = [self._adjusted(i, spans, ss_type) for i in range(len(spans))]
             self._note(ModelReason.NOT_ORTHOGONAL, sum_of_squares=self.ss_name)
-        self.ss = [_clean(square, self.total) for square in self.ss]
+        self.ss = [_without_rounding(square, self.total) for square in self.ss]
 
     def _adjusted(self, i: int, spans: list[Array], ss_type: str) -> float:
         """Type II: after all terms that do not contain this one, or one of its aliases. Type III: after all others."""
-        mine = [set(part.factors) for part in self.terms[i].parts]
+        term_parts = [set(part.factors) for part in self.terms[i].parts]
         others = [
             span
             for j, span in enumerate(spans)
-            if j != i and (ss_type == "III" or not any(part < set(self.terms[j].factors) for part in mine))
+            if j != i
+            and (ss_type == "III" or not any(part < set(self.terms[j].factors) for part in term_parts))
         ]
-        before, _ = np.linalg.qr(np.hstack([self.base, *others]))  # full rank: `select` kept nothing else
+        before, _ = np.linalg.qr(np.hstack([self.base, *others]))  # full rank: ensured by `select`
         return projected_square(new_directions(self.terms[i].columns, before), self.y)
 
-    def _coefficients(self) -> None:
+    def _compute_coefficients(self) -> None:
         """Least squares by QR; full rank by construction."""
         block = self.base[:, 1:]
         x = np.hstack([np.ones((self.y.size, 1)), block, *(t.columns for t in self.terms)])
@@ -310,7 +312,7 @@ class _Fit:
         inverse = np.linalg.solve(r, np.eye(r.shape[0]))
         self.unit_covariance = inverse @ inverse.T
         edges = np.cumsum([1 + block.shape[1], *(t.columns.shape[1] for t in self.terms)])
-        self.places = [slice(int(a), int(b)) for a, b in pairwise(edges.tolist())]
+        self.term_columns = [slice(int(a), int(b)) for a, b in pairwise(edges.tolist())]
 
     def _interval(
         self, value: float, unit_variance: float, *, ratio: bool, additive: float = 0.0
@@ -330,8 +332,8 @@ class _Fit:
         )
 
     def _shares(self) -> tuple[list[float | None], float | None, float | None]:
-        """Percent per term, of blocks, of the residual; None where they would not sum to 100 within a rounded percent
-        (no allocation then), as where runs are missing."""
+        """Percent per term, of blocks, of the residual. None if they do not sum to 100 within a rounded percent, for
+        example because runs are missing: then they are no allocation."""
         rest = self.error_ss + self.lack_ss
         whole = sum(self.ss) + self.block_ss + rest
         if self.total <= 0:
@@ -343,8 +345,8 @@ class _Fit:
         percent: list[float | None] = [100 * s / self.total for s in self.ss]
         return percent, 100 * self.block_ss / self.total, 100 * rest / self.total
 
-    def _term(self, i: int, percent: float | None) -> TermEffect:
-        term, place = self.terms[i], self.places[i]
+    def _term_effect(self, i: int, percent: float | None) -> TermEffect:
+        term, columns = self.terms[i], self.term_columns[i]
         df, square = term.columns.shape[1], self.ss[i]
         f = p = None
         if self.error_sd is not None and self.error_ss > 0:
@@ -354,10 +356,10 @@ class _Fit:
         coefficient: float | None = None
         coefficient_interval: Interval | None = None
         if term.complete:
-            levels = self._levels(term, place)
+            levels = self._level_effects(term, columns)
             if df == 1:
-                coefficient = float(self.beta[place][0])
-                unit = float(self.unit_covariance[place, place][0, 0])
+                coefficient = float(self.beta[columns][0])
+                unit = float(self.unit_covariance[columns, columns][0, 0])
                 coefficient_interval = self._interval(coefficient, unit, ratio=False)
         return TermEffect(
             term.title,
@@ -373,10 +375,10 @@ class _Fit:
             tuple(term.parts),
         )
 
-    def _levels(self, term: Term, place: slice) -> tuple[LevelEffect, ...]:
-        values = term.to_levels @ self.beta[place]
+    def _level_effects(self, term: Term, columns: slice) -> tuple[LevelEffect, ...]:
+        values = term.to_levels @ self.beta[columns]
         variances = np.einsum(
-            "ij,jk,ik->i", term.to_levels, self.unit_covariance[place, place], term.to_levels
+            "ij,jk,ik->i", term.to_levels, self.unit_covariance[columns, columns], term.to_levels
         )
         log = self.scale == "log"
         return tuple(
@@ -389,14 +391,14 @@ class _Fit:
     def _differences(self) -> tuple[Difference, ...]:
         out = []
         log = self.scale == "log"
-        for term, place in zip(self.terms, self.places, strict=True):
+        for term, columns in zip(self.terms, self.term_columns, strict=True):
             if len(term.factors) > 1 or not term.complete or term.aliases:
                 continue
             for a in range(len(term.labels)):
                 for b in range(a + 1, len(term.labels)):
                     row = term.to_levels[a] - term.to_levels[b]
-                    value = float(row @ self.beta[place])
-                    unit = float(row @ self.unit_covariance[place, place] @ row)
+                    value = float(row @ self.beta[columns])
+                    unit = float(row @ self.unit_covariance[columns, columns] @ row)
                     interval = self._interval(value, unit, ratio=log)
                     shown = math.exp(value) if log else value
                     out.append(Difference(term.name, term.labels[a], term.labels[b], shown, interval))
@@ -412,7 +414,7 @@ class _Fit:
             scale=self.scale,
             mean=math.exp(mean) if log else mean,
             mean_interval=interval,
-            terms=_adjusted([self._term(i, percents[i]) for i in range(len(self.terms))]),
+            terms=_adjusted([self._term_effect(i, percents[i]) for i in range(len(self.terms))]),
             block_percent=block_percent if self.block_columns.shape[1] else None,
             residual_percent=residual_percent,
             total_ss=self.total,
@@ -445,6 +447,6 @@ def contrast_columns(index: np.ndarray[tuple[int], np.dtype[np.int64]], levels: 
     return indicator(index, levels)[:, 1:]
 
 
-def _clean(square: float, total: float) -> float:
-    """A sum of squares that is nothing but rounding is zero."""
+def _without_rounding(square: float, total: float) -> float:
+    """The sum of squares; 0 if it is only a rounding error."""
     return 0.0 if square <= 1e-24 * total else square

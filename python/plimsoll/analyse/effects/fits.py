@@ -28,21 +28,21 @@ def fit_all(
     wanted: Sequence[ResponseModel],
     looped: Collection[str] = (),
 ) -> tuple[tuple[Effect, ...], tuple[Model, ...], tuple[LeftOut, ...]]:
-    """Fits every wanted response over the valid runs. A response that cannot be fitted is reported, not raised.
+    """Fits every wanted response over the valid runs. A response that cannot be fitted is returned as left out.
 
-    `levels`: labels of every factor in the order of the file. `looped`: those of `design.loop`.
+    `levels`: labels of every factor in the order of the file. `looped`: the factors of `design.loop`.
     """
     effects: list[Effect] = []
     models: list[Model] = []
-    left: list[LeftOut] = []
+    left_out: list[LeftOut] = []
     if not levels:
         return (), (), ()
-    for one in wanted:
-        name = canonical(one.metric)
+    for response in wanted:
+        name = canonical(response.metric)
         if name is None:
-            known = tuple(each.name for each in catalogue.METRICS.results)
-            told: dict[str, Value] = {"metric": one.metric, "known": known}
-            left.append(LeftOut("", "", LeftOutReason.NO_METRIC, told))
+            known = tuple(named.name for named in catalogue.METRICS.results)
+            figures: dict[str, Value] = {"metric": response.metric, "known": known}
+            left_out.append(LeftOut("", "", LeftOutReason.NO_METRIC, figures))
             continue
         used = [(run, value) for run in runs if run.valid and (value := metric_value(run, name)) is not None]
         try:
@@ -51,19 +51,19 @@ def fit_all(
                 labels := {factor: [run.cell.get(factor) for run, _ in used] for factor in levels},
                 levels=levels,
                 block=_blocks([run for run, _ in used]),
-                scale=one.scale,
+                scale=response.scale,
                 loop=_loop([run for run, _ in used], looped),
             )
         except UnsuitableData as error:
-            left.append(LeftOut("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
+            left_out.append(LeftOut("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
             continue
         effects += effects_of(fit, name)
         ids = tuple(run.id for run, _ in used)
         order = tuple(run.order for run, _ in used)
         values = [value for _, value in used]
-        checks = diagnose(values, fit.residuals, fit.cells, factors=labels, order=order, scale=one.scale)
+        checks = diagnose(values, fit.residuals, fit.cells, factors=labels, order=order, scale=response.scale)
         models.append(model_of(fit, name, ids, order, checks.reasons))
-    return tuple(effects), tuple(models), tuple(left)
+    return tuple(effects), tuple(models), tuple(left_out)
 
 
 def fit_table(
@@ -75,11 +75,11 @@ def fit_table(
     scale: Scale = "linear",
     loop: Loop | None = None,
 ) -> Factorial:
-    """The model of one response. Factors that have one level among the runs are left out of it (nothing varies)."""
+    """The model of one response. Factors with only one level among the runs are left out. Raises UnsuitableData."""
     varying = {
         name: labels
         for name, labels in factors.items()
-        if len({one for one in labels if one is not None}) > 1
+        if len({label for label in labels if label is not None}) > 1
     }
     known = None if levels is None else {name: levels[name] for name in varying}
     fit = factorial(responses, varying, block=block, scale=scale, levels=known)
@@ -90,7 +90,8 @@ def fit_table(
 
 
 def _loop(runs: Sequence[RunResult], looped: Collection[str]) -> Loop | None:
-    """A pass: runs of one repetition and block that differ in the looped factors only."""
+    """The pass of each run: runs of one repetition and block that differ only in the looped factors. None without
+    looped factors."""
     if not looped:
         return None
     passes = [
@@ -102,14 +103,14 @@ def _loop(runs: Sequence[RunResult], looped: Collection[str]) -> Loop | None:
 
 def _blocks(runs: Sequence[RunResult]) -> list[str] | None:
     blocks = [run.block for run in runs]
-    if len(set(blocks)) < 2 or any(one is None for one in blocks):
+    if len(set(blocks)) < 2 or any(block is None for block in blocks):
         return None
-    return [str(one) for one in blocks]
+    return [str(block) for block in blocks]
 
 
 def effects_of(fit: Factorial, response: str) -> list[Effect]:
-    """A row per level of each term, then block and residual."""
-    rows = [row for term in fit.terms for row in _term(fit, term, response)]
+    """One row per level of each term, then block and residual."""
+    rows = [row for term in fit.terms for row in _term_rows(fit, term, response)]
     if fit.block_percent is not None:
         rows.append(Effect(response, fit.scale, "block", "", None, None, fit.block_percent))
     rows.append(
@@ -118,8 +119,8 @@ def effects_of(fit: Factorial, response: str) -> list[Effect]:
     return rows
 
 
-def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
-    if not term.levels:  # it can be estimated in part only: its share of the variation, but no effects
+def _term_rows(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
+    if not term.levels:  # it can be estimated only in part: its share of the variation, but no effects
         return [
             Effect(
                 response=response,
@@ -159,7 +160,7 @@ def _term(fit: Factorial, term: TermEffect, response: str) -> list[Effect]:
 def model_of(
     fit: Factorial, response: str, ids: tuple[str, ...], order: tuple[int, ...], checks: Sequence[Reason] = ()
 ) -> Model:
-    """What was fitted, and its residuals, without texts. `checks`: remarks that come from the residuals."""
+    """The fit and its residuals, without texts. `checks`: reasons from the checks of the residuals."""
     return Model(
         response=response,
         scale=fit.scale,

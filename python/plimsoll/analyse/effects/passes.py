@@ -1,9 +1,9 @@
-"""Effects where a factor is run through in a loop: comparisons by pass.
+"""Effects if a factor is looped: comparisons by pass.
 
 With `design.loop` the runs of a pass follow each other: the same combination of the other factors, often on the same
-instance of a service, and close in time. What they have in common is no part of the differences between them, so they
-are no replicates for the other factors: those are compared by the means of the passes, one value per pass. The looped
-factors, and their interactions, are compared within passes (the two strata of a split-plot design; D. Montgomery,
+instance of a service, and close in time. The differences between them do not contain their common effect, so they are
+no replicates for the other factors. The other factors are compared by the means of the passes, one value per pass. The
+looped factors and their interactions are compared within passes (the two strata of a split-plot design; D. Montgomery,
 Design and Analysis of Experiments, 14.4).
 """
 
@@ -41,29 +41,33 @@ def by_pass(
     scale: Scale,
 ) -> Factorial:
     """The fit with each term from its own stratum. Terms that no stratum can test keep their effects, without
-    intervals. Shares of the variation stay those of the whole."""
+    intervals. Shares of the variation are those of the original fit."""
     outer = {name: labels for name, labels in factors.items() if name not in loop.looped}
     between = _between(responses, outer, loop, levels, block, scale)
-    within = _fit(responses, factors, levels, loop.passes, scale)
-    terms = [_of_stratum(term, within if _is_looped(term, loop) else between) for term in fit.terms]
+    within = _fit_or_none(responses, factors, levels, loop.passes, scale)
+    terms = [_term_of_stratum(term, within if _is_looped(term, loop) else between) for term in fit.terms]
     adjusted = holm([term.p_value for term in terms])
     terms = [replace(term, adjusted_p=p) for term, p in zip(terms, adjusted, strict=True)]
-    found = replace(fit, terms=tuple(terms), differences=())
+    fit_by_pass = replace(fit, terms=tuple(terms), differences=())
     if not any(len({label for label in labels if label is not None}) > 1 for labels in outer.values()):
-        return found
-    told: dict[str, Value] = {
+        return fit_by_pass
+    figures: dict[str, Value] = {
         "df": between.error_df if between is not None else 0,
         "looped": tuple(sorted(loop.looped)),
     }
-    return replace(found, reasons=(*fit.reasons, Reason(ModelReason.BY_PASS, Severity.NOTE, told)))
+    return replace(fit_by_pass, reasons=(*fit.reasons, Reason(ModelReason.BY_PASS, Severity.NOTE, figures)))
 
 
 def _is_looped(term: TermEffect, loop: Loop) -> bool:
     return any(name in loop.looped for part in term.parts for name in part.factors)
 
 
-def _of_stratum(term: TermEffect, stratum: Factorial | None) -> TermEffect:
-    same = next((each for each in stratum.terms if each.name == term.name), None) if stratum else None
+def _term_of_stratum(term: TermEffect, stratum: Factorial | None) -> TermEffect:
+    same = (
+        next((stratum_term for stratum_term in stratum.terms if stratum_term.name == term.name), None)
+        if stratum
+        else None
+    )
     if same is not None:
         return replace(same, percent=term.percent, sum_of_squares=term.sum_of_squares)
     bare = tuple(replace(level, interval=None) for level in term.levels)
@@ -78,22 +82,24 @@ def _between(
     block: Sequence[str] | None,
     scale: Scale,
 ) -> Factorial | None:
-    """The fit of the means of the passes that have as many runs as the longest one."""
+    """The fit of the means of the passes with as many runs as the longest one; None if the data are unsuitable."""
     runs: dict[str, list[int]] = {}
     for at, name in enumerate(loop.passes):
         runs.setdefault(name, []).append(at)
     longest = max(map(len, runs.values()), default=0)
     whole = [members for members in runs.values() if len(members) == longest]
     means = [_mean([responses[at] for at in members], scale) for members in whole]
-    labels = {name: [each[members[0]] for members in whole] for name, each in outer.items()}
-    return _fit(means, labels, levels, None if block is None else [block[each[0]] for each in whole], scale)
+    labels = {name: [factor_labels[members[0]] for members in whole] for name, factor_labels in outer.items()}
+    return _fit_or_none(
+        means, labels, levels, None if block is None else [block[members[0]] for members in whole], scale
+    )
 
 
 def _mean(values: Sequence[float], scale: Scale) -> float:
     return math.exp(float(np.mean(np.log(values)))) if scale == "log" else float(np.mean(values))
 
 
-def _fit(
+def _fit_or_none(
     responses: Sequence[float],
     factors: Labels,
     levels: Mapping[str, Sequence[str]],
@@ -101,7 +107,7 @@ def _fit(
     scale: Scale,
 ) -> Factorial | None:
     try:
-        # An incomplete pass is left out because of an accident: the other level has no greater weight for it.
+        # A pass is incomplete by accident, so the levels of the remaining passes have equal weights.
         return factorial(responses, factors, block=block, scale=scale, levels=levels, equal_weights=True)
     except UnsuitableData:
         return None

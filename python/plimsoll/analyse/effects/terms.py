@@ -1,11 +1,11 @@
-"""Which terms of a factorial model can be estimated from the runs that there are, found before anything is fitted.
+"""The terms of a factorial model that can be estimated from the available runs, selected before the fit.
 
 A term is a set of factors: one (main effect) or more (interaction). Its columns are products of sum contrasts over the
-rows in which all its factors apply, zero elsewhere: that is how nested factors (`when:`) enter. Lower orders come
-first: a term that lies in the span of lower ones is named beside them as an alias ("C + A:E"), and terms of one order
-that span the same space share one line. A term that can be estimated in part keeps the degrees of freedom and the sum
-of squares that are its own, but no effects; what such terms have in common is a line of its own. Nothing is ever split
-between aliases, and the order of the factors decides nothing.
+rows in which all its factors apply, zero elsewhere: so nested factors (`when:`) are part of the model. Lower orders are
+first: a term that lies in the span of lower ones is named with them as an alias ("C + A:E"), and terms of one order
+that span the same space share one line. A term that can be estimated in part keeps its own degrees of freedom and sum
+of squares, but has no effects; the directions that such terms share have their own line. No effect is split between
+aliases, and the result does not depend on the order of the factors.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from plimsoll.analyse.stats.linear import (
 )
 
 MAX_COLUMNS = 1500
-"""Orders are added while the candidate columns stay below this: a limit on time (the work grows with its cube)."""
+"""Maximum number of candidate columns, which limits the time: the work grows with its cube."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor as the runs have it. `index` has one level number per run, -1 where the factor does not apply."""
+    """A factor with its levels in the runs. `index`: one level number per run, -1 if the factor does not apply."""
 
     name: str
     levels: tuple[str, ...]
@@ -46,7 +46,7 @@ class Factor:
 class Term:
     """A term that takes part in the fit.
 
-    `columns` are its contrasts (n, df), or, where `complete` is false, an orthonormal basis of what can be estimated.
+    `columns` are its contrasts (n, df), or, if `complete` is false, an orthonormal basis of the estimable directions.
     `to_levels` maps coefficients to the effects of `labels` (level combinations).
     """
 
@@ -73,12 +73,12 @@ def make_factors(
     factors: Mapping[str, Sequence[str | None]], levels: Mapping[str, Sequence[str]] | None = None
 ) -> list[Factor]:
     """Factors from level labels per run (None: does not apply). Factors with one level are left out."""
-    made = []
+    varied = []
     for name, labels in factors.items():
         index, known = codes(labels, (levels or {}).get(name))
         if len(known) > 1:
-            made.append(Factor(name, tuple(known), index))
-    return made
+            varied.append(Factor(name, tuple(known), index))
+    return varied
 
 
 def is_complete(factors: Sequence[Factor]) -> bool:
@@ -102,27 +102,27 @@ def _applicable_groups(factors: Sequence[Factor]) -> list[list[Factor]]:
     return [group for group in groups if group]
 
 
-def _build(group: Sequence[Factor], weighted: bool) -> Term | None:
-    """The term of these factors, or None if some factor has one level only in the rows where all apply."""
+def _term_of(group: Sequence[Factor], weighted: bool) -> Term | None:
+    """The term of these factors; None if a factor has only one level in the rows in which all of them apply."""
     rows = np.all([f.index >= 0 for f in group], axis=0)
     blocks, names, maps = [], [], []
     for f in group:
-        here, counts = np.unique(f.index[rows], return_counts=True)
-        if here.size < 2:
+        present, counts = np.unique(f.index[rows], return_counts=True)
+        if present.size < 2:
             return None
-        k = contrast(int(here.size), counts.tolist() if weighted else None)
+        k = contrast(int(present.size), counts.tolist() if weighted else None)
         position = np.full(len(f.levels), 0, dtype=np.int64)
-        position[here] = np.arange(here.size)
-        block = np.zeros((rows.size, here.size - 1))
+        position[present] = np.arange(present.size)
+        block = np.zeros((rows.size, present.size - 1))
         block[rows] = k[position[f.index[rows]]]
         blocks.append(block)
         maps.append(k)
-        names.append([f.levels[i] for i in here])
+        names.append([f.levels[i] for i in present])
     to_levels: Array = maps[0]
     labels = names[0]
-    for k, more in zip(maps[1:], names[1:], strict=True):
+    for k, names_of_next in zip(maps[1:], names[1:], strict=True):
         to_levels = np.kron(to_levels, k).astype(np.float64)
-        labels = [f"{a}, {b}" for a in labels for b in more]
+        labels = [f"{a}, {b}" for a in labels for b in names_of_next]
     name = ":".join(f.name for f in group)
     return Term(name, tuple(f.name for f in group), product_columns(blocks), tuple(labels), to_levels)
 
@@ -130,7 +130,7 @@ def _build(group: Sequence[Factor], weighted: bool) -> Term | None:
 def candidates(
     factors: Sequence[Factor], max_order: int | None, *, equal_weights: bool = False
 ) -> tuple[list[list[Term]], Reason | None]:
-    """Terms by order, and why the orders stop (None if they do not).
+    """Terms by order, and the reason if not all orders are included (None if they are).
 
     `max_order` None: every order if the design is complete, else main effects and interactions of two factors. The
     levels of a single factor are weighted by their counts (Jain 20.5), with `equal_weights` by 1.
@@ -156,12 +156,12 @@ def candidates(
 
 def _terms_of_order(factors: Sequence[Factor], order: int, weighted: bool) -> Iterator[Term | None]:
     for group in combinations(factors, order):
-        yield _build(group, weighted)
+        yield _term_of(group, weighted)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The terms in the model, the aliases of each, and a basis of all of them."""
+    """The terms in the model, remarks on the effects that cannot be estimated, and a basis of all terms."""
 
     terms: tuple[Term, ...]
     not_estimable: tuple[str, ...]
@@ -169,7 +169,7 @@ class Selection:
 
 
 def select(by_order: Sequence[Sequence[Term]], base: Array, base_name: str = "block") -> Selection:
-    """Sorts the candidates into terms to fit and things that cannot be estimated.
+    """Divides the candidates into terms of the fit and effects that cannot be estimated.
 
     `base`: orthonormal basis (n, >= 1) of the mean and, if there are any, the blocks.
     """
@@ -183,19 +183,19 @@ def select(by_order: Sequence[Sequence[Term]], base: Array, base_name: str = "bl
             if added.shape[1] == 0:
                 named.extend(_alias_of_lower(term, kept, base, base_name))
                 continue
-            twin = next((t for t, span in fresh if _twins(term, added, t, span)), None)
+            twin = next((t for t, span in fresh if _is_twin(term, added, t, span)), None)
             if twin is not None:
                 _add_alias(twin, term)
                 continue
             fresh.append((term, added))
-        basis = _settle(fresh, basis, kept, named)
+        basis = _add_order(fresh, basis, kept, named)
     named.extend(
         f"{t.title}: not separable from each other, one effect for the sum" for t in kept if t.aliases
     )
     return Selection(tuple(kept), tuple(named), basis)
 
 
-def _twins(a: Term, a_span: Array, b: Term, b_span: Array) -> bool:
+def _is_twin(a: Term, a_span: Array, b: Term, b_span: Array) -> bool:
     """Whether two terms add the same directions, each with all its degrees of freedom."""
     return (
         a_span.shape[1] == a.columns.shape[1]
@@ -204,12 +204,13 @@ def _twins(a: Term, a_span: Array, b: Term, b_span: Array) -> bool:
     )
 
 
-def _settle(fresh: list[tuple[Term, Array]], basis: Array, kept: list[Term], named: list[str]) -> Array:
-    """Takes the terms of one order into the fit. Those that overlap keep only what no other term of the order spans;
-    the directions that they share become one more term, named after all of them."""
+def _add_order(fresh: list[tuple[Term, Array]], basis: Array, kept: list[Term], named: list[str]) -> Array:
+    """Adds the terms of one order to `kept`, and remarks to `named`; returns the new basis. Terms that overlap keep
+    only the directions that no other term of the order spans. The directions that they share become a further term,
+    named after all of them."""
     whole = joined(basis, *(span for _, span in fresh))
     if whole.shape[1] == basis.shape[1] + sum(t.columns.shape[1] for t, _ in fresh):
-        kept.extend(term for term, _ in fresh)  # nothing overlaps: the usual case
+        kept.extend(term for term, _ in fresh)  # no terms overlap: the usual case
         return whole
     overlapping: list[Term] = []
     grown = basis
@@ -231,11 +232,11 @@ def _settle(fresh: list[tuple[Term, Array]], basis: Array, kept: list[Term], nam
         kept.append(term)
     common = new_directions(whole, grown)
     if overlapping and common.shape[1]:
-        kept.append(_common(overlapping, common))
+        kept.append(_common_term(overlapping, common))
     return whole
 
 
-def _common(overlapping: Sequence[Term], columns: Array) -> Term:
+def _common_term(overlapping: Sequence[Term], columns: Array) -> Term:
     name = " + ".join(term.name for term in overlapping)
     factors = tuple(dict.fromkeys(factor for term in overlapping for factor in term.factors))
     parts = [part for term in overlapping for part in term.parts]
@@ -253,7 +254,8 @@ def _sign(a: Array, b: Array) -> int:
 
 
 def _alias_of_lower(term: Term, kept: list[Term], base: Array, base_name: str) -> list[str]:
-    """Names what a term is aliased with: the blocks, or several terms. One kept term takes it into its title."""
+    """Adds the term as an alias to a kept term that spans it; if there is none, returns a remark that names its
+    aliases: the blocks, the mean, or several terms."""
     if float(np.abs(outside(term.columns, base)).max(initial=0.0)) < 1e-9:
         return [f"{term.name}: the same as {base_name if base.shape[1] > 1 else 'the mean'}"]
     for lead in kept:

@@ -1,4 +1,4 @@
-"""The clocks of a run's agents: by how much they can be wrong together, when each began, and what happened to them."""
+"""The clocks of a run's agents: their error bounds, the starts of the agents, and the events of the clocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plimsoll.analyse.hosts.coverage import carriers
+from plimsoll.analyse.hosts.coverage import tester_agents
 from plimsoll.analyse.results.hosts import AgentClockResult, HostEvent, HostsResult
 from plimsoll.analyse.results.wording import number, quantity
 from plimsoll.analyse.window.transactions import Window
@@ -18,28 +18,28 @@ _BEGINS = {
     "jump": ("clock-jump", "its clock jumped (a machine that was suspended or moved)"),
     "shift": ("clock-shift", "its clock jumped, or its probes were delayed in one direction"),
 }
-"""Kinds of pieces that are worth telling. A knot is none: the rate of no clock is the same for all time."""
+"""Kinds of pieces that are reported. A change of drift alone is not, because the rate of every clock changes."""
 
 
-def greatest_bound(crew: RunAgents) -> int:
-    """The greatest error, ns, of any time of any agent with testers, as far as they are known; 0 of one clock. Hosts
-    that are only watched add to no series of the testers: their clocks stand with them."""
-    return max((agent.clock.bound_ns or 0 for agent in carriers(crew)), default=0)
+def greatest_bound(run_agents: RunAgents) -> int:
+    """The greatest known bound (ns) of the clocks of the agents with testers; 0 for one clock. Agents of watched hosts
+    do not count, because they contribute to no series of the testers; their bounds are reported with them."""
+    return max((agent.clock.bound_ns or 0 for agent in tester_agents(run_agents)), default=0)
 
 
-def unknown_clocks(crew: RunAgents) -> tuple[str, ...]:
-    """Agents of whose clock nothing is known, but for those without a transaction."""
+def unknown_clocks(run_agents: RunAgents) -> tuple[str, ...]:
+    """Names of the agents whose clock bound is not known, except lost agents without transactions."""
     return tuple(
         agent.name
-        for agent in carriers(crew)
+        for agent in tester_agents(run_agents)
         if agent.clock.bound_ns is None and (agent.rows or not agent.lost)
     )
 
 
-def start_spread(crew: RunAgents) -> tuple[float | None, float | None]:
-    """Time (ms) between the first agent to begin and the last, and by how much that can be wrong: each of the two ends
-    may be off by the bound of its agent."""
-    known = [agent.clock for agent in carriers(crew) if agent.clock.started_ns is not None]
+def start_spread(run_agents: RunAgents) -> tuple[float | None, float | None]:
+    """Time (ms) between the start of the first agent and that of the last, and its maximum error (ms): each of the two
+    starts may be wrong by the bound of its agent. None: not known."""
+    known = [agent.clock for agent in tester_agents(run_agents) if agent.clock.started_ns is not None]
     started = [clock.started_ns for clock in known if clock.started_ns is not None]
     if len(started) < 2:
         return None, None
@@ -50,9 +50,9 @@ def start_spread(crew: RunAgents) -> tuple[float | None, float | None]:
     return spread, sum(sorted(bound or 0 for bound in bounds)[-2:]) / _MS
 
 
-def clock_results(crew: RunAgents) -> tuple[AgentClockResult, ...]:
-    """One entry per agent, in the order of the books."""
-    return tuple(_clock(agent) for agent in crew.agents)
+def clock_results(run_agents: RunAgents) -> tuple[AgentClockResult, ...]:
+    """One entry per agent, in the order of summary.json."""
+    return tuple(_clock(agent) for agent in run_agents.agents)
 
 
 def _clock(agent: Agent) -> AgentClockResult:
@@ -80,18 +80,24 @@ def _clock(agent: Agent) -> AgentClockResult:
     )
 
 
-def events(crew: RunAgents) -> tuple[HostEvent, ...]:
+def events(run_agents: RunAgents) -> tuple[HostEvent, ...]:
     """Steps of wall clocks, changes of route and jumps, by time. They are reported but change no figure: time stamps
     use a clock that cannot be set, and the clock map corrects the other two."""
-    found = [event for agent in crew.agents for event in _events(agent.name, agent.clock, crew.t0_ns)]
-    return tuple(sorted(found, key=lambda event: (event.t_s, event.agent)))
+    clock_events = [
+        event
+        for agent in run_agents.agents
+        for event in _events_of_clock(agent.name, agent.clock, run_agents.t0_ns)
+    ]
+    return tuple(sorted(clock_events, key=lambda event: (event.t_s, event.agent)))
 
 
-def _events(name: str, clock: AgentClock, t0_ns: int) -> Iterator[HostEvent]:
+def _events_of_clock(name: str, clock: AgentClock, t0_ns: int) -> Iterator[HostEvent]:
     for t_ns, by_ns in clock.steps:
         by = quantity(abs(by_ns) / _MS, "ms")
-        way = "forward" if by_ns >= 0 else "back"
-        yield HostEvent(t_ns / 1e9, name, "clock-step", by_ns / _MS, f"its wall clock was set {way} by {by}")
+        direction = "forward" if by_ns >= 0 else "back"
+        yield HostEvent(
+            t_ns / 1e9, name, "clock-step", by_ns / _MS, f"its wall clock was set {direction} by {by}"
+        )
     for before, piece in zip(clock.pieces, clock.pieces[1:], strict=False):
         if piece.begins not in _BEGINS:
             continue
@@ -105,8 +111,9 @@ def _events(name: str, clock: AgentClock, t0_ns: int) -> Iterator[HostEvent]:
         yield HostEvent(at_s, name, kind, by_ms, text)
 
 
-def about_time(hosts: HostsResult, widened_s: float | None, measured: Window) -> list[str]:
-    """What the clocks do to the figures, in words. `widened_s`: the quantum of the series, where it was widened."""
+def clock_notes(hosts: HostsResult, widened_s: float | None, measured: Window) -> list[str]:
+    """Notes on the effect of the clocks on the figures. `widened_s`: the quantum (s) of the series if it was
+    widened."""
     if not hosts.bound_ms:
         return []
     bound = f"the clocks of the hosts agree within {quantity(hosts.bound_ms, 'ms')}"

@@ -10,16 +10,16 @@ from plimsoll.analyse.results.hosts import HostsResult, PlaceResult
 from plimsoll.analyse.results.verdicts import SitesVerdict
 
 ALIKE: Final = 0.1
-"""Near and far are treated alike where what is left of their times without the way differs by less than a tenth: of the
-shorter one, or of the difference of the ways, whichever is more."""
+"""Near and far are treated alike if their response times less the round trip differ by less than a tenth of the shorter
+one, or of the difference of the round trips, whichever is more."""
 PROBE_NOISE_MS: Final = 1.0
-"""Probes are answered by processes, which wait for their turn; the network's own round trip is not known better."""
+"""Processes respond to probes after a delay by the scheduler, so the round trip of the network has this uncertainty."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitesFairness:
-    """The nearest site and the farthest. Median response times less one round trip; `longer_ms`: that of the far one
-    less that of the near one; `far_away_ms`: its round trip; `unequal`: the far one does less work."""
+    """The nearest site and the farthest. `near_ms`, `far_ms`: median response times less one round trip; `longer_ms`:
+    `far_ms` - `near_ms`; `far_away_ms`: round trip of the far site; `unequal`: the far site does less work."""
 
     verdict: SitesVerdict
     near: str
@@ -32,33 +32,41 @@ class SitesFairness:
 
 
 def sites_by_distance(hosts: HostsResult) -> list[PlaceResult]:
-    """Sites that made transactions, the nearest first."""
-    return sorted((each for each in hosts.sites if each.transactions), key=_distance)
+    """Sites with transactions, the nearest first."""
+    return sorted((site for site in hosts.sites if site.transactions), key=_sort_key)
 
 
-def away_ms(place: PlaceResult) -> float | None:
-    """How far it is: the round trip of its testers' connections, else of its agents' probes."""
-    return place.rtt_ms if place.rtt_ms is not None else place.probe_rtt_ms
+def away_ms(site: PlaceResult) -> float | None:
+    """Round trip (ms) of the connections of a site's testers, else of its agents' probes; None: not known."""
+    return site.rtt_ms if site.rtt_ms is not None else site.probe_rtt_ms
 
 
-def _distance(place: PlaceResult) -> float:
-    away = away_ms(place)
+def _sort_key(site: PlaceResult) -> float:
+    away = away_ms(site)
     return float("inf") if away is None else away
 
 
 def sites_fairness(sites: Sequence[PlaceResult], hosts: HostsResult) -> SitesFairness | None:
-    """Of sites by distance; None where there is one, or the times or the ways are not known."""
+    """The verdict on the first and the last of the sites, which are ordered by distance. None if there is only one
+    site, or if their times or round trips are not known."""
     if len(sites) < 2:
         return None
     near, far = sites[0], sites[-1]
-    a, b = near.response_less_rtt_ms, far.response_less_rtt_ms
-    way, far_way = away_ms(near), away_ms(far)
-    if a is None or b is None or way is None or far_way is None:
+    near_response_ms, far_response_ms = near.response_less_rtt_ms, far.response_less_rtt_ms
+    near_round_trip_ms, far_round_trip_ms = away_ms(near), away_ms(far)
+    if (
+        near_response_ms is None
+        or far_response_ms is None
+        or near_round_trip_ms is None
+        or far_round_trip_ms is None
+    ):
         return None
-    longer, apart = b - a, far_way - way
+    longer, apart = far_response_ms - near_response_ms, far_round_trip_ms - near_round_trip_ms
     noise = PROBE_NOISE_MS if hosts.rtt_source == "probes" else 0.0
     verdict = SitesVerdict.WAITS_MORE if longer > 0 else SitesVerdict.WAITS_LESS
-    if abs(longer) <= max(ALIKE * max(a, apart), noise):
+    if abs(longer) <= max(ALIKE * max(near_response_ms, apart), noise):
         verdict = SitesVerdict.ALIKE
     unequal = near.share is not None and far.share is not None and far.share < (1 - ALIKE) * near.share
-    return SitesFairness(verdict, near.site, far.site, a, b, longer, far_way, unequal)
+    return SitesFairness(
+        verdict, near.site, far.site, near_response_ms, far_response_ms, longer, far_round_trip_ms, unequal
+    )

@@ -1,1 +1,1 @@
-"""What an analysis results in: dataclasses, their JSON form, the rules of verdicts, and how numbers are written."""
+"""Results of an analysis: dataclasses, their JSON form, the rules of verdicts, and the texts of numbers."""

@@ -80,7 +80,7 @@ class RunResult:
     peak: Peak | None
     stages: tuple[StageResult, ...]
     workloads: tuple[WorkloadResult, ...]
-    """Where there are several."""
+    """Empty if there is only one workload."""
     testers: tuple[TesterResult, ...]
     series: Series | None
     ecdf: Ecdf | None
@@ -88,34 +88,34 @@ class RunResult:
     monitor_cpu: float | None
     """Share of one core that the monitor itself used."""
     operations: tuple[OperationResult, ...] = ()
-    """Where a workload has several."""
+    """Empty if no workload has several operations."""
     notes: tuple[str, ...] = ()
     metrics: tuple[NamedMetric, ...] = ()
     open_load: OpenLoad = "none"
-    """Which of its workloads are open. The testers of an open load are slots that take the next arrival, no users:
-    where all are, `jain_index`, `share_cv` and the shares say nothing about fairness; where some are, those of the open
-    ones are left out of them."""
+    """Which of its workloads are open. The testers of an open load are slots that take the next arrival, not users. If
+    all workloads are open, `jain_index`, `share_cv` and the shares are no measure of fairness; if some are, the testers
+    of the open ones are left out of these figures."""
     services: tuple[CountedService, ...] = ()
     staleness: Staleness | None = None
-    """Where operations read versions."""
+    """None if no operation reads versions."""
     caches: tuple[CacheTimes, ...] = ()
-    """Empty where no cache on the path reported hits or misses."""
+    """Empty if no cache on the path reported hits or misses."""
     connections: Connections | None = None
-    """Where the driver connects, and every transaction was kept."""
+    """None if the driver opens no connections, or not every transaction was kept."""
     hosts: HostsResult | None = None
-    """Where there are several agents."""
+    """None if there is only one agent."""
     without_lost: Traffic | None = None
-    """The figures of the window without the transactions of lost agents, where any was lost."""
+    """The figures of the window without the transactions of lost agents; None if no agent was lost."""
     verdict: RunVerdict = RunVerdict.VALID
     reasons: tuple[Reason, ...] = ()
-    """Those of `invalid_reasons` and `doubtful_reasons`, as codes and figures."""
+    """`invalid_reasons` and `doubtful_reasons` as codes and figures."""
     validity_rule: RuleId | None = None
     bottleneck_verdict: BottleneckVerdict = BottleneckVerdict.NOT_RESOLVED
     bottleneck_why: Reason | None = None
-    """`bottleneck_reason` as a code with the utilizations that were weighed."""
+    """`bottleneck_reason` as a code with the utilizations that were compared."""
     bottleneck_rule: RuleId | None = None
     ramp: Ramp | None = None
-    """Where the load of its only workload changes by plan, and single transactions were kept."""
+    """None unless the load of its only workload changes by plan and single transactions were kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class CellResult:
 
     cell: dict[str, str]
     load: float | None
-    """Numeric value of the load factor, where there is one."""
+    """Numeric value of the load factor; None if there is none."""
     repetitions: int
     valid: int
     responses: dict[str, Interval]
@@ -149,20 +149,21 @@ class Capacity:
     remark: str = ""
     asked_metric: str = ""
     asked: str = ""
-    """The rule of `capacity:` behind it, as written, and its metric; empty: the nominal one."""
+    """The rule of `capacity:` that it satisfies, as written, and the metric of the rule; empty for the nominal
+    capacity."""
     reasons: tuple[Reason, ...] = ()
     """`remark` as codes and figures."""
     rule: RuleId | None = None
     loads: tuple[float, ...] = ()
-    """The loads of the plateau whose mean `value` is; empty: it is that of `load` alone."""
+    """The loads of the plateau of which `value` is the mean; empty: `value` is that of `load` alone."""
     rivals: int = 1
-    """Of a nominal capacity that is no plateau's: number of loads that are not shown to have less throughput than
-    `load`, itself included. From 2 on `value` is likely too high; its interval allows for the choice."""
+    """Of a nominal capacity without plateau: number of loads that are not shown to have less throughput than `load`,
+    itself included. From 2 on `value` is likely too high; its interval allows for the selection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """Where one combination of the other factors saturates."""
+    """The saturation of one combination of the other factors: bracket, capacities and bottleneck."""
 
     combination: dict[str, str]
     metric: str
@@ -175,27 +176,28 @@ class Saturation:
     capacities: tuple[Capacity, ...]
     efficiency: float | None
     levels: int = 0
-    """Levels of the load that have a valid run."""
+    """Number of levels of the load with a valid run."""
     reason: SaturationReason | None = None
     """Why there is no bracket, or the evidence for it."""
     falls_from: float | None = None
-    """The load from which throughput surely falls again."""
+    """The load from which throughput is shown to fall again."""
     doubt: Gain | None = None
-    """The gain that is not decided."""
+    """The gain that is not decided; None if there is none."""
     has_error: bool = True
     """False: no level has two valid runs."""
     rule: RuleId | None = None
     bottleneck_rule: RuleId | None = None
     gains: tuple[Gain, ...] = ()
-    """From each level to the next."""
+    """The gains from each level to the next."""
     more_runs: int | None = None
-    """So many more valid runs per level would probably decide. None: decided, not known, or more than 100."""
+    """Number of further valid runs per level that would probably decide. None: decided, not known, or more than
+    100."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The combination of the highest nominal capacity, against the one that comes closest (`second`) and the lowest.
-    `over_second`, `over_worst`: ratios of the capacities, with intervals of their own."""
+    """The combination of the highest nominal capacity, compared with the next (`second`) and the lowest (`worst`).
+    `over_second`, `over_worst`: ratios of the capacities, with their own intervals."""
 
     verdict: RankingVerdict
     best: dict[str, str]
@@ -224,14 +226,15 @@ class Effect:
     p_value: float | None = None
     df: float | None = None
     parts: tuple[TermPart, ...] = ()
-    """What `term` is made of: its factors, then those of each alias; empty: "residual" and "block"."""
+    """The parts of `term`: its factors, then those of each alias; empty for "residual" and "block"."""
     adjusted_p_value: float | None = None
     """`p_value` adjusted for all terms of the model (Holm). `interval` is individual."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The fit behind the effects of one response: what was fitted, what could not be, and its residuals."""
+    """The fit behind the effects of one response: the fitted values, the terms that cannot be estimated, and the
+    residuals."""
 
     response: str
     scale: str
@@ -250,7 +253,7 @@ class Model:
     family: int = 0
     """Number of terms that were tested, for which the p-values are adjusted."""
     intervals: str = "individual"
-    """Each interval of an effect holds it in 95 %; all of them together hold in less."""
+    """Each interval of an effect has a coverage of 95 %; all of them together have less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,18 +267,19 @@ class Verdict:
     passed: bool
     reason: str
     judged: bool = True
-    """False while runs of the cell are to come and none is valid yet; `passed` is false then too."""
+    """False as long as no run of the cell is valid and further runs are planned; `passed` is then also false."""
     verdict: ThresholdVerdict | None = None
     reasons: tuple[Reason, ...] = ()
     """`reason` as codes and figures."""
     rule: RuleId | None = None
     unit: str = ""
-    """Of `observed`: `s` for times, whose other fields are in ms; empty for shares of 1 and counts."""
+    """Unit of `observed`: `s` for times (other fields contain times in ms); empty for shares of 1 and counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """What readers got, and at what cost, over the valid runs of a cell, or of all cells with one level of a factor."""
+    """The responses that readers received, and their cost, over the valid runs of a cell, or of all cells with one
+    level of a factor."""
 
     cell: dict[str, str]
     """The levels that these runs share."""
@@ -283,24 +287,24 @@ class Consistency:
     answers: int
     stale: int
     stale_share: Interval | None
-    """Of a cell: as its other responses; of one run: within it; of a level: over its cells, weighted by their answers.
-    Where nothing was stale: the upper bound for that number of answers."""
+    """Of a cell: as its other responses; of one run: within it; of a level: over its cells, weighted by their numbers
+    of responses. If no response was stale: the upper bound for that number of responses."""
     stale_age_ms_p50: float | None
     stale_age_ms_p95: float | None
     stale_age_ms_max: float | None
-    """Ages of the stale answers of all runs together."""
+    """Ages of the stale responses of all runs together."""
     fetches_per_answer: float | None
     needless_share: float | None
     busy: dict[str, float]
     """Mean utilization of each service, over the runs."""
     relative_reads: Interval | None = None
-    """Of a level: its reads per second relative to the level that has most, cells with the same levels of all other
-    factors compared with each other (geometric mean)."""
+    """Of a level: its reads per second relative to the level with the most reads. Cells with the same levels of all
+    other factors are compared with each other (geometric mean)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsistencyResult:
-    """Readers' answers over the runs: by cell, and by level of `factor`, the first that is no load."""
+    """Readers' responses over the runs: by cell, and by level of `factor`, the first factor that is not the load."""
 
     cells: tuple[Consistency, ...]
     factor: str | None
@@ -309,7 +313,7 @@ class ConsistencyResult:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentInfo:
-    """What the analysis needs of the experiment, copied so that the JSON is self-contained."""
+    """The properties of the experiment that the analysis needs, copied so that the JSON is self-contained."""
 
     name: str
     question: str
@@ -328,7 +332,7 @@ class ExperimentInfo:
     shared_services: tuple[str, ...] = ()
     """Services whose one instance all runs shared: intervals hold for this instance."""
     looped: tuple[str, ...] = ()
-    """Factors of `design.loop`: their levels were run in one order, pass by pass."""
+    """Factors of `design.loop`: their levels were run in the same order in each pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,15 +349,15 @@ class Analysis:
     verdicts: tuple[Verdict, ...]
     left_out: tuple[LeftOut, ...]
     rankings: tuple[Ranking, ...] = ()
-    """For each metric with a saturation, where combinations can be compared."""
+    """One for each metric with a saturation whose combinations can be compared."""
     consistency: ConsistencyResult | None = None
-    """Where operations read versions."""
+    """None if no operation reads versions."""
     findings: tuple[Finding, ...] = ()
     """The sentences of `answer`, each with the verdict and the rule behind it."""
     rules: tuple[VerdictRule, ...] = ()
     """The rules that made the verdicts."""
     superseded: tuple[Superseded, ...] = ()
-    """Verdicts of earlier analyses of these measurements that newer rules state otherwise."""
+    """Verdicts of earlier analyses of these measurements that differ by newer rules."""
     notes: tuple[str, ...] = ()
-    """What must be known about this analysis itself."""
+    """Remarks about this analysis itself."""
     format: str = FORMAT

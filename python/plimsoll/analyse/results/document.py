@@ -14,36 +14,36 @@ from plimsoll.analyse.results.analysis import Analysis
 
 
 def as_document(analysis: Analysis) -> dict[str, Any]:
-    """Plain data for JSON, `format` first; a number that is not finite is None."""
+    """Plain data for JSON, with the key `format` first; a number that is not finite becomes None."""
     tree = finite(asdict(analysis))
-    return {"format": tree.pop("format"), **tree, "runs": [_run(run) for run in tree["runs"]]}
+    return {"format": tree.pop("format"), **tree, "runs": [_run_document(run) for run in tree["runs"]]}
 
 
-def _run(run: dict[str, Any]) -> dict[str, Any]:
-    flat = _flat(_alone(run) if run["hosts"] is None else run)
+def _run_document(run: dict[str, Any]) -> dict[str, Any]:
+    flat = _flattened(_without_hosts(run) if run["hosts"] is None else run)
     for rare in ("without_lost", "connections"):
         if flat.get(rare) is None:
             flat.pop(rare, None)
-    flat["utilization"] = {one.pop("component"): one for one in flat["utilization"]}
-    flat["stages"] = [_flat(stage) for stage in flat["stages"]]
+    flat["utilization"] = {component.pop("component"): component for component in flat["utilization"]}
+    flat["stages"] = [_flattened(stage) for stage in flat["stages"]]
     if flat["ramp"] is not None:
-        flat["ramp"]["bins"] = [_flat(each) for each in flat["ramp"]["bins"]]
-    flat["workloads"] = [_flat(workload) for workload in flat["workloads"]]
-    flat["operations"] = [_flat(operation) for operation in flat["operations"]]
+        flat["ramp"]["bins"] = [_flattened(ramp_bin) for ramp_bin in flat["ramp"]["bins"]]
+    flat["workloads"] = [_flattened(workload) for workload in flat["workloads"]]
+    flat["operations"] = [_flattened(operation) for operation in flat["operations"]]
     return flat
 
 
 _PLACED = ("name", "response_ms_p50", "response_ms_p95", "rtt_ms", "response_less_rtt_ms")
 
 
-def _alone(run: dict[str, Any]) -> dict[str, Any]:
-    """A run of one agent: nothing of several hosts."""
-    testers = [{key: one[key] for key in one if key not in _PLACED} for one in run["testers"]]
+def _without_hosts(run: dict[str, Any]) -> dict[str, Any]:
+    """A run of one agent, without the fields for several hosts."""
+    testers = [{key: tester[key] for key in tester if key not in _PLACED} for tester in run["testers"]]
     return {key: value for key, value in run.items() if key != "hosts"} | {"testers": testers}
 
 
-def _flat(holder: dict[str, Any]) -> dict[str, Any]:
-    """The holder with the figures of its window in the place of `traffic`."""
+def _flattened(holder: dict[str, Any]) -> dict[str, Any]:
+    """The run, stage or workload with the figures of its window instead of the field `traffic`."""
     out: dict[str, Any] = {}
     for key, value in holder.items():
         out.update(value if key == "traffic" else {key: value})

@@ -18,10 +18,10 @@ class PlaceResult:
 
     site: str
     host: str
-    """Empty: of the whole site."""
+    """Empty for the whole site."""
     agents: int
     testers: int
-    """Those that made any transaction; slots of open loads too."""
+    """Testers with at least one transaction; slots of open loads count as testers."""
     transactions: int
     errors: int
     throughput_per_s: float
@@ -30,64 +30,66 @@ class PlaceResult:
     response_ms_mean: float | None
     response_ms_p50: float | None
     response_ms_p95: float | None
-    """Percentiles from buckets: within 0.05 %, of very long runs of very many hosts coarser."""
+    """Percentiles from buckets: within 0.05 %; less exact in very long runs of very many hosts."""
     share: float | None
-    """Work per tester relative to that of all testers: 1 is fair. Of closed loads, as the three that follow."""
+    """Work per tester relative to that of all testers: 1 is fair. Only of closed loads, as the next three fields."""
     jain_index: float | None
-    """Among its own testers."""
+    """Jain's index over its own testers."""
     share_cv: float | None
     """Standard deviation of the shares of its own testers over their mean."""
     share_range: tuple[float, float] | None
     """Least and greatest share of its own testers."""
     rtt_ms: float | None
-    """Median round trip of its testers' connections (TCP_INFO); not above that of probes that take the same way."""
+    """Median round trip of its testers' connections (TCP_INFO); at most that of probes that take the same path."""
     probe_rtt_ms: float | None
     """Median round trip of the probes between its agents and the controller."""
     response_less_rtt_ms: float | None
     """Median response time less one round trip to the target; `HostsResult.rtt_source` names its source."""
     testers_share: float | None
-    """Part of the tester-time of the peak window that was its testers', 0..1. Of sites alone, as what follows."""
+    """Share of the tester-time of the peak window that its testers contributed, 0..1. Only of sites, as the next
+    field."""
     peak_share: float | None
-    """Part of the throughput of the peak window that was its testers', 0..1."""
+    """Share of the throughput of the peak window that its testers contributed, 0..1."""
     cpu: float | None
-    """Mean busy share of the host's processors in the window; of hosts alone."""
+    """Mean busy share of the host's processors in the window; only of hosts."""
     lost: int
     """Agents that were lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentClockResult:
-    """An agent's clock against the controller's, over the run."""
+    """An agent's clock relative to the controller's, over the run."""
 
     agent: str
     host: str
     site: str
     same: bool
-    """It is the controller's own: nothing had to be found."""
+    """The clock is the controller's own, so no clock map was needed."""
     bound_ms: float | None
-    """Greatest error of any time of the agent in this run; None: nothing is known."""
+    """Maximum error of any time of the agent in this run; None: not known."""
     offset_ms: float | None
     """Controller - agent, at the start."""
     drift_ppm: float | None
-    """Of the longest stretch of one drift, as are its ends: greater than zero where the agent's clock is slow."""
+    """Of the longest interval of constant drift, as the next two fields; greater than zero if the agent's clock is
+    slow."""
     drift_low_ppm: float | None
     drift_high_ppm: float | None
     started_ms: float | None
-    """Its load began so long after the run's zero; before, where below 0."""
+    """Time from the run's zero to the start of its load; below 0: it started before the run's zero."""
     probes: int
     rejected: int
     via: dict[str, int]
-    """Probes by the way they took: udp, link."""
+    """Number of probes by path: udp, link."""
     rtt_min_ms: float | None
     rtt_median_ms: float | None
     remark: str
     role: str = "testers"
-    """testers, or watch: it has no testers."""
+    """testers; or watch for an agent without testers."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostEvent:
-    """Something that happened to a clock or to the way to it. It changes no number."""
+    """An event of a clock, or of the path to it. It changes no figure."""
 
     t_s: float
     agent: str
@@ -108,51 +110,50 @@ class CoverageStep:
 
 @dataclass(frozen=True, slots=True)
 class LostAgent:
-    """An agent that was lost. Its transactions are those that are on disk."""
+    """An agent that was lost. Its transactions are those on disk."""
 
     agent: str
     host: str
     site: str
     lost_s: float | None
-    """When; None: not known."""
+    """When it was lost; None: not known."""
     transactions: int | None
-    """On disk, over the whole run; None: none of any agent are kept."""
+    """Number on disk, over the whole run; None: the run keeps no transactions."""
     last_s: float | None
-    """End of the last of them."""
+    """End of the last of these transactions."""
     brought_in: bool
-    """Whether any of its segments were. Where none was, it is unknown what it did."""
+    """Whether any of its segments was fetched. If not, its transactions are unknown."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class HostsResult:
-    """A run of several agents. `sites`, `hosts` are empty where single transactions were not kept."""
+    """A run of several agents. `sites`, `hosts` are empty if single transactions were not kept."""
 
     agents: int
-    """That carry testers."""
+    """Agents with testers."""
     bound_ms: float | None
-    """Greatest error of any time of any agent: of every number to which more than one of them adds. None: not known of
-    any."""
+    """Maximum error of any time of any agent, and so of every figure from more than one agent. None: not known of any
+    agent."""
     bound_unknown: tuple[str, ...]
-    """Agents with transactions of whose clock nothing is known."""
+    """Agents with transactions whose clock bound is not known."""
     least_quantum_s: float
-    """Ten times the bound: no series over the agents has finer quanta."""
+    """Ten times the bound: the shortest quantum of series over the agents."""
     start_spread_ms: float | None
-    """Between the first agent to begin and the last."""
+    """Time between the start of the first agent and that of the last."""
     start_spread_bound_ms: float | None
-    """Greatest error of that: the two greatest bounds together."""
+    """Maximum error of `start_spread_ms`: the sum of the two greatest bounds."""
     jain_hosts: float | None
-    """Over the work per tester of the hosts."""
+    """Jain's index over the work per tester of the hosts."""
     jain_sites: float | None
-    """Over the work per tester of the sites."""
+    """Jain's index over the work per tester of the sites."""
     rtt_source: RttSource
-    """What `response_less_rtt_ms` takes off: tcp (median of the testers' own connections), probes (the least to the
-    controller, where the services of the experiment run), or nothing."""
+    """Source of the round trip that `response_less_rtt_ms` subtracts: tcp (median of the testers' own connections),
+    probes (the least to the controller, where the services of the experiment run), or empty (none)."""
     missing: int | None
-    """Transactions of lost agents that the live view had counted and that are not on disk: a lower bound. None:
-    unknown."""
+    """Transactions of lost agents that live.jsonl counts and that are not on disk: a lower bound. None: unknown."""
     coverage_mean: float | None
-    """Agents that were there, mean over the measured window, as a part of all."""
+    """Mean number of agents present in the measured window, as a share of all agents."""
     sites: tuple[PlaceResult, ...]
     hosts: tuple[PlaceResult, ...]
     clocks: tuple[AgentClockResult, ...]

@@ -1,6 +1,6 @@
 """Results of one run: the figures of its windows, its testers, resources and services.
 
-Parts of the tree in `results`, whose rules for names and units hold here too.
+Parts of the tree in `results`, under the same rules for names and units.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from plimsoll.analyse.stats.quantiles import is_beyond
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Distribution of a duration in milliseconds; a percentile is None where the sample is too small.
+    """Distribution of a duration in milliseconds; a percentile is None if the sample is too small.
 
     `missing`: transactions of open loads that are known to take longer than any of `count` (never started, timed out,
-    cut off). A percentile among them is None, too, and so is the mean if they are more than 0.1 %.
-    `bound`: a percentile among them is above this time, ms; None without missing ones.
+    cut off). A percentile among them is also None, and so is the mean if they are more than 0.1 %.
+    `bound`: a percentile among them is above this time, ms; None without missing transactions.
     """
 
     count: int
@@ -43,7 +43,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """What became of the transactions of open loads that were scheduled in a window: each is one of these."""
+    """Outcomes of the transactions of open loads that were scheduled in a window: each counts in one field."""
 
     in_window: int
     """Succeeded, and ended in the window."""
@@ -57,14 +57,14 @@ class Cohort:
 
     @property
     def scheduled(self) -> int:
-        """All of them."""
+        """Number of all transactions of the cohort."""
         return self.in_window + self.in_drain + self.failed + self.cut_off + self.never_started
 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """Planned starts against completions in the second half of a window. `shortfall`: share of the planned starts that
-    was not completed in the same time, with its 95 % interval."""
+    """Planned starts and completions in the second half of a window. `shortfall`: share of the planned starts that was
+    not completed in the same time, with its 95 % interval `low` to `high`."""
 
     verdict: OverloadVerdict
     planned_per_s: float
@@ -86,7 +86,7 @@ class ErrorCount:
 
 @dataclass(frozen=True, slots=True)
 class CodeCount:
-    """Successful transactions with one code of their driver, such as the status of an answer."""
+    """Successful transactions with one code of their driver, such as the status of a response."""
 
     code: str
     count: int
@@ -94,10 +94,11 @@ class CodeCount:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What was done in a window: counts, rates, times. The same for a run, a stage, a workload.
+    """The figures of a window: counts, rates, times. The same for a run, a stage, a workload.
 
-    Throughput, concurrency and what ended are of the window. Times and errors are, too, for closed loads; those of open
-    loads are of the transactions *scheduled* in the window, whenever they ended (`cohort`).
+    Throughput, concurrency and counts are those of transactions that ended in the window. So are times and errors of
+    closed loads. Times and errors of open loads are those of the transactions *scheduled* in the window, also if they
+    ended later (`cohort`).
     """
 
     window_s: float
@@ -116,13 +117,13 @@ class Traffic:
     request_ms: Latency
     lateness_ms: Latency
     throughput_interval: Interval | None = None
-    """By batch means within the window."""
+    """From batch means within the window."""
     successes_by_code: tuple[CodeCount, ...] = ()
     """Successful transactions with a code from the driver, the most frequent first."""
     cohort: Cohort | None = None
     """None: no load is open, or single transactions were not kept."""
     overload: Overload | None = None
-    """None: no load is open, too few starts, or the load generator was not able to make the load."""
+    """None: no load is open, there are too few starts, or the load generator was too slow for the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class StageResult:
 @dataclass(frozen=True, slots=True)
 class RampBin:
     """Part of a run whose load changes, in seconds from its start; `load_low` to `load_high`: the planned load in it.
-    Of open loads, times and errors are of what was scheduled in it."""
+    Times and errors of open loads are those of the transactions scheduled in it."""
 
     start_s: float
     end_s: float
@@ -166,23 +167,26 @@ class RampRule:
     test: str
     verdict: RampVerdict
     first: int | None
-    """The bin (from 0) from which on it failed up to the highest load, and"""
+    """The bin (from 0) from which on the rule failed up to the highest load; `load_low`, `load_high`: the load of that
+    bin."""
     load_low: float | None
     load_high: float | None
-    """the load of that bin. A constant load of `load_high` fails the rule, too."""
+    """A constant load of `load_high` also fails the rule."""
     held_up_to: float | None
-    """Highest load of the last bin before it in which the rule held; what a constant load does is not known."""
+    """Highest load of the last bin before `first` in which the rule held. The result of a constant load of this size is
+    not known."""
     outcomes: tuple[BinOutcome, ...]
-    """By bin."""
+    """The outcome by bin."""
     observed: tuple[float | None, ...]
-    """By bin, in seconds, fractions, per second. None: nothing ended, or the value is above all that did."""
+    """The observed value by bin, in seconds, fractions, per second. None: no transaction ended, or the value is above
+    all that ended."""
     rule: RuleId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """A run of a load that changes by plan, by load. `unit`: planned starts per second (rate), or testers. `rising`:
-    first bin and the one after the last in which the load rises; rules are judged there."""
+    """The figures of a run whose load changes by plan, by load. `unit`: planned starts per second (rate), or testers.
+    `rising`: the first bin of the part in which the load rises, and the bin after the last; rules are judged there."""
 
     unit: Literal["rate", "testers"]
     bins: tuple[RampBin, ...]
@@ -192,7 +196,7 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadResult:
-    """One population of a run with several."""
+    """One workload of a run with several workloads."""
 
     workload: str
     traffic: Traffic
@@ -200,7 +204,7 @@ class WorkloadResult:
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """One operation of a mix. What never started belongs to none: it is drawn when a transaction starts."""
+    """One operation of a mix. Transactions that never started have none: the operation is drawn at the start."""
 
     workload: str
     operation: str
@@ -219,7 +223,7 @@ class TesterResult:
     response_ms_mean: float | None
     share: float | None
     name: str = ""
-    """SITE/HOST/NUMBER, and what follows: where there are several agents."""
+    """SITE/HOST/NUMBER. This field and the next ones are filled in only if there are several agents."""
     response_ms_p50: float | None = None
     response_ms_p95: float | None = None
     rtt_ms: float | None = None
@@ -245,15 +249,15 @@ class Utilization:
     high: float | None
     detail: dict[str, float] = field(default_factory=dict)
     host: str = ""
-    """The watched host that it is, or runs on; empty: the host of the lab."""
+    """The watched host, or the host on which the component runs; empty: the host of the lab."""
     kind: ResourceKind = ResourceKind.OTHER
     cores: int = 0
-    """Those that the resource is of; 0: of no cores, or of all of the host."""
+    """Number of cores of the resource; 0: none, or all of the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The books of a run: started = succeeded + failed + in_flight_at_end, to the last one."""
+    """The counts of a run: started = succeeded + failed + in_flight_at_end, exactly."""
 
     started: int
     succeeded: int
@@ -263,7 +267,7 @@ class Counts:
     missed: int
     """Slots of `every` that were skipped because the previous transaction had not ended (`late: skip`)."""
     lost_records: int
-    """Transactions that the recorder had no room for; any makes the run damaged."""
+    """Transactions without room in the recorder's queue; if there are any, the record of the run is damaged."""
     balanced: bool
 
 
@@ -316,7 +320,7 @@ class NamedMetric:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One of the slowest statements of a database in a run, by their total time. Constants are taken out."""
+    """One of the statements of a database with the greatest total time in a run, without its constants."""
 
     statement: str
     calls: int
@@ -330,7 +334,7 @@ class CountedService:
     """The counters of a service over the whole run, with warm-up and drain.
 
     `counters` (differences) and `gauges` (last values) have the names of the service; `derived`: figures computed from
-    them, such as `hit_ratio`, None where nothing was counted.
+    them, such as `hit_ratio`, None if the counters did not change.
     """
 
     name: str
@@ -341,63 +345,63 @@ class CountedService:
     gauges: dict[str, float]
     statements: tuple[Statement, ...] = ()
     means: dict[str, float] = field(default_factory=dict)
-    """Of what was watched: means of the gauges over its readings, and"""
+    """Of watched hosts and processes: means of the gauges over the readings."""
     peaks: dict[str, float] = field(default_factory=dict)
-    """their greatest values."""
+    """Of watched hosts and processes: greatest values of the gauges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """What the readers of a workload, or of all of them, were answered: the reads that started in the window."""
+    """The responses to the readers of a workload, or of all workloads: the reads that started in the window."""
 
     workload: str
-    """Empty: of all."""
+    """Empty for all workloads."""
     answers: int
-    """Successful reads with a known version of the answer. All other fields count these reads only."""
+    """Successful reads with a known version of the response. All other fields count these reads only."""
     unjudged: int
-    """Successful reads whose answer contained no object or no version."""
+    """Successful reads whose response contained no object or no version."""
     stale: int
-    """Answers whose version had been superseded before the read began."""
+    """Responses whose version had been superseded before the read began."""
     stale_share: Interval | None
     stale_age_ms: Latency
-    """Of the stale answers: how long before the read began their version had been superseded."""
+    """Of the stale responses: time from the acknowledgement of a newer version to the start of the read."""
     stale_age_ms_mean: float | None
-    """Over all answers; one that is not stale counts as 0."""
+    """Over all responses; a response that is not stale counts as 0."""
     reads_per_s: float
     """Successful reads that ended in the window."""
     hits: int
     revalidations: int
     fetches: int
-    """Reads that reached the origin for their data: a cache missed, or none stood between."""
+    """Reads that the origin served: a cache missed, or there was no cache."""
     origin_share: float | None
-    """Fetches / answers."""
+    """Fetches / responses."""
     needless: int
-    """Fetches whose version is that of the previous answer for the same object."""
+    """Fetches whose version is that of the previous response for the same object."""
     needless_share: Interval | None
     """Needless / fetches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """How old the versions were that readers got, and what it took to have them so; `readers`: all of them."""
+    """Ages of the versions that readers received, and the cost; `readers`: over all workloads."""
 
     readers: Readers
     workloads: tuple[Readers, ...]
-    """Each that reads, where there are several."""
+    """Each workload that reads; empty if only one reads."""
     objects: int
-    """Objects with a known answer, over the whole run."""
+    """Number of objects with a known response, over the whole run."""
     writes: int
-    """Acknowledged in the window."""
+    """Writes acknowledged in the window."""
     writes_failed: int
-    """Ended in the window without success; they may have been done all the same."""
+    """Writes that ended in the window without success; the target may have carried them out."""
     writes_unjudged: int
-    """Acknowledged in the window, but telling no object or no version: they make no answer stale."""
+    """Writes acknowledged in the window without an object or a version: they make no response stale."""
     writes_per_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class NameLookup:
-    """One lookup of a host name, when the run was prepared: connections use its result."""
+    """One lookup of a host name during the preparation of the run; connections use its result."""
 
     agent: str
     name: str
@@ -406,7 +410,8 @@ class NameLookup:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """The TCP connections that testers opened in the whole run, warm-up included: most kept ones are opened there."""
+    """The TCP connections that testers opened in the whole run, including the warm-up, in which most persistent
+    connections are opened."""
 
     opened: int
     connect_ms: Latency

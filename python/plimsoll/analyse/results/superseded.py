@@ -1,8 +1,8 @@
-"""What newer rules state otherwise than an earlier analysis of the same measurements did: both verdicts are kept.
+"""Verdicts of an earlier analysis of the same measurements that newer rules supersede: both verdicts are kept.
 
-A verdict is superseded where it differs from the earlier one, the measurements are the same, and its rule, or one that
-it rests on, has another version now than the earlier analysis recorded (or that recorded none). Both analyses are
-compared in the form of analysis.json, so that results of any age can be.
+A verdict is superseded if three conditions hold. It differs from the earlier one. The measurements are the same. Its
+rule, or one that it rests on, has another version than the earlier analysis recorded (or that recorded none). Both
+analyses are compared in the form of analysis.json, so that results of any release can be compared.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Document = Mapping[str, Any]
 
 
 class NotComparable(ValueError):
-    """An earlier analysis is malformed. The text names the problem."""
+    """An earlier analysis is malformed. The text states the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """One verdict of a document. `runs`: those that it is about; None: all of them."""
+    """One verdict of a document. `run`: the run that it is about; None: all runs."""
 
     what: RuleName
     subject: Subject
@@ -38,39 +38,43 @@ class _Verdict:
 
 
 def with_superseded(analysis: Analysis, earlier: Document) -> Analysis:
-    """The analysis with the verdicts of the earlier one that are superseded, and with those that were so before.
-    Texts are left empty. Raises NotComparable."""
+    """The analysis with the superseded verdicts of the earlier one, and with those that the earlier one lists. Their
+    texts are empty. Raises NotComparable."""
     try:
-        kept = tuple(map(_kept, earlier.get("superseded", ())))
-        fresh = [each for each in _compared(earlier, as_document(_slim(analysis))) if each not in kept]
+        kept = tuple(map(_stored_entry, earlier.get("superseded", ())))
+        fresh = [
+            entry
+            for entry in _superseded_verdicts(earlier, as_document(_without_figures(analysis)))
+            if entry not in kept
+        ]
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise NotComparable(f"it does not have the form of an analysis: {error!r}") from error
     return replace(analysis, superseded=(*kept, *fresh))
 
 
-def _slim(analysis: Analysis) -> Analysis:
-    """Without the fields that hold no verdict; in long experiments they are large."""
+def _without_figures(analysis: Analysis) -> Analysis:
+    """The analysis without the fields that contain no verdict; in long experiments they are large."""
     runs = (replace(run, testers=(), series=None, ecdf=None, hosts=None) for run in analysis.runs)
-    models = (replace(each, run_ids=(), fitted=(), residuals=(), order=()) for each in analysis.models)
+    models = (replace(model, run_ids=(), fitted=(), residuals=(), order=()) for model in analysis.models)
     return replace(analysis, runs=tuple(runs), effects=(), models=tuple(models))
 
 
-def _compared(earlier: Document, now: Document) -> Iterator[Superseded]:
+def _superseded_verdicts(earlier: Document, now: Document) -> Iterator[Superseded]:
     same = _same_runs(earlier, now)
-    everything = same == {run["id"] for run in (*earlier["runs"], *now["runs"])}
-    before = {each.key: each for each in _verdicts(earlier)}
+    same_experiment = same == {run["id"] for run in (*earlier["runs"], *now["runs"])}
+    before = {verdict.key: verdict for verdict in _verdicts(earlier)}
     versions = _versions(earlier), _versions(now)
-    for each in _verdicts(now):
-        then = before.get(each.key)
-        if then is None or not (everything if each.run is None else each.run in same):
+    for verdict in _verdicts(now):
+        previous = before.get(verdict.key)
+        if previous is None or not (same_experiment if verdict.run is None else verdict.run in same):
             continue
-        changed = _changed(each, then.stated, *versions)
-        if changed and not _agree(then.stated, each.stated):
-            yield Superseded(each.what, each.subject, then.stated, each.stated, changed)
+        changed = _changed_rules(verdict, previous.stated, *versions)
+        if changed and not _is_same(previous.stated, verdict.stated):
+            yield Superseded(verdict.what, verdict.subject, previous.stated, verdict.stated, changed)
 
 
 def _same_runs(earlier: Document, now: Document) -> set[str]:
-    """Runs whose books are the same in both: a run that was carried out again is another measurement."""
+    """Runs whose counts are the same in both documents: a run that was repeated is another measurement."""
     books = ("started", "succeeded", "failed")
     first, second = (
         {run["id"]: [run["counts"][key] for key in books] for run in document["runs"]}
@@ -80,22 +84,26 @@ def _same_runs(earlier: Document, now: Document) -> set[str]:
 
 
 def _versions(document: Document) -> dict[str, int]:
-    return {each["name"]: each["version"] for each in document.get("rules", ())}
+    return {rule["name"]: rule["version"] for rule in document.get("rules", ())}
 
 
-def _changed(
-    each: _Verdict, then: Stated, earlier: Mapping[str, int], now: Mapping[str, int]
+def _changed_rules(
+    verdict: _Verdict, previous: Stated, earlier: Mapping[str, int], now: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """The rules behind a verdict that have another version now, its own first; of a release that recorded none, that
-    alone."""
-    own = () if (then.rule, then.version) == (each.stated.rule, each.stated.version) else (each.what.value,)
+    """The rules behind a verdict that have another version now, its own first. If the earlier release recorded no
+    versions: its own rule only."""
+    own = (
+        ()
+        if (previous.rule, previous.version) == (verdict.stated.rule, verdict.stated.version)
+        else (verdict.what.value,)
+    )
     if not earlier:
         return own
-    return (*own, *(name.value for name in basis(each.what) if earlier.get(name) != now.get(name)))
+    return (*own, *(name.value for name in basis(verdict.what) if earlier.get(name) != now.get(name)))
 
 
-def _agree(one: Stated, other: Stated) -> bool:
-    return (one.verdict, one.values) == (other.verdict, other.values)
+def _is_same(first: Stated, second: Stated) -> bool:
+    return (first.verdict, first.values) == (second.verdict, second.values)
 
 
 # -- the verdicts of a document
@@ -112,41 +120,41 @@ def _verdicts(document: Document) -> Iterator[_Verdict]:
     for cell in document["cells"]:
         stated = _stated(cell["bottleneck"], cell.get("bottleneck_rule"))
         yield _Verdict(RuleName.COMMON_BOTTLENECK, {"cell": cell["cell"]}, stated)
-    for found in document["saturation"]:
-        yield from _of_saturation(found)
+    for saturation in document["saturation"]:
+        yield from _verdicts_of_saturation(saturation)
     for verdict in document["verdicts"]:
         subject = {key: verdict[key] for key in ("metric", "test", "cell")}
         yield _Verdict(RuleName.THRESHOLD, subject, _stated(_threshold(verdict), verdict.get("rule")))
-    yield from _of_models(document)
-    yield from _of_findings(document)
+    yield from _verdicts_of_models(document)
+    yield from _verdicts_of_findings(document)
 
 
-def _of_models(document: Document) -> Iterator[_Verdict]:
-    """What the checks of the residuals found, of documents that have it as codes."""
+def _verdicts_of_models(document: Document) -> Iterator[_Verdict]:
+    """Results of the checks of the residuals, from documents that contain them as codes."""
     versions = _versions(document)
     for model in document["models"]:
         codes = {reason["code"] for reason in model.get("reasons", ())}
         for code, name in CHECKS_OF_MODELS.items():
             if name in versions:
                 subject: Subject = {key: model[key] for key in ("response", "scale")}
-                found = "found" if code in codes else "not found"
-                yield _Verdict(name, subject, _stated(found, {"name": name, "version": versions[name]}))
+                outcome = "found" if code in codes else "not found"
+                yield _Verdict(name, subject, _stated(outcome, {"name": name, "version": versions[name]}))
 
 
-def _of_saturation(found: Document) -> Iterator[_Verdict]:
-    subject: Subject = {key: found[key] for key in ("combination", "metric")}
-    ends = {key: found[key] for key in ("lower", "upper")}
-    yield _Verdict(RuleName.SATURATION, subject, _stated(found["verdict"], found.get("rule"), ends))
-    stated = _stated(found["bottleneck"], found.get("bottleneck_rule"))
+def _verdicts_of_saturation(saturation: Document) -> Iterator[_Verdict]:
+    subject: Subject = {key: saturation[key] for key in ("combination", "metric")}
+    ends = {key: saturation[key] for key in ("lower", "upper")}
+    yield _Verdict(RuleName.SATURATION, subject, _stated(saturation["verdict"], saturation.get("rule"), ends))
+    stated = _stated(saturation["bottleneck"], saturation.get("bottleneck_rule"))
     yield _Verdict(RuleName.COMMON_BOTTLENECK, subject, stated)
-    for capacity in found["capacities"]:
+    for capacity in saturation["capacities"]:
         verdict = "none" if capacity["value"] is None else "reached" if capacity["reached"] else "at least"
         stated = _stated(verdict, capacity.get("rule"), {"load": capacity["load"]})
         yield _Verdict(RuleName(f"capacity.{capacity['kind']}"), subject, stated)
 
 
-def _of_findings(document: Document) -> Iterator[_Verdict]:
-    """Verdicts that only the answer contains, and the names of their figures."""
+def _verdicts_of_findings(document: Document) -> Iterator[_Verdict]:
+    """Verdicts that only the answer contains, with the names (not the numbers) of their values."""
     for finding in document.get("findings", ()):
         rule = finding["rule"]
         if rule is None or rule["name"] not in (RuleName.RANKING, RuleName.CHEAPEST, RuleName.SITES):
@@ -156,7 +164,7 @@ def _of_findings(document: Document) -> Iterator[_Verdict]:
 
 
 def _validity(run: Document) -> str:
-    """As runs of results without `verdict` have it too."""
+    """The verdict on a run, also of older results, which lack the field `verdict`."""
     if not run["valid"]:
         return RunVerdict.INVALID
     return RunVerdict.DOUBTFUL if run["doubtful_reasons"] else RunVerdict.VALID
@@ -175,16 +183,18 @@ def _stated(verdict: str, rule: Document | None, values: Mapping[str, Any] | Non
     return Stated(str(verdict), str(rule["name"]), int(rule["version"]), figures)
 
 
-def _kept(entry: Document) -> Superseded:
-    """An entry of the earlier document, as it was."""
+def _stored_entry(entry: Document) -> Superseded:
+    """An entry of the earlier document, unchanged."""
     subject = {str(key): value for key, value in entry["subject"].items()}
     changed = tuple(map(str, entry["changed"]))
-    return Superseded(str(entry["what"]), subject, _side(entry["earlier"]), _side(entry["now"]), changed)
+    return Superseded(
+        str(entry["what"]), subject, _stored_side(entry["earlier"]), _stored_side(entry["now"]), changed
+    )
 
 
-def _side(told: Document) -> Stated:
-    rule = None if told["rule"] is None else {"name": told["rule"], "version": told["version"]}
-    return _stated(told["verdict"], rule, told["values"])
+def _stored_side(side: Document) -> Stated:
+    rule = None if side["rule"] is None else {"name": side["rule"], "version": side["version"]}
+    return _stated(side["verdict"], rule, side["values"])
 
 
 def _value(value: Any) -> Value:
@@ -195,5 +205,5 @@ def _value(value: Any) -> Value:
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return sorted((key, _sorted(each)) for key, each in value.items())
+        return sorted((key, _sorted(item)) for key, item in value.items())
     return value

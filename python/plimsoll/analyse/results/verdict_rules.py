@@ -1,7 +1,7 @@
 """The rules that make verdicts: each with a name, a version and its statement. docs/methods.md has the reasons.
 
-A change of a rule that can change a verdict raises its version. analysis.json keeps name and version with each verdict,
-so that a later analysis shows what a newer rule says otherwise.
+A change of a rule that can change a verdict raises its version. analysis.json contains name and version of the rule of
+each verdict, so that a later analysis can list the verdicts that a newer rule supersedes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.analyse.results.verdicts import ModelReason, RuleId, RunReason, Ve
 
 
 class RuleName(StrEnum):
-    """Names of the rules, as they stand in analysis.json."""
+    """Names of the rules, as they are stored in analysis.json."""
 
     FINISHED = "validity.finished"
     SUCCESS = "validity.success"
@@ -47,8 +47,8 @@ class RuleName(StrEnum):
     OUTLIERS = "model.outliers"
 
 
-def newest(checks: Iterable[VerdictRule]) -> int:
-    """The version of a rule that is made of others: it rises with each of them."""
+def combined_version(checks: Iterable[VerdictRule]) -> int:
+    """The version of a rule that consists of others: it increases with the version of each of them."""
     return 1 + sum(check.version - 1 for check in checks)
 
 
@@ -89,7 +89,7 @@ _CHECKS: Final = (
         "doubtful if for at most 50 ms.",
     ),
     VerdictRule(
-        RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its books do not balance."
+        RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its counts do not balance."
     ),
     VerdictRule(
         RuleName.LOST_RECORDS,
@@ -116,7 +116,7 @@ RULES: Final = (
     *_CHECKS,
     VerdictRule(
         RuleName.VALIDITY,
-        newest(_CHECKS),
+        combined_version(_CHECKS),
         "A run is invalid if one of the rules `validity.*` says so, else doubtful if one says so, else valid.",
         rests_on=tuple(check.name for check in _CHECKS),
     ),
@@ -230,7 +230,7 @@ RULES: Final = (
         rests_on=(RuleName.VALIDITY,),
     ),
 )
-"""Every rule once."""
+"""All rules, each of them once."""
 
 CHECKS_OF_MODELS: Final = {
     ModelReason.VARIANCES_DIFFER: RuleName.VARIANCES,
@@ -238,10 +238,10 @@ CHECKS_OF_MODELS: Final = {
     ModelReason.LOG_SCALE: RuleName.SCALE,
     ModelReason.OUTLIERS: RuleName.OUTLIERS,
 }
-"""Rules on the residuals of a model, by what they find."""
+"""Rules on the residuals of a model, by the reason that they report."""
 
-_BY_NAME: Final = {each.name: each for each in RULES}
-_IDS: Final = {each.name: RuleId(each.name, each.version) for each in RULES}
+_BY_NAME: Final = {rule_.name: rule_ for rule_ in RULES}
+_IDS: Final = {rule_.name: RuleId(rule_.name, rule_.version) for rule_ in RULES}
 _OF_REASONS: Final = {
     RunReason.NOT_FINISHED: RuleName.FINISHED,
     RunReason.NOTHING_ENDED: RuleName.SUCCESS,
@@ -265,11 +265,11 @@ def rule(name: RuleName) -> RuleId:
 
 
 def basis(name: RuleName) -> tuple[RuleName, ...]:
-    """All rules that a rule rests on, directly or not, without itself."""
-    found: dict[RuleName, None] = {}
-    for each in _BY_NAME[name].rests_on:
-        found |= dict.fromkeys((RuleName(each), *basis(RuleName(each))))
-    return tuple(found)
+    """All rules that a rule rests on, directly or indirectly, without itself."""
+    names: dict[RuleName, None] = {}
+    for rest in _BY_NAME[name].rests_on:
+        names |= dict.fromkeys((RuleName(rest), *basis(RuleName(rest))))
+    return tuple(names)
 
 
 def rule_of(reason: RunReason) -> RuleId:

@@ -29,7 +29,7 @@ class VerdictRule:
     version: int
     statement: str
     rests_on: tuple[str, ...] = ()
-    """Rules whose verdicts it takes for granted."""
+    """Rules whose verdicts it uses."""
 
 
 class Severity(StrEnum):
@@ -43,7 +43,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A reason with the figures behind it. `text`: in words; filled in by `answer`."""
+    """A reason with the figures behind it. `text`: the reason as a sentence, filled in by `answer`."""
 
     code: str
     severity: Severity
@@ -87,7 +87,7 @@ class BottleneckVerdict(StrEnum):
 
 
 class BottleneckReason(StrEnum):
-    """Codes of what led to a bottleneck, or to none."""
+    """Codes of the reasons for a bottleneck, or for none."""
 
     LOAD_GENERATOR_FULL = "load generator full"
     FULL = "full"
@@ -97,7 +97,7 @@ class BottleneckReason(StrEnum):
 
 
 class CapacityKind(StrEnum):
-    """Which capacity it is."""
+    """Kinds of capacities."""
 
     NOMINAL = "nominal"
     USABLE = "usable"
@@ -105,7 +105,7 @@ class CapacityKind(StrEnum):
 
 
 class CapacityReason(StrEnum):
-    """Codes of what must be known about a capacity."""
+    """Codes of remarks about a capacity."""
 
     NO_THROUGHPUT = "no throughput"
     NOT_FLAT = "not shown to be flat"
@@ -122,7 +122,7 @@ class CapacityReason(StrEnum):
 
 
 class ThresholdVerdict(StrEnum):
-    """How a threshold was judged on a cell."""
+    """Verdicts on a threshold for a cell."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -130,7 +130,7 @@ class ThresholdVerdict(StrEnum):
 
 
 class ThresholdReason(StrEnum):
-    """Codes of what led to the verdict on a threshold, or must be known about it."""
+    """Codes of the reasons for the verdict on a threshold, and of remarks about it."""
 
     BROKEN = "broken"
     NO_VALID_RUN = "no valid run"
@@ -143,7 +143,7 @@ class ThresholdReason(StrEnum):
 
 
 class ModelReason(StrEnum):
-    """Codes of what must be known about the fit of a model."""
+    """Codes of remarks about the fit of a model."""
 
     ORDERS_ABSENT = "orders taken as absent"
     ORDERS_LEFT_OUT = "orders left out"
@@ -160,7 +160,7 @@ class ModelReason(StrEnum):
 
 
 class LeftOutReason(StrEnum):
-    """Codes of why something is not in the figures."""
+    """Codes of the reasons why runs, terms or transactions are not in the figures."""
 
     EXCLUDED = "excluded"
     HOST = "host not taken"
@@ -177,7 +177,7 @@ class LeftOutReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that is not in the figures, and why."""
+    """`what` is not in the figures, for the reason `why`."""
 
     what: str
     why: str
@@ -185,11 +185,11 @@ class LeftOut:
     values: dict[str, Value] = field(default_factory=dict)
     """The figures and names of `what` and `why`."""
     cells: tuple[dict[str, str], ...] = ()
-    """Those that it is about, where it is about cells."""
+    """The cells that are left out, if `what` is about cells."""
 
 
 class Topic(StrEnum):
-    """What a sentence of the answer is about."""
+    """Topics of the sentences of the answer."""
 
     PROGRESS = "progress"
     NOTHING = "nothing measured"
@@ -210,7 +210,7 @@ class Topic(StrEnum):
 
 
 class RankingVerdict(StrEnum):
-    """Which combination has the highest nominal capacity."""
+    """Verdicts on the combination with the highest nominal capacity."""
 
     HIGHEST = "highest"
     NOT_TOLD_APART = "not told apart"
@@ -218,7 +218,7 @@ class RankingVerdict(StrEnum):
 
 
 class CheapestVerdict(StrEnum):
-    """Which level of consistency costs least."""
+    """Verdicts on the level of consistency with the lowest cost."""
 
     CHEAPEST = "cheapest"
     ONLY = "only one without stale answers"
@@ -227,7 +227,7 @@ class CheapestVerdict(StrEnum):
 
 
 class SitesVerdict(StrEnum):
-    """Whether a service treats its nearest and its farthest site alike."""
+    """Whether a service treats its nearest and its farthest site alike, without the round trips."""
 
     ALIKE = "alike"
     WAITS_MORE = "waits more"
@@ -235,12 +235,12 @@ class SitesVerdict(StrEnum):
 
 
 Subject = dict[str, str | dict[str, str]]
-"""What a verdict is about, by name: `{"run": "0001"}`, `{"metric": ..., "combination": {...}}`."""
+"""The subject of a verdict, by name: `{"run": "0001"}`, `{"metric": ..., "combination": {...}}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence of the answer. `verdict`, `values` and `rule`: where a rule of its own made it."""
+    """One sentence of the answer. `verdict`, `values` and `rule` are empty unless a rule made the statement."""
 
     topic: Topic
     text: str
@@ -251,8 +251,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A verdict as it was stated by a rule. `rule`, `version`: None where the analysis recorded none. `values`: what of
-    the verdict is a level or a name, such as the ends of a bracket."""
+    """A verdict as a rule stated it. `rule`, `version`: None if the analysis recorded none. `values`: levels and names
+    that are part of the verdict, such as the ends of a bracket."""
 
     verdict: str
     rule: str | None
@@ -262,20 +262,20 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A verdict of an earlier analysis of the same measurements that a newer rule states otherwise."""
+    """A verdict of an earlier analysis of the same measurements that differs by a newer rule."""
 
     what: str
-    """The rule that states it now, by name."""
+    """Name of the rule that makes the verdict now."""
     subject: Subject
     earlier: Stated
     now: Stated
     changed: tuple[str, ...]
-    """Rules that have another version now: its own, or some that it rests on."""
+    """Names of the rules with another version now: its own, or those that it rests on."""
     text: str = ""
 
 
 class OverloadVerdict(StrEnum):
-    """Whether the target completes what is planned."""
+    """Whether the target completes the planned load."""
 
     OVERLOADED = "overloaded"
     KEPT_UP = "kept up"
@@ -283,7 +283,7 @@ class OverloadVerdict(StrEnum):
 
 
 class BinOutcome(StrEnum):
-    """A rule in one bin of a ramp."""
+    """Result of a rule in one bin of a ramp."""
 
     HELD = "held"
     FAILED = "failed"
@@ -292,7 +292,7 @@ class BinOutcome(StrEnum):
 
 
 class RampVerdict(StrEnum):
-    """What a rule does as the load rises."""
+    """Verdicts of a rule under a rising load."""
 
     HELD = "held"
     FAILED_FROM = "failed from a load on"
@@ -303,7 +303,7 @@ class RampVerdict(StrEnum):
 
 
 class SaturationVerdict(StrEnum):
-    """Where throughput stops rising, relative to the levels that were run."""
+    """Verdicts on the load at which throughput stops rising, relative to the levels that were run."""
 
     BRACKETED = "bracketed"
     INCREASED = "increased"
@@ -313,7 +313,7 @@ class SaturationVerdict(StrEnum):
 
 
 class SaturationReason(StrEnum):
-    """Why there is no verdict on saturation, or the evidence for its bracket."""
+    """Why there is no verdict on saturation, or the evidence for the bracket."""
 
     TOO_FEW_LEVELS = "too few levels"
     NOTHING_SUCCEEDED = "nothing succeeded"
@@ -337,7 +337,7 @@ class Gain:
 
 
 class ResourceKind(StrEnum):
-    """What a utilization is about. OTHER: a core, disk or link that the utilization names."""
+    """Kinds of resources of a utilization. OTHER: a core, disk or link; the utilization contains its name."""
 
     CPU = "cpu"
     CPU_OF_CORES = "cpu of its cores"

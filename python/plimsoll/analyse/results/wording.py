@@ -1,8 +1,8 @@
-"""Numbers and names as people write them: `1,234.5`, three digits, units, `1,240 ± 31`, never finer than known.
+"""Texts of numbers and names: `1,234.5`, three digits, units, `1,240 ± 31`, with no more digits than are known.
 
-Pure text functions, shared by the answer sentences here and by everything in `report`. A comma separates thousands, a
-point the decimals, a no-break space the number from its unit; the minus is a hyphen, so that a plain terminal and a
-search find it. ± and µ are Unicode; a plain terminal translates. `UNKNOWN` stands for None.
+Pure text functions, used by the sentences of the answer and by `report`. A comma separates thousands, a point the
+decimals, a no-break space the number from its unit. The minus is a hyphen, which plain terminals can print and a text
+search finds. ± and µ are Unicode; for a plain terminal they are translated. `UNKNOWN` is the text of None.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPACE: Final = "\u00a0"
 """No-break space between a number and its unit."""
 THOUSANDS: Final = ","
 WIDE: Final = "interval wider than the value"
-"""In place of an interval that reaches below 0 where the quantity cannot."""
+"""Text instead of an interval that extends below 0, for a quantity that cannot be negative."""
 
 _UNITS: Final = r"(%|[mµ]?s\b|min\b|h\b|[kMGT]?i?B\b|requests/s)"
 
@@ -34,12 +34,12 @@ QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.
 """Percentiles of a distribution, by their fields."""
 
 Kind = Literal["rate", "bytes_rate", "ms", "fraction", "number"]
-"""What a number is: per second, bytes per second, milliseconds, a share of 1, or a plain number."""
+"""The kind of a number: per second, bytes per second, milliseconds, a share of 1, or a plain number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is called and written. `title` is lower case; `unit` follows the number ("": the kind scales it)."""
+    """The texts of a metric. `title` is in lower case; `unit` follows the number (empty: it depends on the kind)."""
 
     name: str
     title: str
@@ -58,11 +58,11 @@ _KINDS: Final[Mapping[RowKind, Kind]] = {
 
 
 def describe(name: str) -> Metric:
-    """The metric of a name in results and experiment files, with the wording of its row; a metric that is not in the
-    table keeps its own name."""
-    found = catalogue.METRICS.find(name)
-    if found is not None:
-        return _of_row(found)
+    """The metric of a name in results or experiment files, with the texts of its row. A metric that is not in the table
+    has its own name as title."""
+    named = catalogue.METRICS.find(name)
+    if named is not None:
+        return _metric_of_row(named)
     if name.endswith("_ms"):
         return Metric(name, name[:-3].replace("_", " "), "ms")
     if name.endswith("_bytes_per_s"):
@@ -72,14 +72,14 @@ def describe(name: str) -> Metric:
     return Metric(name, name.replace("_", " "), "number")
 
 
-def _of_row(found: Named) -> Metric:
-    if found.metric.unit == BYTES:
-        return Metric(found.name, found.title, "bytes_rate")
-    return Metric(found.name, found.title, _KINDS[found.metric.kind], found.metric.unit)
+def _metric_of_row(named: Named) -> Metric:
+    if named.metric.unit == BYTES:
+        return Metric(named.name, named.title, "bytes_rate")
+    return Metric(named.name, named.title, _KINDS[named.metric.kind], named.metric.unit)
 
 
 def observed(verdict: Verdict) -> str:
-    """What a threshold was judged on, in people's units; it is kept in seconds, fractions, per second."""
+    """The value on which a threshold was judged, with its unit. It is stored in seconds, fractions, per second."""
     metric = describe(verdict.metric)
     if verdict.observed is None:
         return UNKNOWN
@@ -104,13 +104,13 @@ def thousands(text: str) -> str:
 
 
 def fixed(value: float, place: int) -> str:
-    """Rounded at the decimal `place` (2: hundreds, 0: units, -1: tenths), without exponent."""
+    """The value rounded at the decimal `place` (2: hundreds, 0: units, -1: tenths), without exponent."""
     rounded = round(value, -place)
     return thousands(f"{rounded + 0.0:.{max(0, -place)}f}")
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """`digits` significant digits: 1,240, 12.3, 0.00456. Trailing zeros after the point are significant and stay."""
+    """The value with `digits` significant digits: 1,240, 12.3, 0.00456. Trailing zeros after the point are kept."""
     if value is None or math.isnan(value):
         return UNKNOWN
     if math.isinf(value):
@@ -124,7 +124,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def count(value: int | None) -> str:
-    """A count, to the last one."""
+    """A count with all digits."""
     return UNKNOWN if value is None else thousands(str(value))
 
 
@@ -134,7 +134,7 @@ def _magnitude(value: float, digits: int) -> int:
 
 
 def scale(value: float | None, kind: Kind, unit: str = "") -> tuple[float, str]:
-    """Factor and unit in which a value of this size is best written: (1e-3, "s") for 2300 ms."""
+    """Factor and unit for a value of this size: (1e-3, "s") for 2300 ms."""
     size = abs(value) if value is not None and math.isfinite(value) else 0.0
     if kind == "ms":
         if size >= 1000:
@@ -151,12 +151,12 @@ def scale(value: float | None, kind: Kind, unit: str = "") -> tuple[float, str]:
 
 
 def with_unit(text: str, unit: str) -> str:
-    """The number and its unit, which stay on one line."""
+    """The number and its unit, with a no-break space between them."""
     return f"{text}{SPACE}{unit}" if unit and text != UNKNOWN else text
 
 
 def tied(text: str) -> str:
-    """With no-break spaces between numbers and the units that follow them."""
+    """The text with no-break spaces between numbers and the units that follow them."""
     return re.sub(rf"(?<=\d) (?={_UNITS})", SPACE, text)
 
 
@@ -169,8 +169,8 @@ def quantity(value: float | None, kind: Kind, unit: str = "", digits: int = 3) -
 
 
 def percentile(times: Latency, name: str) -> str:
-    """A percentile (`p95`) or the `max` of a distribution in the unit that suits it; `> 4.62 s` where it is among
-    the missing values, a dash where the sample is too small."""
+    """A percentile (`p95`) or the `max` of a distribution with a suitable unit; `> 4.62 s` if it is among the missing
+    values, a dash if the sample is too small."""
     value: float | None = getattr(times, name)
     beyond = times.missing > 0 if name == "max" else value is None and times.is_beyond(QUANTILES[name])
     bound = times.max if name == "max" else times.bound
@@ -180,7 +180,7 @@ def percentile(times: Latency, name: str) -> str:
 
 
 def percent(fraction: float | None, digits: int = 3) -> str:
-    """A share of 1 in percent; what is not quite everything is never rounded up to 100 %, nor a little down to 0 %."""
+    """A share of 1 in percent. A share below 1 is never rounded up to 100 %, and one above 0 never down to 0 %."""
     if fraction is None or math.isnan(fraction):
         return UNKNOWN
     shown = number(fraction * 100, digits)
@@ -193,25 +193,25 @@ def percent(fraction: float | None, digits: int = 3) -> str:
 
 
 def percent_range(low: float, high: float, digits: int = 3) -> str:
-    """Two shares of 1 in percent, `97 to 100 %`; one where they read the same. Ends are rounded, as ends of a range may
-    be, but a range is never narrowed to 100 %: that is `at least 99 %`."""
-    shown = [number(max(each, 0.0) * 100, digits) for each in (low, high)]
+    """Two shares of 1 in percent, `97 to 100 %`; one number if both are the same after rounding. If both round to 100 %
+    and the lower one is below 1, the text is `at least 99 %`."""
+    shown = [number(max(share, 0.0) * 100, digits) for share in (low, high)]
     if shown[0].startswith("100") and low < 1:
         return with_unit(f"at least {math.floor(low * 1000) / 10:g}", "%")
     return with_unit(shown[1] if shown[0] == shown[1] else " to ".join(shown), "%")
 
 
 def at_percent_range(low: float, high: float, digits: int = 3) -> str:
-    """`at 97 to 100 %`; `at least 99 %` where `percent_range` returns that."""
+    """`at 97 to 100 %`; `at least 99 %` if `percent_range` returns that."""
     shown = percent_range(low, high, digits)
     return shown if shown.startswith("at least") else f"at {shown}"
 
 
 def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed: bool = False) -> str:
-    """`1,240 ± 31 requests/s`: half a width of two digits, the mean to the same place.
+    """`1,240 ± 31 requests/s`: half the width with two digits, the mean to the same place.
 
-    Without an interval, the mean alone to three digits; a lopsided interval (log scale) is written with both ends. An
-    interval that reaches below 0 is meaningless for a quantity that cannot be negative, that is, unless `signed`.
+    Without an interval, the mean with three digits; an asymmetric interval (log scale) is written with both ends. If
+    the quantity cannot be negative (not `signed`), an interval that extends below 0 is replaced by a text.
     """
     if interval is None:
         return UNKNOWN
@@ -229,12 +229,12 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     if low < 0 < mean and not signed:
         return f"{with_unit(number(mean), scaled)} ({WIDE})"
     if min(up, down) < 0.8 * half:
-        # At least two digits of each: to the place of the longer half, a mean near the lower end would be written as 0.
+        # At least two digits of each: at the place of the longer half, a mean near the lower end would be written as 0.
         is_narrow = _magnitude(mean, 2) - place > 1
-        shown = [fixed(each, place) if is_narrow else number(each, 2) for each in (mean, low, high)]
+        shown = [fixed(end, place) if is_narrow else number(end, 2) for end in (mean, low, high)]
         return with_unit(f"{shown[0]} ({shown[1]} to {shown[2]})", scaled)
     if fixed(abs(mean), place) == fixed(half, place) and abs(mean) != half:
-        place -= 1  # "12 ± 12" does not show whether the interval holds 0
+        place -= 1  # "12 ± 12" does not show whether the interval contains 0
     return with_unit(f"{fixed(mean, place)} ± {fixed(half, place)}", scaled)
 
 
@@ -256,7 +256,7 @@ def ends(interval: Interval | None, kind: Kind, unit: str = "") -> str:
 
 
 def _end(value: float, place: int) -> str:
-    """The end of an interval, with a digit more where rounding would hide its sign."""
+    """The end of an interval, with a digit more if rounding would hide its sign."""
     return (
         number(value, 1)
         if value and not float(fixed(abs(value), place).replace(THOUSANDS, ""))
@@ -270,19 +270,19 @@ def signed(value: float, digits: int = 2) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """A probability in a table: `0.023`, `< 0.001`."""
+    """A p-value in a table: `0.023`, `< 0.001`."""
     if value is None or math.isnan(value):
         return UNKNOWN
     return "< 0.001" if value < 0.001 else number(value, 2)
 
 
 def p_words(value: float) -> str:
-    """A probability in a sentence: `p = 0.023`, `p < 0.001`."""
+    """A p-value in a sentence: `p = 0.023`, `p < 0.001`."""
     return f"p {shown}" if (shown := p_value(value)).startswith("<") else f"p = {shown}"
 
 
 def degrees(value: float | None) -> str:
-    """Degrees of freedom: a count, or to a tenth where they were approximated."""
+    """Degrees of freedom: a count, or with one decimal if they were approximated."""
     if value is None or not math.isfinite(value):
         return number(value)
     return fixed(value, 0 if value == round(value) else -1)
@@ -302,12 +302,12 @@ def plural(amount: int, word: str, words: str = "") -> str:
 
 
 def factor_word(name: str) -> str:
-    """The name of a factor in a sentence: of a dotted path (short form of `factors:`) its last part."""
+    """The name of a factor in a sentence: the last part of a dotted path (short form of `factors:`)."""
     return name.rpartition(".")[2] if re.fullmatch(r"[\w.-]+", name) else name
 
 
 def level_words(cell: Mapping[str, str]) -> str:
-    """Levels of some factors as people wrote them: `zip 0`, `method squid and size 1 MB`."""
+    """Levels of some factors as the experiment file states them: `zip 0`, `method squid and size 1 MB`."""
     return listing(f"{factor_word(name)} {level}" for name, level in cell.items())
 
 

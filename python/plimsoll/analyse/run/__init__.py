@@ -1,1 +1,1 @@
-"""One run: from its transactions, counters and samples to its result."""
+"""Computes the result of one run from its transactions, counters and samples."""

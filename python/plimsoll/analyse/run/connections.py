@@ -1,4 +1,4 @@
-"""New connections of testers: how many, and how long TCP and TLS took."""
+"""New connections of testers: their number, and the times of TCP connect and TLS handshake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plimsoll.analyse.stats.quantiles import Histogram
 CONNECT: Final = "tcp_connect_s"
 HANDSHAKE: Final = "tls_handshake_s"
 HISTOGRAMS: Final = {CONNECT: "connect", HANDSHAKE: "tls_handshake"}
-"""Names of the histograms beside those of the summary, by the metric of the driver."""
+"""Names of these histograms, in addition to those of the summary, by metric of the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,19 @@ class RunConnections:
 def connections(
     seconds: Mapping[str, NDArray[np.float64]], lookups: tuple[NameLookup, ...] = ()
 ) -> RunConnections | None:
-    """`seconds`: the values of CONNECT and HANDSHAKE over the whole run, one for each connection. None where no
-    connection was opened."""
+    """The figures of the connections. `seconds`: the values of CONNECT and HANDSHAKE over the whole run, one for each
+    connection. None if no connection was opened."""
     if CONNECT not in seconds:
         return None
     times = {name: _durations(seconds.get(name, np.empty(0))) for name in HISTOGRAMS}
     opened = int(seconds[CONNECT].size)
     return RunConnections(
         Connections(opened, times[CONNECT].latency(), times[HANDSHAKE].latency(), lookups),
-        {HISTOGRAMS[name]: Histogram.of(each.buckets) for name, each in times.items() if each.moments.count},
+        {
+            HISTOGRAMS[name]: Histogram.of(durations.buckets)
+            for name, durations in times.items()
+            if durations.moments.count
+        },
     )
 
 

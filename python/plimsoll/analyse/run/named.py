@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.results.run import NamedMetric
-from plimsoll.analyse.stats.quantiles import carries, rank
+from plimsoll.analyse.stats.quantiles import is_large_enough, rank
 
 
 def named_metrics(values: Mapping[str, NDArray[np.float64]]) -> tuple[NamedMetric, ...]:
     """One entry per metric, by name. `values`: those of the transactions that started in the window, in the metric's
-    own unit; values that are not finite are left out. A percentile is None where the sample is too small."""
+    own unit; values that are not finite are left out. A percentile is None if the sample is too small."""
     out = []
     for name in sorted(values):
         known = np.sort(values[name][np.isfinite(values[name])])
@@ -33,4 +33,4 @@ def named_metrics(values: Mapping[str, NDArray[np.float64]]) -> tuple[NamedMetri
 
 
 def _quantile(ascending: NDArray[np.float64], q: float) -> float | None:
-    return float(ascending[rank(q, ascending.size)]) if carries(q, ascending.size) else None
+    return float(ascending[rank(q, ascending.size)]) if is_large_enough(q, ascending.size) else None

@@ -1,7 +1,7 @@
-"""What the load generator added to its own measurements.
+"""Delays that the load generator added to its own measurements.
 
-Its own lateness is the delay of a start that nothing else delayed; a gap is a time in which it stood still. Lateness
-alone does not show either: a start that waits for a free slot is late because the target is slow.
+Its own lateness is the part of the delay of a start that it caused itself; a gap is a time in which one of its threads
+was stopped. Lateness alone shows neither: a start that waits for a free slot is late because the target is slow.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plimsoll.analyse.stats.quantiles import Buckets, Histogram, bucket_of, carries, merged
+from plimsoll.analyse.stats.quantiles import Buckets, Histogram, bucket_of, is_large_enough, merged
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.live import Second
 
 NS = 1_000_000_000
 ALWAYS = 0.5
-"""The quantile that is judged however small the sample is: every summary has a typical time."""
+"""The quantile that is judged for samples of any size: every summary has a typical time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class OwnDelay:
 
 @dataclass(frozen=True, slots=True)
 class OwnDelays:
-    """In the measured window. `stopped`: share of it in which a thread of the generator stood still (None: not
-    recorded); `stopped_s`: for how long."""
+    """The generator's own delays in the measured window. `stopped`: share of the window in which a thread of the
+    generator was stopped (None: not recorded); `stopped_s`: the time in s."""
 
     at: tuple[OwnDelay, ...]
     stopped: float | None
@@ -48,38 +48,39 @@ NOT_RECORDED = OwnDelays((), None)
 
 
 def own_delays(
-    seconds: Sequence[Second], window: Window, found: dict[str, Histogram], quantiles: Sequence[float]
+    seconds: Sequence[Second], window: Window, histograms: dict[str, Histogram], quantiles: Sequence[float]
 ) -> OwnDelays:
-    """`found`: histograms of the window, by metric; `quantiles`: those that are reported or judged and for which the
-    sample of the response times is large enough.
+    """`histograms`: of the window, by metric; `quantiles`: those that are reported or judged. Quantiles for which the
+    sample of the response times is too small are left out.
 
-    Older results have no lateness of the generator's own: all lateness replaces it, which is at least as much.
+    Older results do not contain the generator's own lateness. It is replaced by all lateness, which is at least as
+    great.
     """
-    mine = _inside(seconds, window)
-    known = [each.own for each in mine if each.own is not None]
+    inside = _seconds_in_window(seconds, window)
+    recorded = [second.own for second in inside if second.own is not None]
     own = Buckets()
-    for each in known:
-        if each.values.size:
-            counts = np.bincount(bucket_of(each.values), weights=each.counts).astype(np.int64)
-            own.absorb(counts, int(each.values[0]), int(each.values[-1]))
-    if not known and "lateness" in found:
-        own = merged([found["lateness"]])
-    response = merged([found["response"]]) if "response" in found else Buckets()
-    stopped = [each.stopped_s for each in mine if each.stopped_s is not None]
+    for own_lateness in recorded:
+        if own_lateness.values.size:
+            counts = np.bincount(bucket_of(own_lateness.values), weights=own_lateness.counts).astype(np.int64)
+            own.absorb(counts, int(own_lateness.values[0]), int(own_lateness.values[-1]))
+    if not recorded and "lateness" in histograms:
+        own = merged([histograms["lateness"]])
+    response = merged([histograms["response"]]) if "response" in histograms else Buckets()
+    stopped = [second.stopped_s for second in inside if second.stopped_s is not None]
     share = min(1.0, sum(stopped) / window.seconds) if stopped and window.seconds > 0 else None
-    return OwnDelays(_at(own, response, quantiles), share, sum(stopped))
+    return OwnDelays(_delays_at(own, response, quantiles), share, sum(stopped))
 
 
-def _inside(seconds: Sequence[Second], window: Window) -> list[Second]:
-    """Whose middle lies in the window; of a window that is shorter than a second, those that it touches."""
+def _seconds_in_window(seconds: Sequence[Second], window: Window) -> list[Second]:
+    """Seconds whose middle lies in the window; if there is none, those that overlap with it."""
     middle = [s for s in seconds if window.start <= s.number * NS + NS // 2 < window.end]
     return middle or [s for s in seconds if s.number * NS < window.end and window.start < (s.number + 1) * NS]
 
 
-def _at(own: Buckets, response: Buckets, quantiles: Sequence[float]) -> tuple[OwnDelay, ...]:
+def _delays_at(own: Buckets, response: Buckets, quantiles: Sequence[float]) -> tuple[OwnDelay, ...]:
     total = response.total
-    wanted = sorted({ALWAYS, *(q for q in quantiles if carries(q, total))})
-    pairs = ((q, own.quantile(q), response.quantile(q)) for q in wanted)
+    judged_quantiles = sorted({ALWAYS, *(q for q in quantiles if is_large_enough(q, total))})
+    pairs = ((q, own.quantile(q), response.quantile(q)) for q in judged_quantiles)
     return tuple(
         OwnDelay(q, late / 1e9, whole / 1e9)
         for q, late, whole in pairs

@@ -1,4 +1,4 @@
-"""Separate sums of one window by workload and by operation of a mix. Only blocks with several parts are cut."""
+"""Separate sums of one window by workload and by operation of a mix. Only blocks with several parts are divided."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.analyse.window.transactions import Int, Transactions
 
 OPERATIONS = 1 << 16
-"""More than the names that a run can have."""
+"""More than the number of operation names that a run can have."""
 
 Numbers = NDArray[np.integer]
 
@@ -31,24 +31,24 @@ OfParts = Mapping[PartKey, Mapping[str, Histogram]]
 
 
 class Parts:
-    """`number`: of each row, its part. `make`: the sum of a part that was not met before, by its number."""
+    """`number`: returns the part of each row. `make`: creates the sum of a new part, by its number."""
 
     def __init__(self, number: Callable[[Transactions], Numbers], make: Callable[[int], WindowSum]) -> None:
         self._number, self._make = number, make
         self._sums: dict[int, WindowSum] = {}
 
     def add(self, block: Block, until: Int | None) -> None:
-        """Takes a block; `until` as for `Block.of`."""
+        """Adds a block; `until` as for `Block.of`."""
         numbers = self._number(block.rows)
         parts = np.unique(numbers).tolist()
         for part in parts:
             if part not in self._sums:
                 self._sums[part] = self._make(part)
-            mine = block if len(parts) == 1 else Block.of(block.rows.take(numbers == part), until)
-            self._sums[part].add(mine)
+            part_block = block if len(parts) == 1 else Block.of(block.rows.take(numbers == part), until)
+            self._sums[part].add(part_block)
 
     def get(self, part: int) -> WindowSum | None:
-        """The sum of a part that was met."""
+        """The sum of a part; None if no row belongs to it."""
         return self._sums.get(part)
 
     def __iter__(self) -> Iterator[tuple[int, WindowSum]]:
@@ -61,14 +61,14 @@ def by_workload(rows: Transactions) -> Numbers:
 
 
 def by_operation(rows: Transactions) -> Numbers:
-    """Workload and operation of each row in one number: names of operations are those of a workload."""
+    """Workload and operation of each row in one number, because workloads may have operations of the same name."""
     operation = np.zeros(len(rows), dtype=np.int64) if rows.operation is None else rows.operation
-    found: Numbers = rows.workload.astype(np.int64) * OPERATIONS + operation
-    return found
+    numbers: Numbers = rows.workload.astype(np.int64) * OPERATIONS + operation
+    return numbers
 
 
 def histograms(total: WindowSum) -> dict[str, Histogram]:
-    """Of a window, by metric: to be merged over the runs of a cell."""
+    """The histograms of a window by metric, which are merged over the runs of a cell."""
     total.close()
     return {
         "response": Histogram.of(total.response.buckets),

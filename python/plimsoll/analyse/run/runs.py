@@ -1,4 +1,4 @@
-"""One run: from its transactions, its counts and its monitors to its result."""
+"""Computes the result of one run from its summary, its counts and its monitors."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from plimsoll.plan.model import Validity
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Facts of a run besides its transactions.
+    """Facts of a run other than its transactions.
 
-    `planned` and `started`: starts that the arrival law required, and those made, without the starts dropped or skipped
-    on request (None: a closed load plans none). `busiest_thread`, `thread_demand`: of the agents, 0..1, spinning not
-    counted (None: not watched).
+    `planned`, `started`: starts that the arrival process planned, and those made, without the starts dropped or skipped
+    on request (None: a closed load plans none). `busiest_thread`, `thread_demand`: of the agents, 0..1, without
+    spinning (None: not watched).
     """
 
     id: str
@@ -57,7 +57,7 @@ class RunFacts:
     caches: tuple[CacheTimes, ...] = ()
     connections: Connections | None = None
     steal: float | None = None
-    """Greatest of the hosts of the testers, where there are several."""
+    """Greatest steal of the hosts of the testers, if there are several hosts."""
     hosts: HostsResult | None = None
     loss: Loss | None = None
     is_only: bool = False
@@ -65,12 +65,12 @@ class RunFacts:
 
 
 def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunResult:
-    """Judges the run and puts its result together, without texts."""
+    """The result of the run with its verdicts, without texts. `limits`: the section `validity:`."""
     verdict = judge_run(_observed(facts, summary), limits)
     reasons = (*_unfinished(facts), *verdict.reasons)
     if verdict_of(reasons) == RunVerdict.INVALID:
         summary = without_overload(summary)
-    narrow = bottleneck(facts.utilization)
+    limiting = bottleneck(facts.utilization)
     return RunResult(
         id=facts.id,
         cell=dict(facts.cell),
@@ -87,7 +87,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         jain_index=summary.fairness.jain,
         share_cv=summary.fairness.cv,
         utilization=tuple(facts.utilization),
-        bottleneck=narrow.component,
+        bottleneck=limiting.component,
         bottleneck_reason="",
         peak=summary.peak,
         stages=summary.stages,
@@ -110,15 +110,15 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         verdict=verdict_of(reasons),
         reasons=reasons,
         validity_rule=rule(RuleName.VALIDITY),
-        bottleneck_verdict=narrow.verdict,
-        bottleneck_why=narrow.reason,
+        bottleneck_verdict=limiting.verdict,
+        bottleneck_why=limiting.reason,
         bottleneck_rule=rule(RuleName.BOTTLENECK),
     )
 
 
 def _unfinished(facts: RunFacts) -> tuple[Reason, ...]:
-    """An interrupted run is repeated by `--resume`, and as one of several it would be compared with whole ones. Whoever
-    stops the only run wants its figures until then."""
+    """An interrupted run is invalid if there are other runs: it would be compared with complete ones, and `--resume`
+    repeats it. An interrupted only run is doubtful: the user who stops it needs its figures."""
     if facts.status == "finished":
         return ()
     is_partial = facts.status == "interrupted" and facts.is_only
@@ -141,7 +141,12 @@ def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
         steal=facts.steal
         if facts.hosts
         else next(
-            (one.detail.get("cpu.steal") for one in facts.utilization if one.component == "host"), None
+            (
+                component.detail.get("cpu.steal")
+                for component in facts.utilization
+                if component.component == "host"
+            ),
+            None,
         ),
         unknown_clocks=facts.hosts.bound_unknown if facts.hosts else (),
         loss=facts.loss,
@@ -149,8 +154,8 @@ def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
 
 
 def _advice(facts: RunFacts, summary: RunSummary) -> tuple[str, ...]:
-    """The warm-up detector's opinion, where it differs from what was cut by more than a tenth of the run and is
-    supported."""
+    """The advice of the warm-up detector, if it is supported and longer than the warm-up of the run by more than a
+    tenth of the run."""
     cut = summary.warmup_advice.cut_s
     length = facts.warmup_s + summary.traffic.window_s
     if cut is None or not summary.warmup_advice.supported or cut <= facts.warmup_s + 0.1 * length:

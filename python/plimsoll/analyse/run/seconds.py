@@ -20,9 +20,9 @@ from plimsoll.analyse.run.traffic import scaled
 from plimsoll.analyse.stats.batch import BatchMean, batch_mean, ratio_mean
 from plimsoll.analyse.stats.fairness import Fairness
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.analyse.stats.quantiles import Buckets, Histogram, bucket_of, carries
+from plimsoll.analyse.stats.quantiles import Buckets, Histogram, bucket_of, is_large_enough
 from plimsoll.analyse.stats.steady import Trend, mser5, trend
-from plimsoll.analyse.window.quantum import FINEST
+from plimsoll.analyse.window.quantum import MIN_QUANTUM_RATIO
 from plimsoll.analyse.window.transactions import Int, Stage, Window
 from plimsoll.collect.live import Second
 
@@ -41,12 +41,12 @@ def summarise_seconds(
     in_flight: int = 0,
     bound_ns: int = 0,
 ) -> RunSummary:
-    """The summary. `in_flight`: transactions that never ended, from the books; `bound_ns`: greatest error of any time
-    of any agent. Seconds may be in any order, and those that are missing count as empty."""
+    """The summary. `in_flight`: number of transactions that never ended, from summary.json; `bound_ns`: maximum error
+    of any time of any agent. Seconds may be in any order; missing seconds count as empty."""
     length = max([measured.end // NS, *(s.number + 1 for s in seconds)])
-    table = _Table(seconds, length, max(1, -(-FINEST * bound_ns // NS)))
+    table = _Table(seconds, length, max(1, -(-MIN_QUANTUM_RATIO * bound_ns // NS)))
     window = _whole_seconds(measured, length)
-    total = _Span(table, window)
+    total = _SecondsSum(table, window)
     buckets = total.buckets
     at, share = buckets.ecdf()
     return RunSummary(
@@ -70,14 +70,14 @@ def summarise_seconds(
 
 
 def _whole_seconds(window: Window, length: int) -> slice:
-    """Seconds that lie in the window as a whole; the nearest one if there is none."""
+    """Seconds that lie completely in the window; the nearest second if there is none."""
     first = -(-window.start // NS)
     last = min(window.end // NS, length)
     return slice(first, last) if last > first else slice(min(first, length - 1), min(first, length - 1) + 1)
 
 
 class _Table:
-    """The seconds as columns of equal length, one entry per second from 0. `least`: so many of them make the finest
+    """The seconds as columns of equal length, one entry per second from 0. `least`: number of seconds in the shortest
     quantum."""
 
     def __init__(self, seconds: Sequence[Second], length: int, least: int = 1) -> None:
@@ -104,7 +104,7 @@ class _Table:
         return out
 
     def together(self, values: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums over the finest quanta; seconds that make no whole one are left out."""
+        """Sums over the shortest quanta; seconds of an incomplete quantum are left out."""
         whole = values.size // self.least
         out: NDArray[np.float64] = (
             values[: whole * self.least].astype(np.float64).reshape(whole, self.least).sum(axis=1)
@@ -122,8 +122,8 @@ class _Table:
         return out
 
     def series(self) -> Series:
-        """Per second, or for a long run per so many seconds that at most MAX_POINTS are left; never finer than the
-        clocks allow."""
+        """One point per second. For a long run, points are longer so that there are at most MAX_POINTS. Points are
+        never shorter than the clock bound allows."""
         step = max(self.least, -(-self.length // MAX_POINTS))
         edges = np.arange(0, self.length, step)
         widths = np.minimum(edges + step, self.length) - edges
@@ -131,7 +131,7 @@ class _Table:
         def per_second(column: NDArray[np.int64]) -> tuple[float, ...]:
             return tuple((np.add.reduceat(column, edges) / widths).tolist())
 
-        each = [self.buckets(slice(int(k), min(int(k) + step, self.length))) for k in edges]
+        buckets = [self.buckets(slice(int(k), min(int(k) + step, self.length))) for k in edges]
         sums, counts = np.add.reduceat(self.response, edges), np.add.reduceat(self.succeeded, edges)
         return Series(
             quantum_s=float(step),
@@ -144,13 +144,13 @@ class _Table:
             response_ms_mean=tuple(
                 float(s) / int(n) / 1e6 if n else None for s, n in zip(sums, counts, strict=True)
             ),
-            response_ms_p50=tuple(_ms(b.quantile(0.5)) for b in each),
-            response_ms_p95=tuple(_ms(b.quantile(0.95)) for b in each),
+            response_ms_p50=tuple(_ms(b.quantile(0.5)) for b in buckets),
+            response_ms_p95=tuple(_ms(b.quantile(0.95)) for b in buckets),
         )
 
 
-class _Span:
-    """Some seconds of the table."""
+class _SecondsSum:
+    """The sums of some seconds of the table."""
 
     def __init__(self, table: _Table, window: slice) -> None:
         self.table, self.window = table, window
@@ -190,10 +190,10 @@ class _Span:
         mean, variance = self._moments(count)
         t = self.table
         sums, counts = (t.together(column[self.window]) for column in (t.response, t.succeeded))
-        found = ratio_mean(sums, counts, variance=variance, of_times=True)
+        batches = ratio_mean(sums, counts, variance=variance, of_times=True)
 
         def ms(q: float) -> float | None:
-            return _ms(self.buckets.quantile(q)) if carries(q, count) else None
+            return _ms(self.buckets.quantile(q)) if is_large_enough(q, count) else None
 
         return Latency(
             count=count,
@@ -205,8 +205,8 @@ class _Span:
             p99=ms(0.99),
             p999=ms(0.999),
             max=_ms(self.buckets.largest),
-            mean_interval=None if found is None else scaled(found.interval, 1e-6),
-            effective_samples=None if found is None else found.effective,
+            mean_interval=None if batches is None else scaled(batches.interval, 1e-6),
+            effective_samples=None if batches is None else batches.effective,
         )
 
     def _moments(self, count: int) -> tuple[float, float | None]:
@@ -219,12 +219,12 @@ class _Span:
         return mean, square / (count - 1) if count > 1 else None
 
 
-def _per_second(found: BatchMean | None, seconds: int) -> Interval | None:
-    return None if found is None else scaled(found.interval, 1 / seconds)
+def _per_second(batches: BatchMean | None, seconds: int) -> Interval | None:
+    return None if batches is None else scaled(batches.interval, 1 / seconds)
 
 
 def _stage(stage: Stage, table: _Table, length: int) -> StageResult:
-    span = _Span(table, _whole_seconds(stage.window, length))
+    span = _SecondsSum(table, _whole_seconds(stage.window, length))
     return StageResult(
         stage.number, stage.name, stage.window.start / 1e9, stage.window.end / 1e9, span.traffic()
     )

@@ -2,7 +2,7 @@
 
 `exact=True` keeps the response and request times of the measured window (16 bytes a transaction, 8 where every
 transaction started on time) and gives exact quantiles; `exact=False` keeps buckets only: quantiles within 0.1 %.
-Everything else is the same to the last digit.
+The other figures do not depend on it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from plimsoll.analyse.stats.steady import (
     trend,
 )
 from plimsoll.analyse.window.load_profile import Piece, never_started
-from plimsoll.analyse.window.quantum import FINEST, coarse_enough, parts_of
+from plimsoll.analyse.window.quantum import MIN_QUANTUM_RATIO, allowed_parts, widened_quantum
 from plimsoll.analyse.window.transactions import Int, Stage, Transactions, Window
 
 ROWS = 64 * 1024
-"""Rows worked on at a time: their columns stay in a core's cache."""
+"""Rows that are processed at a time: their columns stay in a core's cache."""
 TREND_BINS = (240, 120, 60, 30, 20)
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the testers of a run of several agents were, one entry per tester. `site`, `host`: their numbers; `until`:
-    when its agent was lost, ns, or NEVER. `bound_ns`: greatest error of any time of any agent."""
+    """The places of the testers of a run of several agents, one entry per tester. `site`, `host`: their numbers;
+    `until`: the time (ns) at which its agent was lost, or NEVER. `bound_ns`: maximum error of any time of any agent."""
 
     site: Int
     host: Int
@@ -66,16 +66,17 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the summary needs of a run before its transactions.
+    """The properties of a run that the summary needs before the transactions.
 
-    `measured`: from the end of the warm-up to the end of the measured part. `length_ns`: of the whole run, drain
-    included. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
+    `measured`: from the end of the warm-up to the end of the measured part. `length_ns`: of the whole run including the
+    drain. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
-    whether to sum workloads separately, too; `operations`: names of those of mixes, by number (None: there are none).
-    `quantum_ns`: of the time series (None: by the length of the run). `bins`: of a load that changes by plan.
-    `open_loads`: workloads whose load is open: their times are of the cohort scheduled in a window, and their testers,
-    being slots, take no part in shares beside testers of closed loads (needs `by_workload`). `not_started`: when those
-    of open loads were given up that never started (ns), and how many. `places`: None where there is one agent.
+    whether workloads are also summed separately; `operations`: names of the operations of mixes, by number (None: there
+    are none). `quantum_ns`: of the time series (None: by the length of the run). `bins`: of a load that changes by
+    plan. `open_loads`: workloads whose load is open. Their times are those of the cohort scheduled in a window; their
+    testers are slots and have no shares if there are also testers of closed loads (needs `by_workload`).
+    `not_started`: transactions of open loads that never started: the time (ns) at which they were given up, and their
+    number. `places`: None if there is one agent.
     """
 
     measured: Window
@@ -93,25 +94,26 @@ class Layout:
     places: Places | None = None
 
     def is_open(self) -> NDArray[np.bool_]:
-        """By number of the workload, whether its load is open; empty if none is."""
+        """Whether the load of each workload is open, by number of the workload; empty if none is."""
         if not self.open_loads:
             return NO_LOADS
         return np.array([name in self.open_loads for name in self.workloads], dtype=np.bool_)
 
     def given_up(self, window: Window) -> Sequence[tuple[int, int]]:
-        """Of `not_started` what belongs to the window; after its end, too, if nothing is measured after it."""
+        """The entries of `not_started` in the window; also those after its end if the measured window ends with it."""
         last = window.end >= self.measured.end
         return [(at, n) for at, n in self.not_started if window.start <= at and (last or at < window.end)]
 
     @property
     def bound_ns(self) -> int:
-        """By how much times of different testers can be wrong against each other; 0 on one clock."""
+        """Maximum error of the time of any tester; 0 if there is one clock."""
         return self.places.bound_ns if self.places else 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """All results from the transactions of a run. Counts cover the whole run, the traffic the measured window."""
+    """All results from the transactions of a run. Counts are of the whole run, the traffic is of the measured
+    window."""
 
     started: int
     succeeded: int
@@ -126,27 +128,27 @@ class RunSummary:
     ecdf: Ecdf | None
     peak: Peak | None
     trend: Trend
-    """Of the throughput in what is left after the warm-up, or of the response time where only that moves."""
+    """Trend of the throughput after the warm-up, or of the response time if only that has a trend."""
     warmup_advice: WarmUp
     histograms: dict[str, Histogram]
-    """Of the window, by metric (response, request, lateness): to be merged over the runs of a cell."""
+    """Of the window, by metric (response, request, lateness); they are merged over the runs of a cell."""
     operations: tuple[OperationResult, ...] = ()
     parts: Mapping[PartKey, Mapping[str, Histogram]] = field(default_factory=dict)
     """The histograms of workloads and operations."""
     by_tester: TesterSums | None = None
-    """Where there are several agents."""
+    """None if there is only one agent."""
     without_lost: Traffic | None = None
-    """The traffic without the transactions of lost agents, where any was lost."""
+    """The traffic without the transactions of lost agents; None if none was lost."""
     bins: tuple[tuple[Traffic, Mapping[str, Histogram]], ...] = ()
-    """Of `Layout.bins`."""
+    """Traffic and histograms of each of `Layout.bins`."""
     widened: bool = False
     """Whether the quantum of the series is longer than planned, because there are several clocks."""
 
 
 class Accumulator:
-    """`add` chunks in any order, then ask for the `result`.
+    """Sums over chunks of transactions, which are added in any order.
 
-    Raises IndexError if a chunk names a tester or a workload that the layout does not know.
+    `add` raises IndexError if a chunk contains a tester or a workload that is not in the layout.
     """
 
     def __init__(self, layout: Layout, *, exact: bool = True) -> None:
@@ -156,18 +158,18 @@ class Accumulator:
         self.stages = [self._window(stage.window) for stage in layout.stages]
         self.bins = [
             WindowSum(
-                Window(each.start, each.end), exact=False, open_loads=layout.is_open(), not_started=None
+                Window(bin_.start, bin_.end), exact=False, open_loads=layout.is_open(), not_started=None
             )
-            for each in layout.bins
+            for bin_ in layout.bins
         ]
         self.last_scheduled = -1
         self.workloads = Parts(by_workload, lambda part: self._window(layout.measured, part))
         self.operations = Parts(by_operation, self._operation)
         quantum = layout.quantum_ns or default_quantum(layout.length_ns)
-        allowed = coarse_enough(quantum, layout.bound_ns)
+        allowed = widened_quantum(quantum, layout.bound_ns)
         self.widened = allowed > quantum
         self.timeline = Timeline(layout.length_ns, allowed)
-        self._place(layout.places)
+        self._set_places(layout.places)
         n = len(layout.tester_agents)
         self.tester_workload = np.zeros(n, dtype=np.int64)
         self.tester_started = np.zeros(n, dtype=np.int64)
@@ -179,21 +181,21 @@ class Accumulator:
         self.started = self.succeeded = self.failed = 0
 
     def _window(self, window: Window, workload: int | None = None) -> WindowSum:
-        """Of all workloads, or of one: to the only open one belongs what never started."""
+        """The sum of all workloads, or of one. Transactions that never started belong to the only open workload."""
         layout = self.layout
         is_open = layout.is_open()
-        alone = workload is None or (is_open.size and is_open[workload] and int(is_open.sum()) == 1)
+        has_not_started = workload is None or (is_open.size and is_open[workload] and int(is_open.sum()) == 1)
         if workload is not None and is_open.size:
             is_open = is_open if is_open[workload] else NO_LOADS
         return WindowSum(
             window,
             exact=self.exact,
-            parts=parts_of(window, layout.bound_ns, BINS),
+            parts=allowed_parts(window, layout.bound_ns, BINS),
             open_loads=is_open,
-            not_started=layout.given_up(window) if alone or not layout.not_started else None,
+            not_started=layout.given_up(window) if has_not_started or not layout.not_started else None,
         )
 
-    def _place(self, places: Places | None) -> None:
+    def _set_places(self, places: Places | None) -> None:
         self.until = places.until if places and places.lost.any() else None
         self.placed = self.kept = None
         if places is not None:
@@ -205,19 +207,19 @@ class Accumulator:
             self.kept = self._window(self.layout.measured)
 
     def add(self, chunk: Transactions) -> None:
-        """Takes a chunk of any size."""
+        """Adds a chunk of any size."""
         for rows in chunk.blocks(ROWS):
-            self._known(rows)
+            self._check_numbers(rows)
             block = Block.of(rows, self.until)
             self.whole.add(block)
             self.timeline.add(block)
-            self._testers(block)
+            self._add_to_testers(block)
             for total in (*self.stages, *self.bins):
                 window = total.window
-                near = (rows.start < window.end) & ((rows.end < 0) | (rows.end >= window.start))
-                near |= (rows.scheduled >= window.start) & (rows.scheduled < window.end)
-                if near.any():
-                    total.add(block if bool(near.all()) else Block.of(rows.take(near), self.until))
+                is_near = (rows.start < window.end) & ((rows.end < 0) | (rows.end >= window.start))
+                is_near |= (rows.scheduled >= window.start) & (rows.scheduled < window.end)
+                if is_near.any():
+                    total.add(block if bool(is_near.all()) else Block.of(rows.take(is_near), self.until))
             self.last_scheduled = max(self.last_scheduled, block.scheduled_span[1])
             if self.layout.by_workload:
                 self.tester_workload[rows.tester] = rows.workload
@@ -231,21 +233,21 @@ class Accumulator:
                 self.kept.add(block if bool(kept.all()) else Block.of(rows.take(kept), self.until))
 
     def _operation(self, part: int) -> WindowSum:
-        """What never started belongs to no operation: it is drawn when a transaction starts."""
+        """The sum of an operation, without transactions that never started: the operation is drawn at the start."""
         workload, _ = divmod(part, OPERATIONS)
         is_open = self.layout.is_open()
-        mine = is_open if is_open.size and is_open[workload] else NO_LOADS
-        parts = parts_of(self.layout.measured, self.layout.bound_ns, BINS)
+        open_loads = is_open if is_open.size and is_open[workload] else NO_LOADS
+        parts = allowed_parts(self.layout.measured, self.layout.bound_ns, BINS)
         given_up = None if self.layout.not_started else ()
         window = self.layout.measured
-        return WindowSum(window, exact=self.exact, parts=parts, open_loads=mine, not_started=given_up)
+        return WindowSum(window, exact=self.exact, parts=parts, open_loads=open_loads, not_started=given_up)
 
-    def _names(self, part: int) -> tuple[str, str]:
-        assert self.layout.operations is not None  # else no part was met
+    def _names_of(self, part: int) -> tuple[str, str]:
+        assert self.layout.operations is not None  # otherwise there are no parts
         workload, operation = divmod(part, OPERATIONS)
         return self.layout.workloads[workload], self.layout.operations[operation]
 
-    def _known(self, rows: Transactions) -> None:
+    def _check_numbers(self, rows: Transactions) -> None:
         testers, workloads = len(self.layout.tester_agents), len(self.layout.workloads)
         if len(rows) and int(rows.tester.max()) >= testers:
             raise IndexError(
@@ -256,7 +258,7 @@ class Accumulator:
                 f"workload {int(rows.workload.max())} of {workloads}: the records of the run do not match its plan"
             )
 
-    def _testers(self, block: Block) -> None:
+    def _add_to_testers(self, block: Block) -> None:
         rows, w = block.rows, self.layout.measured
         n = self.tester_done.size
         self.started += len(rows)
@@ -273,20 +275,20 @@ class Accumulator:
             return
         response = block.response if inside is True else block.response[inside[block.ok]]
         done = block.ok if inside is True else inside & block.ok
-        mine = tester if block.all_ok and inside is True else tester[done]
-        self.tester_done += np.bincount(mine, minlength=n)
-        self.tester_response += np.bincount(mine, weights=response, minlength=n)
+        testers = tester if block.all_ok and inside is True else tester[done]
+        self.tester_done += np.bincount(testers, minlength=n)
+        self.tester_response += np.bincount(testers, weights=response, minlength=n)
         if not block.all_ok:
             failed = ~block.ok if inside is True else inside & ~block.ok
             self.tester_failed += np.bincount(tester[failed], minlength=n)
 
     def result(self) -> RunSummary:
-        """The figures; more chunks may be added afterwards, and the result computed again."""
+        """The figures of all chunks so far. More chunks may be added afterwards."""
         layout = self.layout
         active = self.last_end >= 0
         starts = np.where(active, self.first_start, 0)
         ends = np.where(active, self.last_end, 0)
-        if self.until is not None:  # from then on it counts no more among the active testers
+        if self.until is not None:  # testers of a lost agent are not active from then on
             ends = np.minimum(ends, self.until)
             starts = np.minimum(starts, ends)
         shares = self._fairness(starts, ends)
@@ -310,7 +312,7 @@ class Accumulator:
                 for part, total in self.workloads
             ),
             operations=tuple(
-                OperationResult(*self._names(part), total.traffic(layout.codes))
+                OperationResult(*self._names_of(part), total.traffic(layout.codes))
                 for part, total in self.operations
             ),
             testers=self._tester_results(shares, active),
@@ -323,7 +325,7 @@ class Accumulator:
             histograms=histograms(self.whole),
             parts={
                 **{PartKey(layout.workloads[part]): histograms(total) for part, total in self.workloads},
-                **{PartKey(*self._names(part)): histograms(total) for part, total in self.operations},
+                **{PartKey(*self._names_of(part)): histograms(total) for part, total in self.operations},
             },
             by_tester=self._by_tester(shares, starts, ends, peak),
             bins=self._bins(),
@@ -337,8 +339,8 @@ class Accumulator:
             return ()
         given_up = layout.given_up(Window(layout.bins[0].start, layout.bins[-1].end))
         missing = never_started(given_up, layout.bins, self.last_scheduled)
-        for total, times in zip(self.bins, missing, strict=True):
-            total.never_started = times
+        for total, count in zip(self.bins, missing, strict=True):
+            total.never_started = count
         return tuple(
             (_without_intervals(total.traffic(layout.codes)), histograms(total)) for total in self.bins
         )
@@ -355,7 +357,7 @@ class Accumulator:
             wire=self.placed.wire,
             response=self.tester_response,
             span=np.array(shares.spans, dtype=np.float64),
-            share=np.array([np.nan if one is None else one for one in shares.shares], dtype=np.float64),
+            share=np.array([np.nan if share is None else share for share in shares.shares], dtype=np.float64),
             first=self.first_start,
             last=np.where(self.last_end >= 0, ends, -1),
             times=self.placed.times.result(),
@@ -365,8 +367,8 @@ class Accumulator:
         )
 
     def _fairness(self, starts: Int, ends: Int) -> Fairness:
-        """A tester that thinks is active before its first transaction and after its last: by one mean gap between its
-        starts on each side, and all the time if there is one transaction only."""
+        """Shares of the testers. A tester with think time counts as active for one mean gap between its starts before
+        its first transaction and after its last, and all the time if it has only one transaction."""
         w = self.layout.measured
         gaps = np.maximum(self.tester_started - 1, 0)
         spans = np.where(gaps > 0, (ends - starts) // np.maximum(gaps, 1), self.layout.length_ns)
@@ -407,22 +409,23 @@ class Accumulator:
         return tuple(out)
 
     def _peak(self, starts: Int, ends: Int) -> Peak | None:
-        found = peak_window(starts.tolist(), ends.tolist())
-        if found is None or found.end <= found.start:
+        window = peak_window(starts.tolist(), ends.tolist())
+        if window is None or window.end <= window.start:
             return None
         q = self.timeline.quantum
         grown = np.concatenate([[0], np.cumsum(self.timeline.done)])
         at = np.arange(self.timeline.n + 1) * q
-        done = float(np.interp(found.end, at, grown) - np.interp(found.start, at, grown))
-        seconds = (found.end - found.start) / 1e9
-        return Peak(found.start / 1e9, found.end / 1e9, float(found.active), done / seconds)
+        done = float(np.interp(window.end, at, grown) - np.interp(window.start, at, grown))
+        seconds = (window.end - window.start) / 1e9
+        return Peak(window.start / 1e9, window.end / 1e9, float(window.active), done / seconds)
 
     def _trend(self) -> Trend:
-        """Of throughput, then of the response time, over as many bins as have enough transactions."""
+        """Trend of the throughput, then of the response time, over the greatest number of bins with enough
+        transactions."""
         count = self.whole.bin_count
         total = int(count.sum())
         length = self.layout.measured.end - self.layout.measured.start
-        least = FINEST * self.layout.bound_ns
+        least = MIN_QUANTUM_RATIO * self.layout.bound_ns
         bins = next((b for b in TREND_BINS if total >= 10 * b and length >= b * least), None)
         if bins is None:
             return Trend(TrendVerdict.TOO_SHORT, None, None, 0.0)
@@ -436,32 +439,37 @@ class Accumulator:
         return replace(throughput, metric="throughput")
 
     def _advice(self) -> WarmUp:
-        """MSER-5 on the throughput of the whole run up to the end of the window, warm-up included."""
+        """MSER-5 on the throughput of the whole run, including the warm-up, up to the end of the window."""
         until = min(self.timeline.n, self.layout.measured.end // self.timeline.quantum)
         return mser5(self.timeline.done[:until].astype(np.float64), bin_s=self.timeline.quantum / 1e9)
 
 
-def of_changing_load(found: RunSummary, rising: Collection[int]) -> RunSummary:
-    """The summary of a run whose load changes by plan (stages, a ramp): a trend is what was asked for, and batch means
-    of different loads give no interval. Stages keep theirs, but for those of a `rising` rate (by number)."""
+def of_changing_load(summary: RunSummary, rising: Collection[int]) -> RunSummary:
+    """The summary of a run whose load changes by plan (stages, a ramp): a trend is intended, and batch means over
+    different loads have no meaningful interval. Stages keep their intervals, except those in `rising` (by number)."""
     stages = tuple(
-        replace(each, traffic=_without_intervals(each.traffic)) if each.stage in rising else each
-        for each in found.stages
+        replace(stage, traffic=_without_intervals(stage.traffic)) if stage.stage in rising else stage
+        for stage in summary.stages
     )
-    return replace(found, traffic=_without_intervals(found.traffic), stages=stages, trend=CHANGES_BY_PLAN)
+    return replace(summary, traffic=_without_intervals(summary.traffic), stages=stages, trend=CHANGES_BY_PLAN)
 
 
-def without_overload(found: RunSummary) -> RunSummary:
-    """The summary of a run in which the load generator may be why starts were missing or completions came late."""
+def without_overload(summary: RunSummary) -> RunSummary:
+    """The summary without verdicts on overload, for a run in which the load generator may have caused missing starts or
+    late completions."""
     return replace(
-        found,
-        traffic=replace(found.traffic, overload=None),
-        stages=tuple(replace(each, traffic=replace(each.traffic, overload=None)) for each in found.stages),
+        summary,
+        traffic=replace(summary.traffic, overload=None),
+        stages=tuple(
+            replace(stage, traffic=replace(stage.traffic, overload=None)) for stage in summary.stages
+        ),
         workloads=tuple(
-            replace(each, traffic=replace(each.traffic, overload=None)) for each in found.workloads
+            replace(workload, traffic=replace(workload.traffic, overload=None))
+            for workload in summary.workloads
         ),
         operations=tuple(
-            replace(each, traffic=replace(each.traffic, overload=None)) for each in found.operations
+            replace(operation, traffic=replace(operation.traffic, overload=None))
+            for operation in summary.operations
         ),
     )
 
@@ -476,7 +484,7 @@ def _without_intervals(traffic: Traffic) -> Traffic:
 
 
 def summarise(layout: Layout, chunks: Sequence[Transactions], *, exact: bool = True) -> RunSummary:
-    """All chunks at once."""
+    """The summary of all chunks."""
     accumulator = Accumulator(layout, exact=exact)
     for chunk in chunks:
         accumulator.add(chunk)

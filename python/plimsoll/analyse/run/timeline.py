@@ -1,4 +1,4 @@
-"""Time series of a run, over its warm-up too: one value per quantum."""
+"""Time series of a run including its warm-up: one value per quantum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plimsoll.analyse.stats.quantiles import bucket_edges, rank
 from plimsoll.analyse.window.transactions import Int
 
 MAX_QUANTA = 5000
-"""More than this no chart shows, and the memory of the quantiles grows with it (16 kB a quantum)."""
+"""No chart shows more, and the memory of the quantiles grows with the number (16 kB per quantum)."""
 
 _COARSER = 4
 _PER_OCTAVE = 1024 >> _COARSER
@@ -21,7 +21,7 @@ _WIDTH = _LAST - _FIRST + 1
 
 
 def default_quantum(length_ns: int) -> int:
-    """1 s, or for longer runs as many whole seconds as leave at most 1200 quanta; tenths for runs below 20 s."""
+    """Quantum in ns: 0.1 s for runs below 20 s, else 1 s, or the number of whole seconds for at most 1,200 quanta."""
     if length_ns < 20_000_000_000:
         return 100_000_000
     return max(1, -(-length_ns // 1_200_000_000_000)) * 1_000_000_000
@@ -41,16 +41,16 @@ class Timeline:
         self.planned = np.zeros(self.n, dtype=np.int64)
         self.response = np.zeros(self.n)
         self.buckets = np.zeros(self.n * _WIDTH, dtype=np.int64)
-        # integral of the transactions in progress, by their starts and ends: see `_edge`
+        # Integral of the transactions in progress, by their starts and ends: see `_add_edges`.
         self.edges = np.zeros(self.n + 1, dtype=np.int64)
         self.parts = np.zeros(self.n)
 
     def add(self, block: Block) -> None:
-        """Takes a block."""
+        """Adds a block."""
         rows = block.rows
-        self._edge(rows.start, 1)
-        self._edge(block.left, -1)
-        self._count(self.planned, rows.scheduled)
+        self._add_edges(rows.start, 1)
+        self._add_edges(block.left, -1)
+        self._add_counts(self.planned, rows.scheduled)
         position = self._index(rows.end if block.all_ok else rows.end[block.ok])
         response, bucket = block.response, block.bucket
         if block.end_span[1] >= self.n * self.quantum:
@@ -65,17 +65,17 @@ class Timeline:
         coarse -= _FIRST
         np.add.at(self.buckets, coarse, 1)
         if not block.all_ok:
-            self._count(self.failed, rows.end[(rows.end >= 0) & ~block.ok])
+            self._add_counts(self.failed, rows.end[(rows.end >= 0) & ~block.ok])
 
     def _index(self, at: Int) -> Int:
         return np.maximum(at, 0) // self.quantum
 
-    def _count(self, into: Int, at: Int) -> None:
+    def _add_counts(self, into: Int, at: Int) -> None:
         position = self._index(at)
         into += np.bincount(position[position < self.n], minlength=self.n)
 
-    def _edge(self, at: Int, sign: int) -> None:
-        """A start adds the rest of its own quantum, and one whole quantum to every later one; an end takes it back."""
+    def _add_edges(self, at: Int, sign: int) -> None:
+        """A start adds the rest of its own quantum, and a whole quantum to every later one; an end subtracts them."""
         position = np.minimum(self._index(at), self.n)
         rest = (position + 1) * self.quantum - np.maximum(at, 0)
         self.edges += sign * np.bincount(position, minlength=self.n + 1)
@@ -83,7 +83,7 @@ class Timeline:
         self.parts += sign * parts[: self.n]
 
     def concurrency(self) -> NDArray[np.float64]:
-        """Mean number in progress per quantum."""
+        """Mean number of transactions in progress, per quantum."""
         before = np.concatenate([[0], np.cumsum(self.edges[: self.n - 1])])
         out: NDArray[np.float64] = np.maximum(before + self.parts / self.quantum, 0.0)
         return out
@@ -92,8 +92,8 @@ class Timeline:
         """The series. `starts`, `ends`: activity of each tester in ns."""
         seconds = self.quantum / 1e9
         p50, p95 = self._quantiles(0.5), self._quantiles(0.95)
-        some = self.done > 0
-        mean = np.divide(self.response, self.done, out=np.zeros(self.n), where=some) / 1e6
+        has_any = self.done > 0
+        mean = np.divide(self.response, self.done, out=np.zeros(self.n), where=has_any) / 1e6
         return Series(
             quantum_s=seconds,
             t_s=tuple((np.arange(self.n) * seconds).tolist()),
@@ -102,7 +102,7 @@ class Timeline:
             concurrency=tuple(self.concurrency().tolist()),
             offered_per_s=tuple((self.planned / seconds).tolist()),
             active_testers=tuple(self._active(starts, ends).tolist()),
-            response_ms_mean=tuple(m if on else None for m, on in zip(mean.tolist(), some, strict=True)),
+            response_ms_mean=tuple(m if on else None for m, on in zip(mean.tolist(), has_any, strict=True)),
             response_ms_p50=p50,
             response_ms_p95=p95,
         )
@@ -111,8 +111,8 @@ class Timeline:
         counter = Timeline.__new__(Timeline)
         counter.quantum, counter.n = self.quantum, self.n
         counter.edges, counter.parts = np.zeros(self.n + 1, dtype=np.int64), np.zeros(self.n)
-        counter._edge(starts, 1)
-        counter._edge(ends, -1)
+        counter._add_edges(starts, 1)
+        counter._add_edges(ends, -1)
         return counter.concurrency()
 
     def _quantiles(self, q: float) -> tuple[float | None, ...]:
@@ -123,8 +123,8 @@ class Timeline:
                 out.append(None)
                 continue
             cumulative = np.cumsum(self.buckets[i * _WIDTH : (i + 1) * _WIDTH])
-            place = int(np.searchsorted(cumulative, rank(q, total) + 1)) + _FIRST
-            low, _ = bucket_edges(np.array([place << _COARSER], dtype=np.int64))
-            _, high = bucket_edges(np.array([((place + 1) << _COARSER) - 1], dtype=np.int64))
+            bucket = int(np.searchsorted(cumulative, rank(q, total) + 1)) + _FIRST
+            low, _ = bucket_edges(np.array([bucket << _COARSER], dtype=np.int64))
+            _, high = bucket_edges(np.array([((bucket + 1) << _COARSER) - 1], dtype=np.int64))
             out.append((int(low[0]) + int(high[0])) / 2e6)
         return tuple(out)

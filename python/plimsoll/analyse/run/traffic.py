@@ -1,10 +1,10 @@
-"""Counts, rates and times of one window, gathered block by block.
+"""Counts, rates and times of one window, summed block by block.
 
-What a window holds, by the glossary: throughput counts successful transactions that *ended* in it; the offered rate
-counts planned starts in it; concurrency is the integral of the transactions in progress, wherever they began or ended,
-over its length. Times are those of successful transactions (those of failures are not mixed in): in a closed load of
-those that ended in the window, in an open load of the cohort *scheduled* in it, whenever they ended. An overloaded
-target answers late, and what is cut off at the end of the window is what took longest.
+As the glossary defines: throughput counts successful transactions that *ended* in the window; the offered rate counts
+planned starts in it; concurrency is the integral of the transactions in progress, divided by its length, also of those
+that began or ended outside. Times are those of successful transactions, without failures: in a closed load of those
+that ended in the window, in an open load of the cohort *scheduled* in it, also of those that ended later. Otherwise an
+overloaded target, which responds late, would lose its slowest transactions at the end of the window.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from plimsoll.analyse.results.run import CodeCount, Cohort, ErrorCount, Latency,
 from plimsoll.analyse.run.overload import overload
 from plimsoll.analyse.stats.batch import BatchMean, ratio_mean
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Exact, bucket_of, carries
+from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Exact, bucket_of, is_large_enough
 from plimsoll.analyse.window.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions, Window
 
 BINS = 240
-"""Parts of a window in which sums are kept: whole numbers of them make 30 batches and 60, 30 or 20 bins."""
+"""Number of parts of a window with their own sums: a multiple of 30 batches and of 60, 30 and 20 bins."""
 
 NS = 1_000_000_000
 NEVER = np.iinfo(np.int64).max
@@ -37,7 +37,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of transactions with what every window needs of it, computed once.
+    """A block of transactions with the values that every window needs, computed once.
 
     `ok`: ended and succeeded; `response`, `request` (ns) and `bucket` (of the response) have one entry per ok row.
     """
@@ -52,19 +52,20 @@ class Block:
     """Every transaction of the block started when it was scheduled, so request and response times are the same."""
     all_ended: bool
     left: Int
-    """When each transaction was no longer in progress: its end; of one that never ended, when its tester was lost, or
-    NEVER."""
+    """The time at which each transaction was no longer in progress: its end; if it never ended, the time at which its
+    tester was lost, or NEVER."""
     scheduled_span: tuple[int, int]
     start_span: tuple[int, int]
     end_span: tuple[int, int]
-    """Smallest and largest stamp: most blocks lie in a window as a whole, which saves a mask and a copy per column."""
+    """Smallest and largest stamp: most blocks lie completely in a window, which saves a mask and a copy per column."""
 
     @staticmethod
     def of(rows: Transactions, until: Int | None = None) -> Block:
-        """Works out the block. `until`: when each tester was lost, ns, or NEVER (None: none was)."""
+        """A block with its computed values. `until`: the time (ns) at which each tester was lost, or NEVER (None: no
+        tester was lost)."""
         ok = (rows.outcome == OK) & (rows.end >= 0)
         all_ok = bool(ok.all())
-        end, scheduled, start = (_at(c, ok, all_ok) for c in (rows.end, rows.scheduled, rows.start))
+        end, scheduled, start = (_selected(c, ok, all_ok) for c in (rows.end, rows.scheduled, rows.start))
         response = np.maximum(end - scheduled, 0)
         on_time = bool(np.array_equal(scheduled, start))
         request = response if on_time else np.maximum(end - start, 0)
@@ -78,14 +79,14 @@ class Block:
             bucket_of(response),
             on_time,
             end_span[0] >= 0,
-            rows.end if end_span[0] >= 0 else _left(rows, until),
+            rows.end if end_span[0] >= 0 else _end_of_progress(rows, until),
             scheduled_span,
             start_span,
             end_span,
         )
 
 
-def _left(rows: Transactions, until: Int | None) -> Int:
+def _end_of_progress(rows: Transactions, until: Int | None) -> Int:
     last: Int = np.full(len(rows), NEVER) if until is None else until[rows.tester]
     out: Int = np.where(rows.end < 0, np.maximum(last, rows.start), rows.end)
     return out
@@ -96,7 +97,7 @@ def _span(column: Int) -> tuple[int, int]:
 
 
 def within(column: Int, span: tuple[int, int], window: Window) -> Mask | bool:
-    """Which stamps lie in the window: a mask, or one answer for all of them."""
+    """Which stamps lie in the window: a mask, or True or False for all of them."""
     if window.start <= span[0] and span[1] < window.end:
         return True
     if span[1] < window.start or span[0] >= window.end:
@@ -105,12 +106,12 @@ def within(column: Int, span: tuple[int, int], window: Window) -> Mask | bool:
 
 
 def mask_of(answer: Mask | bool, n: int) -> Mask:
-    """One answer for `n` rows as a mask."""
+    """The result of `within` for `n` rows as a mask."""
     return answer if isinstance(answer, np.ndarray) else np.full(n, answer)
 
 
-def _at(column: Int, mask: Mask, everything: bool) -> Int:
-    return column if everything else column[mask]
+def _selected(column: Int, mask: Mask, is_whole: bool) -> Int:
+    return column if is_whole else column[mask]
 
 
 def _count(answer: Mask | bool, n: int) -> int:
@@ -118,7 +119,7 @@ def _count(answer: Mask | bool, n: int) -> int:
 
 
 def _sum(column: Int, others: Int) -> int:
-    """Sum without the rows at these places: they are few, and a masked sum costs ten times as much as a plain one."""
+    """Sum without the rows `others`: they are few, and a masked sum costs ten times as much as a plain one."""
     return int(column.sum()) - int(column[others].sum())
 
 
@@ -132,7 +133,7 @@ class Moments:
         self.second = 0.0
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Takes values (ns)."""
+        """Adds values (ns)."""
         if values.size == 0:
             return
         if self.shift is None:
@@ -140,9 +141,8 @@ class Moments:
         about = values - self.shift
         self.count += int(values.size)
         self.first += float(about.sum())
-        about *= (
-            about  # not `about @ about`: BLAS starts threads for it, which wait for each other on a busy host
-        )
+        # Not `about @ about`: BLAS starts threads for it, which wait for each other on a busy host.
+        about *= about
         self.second += float(about.sum())
 
     @property
@@ -152,7 +152,7 @@ class Moments:
 
     @property
     def variance(self) -> float | None:
-        """With n - 1; None below two values."""
+        """Variance with the divisor n - 1; None for fewer than two values."""
         if self.count < 2:
             return None
         return max(0.0, (self.second - self.first**2 / self.count) / (self.count - 1))
@@ -167,20 +167,21 @@ class Durations:
 
     @property
     def buckets(self) -> Buckets:
-        """The counts, in both forms."""
+        """The bucket counts, which both forms have."""
         return self.store.buckets if isinstance(self.store, Exact) else self.store
 
     def add(self, values: Int, as_float: NDArray[np.float64], bucket: Int | None = None) -> None:
-        """Takes durations (ns), the same as doubles, and their buckets if these are known."""
+        """Adds durations (ns), the same as doubles, and their buckets if these are known."""
         self.moments.add(as_float)
         self.store.add(values, bucket)
 
     def latency(self, batches: BatchMean | None = None) -> Latency:
-        """In ms. Percentiles are None where the sample is too small, or where they are among the missing values."""
+        """The distribution in ms. Percentiles are None if the sample is too small, or if they are among the missing
+        values."""
         count, missing = self.moments.count, self.buckets.missing
 
         def ms(q: float) -> float | None:
-            value = self.store.quantile(q) if carries(q, count + missing) else None
+            value = self.store.quantile(q) if is_large_enough(q, count + missing) else None
             return None if value is None else value / 1e6
 
         mean, variance, largest = self.moments.mean, self.moments.variance, self.buckets.largest
@@ -211,11 +212,11 @@ def scaled(interval: Interval, by: float) -> Interval:
 
 
 class WindowSum:
-    """The sums of one window. `parts`: into how many of equal length it may be cut, a divisor of BINS; fewer where
-    several clocks tell the time (`quantum`). `open_loads`: by number of the workload, whether its load is open (empty:
-    none is); `not_started`: when transactions of these were given up that were scheduled in the window and never
-    started (ns, to half a second), and how many; None: not known of this part of a run, so that nothing can be said
-    about overload."""
+    """The sums of one window. `parts`: the number of parts of equal length into which it may be cut, a divisor of BINS;
+    fewer with several clocks (`quantum`). `open_loads`: by number of the workload, whether its load is open (empty:
+    none is); `not_started`: transactions of open loads that were scheduled in the window and never started: the time at
+    which they were given up (ns, to half a second), and their number. None: not known for this part of a run, so that
+    there is no verdict on overload."""
 
     def __init__(
         self,
@@ -231,7 +232,7 @@ class WindowSum:
         self.open_loads = open_loads
         self.some_open, self.all_open = bool(open_loads.any()), bool(open_loads.size and open_loads.all())
         self.not_started = not_started
-        self.never_started = sum(times for _, times in not_started or ())
+        self.never_started = sum(count for _, count in not_started or ())
         self.in_window = self.in_drain = self.cohort_failed = self.cut_off = self.timed_out = 0
         self.response = Durations(exact=exact)
         self.request = Durations(exact=exact)
@@ -244,37 +245,38 @@ class WindowSum:
         self.bin_times = np.zeros(BINS, dtype=np.int64)
         self.bin_planned = np.zeros(BINS, dtype=np.int64)
         self.bin_ended = np.zeros(BINS, dtype=np.int64)
-        """Of open loads: planned starts, and transactions that ended, failed ones too."""
+        """`bin_planned`, `bin_ended`: planned starts of open loads, and their transactions that ended, also failed
+        ones."""
         self.bin_response = np.zeros(BINS)
         self.bin_request = np.zeros(BINS)
 
     def add(self, block: Block) -> None:
-        """Takes what of the block belongs to the window."""
+        """Adds the transactions of the block that belong to the window."""
         rows, w = block.rows, self.window
-        self._in_progress(block)
+        self._add_in_progress(block)
         planned = within(rows.scheduled, block.scheduled_span, w)
         self.offered += _count(planned, len(rows))
         ended = within(rows.end, block.end_span, w)
         if ended is not False:
-            self._completed(block, ended)
+            self._add_completed(block, ended)
         if not self.some_open:
-            self._judged(block, ended)
-            self._started(block, within(rows.start, block.start_span, w))
+            self._add_judged(block, ended)
+            self._add_lateness(block, within(rows.start, block.start_span, w))
         elif self.all_open:
-            self._judged(block, planned)
-            self._started(block, planned)
-            self._cohort(block, planned, ended)
-            self._balance(block, planned, ended)
+            self._add_judged(block, planned)
+            self._add_lateness(block, planned)
+            self._add_cohort(block, planned, ended)
+            self._add_balance(block, planned, ended)
         else:
-            mine = self.open_loads[rows.workload]
-            both, others = mask_of(planned, len(rows)), mask_of(ended, len(rows))
-            self._judged(block, np.where(mine, both, others))
+            is_open = self.open_loads[rows.workload]
+            is_planned, has_ended = mask_of(planned, len(rows)), mask_of(ended, len(rows))
+            self._add_judged(block, np.where(is_open, is_planned, has_ended))
             started = mask_of(within(rows.start, block.start_span, w), len(rows))
-            self._started(block, np.where(mine, both, started))
-            self._cohort(block, mine & both, ended)
-            self._balance(block, mine & both, mine & others)
+            self._add_lateness(block, np.where(is_open, is_planned, started))
+            self._add_cohort(block, is_open & is_planned, ended)
+            self._add_balance(block, is_open & is_planned, is_open & has_ended)
 
-    def _in_progress(self, block: Block) -> None:
+    def _add_in_progress(self, block: Block) -> None:
         rows, w = block.rows, self.window
         if block.start_span[0] >= w.end or (block.all_ended and block.end_span[1] < w.start):
             return
@@ -283,8 +285,8 @@ class WindowSum:
         np.maximum(overlap, 0, out=overlap)
         self.in_progress_ns += int(overlap.sum())
 
-    def _started(self, block: Block, mask: Mask | bool) -> None:
-        """Lateness of these rows."""
+    def _add_lateness(self, block: Block, mask: Mask | bool) -> None:
+        """Adds the lateness of these rows."""
         if mask is False:
             return
         late: Int = block.rows.start - block.rows.scheduled
@@ -294,16 +296,16 @@ class WindowSum:
         if late.size:
             self.lateness.add(late, late.astype(np.float64))
 
-    def _completed(self, block: Block, ended: Mask | bool) -> None:
-        """What was done in the window: these rows, as far as they succeeded."""
+    def _add_completed(self, block: Block, ended: Mask | bool) -> None:
+        """Adds counts and sizes of those of these rows that succeeded."""
         rows = block.rows
         done = block.ok if ended is True else block.ok & ended
         count = len(rows) if ended is True and block.all_ok else int(np.count_nonzero(done))
         if count == 0:
             return
-        every = count == len(rows)
+        is_every = count == len(rows)
         self.done += count
-        others = np.zeros(0, dtype=np.int64) if every else np.flatnonzero(~done)
+        others = np.zeros(0, dtype=np.int64) if is_every else np.flatnonzero(~done)
         self.items += _sum(rows.items, others)
         self.payload += _sum(rows.payload, others)
         self.wire += _sum(rows.sent, others) + _sum(rows.received, others)
@@ -311,26 +313,26 @@ class WindowSum:
         codes -= np.bincount(rows.code[others], minlength=codes.size)
         for number in np.flatnonzero(codes).tolist():
             self.codes[number] += int(codes[number])
-        self.bin_count += np.bincount(self._bin(_at(rows.end, done, every)), minlength=BINS)
+        self.bin_count += np.bincount(self._bin(_selected(rows.end, done, is_every)), minlength=BINS)
 
-    def _judged(self, block: Block, mask: Mask | bool) -> None:
-        """Times and errors of these rows."""
+    def _add_judged(self, block: Block, mask: Mask | bool) -> None:
+        """Adds times and errors of these rows."""
         if mask is False:
             return
         response, request, bucket = block.response, block.request, block.bucket
         if isinstance(mask, np.ndarray):
-            here = mask if block.all_ok else mask[block.ok]
-            response, request, bucket = response[here], request[here], bucket[here]
+            selected = mask if block.all_ok else mask[block.ok]
+            response, request, bucket = response[selected], request[selected], bucket[selected]
         if response.size:
-            self._times(block, block.ok if mask is True else block.ok & mask, response, request, bucket)
+            self._add_times(block, block.ok if mask is True else block.ok & mask, response, request, bucket)
         if not block.all_ok:
             failed = ~block.ok & mask
-            self._failed(block.rows, failed if self.some_open else failed & (block.rows.end >= 0))
+            self._count_failed(block.rows, failed if self.some_open else failed & (block.rows.end >= 0))
 
-    def _times(self, block: Block, mask: Mask, response: Int, request: Int, bucket: Int) -> None:
-        """`mask`: the rows of the block that are meant; the durations are of these rows only. In batches of an open
-        load, times belong where they were scheduled."""
-        rows, every = block.rows, response.size == len(block.rows)
+    def _add_times(self, block: Block, mask: Mask, response: Int, request: Int, bucket: Int) -> None:
+        """Adds the times of the rows in `mask`; the durations are of these rows only. In batches of an open load, times
+        belong to the bin in which they were scheduled."""
+        rows, is_every = block.rows, response.size == len(block.rows)
         as_float = response.astype(np.float64)
         self.response.add(response, as_float, bucket)
         request_float = as_float if block.on_time else request.astype(np.float64)
@@ -342,7 +344,7 @@ class WindowSum:
                 if self.all_open
                 else np.where(self.open_loads[rows.workload], rows.scheduled, at)
             )
-        position = self._bin(_at(at, mask, every))
+        position = self._bin(_selected(at, mask, is_every))
         self.bin_times += np.bincount(position, minlength=BINS)
         by_response = np.bincount(position, weights=as_float, minlength=BINS)
         by_request = by_response
@@ -351,48 +353,48 @@ class WindowSum:
         self.bin_response += by_response
         self.bin_request += by_request
 
-    def _balance(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
+    def _add_balance(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
         for mask, stamps, bins in (
             (planned, block.rows.scheduled, self.bin_planned),
             (ended, block.rows.end, self.bin_ended),
         ):
             if mask is not False:
-                mine = _at(stamps, mask_of(mask, len(stamps)), mask is True)
-                bins += np.bincount(self._bin(mine), minlength=BINS)
+                selected = _selected(stamps, mask_of(mask, len(stamps)), mask is True)
+                bins += np.bincount(self._bin(selected), minlength=BINS)
 
-    def _cohort(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
-        """What became of these rows of open loads."""
+    def _add_cohort(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
+        """Adds the outcomes of these rows of open loads."""
         if planned is False:
             return
         rows, n = block.rows, len(block.rows)
         if planned is True and ended is True and block.all_ok:
             self.in_window += n
             return
-        mine = mask_of(planned, n)
-        inside = _count(mine & block.ok & ended, n)
+        is_planned = mask_of(planned, n)
+        inside = _count(is_planned & block.ok & ended, n)
         self.in_window += inside
-        self.in_drain += _count(mine & block.ok, n) - inside
-        cut = mine & ((rows.end < 0) | (rows.outcome == CANCELLED))
+        self.in_drain += _count(is_planned & block.ok, n) - inside
+        cut = is_planned & ((rows.end < 0) | (rows.outcome == CANCELLED))
         self.cut_off += _count(cut, n)
-        late = mine & (rows.outcome == TIMEOUT) & ~cut
+        late = is_planned & (rows.outcome == TIMEOUT) & ~cut
         self.timed_out += _count(late, n)
-        self.cohort_failed += _count(mine & ~block.ok & ~cut, n)
-        self._known_of_missing(block, np.flatnonzero(cut | late))
+        self.cohort_failed += _count(is_planned & ~block.ok & ~cut, n)
+        self._note_missing(block, np.flatnonzero(cut | late))
 
-    def _known_of_missing(self, block: Block, places: Int) -> None:
-        """These rows took at least until they were given up, or until the end of the window."""
-        if places.size == 0:
+    def _note_missing(self, block: Block, rows_: Int) -> None:
+        """Records lower bounds of the times of these rows: until they were given up, or until the end of the window."""
+        if rows_.size == 0:
             return
-        until = np.minimum(block.left[places], np.maximum(block.rows.end[places], self.window.end))
+        until = np.minimum(block.left[rows_], np.maximum(block.rows.end[rows_], self.window.end))
         for durations, since in ((self.response, block.rows.scheduled), (self.request, block.rows.start)):
-            durations.buckets.note_missing(max(0, int((until - since[places]).min())))
+            durations.buckets.note_missing(max(0, int((until - since[rows_]).min())))
 
     def _bin(self, end: Int) -> Int:
         per_ns = BINS / max(1, self.window.end - self.window.start)
         position: Int = np.minimum(((end - self.window.start) * per_ns).astype(np.int64), BINS - 1)
         return position
 
-    def _failed(self, rows: Transactions, failed: Mask) -> None:
+    def _count_failed(self, rows: Transactions, failed: Mask) -> None:
         if not failed.any():
             return
         outcome = np.where(rows.end[failed] < 0, CANCELLED, rows.outcome[failed]).astype(np.int64)
@@ -401,7 +403,7 @@ class WindowSum:
             self.errors[int(key) >> 32, int(key) & 0xFFFFFFFF] += int(count)
 
     def close(self) -> None:
-        """Notes what is missing from the distributions of times; may be called again after more was added."""
+        """Sets the numbers of missing values of the distributions; may be called again after further blocks."""
         cut = self.cut_off + self.timed_out
         for durations, missing in ((self.response, cut + self.never_started), (self.request, cut)):
             durations.buckets.missing = missing
@@ -418,7 +420,7 @@ class WindowSum:
             transactions=done,
             errors=failed,
             error_rate=failed / (judged + failed) if judged + failed else None,
-            errors_by_kind=_kinds(self.errors, codes),
+            errors_by_kind=_error_counts(self.errors, codes),
             throughput_per_s=done / seconds,
             items_per_s=self.items / seconds,
             payload_bytes_per_s=self.payload / seconds,
@@ -429,7 +431,7 @@ class WindowSum:
             request_ms=self.request.latency(self._mean(self.bin_request, self.request)),
             lateness_ms=self.lateness.latency(),
             throughput_interval=self._throughput(seconds),
-            successes_by_code=_successes(self.codes, codes),
+            successes_by_code=_code_counts(self.codes, codes),
             cohort=self._whole_cohort() if self.some_open else None,
             overload=self._overload(seconds),
         )
@@ -440,13 +442,13 @@ class WindowSum:
         planned = self.bin_planned.astype(np.float64)
         used = np.flatnonzero(planned)
         tail = slice(min(BINS - 1, int(used[-1]) + 1 if used.size else 0), BINS)
-        for at, times in self.not_started:
-            # What waited when the run ended was due after the last start, as slots take arrivals in their order.
+        for at, count in self.not_started:
+            # Starts that waited when the run ended were due after the last start: slots take arrivals in their order.
             first, last = self._bin(
                 np.clip([at - NS // 2, at + NS // 2 - 1], self.window.start, None)
             ).tolist()
-            here = tail if at >= self.window.end else slice(first, last + 1)
-            planned[here] += times / (here.stop - here.start)
+            part = tail if at >= self.window.end else slice(first, last + 1)
+            planned[part] += count / (part.stop - part.start)
         return overload(self.cut(planned), self.cut(self.bin_ended), seconds)
 
     def _whole_cohort(self) -> Cohort:
@@ -462,20 +464,22 @@ class WindowSum:
         return out
 
     def _throughput(self, seconds: float) -> Interval | None:
-        found = ratio_mean(self.cut(self.bin_count), np.full(self.parts, seconds / self.parts))
-        return None if found is None else found.interval
+        throughput = ratio_mean(self.cut(self.bin_count), np.full(self.parts, seconds / self.parts))
+        return None if throughput is None else throughput.interval
 
 
-def _successes(counts: Counter[int], codes: Sequence[str]) -> tuple[CodeCount, ...]:
+def _code_counts(counts: Counter[int], codes: Sequence[str]) -> tuple[CodeCount, ...]:
     named = (
-        (codes[number] if number < len(codes) else str(number), times) for number, times in counts.items()
+        (codes[number] if number < len(codes) else str(number), count) for number, count in counts.items()
     )
     return tuple(
-        CodeCount(code, times) for code, times in sorted(named, key=lambda one: (-one[1], one[0])) if code
+        CodeCount(code, count)
+        for code, count in sorted(named, key=lambda named_count: (-named_count[1], named_count[0]))
+        if code
     )
 
 
-def _kinds(errors: Counter[tuple[int, int]], codes: Sequence[str]) -> tuple[ErrorCount, ...]:
+def _error_counts(errors: Counter[tuple[int, int]], codes: Sequence[str]) -> tuple[ErrorCount, ...]:
     return tuple(
         ErrorCount(
             OUTCOMES[outcome] if outcome < len(OUTCOMES) else str(outcome),

@@ -18,17 +18,18 @@ from plimsoll.plan.model import Validity
 
 NEARLY_FULL = 0.9
 """A generator with a thread above this makes the run doubtful: the target may serve more than was measured."""
-ONE_STALL_S = 0.05
-"""Gaps of up to this make a run doubtful, not invalid: a single stall of a busy host in a run of a second or two."""
-RARE = 0.99
+MAX_STALL_S = 0.05
+"""Gaps of up to this total make a run doubtful, not invalid: a single stall of a busy host in a run of a second or
+two."""
+MAX_JUDGED_QUANTILE = 0.99
 """Own lateness above this quantile makes a run doubtful, not invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Agents that were lost in a run that continued without them. `of`: number of all agents; `on_disk`: of the
-    transactions that are known to have been started, the part that is on disk (None: not known); `unknown`: the share
-    of the planned time of the testers, in the window, in which the load is unknown."""
+    """Agents that were lost in a run that continued without them. `of`: number of all agents; `on_disk`: share of the
+    transactions known to have started that is on disk (None: not known); `unknown`: share of the planned time of the
+    testers, in the window, in which the load is unknown."""
 
     agents: tuple[LostAgent, ...]
     of: int
@@ -38,7 +39,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a run showed. `busiest_thread`: share of a core that the busiest thread of the generator used, 0..1;
+    """The figures by which a run is judged. `busiest_thread`: share of a core that the generator's busiest thread used;
     `thread_demand`: share that one of its threads used or waited for (None: not watched). `planned`, `started`: starts
     in the window, without those dropped or skipped on request (None: a closed load plans none). `steal`: share of the
     processor time of the host that the hypervisor assigned to other guests (None: not watched)."""
@@ -60,19 +61,19 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """No reasons: nothing to object to. `evidence` has the numbers by the keys of `validity:`."""
+    """The result of the rules. A valid run has no reasons. `evidence`: the numbers by the keys of `validity:`."""
 
     reasons: tuple[Reason, ...]
     evidence: dict[str, float | None]
 
     @property
     def verdict(self) -> RunVerdict:
-        """By the gravest of the reasons."""
+        """The verdict by the most severe of the reasons."""
         return verdict_of(self.reasons)
 
 
 def verdict_of(reasons: Iterable[Reason]) -> RunVerdict:
-    """Of a run with these reasons against it."""
+    """The verdict on a run with these reasons against it."""
     severities = {reason.severity for reason in reasons}
     if Severity.INVALID in severities:
         return RunVerdict.INVALID
@@ -80,8 +81,8 @@ def verdict_of(reasons: Iterable[Reason]) -> RunVerdict:
 
 
 def is_lower_bound(reasons: Iterable[Reason]) -> bool:
-    """Whether the throughput of a run with these reasons against it is the generator's: the target may serve more."""
-    return any(each.code == RunReason.TESTER_CPU for each in reasons)
+    """Whether the throughput of a run with these reasons is a lower bound: the load generator limited it."""
+    return any(reason.code == RunReason.TESTER_CPU for reason in reasons)
 
 
 def against(code: RunReason, severity: Severity, **values: Value) -> Reason:
@@ -89,33 +90,38 @@ def against(code: RunReason, severity: Severity, **values: Value) -> Reason:
     return Reason(code, severity, values, rule_of(code))
 
 
-def judge_run(seen: Observed, limits: Validity) -> Judgement:
-    """Applies the rules."""
-    share = _started_share(seen)
-    slow = tuple(filter(None, (_tester_cpu(seen, limits), _lateness(seen, limits), _gaps(seen, limits))))
-    found = (
-        _success(seen, limits),
-        *slow,
-        _started(share, limits) if seen.loss or verdict_of(slow) == RunVerdict.INVALID else None,
-        _damage(seen, limits),
-        _trend(seen, limits),
-        _steal(seen, limits),
-        _lost_agents(seen, limits),
-        _clocks(seen),
+def judge_run(observed: Observed, limits: Validity) -> Judgement:
+    """Applies the rules of `validity:` to a run."""
+    share = _started_share(observed)
+    slow = tuple(
+        filter(None, (_tester_cpu(observed, limits), _lateness(observed, limits), _gaps(observed, limits)))
     )
-    return Judgement(tuple(filter(None, found)), _evidence(seen, share))
+    reasons = (
+        _success(observed, limits),
+        *slow,
+        _started(share, limits) if observed.loss or verdict_of(slow) == RunVerdict.INVALID else None,
+        _damage(observed, limits),
+        _trend(observed, limits),
+        _steal(observed, limits),
+        _lost_agents(observed, limits),
+        _clocks(observed),
+    )
+    return Judgement(tuple(filter(None, reasons)), _evidence(observed, share))
 
 
-def _success(seen: Observed, limits: Validity) -> Reason | None:
-    """A target that refuses everything was measured: all its answers are errors."""
-    if not limits.success or seen.succeeded > 0 or seen.failed > 0:
+def _success(observed: Observed, limits: Validity) -> Reason | None:
+    """No transaction ended. A target that refuses all requests was measured: its responses are errors."""
+    if not limits.success or observed.succeeded > 0 or observed.failed > 0:
         return None
     return against(RunReason.NOTHING_ENDED, Severity.INVALID)
 
 
-def _tester_cpu(seen: Observed, limits: Validity) -> Reason | None:
-    busiest, limit = seen.busiest_thread, limits.tester_cpu
-    demand = max((each for each in (busiest, seen.thread_demand) if each is not None), default=None)
+def _tester_cpu(observed: Observed, limits: Validity) -> Reason | None:
+    busiest, limit = observed.busiest_thread, limits.tester_cpu
+    demand = max(
+        (demand_share for demand_share in (busiest, observed.thread_demand) if demand_share is not None),
+        default=None,
+    )
     if demand is None or demand <= min(limit, NEARLY_FULL):
         return None
     severity = Severity.INVALID if demand > limit else Severity.DOUBTFUL
@@ -124,104 +130,109 @@ def _tester_cpu(seen: Observed, limits: Validity) -> Reason | None:
 
 
 def _started(share: float | None, limits: Validity) -> Reason | None:
-    """Only beside a sign that the generator was slow: a target that leaves no slot free is overloaded."""
+    """Too few starts. Applied only if another rule shows that the generator was slow: otherwise the target is
+    overloaded, because it leaves no slot free."""
     if share is None or share >= limits.started:
         return None
     return against(RunReason.STARTED, Severity.INVALID, share=share, limit=limits.started)
 
 
-def _lateness(seen: Observed, limits: Validity) -> Reason | None:
-    """At each percentile that is reported; above p99 a few stalls of the host are all of the sample."""
+def _lateness(observed: Observed, limits: Validity) -> Reason | None:
+    """Own lateness at each reported percentile. Above p99 the sample may consist of a few stalls of the host."""
     floor_s = limits.lateness_floor_ns / 1e9
-    late = [each for each in seen.own.at if each.share > limits.lateness_share and each.own_s > floor_s]
+    late = [
+        delay for delay in observed.own.at if delay.share > limits.lateness_share and delay.own_s > floor_s
+    ]
     if not late:
         return None
-    common = [each for each in late if each.quantile <= RARE]
-    worst: OwnDelay = max(common or late, key=lambda each: each.share)
+    common = [delay for delay in late if delay.quantile <= MAX_JUDGED_QUANTILE]
+    worst: OwnDelay = max(common or late, key=lambda delay: delay.share)
     figures = {"quantile": worst.quantile, "own_s": worst.own_s, "share": worst.share}
     severity = Severity.INVALID if common else Severity.DOUBTFUL
     limit = {"limit_share": limits.lateness_share, "limit_s": floor_s}
     return against(RunReason.LATENESS, severity, **figures, **limit)
 
 
-def _gaps(seen: Observed, limits: Validity) -> Reason | None:
-    if seen.own.stopped is None or seen.own.stopped <= limits.gaps:
+def _gaps(observed: Observed, limits: Validity) -> Reason | None:
+    if observed.own.stopped is None or observed.own.stopped <= limits.gaps:
         return None
-    severity = Severity.INVALID if seen.own.stopped_s > ONE_STALL_S else Severity.DOUBTFUL
-    return against(RunReason.GAPS, severity, share=seen.own.stopped, limit=limits.gaps)
+    severity = Severity.INVALID if observed.own.stopped_s > MAX_STALL_S else Severity.DOUBTFUL
+    return against(RunReason.GAPS, severity, share=observed.own.stopped, limit=limits.gaps)
 
 
-def _damage(seen: Observed, limits: Validity) -> Reason | None:
-    """What of the transactions is not on record. Nobody knows the last ones of an agent that was lost, so a run without
-    it is judged by how much of what was started is on record, as a run is by how much of its plan was started."""
-    loss = seen.loss
-    if seen.lost_records or not seen.balanced:
-        return against(RunReason.DAMAGED, Severity.INVALID, lost_records=seen.lost_records)
+def _damage(observed: Observed, limits: Validity) -> Reason | None:
+    """Transactions that are not on record. The last transactions of a lost agent are unknown, so the run is judged by
+    the share of started transactions on record, with the limit for the share of planned starts."""
+    loss = observed.loss
+    if observed.lost_records or not observed.balanced:
+        return against(RunReason.DAMAGED, Severity.INVALID, lost_records=observed.lost_records)
     if loss is not None and loss.unknown > 1 - limits.started:
         unknown = {"unknown": loss.unknown, "limit": 1 - limits.started}
-        return against(RunReason.UNKNOWN_LOAD, Severity.INVALID, **_lost(loss), **unknown)
+        return against(RunReason.UNKNOWN_LOAD, Severity.INVALID, **_lost_values(loss), **unknown)
     if loss is None or loss.on_disk is None or loss.on_disk >= limits.started:
         return None
     figures = {"on_record": loss.on_disk, "limit": limits.started}
-    return against(RunReason.LOST_RECORDS, Severity.INVALID, **_lost(loss), **figures)
+    return against(RunReason.LOST_RECORDS, Severity.INVALID, **_lost_values(loss), **figures)
 
 
-def _lost(loss: Loss) -> dict[str, Value]:
+def _lost_values(loss: Loss) -> dict[str, Value]:
     return {
-        "agents": tuple(one.agent for one in loss.agents),
-        "lost_s": tuple(one.lost_s for one in loss.agents),
-        "brought_in": tuple(one.brought_in for one in loss.agents),
+        "agents": tuple(agent.agent for agent in loss.agents),
+        "lost_s": tuple(agent.lost_s for agent in loss.agents),
+        "brought_in": tuple(agent.brought_in for agent in loss.agents),
         "of": loss.of,
     }
 
 
-def _started_share(seen: Observed) -> float | None:
-    if seen.planned is None or seen.started is None or seen.planned <= 0:
+def _started_share(observed: Observed) -> float | None:
+    if observed.planned is None or observed.started is None or observed.planned <= 0:
         return None
-    return seen.started / seen.planned
+    return observed.started / observed.planned
 
 
-def _trend(seen: Observed, limits: Validity) -> Reason | None:
-    found = seen.trend
-    if not limits.trend or found is None or found.verdict != TrendVerdict.TRENDS:
+def _trend(observed: Observed, limits: Validity) -> Reason | None:
+    trend = observed.trend
+    if not limits.trend or trend is None or trend.verdict != TrendVerdict.TRENDS:
         return None
-    figures = {"change": found.change, "p": found.p_value, "noise": found.noise, "metric": found.metric}
+    figures = {"change": trend.change, "p": trend.p_value, "noise": trend.noise, "metric": trend.metric}
     return against(RunReason.TREND, Severity.DOUBTFUL, **figures)
 
 
-def _steal(seen: Observed, limits: Validity) -> Reason | None:
-    if seen.steal is None or seen.steal <= limits.steal:
+def _steal(observed: Observed, limits: Validity) -> Reason | None:
+    if observed.steal is None or observed.steal <= limits.steal:
         return None
-    return against(RunReason.STEAL, Severity.DOUBTFUL, share=seen.steal, limit=limits.steal)
+    return against(RunReason.STEAL, Severity.DOUBTFUL, share=observed.steal, limit=limits.steal)
 
 
-def _lost_agents(seen: Observed, limits: Validity) -> Reason | None:
-    if seen.loss is None or _damage(seen, limits) is not None:
+def _lost_agents(observed: Observed, limits: Validity) -> Reason | None:
+    if observed.loss is None or _damage(observed, limits) is not None:
         return None
-    return against(RunReason.LOST_AGENTS, Severity.DOUBTFUL, **_lost(seen.loss))
+    return against(RunReason.LOST_AGENTS, Severity.DOUBTFUL, **_lost_values(observed.loss))
 
 
-def _clocks(seen: Observed) -> Reason | None:
-    if not seen.unknown_clocks:
+def _clocks(observed: Observed) -> Reason | None:
+    if not observed.unknown_clocks:
         return None
-    return against(RunReason.UNKNOWN_CLOCKS, Severity.DOUBTFUL, agents=tuple(seen.unknown_clocks))
+    return against(RunReason.UNKNOWN_CLOCKS, Severity.DOUBTFUL, agents=tuple(observed.unknown_clocks))
 
 
-def _evidence(seen: Observed, share: float | None) -> dict[str, float | None]:
+def _evidence(observed: Observed, share: float | None) -> dict[str, float | None]:
     return {
-        "succeeded": float(seen.succeeded),
-        "failed": float(seen.failed),
-        "tester_cpu": seen.busiest_thread,
-        "tester_demand": seen.thread_demand,
+        "succeeded": float(observed.succeeded),
+        "failed": float(observed.failed),
+        "tester_cpu": observed.busiest_thread,
+        "tester_demand": observed.thread_demand,
         "started": share,
-        "lateness_share": max((each.share for each in seen.own.at if each.quantile <= RARE), default=None),
-        "gaps": seen.own.stopped,
-        "trend_change": seen.trend.change if seen.trend else None,
-        "steal": seen.steal,
-        "trend_p": seen.trend.p_value if seen.trend else None,
+        "lateness_share": max(
+            (delay.share for delay in observed.own.at if delay.quantile <= MAX_JUDGED_QUANTILE), default=None
+        ),
+        "gaps": observed.own.stopped,
+        "trend_change": observed.trend.change if observed.trend else None,
+        "steal": observed.steal,
+        "trend_p": observed.trend.p_value if observed.trend else None,
         **(
-            {"recorded": seen.loss.on_disk, "unknown_load": seen.loss.unknown}
-            if seen.loss is not None
+            {"recorded": observed.loss.on_disk, "unknown_load": observed.loss.unknown}
+            if observed.loss is not None
             else {}
         ),
     }

@@ -1,1 +1,1 @@
-"""Statistics: arrays in, numbers and intervals out. Knows no runs."""
+"""Statistics: functions from arrays to numbers and intervals, independent of runs and files."""

@@ -1,12 +1,12 @@
 """Intervals within one run, by batch means (Jain 25.5.2; Law, Simulation Modeling and Analysis, 9.5.3).
 
-Requests of a run depend on each other, so the interval of independent samples is far too narrow (it covers the truth
-a third of the time at an autocorrelation of 0.9). There is no function here that takes requests and returns such an
-interval: the interface knows batches only.
+Requests of a run depend on each other, so the interval of independent samples is far too narrow (it covers the true
+value a third of the time at an autocorrelation of 0.9). No function of this module computes such an interval from
+single requests: all functions take batches.
 
-Batches depend on each other, too, where the run is short. They are not merged until they look independent: the lag-1
-autocorrelation of a few batches is biased low, so that the merging stopped too early in just the series that needed it.
-Their dependence widens the interval instead (`_effective_batches`).
+Batches of a short run also depend on each other. Rejected: merging batches until they look independent. The lag-1
+autocorrelation of a few batches is biased low, so merging stopped too early in the series that needed it. Instead, the
+dependence widens the interval (`_effective_batches`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 BATCHES = 30
 """20 to 30 are advised (Law 9.5.3)."""
-FEWEST_EFFECTIVE = 2.0
+MIN_EFFECTIVE = 2.0
 """Fewer independent batches have no variance."""
 SKEWNESS_WEIGHT = 0.25
 """Relative widening per unit of skewness of the batches, found by simulation of queues (docs/methods.md)."""
@@ -34,10 +34,10 @@ METHOD = "batch means within the run"
 
 @dataclass(frozen=True)
 class BatchMean:
-    """A mean within a run. `lag1`: autocorrelation of the batches, as measured. `independent` is False where the
-    batches are one slow movement, whose variance the sample does not show: the interval is then too narrow, and says so
-    in its method. `effective` is the number of independent samples that would give the same standard error (None if
-    the variance of single values was not given)."""
+    """A mean within a run. `lag1`: autocorrelation of the batches, as measured. `independent` is False if the batches
+    are one slow movement, whose variance the sample does not show. The interval is then too narrow, and its method
+    states that. `effective` is the number of independent samples with the same standard error (None if the variance of
+    single values is not known)."""
 
     interval: Interval
     batches: int
@@ -47,7 +47,8 @@ class BatchMean:
 
 
 def batch_mean(values: Sequence[float] | Array, *, confidence: float = 0.95) -> BatchMean | None:
-    """Mean of values in time order, such as a time series of one-second throughputs. None below 10 values."""
+    """Mean of values in time order, such as a time series of one-second throughputs. None if there are fewer than
+    10."""
     y = np.asarray(values, dtype=np.float64)
     return ratio_mean(
         y, np.ones_like(y), variance=float(y.var(ddof=1)) if y.size > 1 else None, confidence=confidence
@@ -66,8 +67,8 @@ def ratio_mean(
 
     For response times: sum of the response times and number of the transactions that ended in each bin. The error of
     the ratio is that of the residuals sum - ratio x count (Law 9.5.3, regenerative form; delta method).
-    `variance`: of single values, for the effective number of samples. `of_times`: the error grows with the mean, see
-    `_ends`.
+    `variance`: of single values, for the effective number of samples. `of_times`: the error grows with the mean (see
+    `_interval_ends`). None if there are too few bins.
     """
     s = np.asarray(sums, dtype=np.float64)
     n = np.asarray(counts, dtype=np.float64)
@@ -75,21 +76,21 @@ def ratio_mean(
     if s.size < 10 or total <= 0 or np.count_nonzero(n) < 10:
         return None
     ratio = float(s.sum()) / total
-    d = _batches(s - ratio * n)
+    d = _batch_sums(s - ratio * n)
     k = d.size
     lag1 = lag_one(d)
     effective = _effective_batches(lag1, k)
     # The variance about the sample's own mean is too small by (effective - 1) / effective.
     se = float(d.std()) * k / math.sqrt(effective - 1) / total
     half = t_quantile(0.5 + confidence / 2, effective - 1) * se * (1 + SKEWNESS_WEIGHT * abs(_skewness(d)))
-    independent = lag1 < _one_movement(k)
+    independent = lag1 < _max_lag_one(k)
     method = METHOD if independent else f"{METHOD}, which still depend on each other: too narrow"
-    low, high = _ends(ratio, half, of_times=of_times)
+    low, high = _interval_ends(ratio, half, of_times=of_times)
     interval = Interval(ratio, low, high, confidence, effective - 1, method)
-    return BatchMean(interval, k, lag1, independent, _effective(variance, se, total))
+    return BatchMean(interval, k, lag1, independent, _effective_samples(variance, se, total))
 
 
-def _batches(residual: Array) -> Array:
+def _batch_sums(residual: Array) -> Array:
     """Sums over at most BATCHES batches of equal length."""
     edges = np.linspace(0, residual.size, min(BATCHES, residual.size) + 1).astype(np.int64)[:-1]
     sums: Array = np.add.reduceat(residual, edges)
@@ -107,11 +108,11 @@ def _effective_batches(lag1: float, k: int) -> float:
     """k (1 - r) / (1 + r) independent batches, r the autocorrelation whose estimate has the mean r - (1 + 4r) / k
     (Kendall, Biometrika 41 (1954) 403); at least 2, at most k."""
     r = min(1.0, max(0.0, (lag1 + 1 / k) / (1 - 4 / k)))
-    return max(FEWEST_EFFECTIVE, k * (1 - r) / (1 + r))
+    return max(MIN_EFFECTIVE, k * (1 - r) / (1 + r))
 
 
-def _one_movement(k: int) -> float:
-    """Autocorrelation of k values that are half a wave, about; a straight line has 1 - 3 / k."""
+def _max_lag_one(k: int) -> float:
+    """Autocorrelation of k values that are about half a wave; that of a straight line is 1 - 3 / k."""
     return 1 - 4.5 / k
 
 
@@ -121,7 +122,7 @@ def _skewness(d: Array) -> float:
     return float((((d - d.mean()) / sd) ** 3).mean()) if sd > 0 else 0.0
 
 
-def _ends(mean: float, half: float, *, of_times: bool) -> tuple[float, float]:
+def _interval_ends(mean: float, half: float, *, of_times: bool) -> tuple[float, float]:
     """Ends of the interval. The error of a mean response time grows with the mean: a run in which the queue was short
     by chance has a small mean and a small error. So the interval has those means m that differ from the measured one
     by at most `half` x m / mean, which are mean / (1 + q) to mean / (1 - q) with q = half / mean. The upper end is the
@@ -132,7 +133,7 @@ def _ends(mean: float, half: float, *, of_times: bool) -> tuple[float, float]:
     return mean / (1 + q), mean * (1 + q + q**2 + q**3)
 
 
-def _effective(variance: float | None, se: float, total: float) -> float | None:
+def _effective_samples(variance: float | None, se: float, total: float) -> float | None:
     """n_eff = variance of single values / variance of the mean, between 1 and n."""
     if variance is None:
         return None

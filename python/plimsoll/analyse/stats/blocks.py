@@ -1,7 +1,7 @@
-"""Comparisons within blocks: what all runs of a block have in common is taken off before runs are compared.
+"""Comparisons within blocks: the common effect of a block is subtracted from its runs before runs are compared.
 
 Runs of one day, or on one machine, differ together from those of another. The difference of two cells does not depend
-on it where both were measured in the same blocks (Jain 21; Box, Hunter and Hunter, chapter 4).
+on the block if both were measured in the same blocks (Jain 21; Box, Hunter and Hunter, chapter 4).
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ Cell = Sequence[tuple[str | None, float]]
 
 @dataclass(frozen=True, slots=True)
 class Adjusted:
-    """`cells`: values of the runs of each cell without the effects of the blocks; `taken`: degrees of freedom of the
-    error that the blocks took."""
+    """`cells`: values of the runs of each cell without the effects of the blocks; `taken`: degrees of freedom that the
+    blocks took from the error."""
 
     cells: list[list[float]]
     taken: int
 
     def error(self) -> Pooled | None:
         """The error of one run, pooled over the cells."""
-        found = pooled_error(self.cells)
-        return None if found is None else Pooled(found.sd, found.df - self.taken)
+        pooled = pooled_error(self.cells)
+        return None if pooled is None else Pooled(pooled.sd, pooled.df - self.taken)
 
 
 def within_blocks(cells: Sequence[Cell]) -> Adjusted | None:
     """The values of each cell without the effects of the blocks, by least squares on value = cell + block, where blocks
-    sum to zero. What is left of each run about its cell is scaled so that it keeps its variance, although the blocks
-    took degrees of freedom.
+    sum to zero. The residuals of each cell are scaled so that they keep their variance, although the blocks took
+    degrees of freedom.
 
-    The values as they are where there is one block at most, or some run has none. None if the blocks leave no degree of
+    With at most one block, or if a run has no block, the values are not changed. None if the blocks leave no degree of
     freedom for the error.
     """
-    found = [(at, block, value) for at, cell in enumerate(cells) for block, value in cell]
-    names = sorted({block for _, block, _ in found if block is not None})
-    if len(names) < 2 or any(block is None for _, block, _ in found):
+    runs = [(at, block, value) for at, cell in enumerate(cells) for block, value in cell]
+    names = sorted({block for _, block, _ in runs if block is not None})
+    if len(names) < 2 or any(block is None for _, block, _ in runs):
         return Adjusted([[value for _, value in cell] for cell in cells], 0)
-    y = np.array([value for _, _, value in found], dtype=np.float64)
-    is_cell = _columns([at for at, _, _ in found], list(range(len(cells))))
-    is_block = _columns([block for _, block, _ in found], names)
+    y = np.array([value for _, _, value in runs], dtype=np.float64)
+    is_cell = _columns([at for at, _, _ in runs], list(range(len(cells))))
+    is_block = _columns([block for _, block, _ in runs], names)
     # Each block against the last one: with a column for every cell, all blocks would be one too many.
     matrix = np.hstack([is_cell, is_block[:, :-1] - is_block[:, -1:]])
     solution, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=None)
@@ -60,17 +60,17 @@ def within_blocks(cells: Sequence[Cell]) -> Adjusted | None:
     scale = math.sqrt(before / after)
     out: list[list[float]] = []
     for at in range(len(cells)):
-        mine = adjusted[is_cell[:, at] > 0]
-        out.append((mine.mean() + (mine - mine.mean()) * scale).tolist() if mine.size else [])
+        values = adjusted[is_cell[:, at] > 0]
+        out.append((values.mean() + (values - values.mean()) * scale).tolist() if values.size else [])
     return Adjusted(out, before - after)
 
 
 def error_with_blocks(cells: Sequence[Cell]) -> Pooled | None:
     """The error of one run about its cell, the effect of its block included: that of the mean of a single cell.
 
-    The effects of a few blocks are the same in every cell, so many cells know no more about their variance than one.
-    The degrees of freedom are Satterthwaite's (Biometrics Bulletin 2 (1946) 110) for the sum of both parts. Without
-    blocks, and where they leave none for the rest: those within cells.
+    The effects of a few blocks are the same in every cell, so many cells contain no more information about their
+    variance than one. The degrees of freedom are Satterthwaite's (Biometrics Bulletin 2 (1946) 110) for the sum of both
+    parts. Without blocks, or if blocks leave no degrees of freedom for the rest, they are those within cells.
     """
     whole = pooled_error([[value for _, value in cell] for cell in cells])
     adjusted = within_blocks(cells)

@@ -1,7 +1,7 @@
-"""Tails and quantiles of the laws that intervals and tests need.
+"""Tails and quantiles of the distributions that intervals and tests need.
 
 From `scipy.special`: the functions that `scipy.stats` itself calls, without the half second that its import adds to
-every command. `tests/stats/test_distributions.py` holds the one against the other.
+every command. `tests/stats/test_distributions.py` compares the two.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from scipy import special
 
 
 def normal_quantile(p: float) -> float:
-    """Quantile of the standard normal law at 0 < `p` < 1."""
+    """Quantile of the standard normal distribution at 0 < `p` < 1."""
     return float(special.ndtri(p))
 
 
@@ -30,5 +30,5 @@ def f_tail(f: float, df: float, error_df: float) -> float:
 
 
 def beta_quantile(p: float, a: float, b: float) -> float:
-    """Quantile of the beta law with parameters `a`, `b` > 0 at 0 <= `p` <= 1."""
+    """Quantile of the beta distribution with parameters `a`, `b` > 0 at 0 <= `p` <= 1."""
     return float(special.betaincinv(a, b, p))

@@ -1,4 +1,4 @@
-"""How evenly a service treats its users (design: share; Jain, Chiu and Hawe 1984)."""
+"""Fairness of a service to its users (glossary: share; Jain, Chiu and Hawe 1984)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Array = NDArray[np.float64]
 
 
 def jain_index(amounts: ArrayLike) -> float | None:
-    """(sum x)^2 / (n sum x^2), 1/n to 1: k/n when k of n get equal amounts and the others nothing.
+    """(sum x)^2 / (n sum x^2), 1/n to 1: k/n if k of n amounts are equal and the others are 0.
 
-    `amounts`: what each tester that was active in the window got (>= 0). None without testers, or if all got nothing.
+    `amounts`: the amount (>= 0) of each tester that was active in the window. None without testers, or if all are 0.
     """
     x = np.asarray(amounts, dtype=np.float64)
     square = float(x @ x)
@@ -23,15 +23,15 @@ def jain_index(amounts: ArrayLike) -> float | None:
 
 @dataclass(frozen=True)
 class Fairness:
-    """`shares`: one per tester (None: not active in the window). Jain's index is over those that were active, over
-    their rates of work; `max_over_min` is None if some active tester got nothing."""
+    """`shares`: one per tester (None: not active in the window). Jain's index is that of the rates of work of the
+    active testers; `max_over_min` is None if an active tester has no transactions."""
 
     shares: tuple[float | None, ...]
     jain: float | None
     cv: float | None
     max_over_min: float | None
     spans: tuple[float, ...] = ()
-    """Time (ns) that each was active in the window."""
+    """Time (ns) for which each tester was active in the window."""
 
 
 def fairness(
@@ -43,12 +43,13 @@ def fairness(
     completed_at: ArrayLike,
     completed: ArrayLike,
 ) -> Fairness:
-    """Shares of testers: own transactions / all completed while it was active, times the mean number of active ones.
+    """Shares of testers: own transactions / all completed while it was active, times the mean number of active testers.
+
 
     `done`: transactions that each tester completed in the window; `starts`, `ends`: its activity in ns, cut to it.
     `completed_at` (ascending, ns) and `completed`: cumulative number of transactions of all testers at those times;
-    between them it is taken to grow evenly, so shares of testers that join and leave are as fine as this grid. Testers
-    that were active throughout need no grid: their share is exact.
+    between them it is interpolated linearly, so shares of testers that join and leave are as exact as this grid. The
+    share of a tester that was active throughout is exact.
     """
     w0, w1 = window
     n = np.asarray(done, dtype=np.float64)
@@ -59,14 +60,14 @@ def fairness(
     if not active.any():
         return Fairness((None,) * n.size, None, None, None, (0.0,) * n.size)
     at = np.asarray(completed_at, dtype=np.float64)
-    grown = np.asarray(completed, dtype=np.float64)
-    everything = np.interp(b, at, grown) - np.interp(a, at, grown)
-    whole = (a <= w0) & (b >= w1)
-    everything[whole] = n.sum()
-    others = _mean_active(a, b, active)
-    usable = active & (everything > 0)
+    cumulative = np.asarray(completed, dtype=np.float64)
+    completed_while_active = np.interp(b, at, cumulative) - np.interp(a, at, cumulative)
+    throughout = (a <= w0) & (b >= w1)
+    completed_while_active[throughout] = n.sum()
+    active_testers = _mean_active(a, b, active)
+    usable = active & (completed_while_active > 0)
     share = np.zeros(n.size)
-    share[usable] = n[usable] / everything[usable] * others[usable]
+    share[usable] = n[usable] / completed_while_active[usable] * active_testers[usable]
     rates = n[active] / span[active]
     mean = float(share[active].mean())
     smallest = float(share[active].min())

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 class Interval:
     """A two-sided confidence interval around a mean.
 
-    `low` and `high` are None where no interval can be given (a single repetition); `df` are its degrees of freedom,
-    `method` names the source of its error term ("pooled over the design", "separate variances",
-    "batch means within the run").
+    `low` and `high` are None if there is no interval (a single repetition); `df` are its degrees of freedom; `method`
+    names the source of its error term ("pooled over the design", "separate variances", "batch means within the run").
     """
 
     mean: float

@@ -24,13 +24,13 @@ Array = NDArray[np.float64]
 POOLED_WEIGHT = 1.0
 """Weight of the pooled variance, in degrees of freedom."""
 LEVELS_TO_POOL = 3
-"""With fewer levels nothing is pooled: the pooled variance would be that of the two levels compared."""
+"""Minimum number of levels for a pooled variance; with fewer it would be that of the two levels compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """Levels in ascending order. `log_loads`; `means`: mean log throughput; `variances`: of one run's log throughput;
-    `runs`: valid runs per level."""
+    """Levels in ascending order of load. `means`: mean log throughput; `variances`: of one run's log throughput;
+    `runs`: number of valid runs per level."""
 
     loads: tuple[float, ...]
     log_loads: Array
@@ -40,16 +40,16 @@ class Ladder:
 
     @staticmethod
     def of(levels: Mapping[float, Sequence[float]], error: Pooled) -> Ladder:
-        """Of positive throughputs, one per run, by positive load. `error`: pooled over all levels."""
+        """From positive throughputs, one per run, by positive load. `error`: pooled over all levels."""
         loads = tuple(sorted(levels))
         logs = [np.log(np.asarray(levels[load], dtype=np.float64)) for load in loads]
         weight = POOLED_WEIGHT if len(loads) >= LEVELS_TO_POOL else 0.0
         return Ladder(
             loads,
             np.log(np.array(loads)),
-            np.array([each.mean() for each in logs]),
-            np.array([_moderated(each, error, weight) for each in logs]),
-            tuple(each.size for each in logs),
+            np.array([level_logs.mean() for level_logs in logs]),
+            np.array([_moderated_variance(level_logs, error, weight) for level_logs in logs]),
+            tuple(level_logs.size for level_logs in logs),
         )
 
     def __len__(self) -> int:
@@ -60,15 +60,15 @@ class Ladder:
         return float(self.means[upper] - self.means[lower])
 
     def distance(self, lower: int, upper: int) -> float:
-        """Difference of the log load."""
+        """Difference of the log load from level `lower` to `upper` (indices)."""
         return float(self.log_loads[upper] - self.log_loads[lower])
 
-    def half_width(self, one: int, other: int, tail: float) -> float:
+    def half_width(self, lower: int, upper: int, tail: float) -> float:
         """Half width of the t interval of the difference of two levels, with probability `tail` beyond each end."""
-        return self.half_width_of({one: -1.0, other: 1.0}, tail)
+        return self.half_width_of({lower: -1.0, upper: 1.0}, tail)
 
     def half_width_of(self, weights: Mapping[int, float], tail: float) -> float:
-        """The same of a sum of the mean log throughputs of levels, each with its weight."""
+        """Half width of the t interval of a weighted sum of mean log throughputs. `weights`: by index of the level."""
         parts = [
             (weight**2 * float(self.variances[i]) / self.runs[i], max(1, self.runs[i] - 1))
             for i, weight in weights.items()
@@ -79,12 +79,12 @@ class Ladder:
         df = total**2 / sum(part**2 / df for part, df in parts)
         return t_quantile(1 - tail, df) * math.sqrt(total)
 
-    def sd(self, one: int, other: int) -> float:
-        """Standard deviation of one run at these two levels."""
-        return math.sqrt(float(self.variances[one] + self.variances[other]) / 2)
+    def sd(self, lower: int, upper: int) -> float:
+        """Standard deviation of one run's log throughput at these two levels (indices)."""
+        return math.sqrt(float(self.variances[lower] + self.variances[upper]) / 2)
 
 
-def _moderated(logs: Array, error: Pooled, weight: float) -> float:
+def _moderated_variance(logs: Array, error: Pooled, weight: float) -> float:
     df = logs.size - 1
     if df == 0:
         return error.sd**2

@@ -6,8 +6,8 @@ ch. 20 to 22 in which the effects of the levels sum to zero. The columns of a te
 contrast rows of its factors, and the effects of its level combinations are the Kronecker product of the K times the
 coefficients.
 
-Rejected: `pinv`, which splits an aliased effect between its aliases without a word; here the rank is known before
-anything is fitted.
+Rejected: `pinv`, which splits an aliased effect between its aliases without a warning. Here the rank is known before
+the fit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ Array = NDArray[np.float64]
 Indexes = NDArray[np.int64]
 
 RANK_TOLERANCE = 1e-9
-"""A direction whose length, after what is already spanned has been taken out, is below this share of its own length
-counts as spanned."""
+"""A direction counts as spanned if its part outside the span is shorter than this share of its length."""
 
 
 def contrast(levels: int, counts: Sequence[int] | None = None) -> Array:
@@ -70,7 +69,7 @@ def orthonormal(columns: Array, scale: float | None = None) -> Array:
 
 
 def new_directions(columns: Array, basis: Array) -> Array:
-    """Orthonormal basis of what the columns add to the span of `basis`, shape (n, added rank)."""
+    """Orthonormal basis of the directions that the columns add to the span of `basis`, shape (n, added rank)."""
     scale = float(np.linalg.norm(columns, ord=2)) if columns.size else 0.0
     return orthonormal(outside(columns, basis), scale=scale)
 
@@ -78,8 +77,8 @@ def new_directions(columns: Array, basis: Array) -> Array:
 def joined(*bases: Array) -> Array:
     """Orthonormal basis of the sum of spans."""
     out = bases[0]
-    for more in bases[1:]:
-        out = np.hstack([out, new_directions(more, out)])
+    for basis in bases[1:]:
+        out = np.hstack([out, new_directions(basis, out)])
     return out
 
 
@@ -89,7 +88,7 @@ def same_span(a: Array, b: Array) -> bool:
 
 
 def indicator(index: Indexes, levels: int) -> Array:
-    """One column per level, 1 where the row has it. Rows with index -1 (does not apply) are zero."""
+    """One column per level, 1 in the rows with this level. Rows with index -1 (does not apply) are zero."""
     out = np.zeros((index.size, levels))
     rows = np.nonzero(index >= 0)[0]
     out[rows, index[rows]] = 1.0
@@ -102,8 +101,8 @@ def projected_square(basis: Array, y: Array) -> float:
 
 
 def codes(labels: Sequence[str | None], order: Sequence[str] | None = None) -> tuple[Indexes, list[str]]:
-    """Level index of every row (-1: the factor does not apply) and the levels that occur, in `order`, or in the
-    order in which they appear."""
+    """Level index of every row (-1: the factor does not apply), and the levels that occur: in `order` first, then in
+    the order in which they appear."""
     present = {label for label in labels if label is not None}
     known = [level for level in order if level in present] if order is not None else []
     known += [label for label in dict.fromkeys(labels) if label is not None and label not in known]

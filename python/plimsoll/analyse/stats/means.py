@@ -39,7 +39,8 @@ def pooled_error(groups: Sequence[Sequence[float] | NDArray[np.float64]]) -> Poo
 def mean_interval(
     values: Sequence[float] | NDArray[np.float64], pooled: Pooled | None, *, confidence: float = 0.95
 ) -> Interval | None:
-    """t interval of the mean of one cell. With `pooled` its error and df, without it the cell's own (n - 1 df).
+    """t interval of the mean of one cell, with the error and df of `pooled`; without it, with the cell's own (n - 1
+    df).
 
     None if there are no values; low and high are None if there is no error term.
     """
@@ -67,10 +68,10 @@ def cell_intervals(
 ) -> list[Interval | None]:
     """Mean and interval of every cell (a sequence of one value per run), in the order given.
 
-    `separate`: each cell by its own variance (say so where variances differ). `log`: the error is pooled on the
-    logarithms, where a constant relative error is constant; the interval then is that of the geometric mean, moved
-    by the ratio of the two means, so that the mean shown stays the arithmetic one. Cells with a value not above zero
-    fall back to the plain scale, all of them. `error`: the pooled error of one run, from the cells on the scale used.
+    `separate`: each cell by its own variance (for cells whose variances differ). `log`: the error is pooled on the
+    logarithms, on which a constant relative error is constant. The interval is then that of the geometric mean, moved
+    by the ratio of the two means, so that the mean shown is the arithmetic one. If any value is not above zero, the
+    plain scale is used for all cells. `error`: the pooled error of one run, from the cells on the scale used.
     """
     arrays = [np.asarray(c, dtype=np.float64) for c in cells]
     use_log = log and all(a.size == 0 or float(a.min()) > 0 for a in arrays)

@@ -12,7 +12,8 @@ from plimsoll.analyse.stats.distributions import beta_quantile, normal_quantile
 
 
 def wilson(count: float, total: float, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Two-sided Wilson score interval of `count` (may be fractional) in `total` (> 0): Wilson, JASA 22 (1927) 209."""
+    """Two-sided Wilson score interval of `count` (may be fractional) in `total` (> 0): Wilson, JASA 22 (1927) 209.
+    Raises ValueError if `total` is not above 0."""
     if total <= 0:
         raise ValueError("a proportion needs a total above 0")
     z = normal_quantile(0.5 + confidence / 2)
@@ -26,7 +27,8 @@ def wilson(count: float, total: float, *, confidence: float = 0.95) -> tuple[flo
 
 
 def clopper_pearson(count: int, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Two-sided exact interval: its coverage is at least its level. Clopper and Pearson, Biometrika 26 (1934) 404."""
+    """Two-sided exact interval: its coverage is at least its level. Clopper and Pearson, Biometrika 26 (1934) 404.
+    Raises ValueError if `total` is not above 0."""
     if total <= 0:
         raise ValueError("a proportion needs a total above 0")
     tail = (1 - confidence) / 2
@@ -37,8 +39,8 @@ def clopper_pearson(count: int, total: int, *, confidence: float = 0.95) -> tupl
 
 @dataclass(frozen=True)
 class Rate:
-    """An error rate with bounds. `design_effect` is how many times the spread between runs is wider than that of
-    independent requests (at least 1; 1 where there is one run only)."""
+    """An error rate with bounds. `design_effect`: variance between runs / that of independent requests (at least 1; 1
+    for a single run)."""
 
     rate: float
     low: float
@@ -49,8 +51,8 @@ class Rate:
 def error_rate(errors: Sequence[int], totals: Sequence[int], *, confidence: float = 0.95) -> Rate | None:
     """Error rate over runs of one cell, from the errors and the ended transactions of each run.
 
-    Errors come in clusters, so the number of requests is divided by the design effect: the variance between runs over
-    the one of independent requests (Kish 1965, cluster sampling). None if nothing ended.
+    Errors occur in clusters, so the number of requests is divided by the design effect: the variance between runs over
+    that of independent requests (Kish 1965, cluster sampling). None if no transaction ended.
     """
     e = np.asarray(errors, dtype=np.float64)
     n = np.asarray(totals, dtype=np.float64)

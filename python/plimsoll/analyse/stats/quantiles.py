@@ -2,8 +2,8 @@
 
 Quantile q of n values is the smallest value with at least q n values at or below it (the inverse of the empirical
 distribution, type 1 of Hyndman and Fan 1996): always a value that was measured, and the definition that histograms
-share. Interpolating forms (numpy's default) were rejected: they invent values between two modes, and differ between
-the two ways.
+share. Rejected: interpolation (numpy's default). It yields values between two modes that do not occur, and the exact
+and the bucketed form would differ.
 
 The buckets are read off the bits of the value as a double: 1024 buckets per power of two, so the relative width is at
 most 1/1024 and the value reported (the middle of the bucket) is off by at most 0.05 %. Below 1024 ns they are exact.
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 Int = NDArray[np.int64]
 
 STANDARD = (0.5, 0.9, 0.95, 0.99, 0.999)
-BEYOND = 10
-"""A percentile is given when at least this many values lie beyond it."""
+MIN_BEYOND = 10
+"""A percentile is reported only if at least this number of values lies beyond it."""
 
 MISSING_OF_MEAN = 1e-3
-"""No mean is given where a greater share of the values is missing."""
+"""No mean is reported if a greater share of the values is missing."""
 
 _BITS = 10
 _SHIFT = 52 - _BITS
@@ -33,9 +33,9 @@ _OFFSET = 1023 << _BITS
 _PER_OCTAVE = 1 << _BITS
 
 
-def carries(q: float, samples: float) -> bool:
-    """Whether a sample is large enough for quantile q: about ten values on its far side. p99 needs 1000."""
-    return samples * min(q, 1.0 - q) >= BEYOND - 1e-9
+def is_large_enough(q: float, samples: float) -> bool:
+    """Whether a sample is large enough for quantile q: at least ten values beyond it. p99 needs 1,000."""
+    return samples * min(q, 1.0 - q) >= MIN_BEYOND - 1e-9
 
 
 def rank(q: float, count: int) -> int:
@@ -50,9 +50,9 @@ def is_beyond(q: float, count: int, missing: int) -> bool:
 
 def exact_quantiles(values: Int, qs: Sequence[float]) -> list[int]:
     """Quantiles of an unsorted array of at least one value, in one partition. The array is not changed."""
-    places = [rank(q, values.size) for q in qs]
-    ordered = np.partition(values, sorted(set(places)))
-    return [int(ordered[place]) for place in places]
+    ranks = [rank(q, values.size) for q in qs]
+    ordered = np.partition(values, sorted(set(ranks)))
+    return [int(ordered[position]) for position in ranks]
 
 
 def bucket_of(values: Int) -> Int:
@@ -85,8 +85,8 @@ def histogram_quantiles(
     total = int(cumulative[-1]) if cumulative.size else 0
     if total == 0:
         return None
-    places = np.searchsorted(cumulative, [rank(q, total) + 1 for q in qs])
-    return [float(values[int(place)]) for place in places]
+    indices = np.searchsorted(cumulative, [rank(q, total) + 1 for q in qs])
+    return [float(values[int(index)]) for index in indices]
 
 
 class Buckets:
@@ -95,25 +95,25 @@ class Buckets:
     def __init__(self) -> None:
         self.counts: Int = np.zeros(0, dtype=np.int64)
         self.missing = 0
-        """Values that are not counted and are taken to be greater than all that are."""
+        """Number of values that are not in `counts` and are taken to be greater than all that are."""
         self.least_missing: int | None = None
-        """The shortest time (ns) that one of the missing values is known to exceed; None: not known of any."""
+        """The shortest of the times (ns) that missing values are known to exceed; None: no such time is known."""
         self.failed = 0
-        """Failures beside the values: longer than any limit where a rule is judged, and no part of a distribution."""
+        """Number of failures. They are no part of the distribution; a rule counts them as longer than any limit."""
         self.smallest: int | None = None
         self.largest: int | None = None
 
     def add(self, values: Int, number: Int | None = None) -> None:
-        """Counts values (>= 0). `number`: their bucket numbers, if the caller has them already."""
+        """Counts values (ns, >= 0). `number`: their bucket numbers, if the caller has them."""
         if values.size:
-            self._note(int(values.min()), int(values.max()))
-            self._take(np.bincount(bucket_of(values) if number is None else number))
+            self._extend_range(int(values.min()), int(values.max()))
+            self._add_counts(np.bincount(bucket_of(values) if number is None else number))
 
-    def _note(self, low: int, high: int) -> None:
+    def _extend_range(self, low: int, high: int) -> None:
         self.smallest = low if self.smallest is None else min(self.smallest, low)
         self.largest = high if self.largest is None else max(self.largest, high)
 
-    def _take(self, counts: Int) -> None:
+    def _add_counts(self, counts: Int) -> None:
         if counts.size > self.counts.size:
             grown = np.zeros(counts.size, dtype=np.int64)
             grown[: self.counts.size] = self.counts
@@ -121,55 +121,56 @@ class Buckets:
         self.counts[: counts.size] += counts
 
     def note_missing(self, at_least: int | None) -> None:
-        """Takes a time (ns) that missing values are known to exceed."""
+        """Records a time (ns) that missing values are known to exceed; None is ignored."""
         if at_least is not None:
             self.least_missing = at_least if self.least_missing is None else min(self.least_missing, at_least)
 
     @property
     def bound(self) -> int | None:
-        """What a quantile among the missing values is above, ns: the longest time that was counted, or less where a
-        missing value is not known to be as long. None if nothing was counted."""
+        """Lower bound (ns) of a quantile among the missing values: the longest time that was counted, or less if a
+        missing value is not known to be as long. None if no value was counted."""
         if self.largest is None or self.least_missing is None:
             return self.largest
         return min(self.largest, self.least_missing)
 
     def absorb(self, counts: Int, smallest: int, largest: int) -> None:
-        """Adds the counts of another histogram: then quantiles are those of both together."""
-        self._note(smallest, largest)
-        self._take(counts)
+        """Adds the counts of another histogram; quantiles are then those of both together."""
+        self._extend_range(smallest, largest)
+        self._add_counts(counts)
 
     @property
     def total(self) -> int:
-        """How many values were counted."""
+        """Number of values that were counted."""
         return int(self.counts.sum())
 
-    def place(self, q: float, *, failed: bool = False) -> int | None:
-        """Position of quantile q among the values, ascending; None if it is missing (or failed, if these count)."""
+    def position(self, q: float, *, failed: bool = False) -> int | None:
+        """Position of quantile q among the values in ascending order; None if it is among the missing values, or among
+        the failures if `failed`."""
         total = self.total
         more = self.missing + (self.failed if failed else 0)
         return None if total == 0 or is_beyond(q, total, more) else rank(q, total + more)
 
-    def locate(self, place: int) -> tuple[int, int]:
-        """Bucket that holds the value at a position, and how many values lie in the buckets below it."""
+    def locate(self, position: int) -> tuple[int, int]:
+        """Bucket that contains the value at a position, and the number of values in the buckets below it."""
         cumulative = np.cumsum(self.counts)
-        bucket = int(np.searchsorted(cumulative, place + 1))
+        bucket = int(np.searchsorted(cumulative, position + 1))
         return bucket, int(cumulative[bucket - 1]) if bucket else 0
 
     def quantile(self, q: float, *, failed: bool = False) -> int | None:
-        """Quantile q in ns, within 0.05 %; None if nothing was counted, or if it is among the missing values (or among
-        failures, if these count as longer than any value)."""
-        place = self.place(q, failed=failed)
-        if self.largest is None or self.smallest is None or place is None:
+        """Quantile q in ns, within 0.05 %; None if no value was counted, or if it is among the missing values. If
+        `failed`, failures count as longer than any value, and a quantile among them is None."""
+        position = self.position(q, failed=failed)
+        if self.largest is None or self.smallest is None or position is None:
             return None
-        bucket, _ = self.locate(place)
+        bucket, _ = self.locate(position)
         low, high = bucket_edges(np.array([bucket], dtype=np.int64))
         return min(self.largest, max(self.smallest, (int(low[0]) + int(high[0])) // 2))
 
     def ecdf(self, points: int = 400) -> tuple[list[int], list[float]]:
         """Points of the distribution: value (ns, upper edge of its bucket) and share of values at or below it.
 
-        About half of the points are even in share, the others even in the logarithm of the share beyond, so that the
-        tail can be drawn to the last value. What is missing is in no point, and in every share beyond.
+        About half of the points are evenly spaced in share, the others in the logarithm of the share beyond, so that
+        the tail can be drawn to the last value. Missing values have no point but count in the total.
         """
         used = np.nonzero(self.counts)[0]
         if used.size == 0 or self.largest is None:
@@ -179,15 +180,15 @@ class Buckets:
         body = np.linspace(0.0, 1.0, points // 2)
         tail = 1.0 - np.logspace(0.0, -math.log10(max(total, 10)), points - points // 2)
         wanted = np.unique(np.concatenate([body, tail]))
-        places = np.unique(np.searchsorted(cumulative, np.maximum(1, np.ceil(wanted * total - 1e-9))))
-        places = places[places < used.size]
-        upper = np.minimum(bucket_edges(used[places].astype(np.int64))[1], self.largest)
-        return upper.tolist(), (cumulative[places] / (total + self.missing)).tolist()
+        indices = np.unique(np.searchsorted(cumulative, np.maximum(1, np.ceil(wanted * total - 1e-9))))
+        indices = indices[indices < used.size]
+        upper = np.minimum(bucket_edges(used[indices].astype(np.int64))[1], self.largest)
+        return upper.tolist(), (cumulative[indices] / (total + self.missing)).tolist()
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The used buckets of a `Buckets`, to be kept and merged over runs. Durations in ns."""
+    """The used buckets of a `Buckets`, which are stored and merged over runs. Durations in ns."""
 
     bucket: tuple[int, ...]
     count: tuple[int, ...]
@@ -199,7 +200,7 @@ class Histogram:
 
     @staticmethod
     def of(buckets: Buckets) -> Histogram:
-        """Takes what is there now."""
+        """A copy of the present counts."""
         used = np.nonzero(buckets.counts)[0]
         return Histogram(
             tuple(used.tolist()),
@@ -213,10 +214,10 @@ class Histogram:
 
 
 class Exact:
-    """Buckets that keep their values too (8 bytes each), and so have exact quantiles.
+    """Buckets that also keep their values (8 bytes each), and therefore have exact quantiles.
 
-    The bucket of a quantile is known from the counts, so only the values of that one bucket are looked at again: less
-    work than a partition, and no second copy of the values.
+    The bucket of a quantile is known from the counts, so only the values of that bucket are read again: less work than
+    a partition, and no second copy of the values.
     """
 
     def __init__(self) -> None:
@@ -224,29 +225,29 @@ class Exact:
         self.parts: list[Int] = []
 
     def add(self, values: Int, number: Int | None = None) -> None:
-        """Takes values (>= 0, ns), and their bucket numbers if the caller has them. The array is kept, not copied."""
+        """Adds values (>= 0, ns), and their bucket numbers if the caller has them. The array is kept, not copied."""
         if values.size:
             self.parts.append(values)
             self.buckets.add(values, number)
 
     def quantile(self, q: float) -> int | None:
-        """Exact quantile q in ns; None without values, or if it is among the missing ones."""
-        wanted = self.buckets.place(q)
-        if wanted is None:
+        """Exact quantile q in ns; None without values, or if it is among the missing values."""
+        position = self.buckets.position(q)
+        if position is None:
             return None
-        bucket, below = self.buckets.locate(wanted)
+        bucket, below = self.buckets.locate(position)
         low, high = (int(edge[0]) for edge in bucket_edges(np.array([bucket], dtype=np.int64)))
         if bucket == 0:
             low = 0
         if low == high:
             return low
         inside = np.concatenate([part[(part >= low) & (part <= high)] for part in self.parts])
-        place = wanted - below
-        return int(np.partition(inside, place)[place])
+        inside_rank = position - below
+        return int(np.partition(inside, inside_rank)[inside_rank])
 
 
 def merged(parts: Iterable[Histogram]) -> Buckets:
-    """Several histograms as one: quantiles of the whole."""
+    """The sum of several histograms."""
     out = Buckets()
     for part in parts:
         out.missing += part.missing

@@ -1,4 +1,4 @@
-"""The planned load of a run that changes by plan, and the parts of equal load steps that it is cut into."""
+"""The planned load of a run that changes by plan, and its division into bins of equal load steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 from plimsoll.analyse.window.transactions import Window
 
 STEPS = 10
-"""Bins over the whole range of the load."""
+"""Number of bins over the whole range of the load."""
 MAX_BINS = 100
 
 LoadUnit = Literal["rate", "testers"]
@@ -19,7 +19,7 @@ LoadUnit = Literal["rate", "testers"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part of a planned load, linear from `low` to `high` (the values at its start and end). Times in ns."""
+    """Part of a planned load, linear from `first` (at its start) to `last` (at its end). Times in ns."""
 
     start: int
     end: int
@@ -44,26 +44,26 @@ class Profile:
 
 
 def load_bins(profile: Profile, measured: Window) -> tuple[Piece, ...]:
-    """The measured window in parts of about equal load steps, a tenth of its range; where the load stays the same, one
-    part. Empty where the load does not change, or in more than MAX_BINS ways."""
+    """The measured window in bins of about equal load steps, a tenth of the range of the load. A part of constant load
+    is one bin. Empty if the load does not change, or if there would be more than MAX_BINS bins."""
     pieces = [
-        each.cut(max(each.start, measured.start), min(each.end, measured.end))
-        for each in profile.pieces
-        if min(each.end, measured.end) > max(each.start, measured.start)
+        piece.cut(max(piece.start, measured.start), min(piece.end, measured.end))
+        for piece in profile.pieces
+        if min(piece.end, measured.end) > max(piece.start, measured.start)
     ]
-    loads = [load for each in pieces for load in (each.first, each.last)]
+    loads = [load for piece in pieces for load in (piece.first, piece.last)]
     if not loads or max(loads) <= min(loads):
         return ()
     step = (max(loads) - min(loads)) / STEPS
     if profile.unit == "testers":
         step = math.ceil(step - 1e-9)
     bins: list[Piece] = []
-    for each in pieces:
-        steps = abs(each.last - each.first) / step
+    for piece in pieces:
+        steps = abs(piece.last - piece.first) / step
         parts = max(1, round(steps)) if profile.unit == "rate" else max(1, math.ceil(steps - 1e-9))
-        length = (each.end - each.start) / (parts if profile.unit == "rate" else max(1.0, steps))
-        edges = [min(each.end, each.start + round(length * part)) for part in range(parts)] + [each.end]
-        bins += [each.cut(start, end) for start, end in pairwise(edges) if end > start]
+        length = (piece.end - piece.start) / (parts if profile.unit == "rate" else max(1.0, steps))
+        edges = [min(piece.end, piece.start + round(length * part)) for part in range(parts)] + [piece.end]
+        bins += [piece.cut(start, end) for start, end in pairwise(edges) if end > start]
     return tuple(bins) if 2 <= len(bins) <= MAX_BINS else ()
 
 
@@ -71,13 +71,13 @@ def rising(bins: Sequence[Piece]) -> range:
     """The longest part in which the load never falls and rises at least once; empty if there is none."""
     best = range(0)
     start = 0
-    for at, each in enumerate(bins):
-        if each.last < each.first:
+    for at, bin_ in enumerate(bins):
+        if bin_.last < bin_.first:
             start = at + 1
             continue
-        if at > start and each.first < bins[at - 1].last - 1e-9:
+        if at > start and bin_.first < bins[at - 1].last - 1e-9:
             start = at
-        if each.last > bins[start].first and at + 1 - start > len(best):
+        if bin_.last > bins[start].first and at + 1 - start > len(best):
             best = range(start, at + 1)
     return best
 
@@ -85,27 +85,27 @@ def rising(bins: Sequence[Piece]) -> range:
 def never_started(
     given_up: Iterable[tuple[int, int]], bins: Sequence[Piece], last_scheduled: int
 ) -> list[int]:
-    """How many transactions of each bin never started. `given_up`: when starts were given up (the middle of a second,
-    ns) and how many; `last_scheduled`: planned start of the last that did start.
+    """Number of transactions of each bin that never started. `given_up`: the time at which starts were given up (the
+    middle of a second, ns) and their number; `last_scheduled`: planned start (ns) of the last transaction that started.
 
-    Of what was given up after the last bin, all was due after the last start, as slots take arrivals in their order; it
-    is dealt by the planned rate. The whole parts add up to the whole.
+    All starts that were given up after the last bin were due after the last start, because slots take arrivals in their
+    order. They are distributed over the bins by the planned rate. The rounded counts add up to the rounded total.
     """
     shares = [0.0] * len(bins)
     end = bins[-1].end
     for at, times in given_up:
         low, high = (min(last_scheduled, end - 1), end) if at >= end else (at - 5 * 10**8, at + 5 * 10**8)
-        weights = [_planned(each, low, high) for each in bins]
+        weights = [_planned_starts(bin_, low, high) for bin_ in bins]
         total = sum(weights)
         if total > 0:
             shares = [old + times * weight / total for old, weight in zip(shares, weights, strict=True)]
-    found, sum_before = [], 0.0
+    counts, sum_before = [], 0.0
     for share in shares:
-        found.append(round(sum_before + share) - round(sum_before))
+        counts.append(round(sum_before + share) - round(sum_before))
         sum_before += share
-    return found
+    return counts
 
 
-def _planned(bin_: Piece, low: int, high: int) -> float:
+def _planned_starts(bin_: Piece, low: int, high: int) -> float:
     start, end = max(bin_.start, low), min(bin_.end, high)
     return (end - start) * bin_.at((start + end) / 2) if end > start else 0.0

@@ -11,14 +11,14 @@ __all__ = ["CANCELLED", "OK", "OUTCOMES", "TIMEOUT", "Int", "Stage", "Transactio
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Half-open [start, end) in ns from the start of the run. Something at `end` is outside."""
+    """Half-open interval [start, end) in ns from the start of the run: `end` itself is outside."""
 
     start: int
     end: int
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """The length of the window in s."""
         return (self.end - self.start) / 1e9
 
 
