@@ -25,7 +25,7 @@ from plimsoll.drive.probe import IN_URL_MODE, probe
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.source.expand import expand
-from plimsoll.plan.source.secret import HIDDEN, MIN_LENGTH, carries_credentials
+from plimsoll.plan.source.secret import HIDDEN, MIN_LENGTH, is_credential_name
 
 _SCHEME: Final = re.compile(r"(Basic|Bearer|Digest|DPoP|Negotiate|OAuth|Token) +(?=\S)", re.IGNORECASE)
 """Authentication schemes, which precede the credential in a header and are not secret."""
@@ -175,7 +175,7 @@ class StoredOptions:
         name, value = name.strip(), value.strip()
         if not colon or not name:
             raise BadInput(f'-H {text!r}: expected a header of the form "Name: value"')
-        if not carries_credentials(name) or not value:
+        if not is_credential_name(name) or not value:
             return name, value
         self.instead[text] = f"{name}: {HIDDEN}"
         return name, self.store_secret(name, value)
@@ -194,7 +194,7 @@ class StoredOptions:
             name, _, password = user.partition(":")
             login = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
             http["headers"] = {"Authorization": self.store_secret("Authorization", f"Basic {login}")}
-        if any(carries_credentials(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
+        if any(is_credential_name(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
             http["path"] = self.store_secret("path", f"{parts.path or '/'}?{parts.query}")
             target = target._replace(path="", query="")
             shown = shown._replace(query=HIDDEN)

@@ -1,4 +1,4 @@
-"""From an experiment file to a validated model, a design, and a list of runs. Starts nothing, reaches for no
+"""From an experiment file to a validated model, a design, and a list of runs. It starts no process and uses no
 network."""
 
 from plimsoll.plan.design.changes import Changes, Pinning, changes, pinning

@@ -36,13 +36,13 @@ def engine_document(
     """The document of one run.
 
     `addresses`: URLs of each service that runs ("http://127.0.0.1:40123", "sqlite:/dir/db.sqlite");
-    `directory`: of the run, it exists; `tester_cpus`: cores from `pinning`; `watch`: {name, pid, cpus} of
-    each service's process tree; `agents`: those that are there, None: those of the plan. Raises ServiceError where a
-    target's service has no address, AgentsLost where a workload has no agent.
+    `directory`: the existing directory of the run; `tester_cpus`: cores from `pinning`; `watch`: {name, pid, cpus} of
+    each service's process tree; `agents`: the agents that are present (None: those of the plan). Raises ServiceError if
+    a target's service has no address, AgentsLost if a workload has no agent.
     """
     config = run.config
-    placed = places(chosen(config.hosts)) if agents is None else tuple(agents)
-    found = {
+    planned_agents = places(chosen(config.hosts)) if agents is None else tuple(agents)
+    run_document = {
         "format": FORMAT,
         "experiment": experiment,
         "run": run.id,
@@ -57,28 +57,30 @@ def engine_document(
         "drain_ns": config.run.drain_ns,
         "keep": config.run.keep,
         "workloads": [
-            {**_workload(work, addresses), **_carried(work, config, placed)} for work in config.workloads
+            {**_workload(work, addresses), **_agents_and_load(work, config, planned_agents)}
+            for work in config.workloads
         ],
         "watch": [
-            {"name": one["name"], "pid": one["pid"], "cpus": list(one.get("cpus", ()))} for one in watch
+            {"name": process["name"], "pid": process["pid"], "cpus": list(process.get("cpus", ()))}
+            for process in watch
         ],
         "tester_cpus": list(tester_cpus),
         "spin_ns": config.run.spin_ns,
         "ceiling": [_ceiling(ceiling) for ceiling in config.ceiling],
     }
-    document: dict[str, Any] = hidden(found) if redacted else revealed(found)
+    document: dict[str, Any] = hidden(run_document) if redacted else revealed(run_document)
     return document
 
 
-def _carried(work: model.Workload, config: model.Config, agents: Sequence[Place]) -> dict[str, Any]:
-    """The agents of a workload, in the order in which testers are dealt to them, and its load on them."""
+def _agents_and_load(work: model.Workload, config: model.Config, agents: Sequence[Place]) -> dict[str, Any]:
+    """The agents of a workload, in the order in which testers are assigned to them, and its load on them."""
     if not config.hosts.named:
         return {}
-    carry = carriers(work, agents)
-    if not carry:
+    assigned = carriers(work, agents)
+    if not assigned:
         of = f" of the site {' or '.join(work.sites)}" if work.sites else ""
         raise AgentsLost(f"no host{of} is available for the workload {work.name}")
-    return {"agents": [one.name for one in carry], "load": _load(of_hosts(work.load, carry))}
+    return {"agents": [agent.name for agent in assigned], "load": _load(of_hosts(work.load, assigned))}
 
 
 def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -86,7 +88,9 @@ def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> d
         "name": work.name,
         "driver": work.driver,
         "settings": _settings(work, addresses),
-        "endpoints": [one for endpoint in work.target.endpoints for one in _endpoints(endpoint, addresses)],
+        "endpoints": [
+            entry for endpoint in work.target.endpoints for entry in _endpoints(endpoint, addresses)
+        ],
         "choose": work.target.choose,
         "order": work.target.order,
         "timeout_ns": work.timeout_ns,
@@ -106,12 +110,12 @@ def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> d
 
 
 def _settings(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The driver's own; the proxies of the target take the place of one that the section names."""
+    """The settings of the driver. Proxies of the target replace the proxy of the section."""
     settings = dict(work.settings)
     if work.target.proxies and "proxies" in settings:
         settings["proxies"] = [
-            _address(one.service, addresses)[0] if isinstance(one, model.Via) else one
-            for one in work.target.proxies
+            _address(proxy.service, addresses)[0] if isinstance(proxy, model.Via) else proxy
+            for proxy in work.target.proxies
         ]
     return settings
 

@@ -1,7 +1,6 @@
 """Loading an experiment file: from a path to an `Experiment` with every cell of its design resolved.
 
-Everything that is wrong with a file is found here, before anything is started; the problems of the whole file
-are gathered and raised together.
+All problems of a file are found here, before any process is started. They are collected and raised together.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from ruamel.yaml import YAML
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
 from plimsoll.plan.design import combinations
-from plimsoll.plan.design.cells import CellMaker, overlap
+from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
-from plimsoll.plan.hosts.hosts_file import included
+from plimsoll.plan.hosts.hosts_file import include_hosts_file
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
@@ -38,13 +37,13 @@ from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.secret import Redactor
 
 DEFAULT_RESPONSE: Final = "throughput"
-_CELLS_LOOKED_AT: Final = 200
+_MAX_FURTHER_CELLS: Final = 200
 """After the first invalid cell, at most this many further cells are checked for problems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """How the runs of the experiment are chosen and ordered. `counted`: the arithmetic of their number."""
+    """How the runs of the experiment are selected and ordered. `counted`: their number as text, with its factors."""
 
     kind: str
     repetitions: int
@@ -59,11 +58,11 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment file, parsed and checked. `directory` is where relative file names of it are looked up.
+    """An experiment file, parsed and checked. Its relative file names are looked up in `directory`.
 
-    `load_factor`: the factor whose levels are the load, the axis of every load line; None where the load is
-    fixed. `sets`: as they may be stored, "path=***" for a secret; `instead`: words of the command line that hold
-    a secret, and what is stored of them.
+    `load_factor`: the factor whose levels are the load, the axis of every load line (None: the load is fixed).
+    `sets`: the --set options as they may be stored, "path=***" for a secret. `instead`: words of the command line
+    that contain a secret, and the texts that are stored instead of them.
     """
 
     name: str
@@ -107,8 +106,8 @@ def load_experiment(
     """Reads, checks and resolves an experiment file.
 
     `sets`: "path=value" as given to --set; `environ`: the environment (default: of this process);
-    `directory`: where relative names are looked up (default: beside the file; a resumed experiment gives that
-    of the original). Raises BadInput with every problem found.
+    `directory`: where relative names are looked up (default: the directory of the file; a resumed experiment passes
+    that of the original). Raises BadInput with all problems of the file.
     """
     file = Path(path)
     name = str(path)
@@ -129,17 +128,17 @@ def load_experiment(
             [Problem(f"the file is not UTF-8 text ({error.reason} at byte {error.start})", file=name)]
         ) from None
     except OSError as error:
-        what = error.strerror or str(error)
-        raise BadInput([Problem(f"the experiment file cannot be read: {what}", file=name)]) from None
-    place = (directory or file.parent).absolute()
-    return parse_experiment(text, name, place, sets, os.environ if environ is None else environ)
+        reason = error.strerror or str(error)
+        raise BadInput([Problem(f"the experiment file cannot be read: {reason}", file=name)]) from None
+    base_directory = (directory or file.parent).absolute()
+    return parse_experiment(text, name, base_directory, sets, os.environ if environ is None else environ)
 
 
 def parse_experiment(
     text: str, name: str, directory: Path, sets: Sequence[str], environ: Mapping[str, str]
 ) -> Experiment:
-    """The same from text. `name` is what messages call the file."""
-    document = included(parse_document(text, name), directory)
+    """Checks and resolves the text of an experiment file. `name`: of the file in messages. Raises BadInput."""
+    document = include_hosts_file(parse_document(text, name), directory)
     if not isinstance(document.data, Mapping):
         raise BadInput(
             [Problem(f"expected a mapping of sections, got {shown(document.data)}", file=name, line=1)]
@@ -151,21 +150,21 @@ def parse_experiment(
     table = None
     if raw_design is not None and combinations.kind_of(raw_design) == "table":
         factors, table = _table(str(raw_design.table), tree, factors, report)
-    _not_set_twice(tree, factors, origins, report)
+    _report_double_settings(tree, factors, origins, report)
     cells = None
     if raw_design is not None and not report.problems:
         rows = None if table is None else len(table)
         if combinations.check_design(factors, raw_design, rows, report):
             cells = combinations.enumerate_cells(factors, raw_design, table, report)
     if cells is None or report.problems or raw_design is None:
-        _gather_form(CellMaker(tree, factors, origins, directory, environ), report)
+        _report_form(CellMaker(tree, factors, origins, directory, environ), report)
         raise BadInput(report.problems)
     resolved = _resolve_all(CellMaker(tree, factors, origins, directory, environ), cells.labels, report)
     if report.problems:
         raise BadInput(report.problems)
-    found = _built(name, text, directory, factors, raw_design, cells, resolved, report)
-    kept = tuple(found.redactor.text(instead.get(given, given)) for given in sets)
-    return replace(found, sets=kept, instead=instead, warnings=unused_targets(tree, found.cells))
+    experiment = _build_experiment(name, text, directory, factors, raw_design, cells, resolved, report)
+    kept = tuple(experiment.redactor.text(instead.get(option, option)) for option in sets)
+    return replace(experiment, sets=kept, instead=instead, warnings=unused_targets(tree, experiment.cells))
 
 
 def _design(tree: Mapping[str, Any], report: ResolveContext) -> DesignRaw | None:
@@ -190,73 +189,75 @@ def _table(
     return combinations.read_table("\n".join(lines), factors, tree, report)
 
 
-def _not_set_twice(
+def _report_double_settings(
     tree: Mapping[str, Any], factors: Sequence[Factor], origins: Origins, report: ResolveContext
 ) -> None:
-    """A path that --set and a factor both set would silently be the factor's."""
-    for path, given in origins.said.items():
+    """Reports paths that both --set and a factor set: the value of the factor would silently replace the other."""
+    for path, option in origins.set_options.items():
         for factor in factors:
-            if any(overlap(setting.path, path) for level in factor.levels for setting in level.settings):
+            if any(
+                paths_overlap(setting.path, path) for level in factor.levels for setting in level.settings
+            ):
                 advice = f"set its levels instead, --set 'factors.{factor.name}=...'"
                 message = f"{dotted(path)} is set by the factor {factor.name}: {advice}"
-                report.problems.append(Problem(message, file=f"--set {given}"))
+                report.problems.append(Problem(message, file=f"--set {option}"))
 
 
-def _gather_form(maker: CellMaker, report: ResolveContext) -> None:
-    """Adds the problems of the other sections to those of factors and design, so that a user sees them in one
-    go."""
+def _report_form(maker: CellMaker, report: ResolveContext) -> None:
+    """Adds the problems of the other sections to those of factors and design, so that a user sees all of them
+    together."""
     labels: dict[str, str] = {}
     for factor in maker.factors:
-        if factor.active(labels):
+        if factor.is_active(labels):
             labels[factor.name] = factor.labels[0]
     outcome = maker.cell(labels)
     if isinstance(outcome, FailedCell):
         report.problems += outcome.problems
     if outcome.raw is not None:
-        _judged_by(outcome.raw, maker.factors, report)
+        _resolve_rules(outcome.raw, maker.factors, report)
 
 
 @dataclass(slots=True)
 class _AllCells:
-    """The cells resolved so far, and the form of the first whose form is right."""
+    """The cells resolved so far. `raw`: the sections of the first cell whose form is valid."""
 
     raw: ExperimentRaw | None = None
     cells: list[model.Cell] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
 
     def add(self, labels: Mapping[str, str], values: Mapping[str, float], resolved: ResolvedCell) -> None:
-        """Takes the next cell."""
+        """Adds the next cell."""
         self.secrets |= resolved.secrets
         self.cells.append(model.Cell(labels, values, resolved.config, resolved.stored, resolved.secrets))
 
 
 def _resolve_all(maker: CellMaker, cells: Sequence[Mapping[str, str]], report: ResolveContext) -> _AllCells:
-    """Every cell resolved; their problems go to `report`, together with those of what judges the runs."""
-    found = _AllCells()
+    """Resolves every cell, and reports the problems of the cells, of the rules and of the responses."""
+    all_cells = _AllCells()
     numbers = {factor.name: _numbers(factor) for factor in maker.factors}
     problems: dict[Problem, None] = {}
     since = 0
     for labels in cells:
         outcome = maker.cell(labels)
-        found.raw = found.raw or outcome.raw
+        all_cells.raw = all_cells.raw or outcome.raw
         if isinstance(outcome, ResolvedCell):
             values = {
                 name: number for name, label in labels.items() if (number := numbers[name][label]) is not None
             }
-            found.add(labels, values, outcome)
+            all_cells.add(labels, values, outcome)
         else:
             problems.update(dict.fromkeys(outcome.problems))
         since += bool(problems)
-        if len(problems) >= MAX_PROBLEMS or since > _CELLS_LOOKED_AT:
+        if len(problems) >= MAX_PROBLEMS or since > _MAX_FURTHER_CELLS:
             break
     report.problems += problems
-    if problems and found.raw is not None:
-        _judged_by(found.raw, maker.factors, report)
-    return found
+    if problems and all_cells.raw is not None:
+        _resolve_rules(all_cells.raw, maker.factors, report)
+    return all_cells
 
 
 def _numbers(factor: Factor) -> dict[str, float | None]:
-    """The number behind each level for an axis: the load where the factor is one of load, else that of the level."""
+    """The number of each level on an axis: the load if the factor sets the load, otherwise the value of the level."""
     loads = {label: factor.load_value(label) for label in factor.labels}
     return {
         level.label: level.number if loads[level.label] is None else loads[level.label]
@@ -264,13 +265,13 @@ def _numbers(factor: Factor) -> dict[str, float | None]:
     }
 
 
-def _judged_by(
+def _resolve_rules(
     raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
 ) -> tuple[model.CapacityRules, tuple[model.Threshold, ...], tuple[model.Response, ...]]:
     return _capacity(raw, report), _thresholds(raw, factors, report), _responses(raw, report)
 
 
-def _built(
+def _build_experiment(
     name: str,
     text: str,
     directory: Path,
@@ -281,8 +282,8 @@ def _built(
     report: ResolveContext,
 ) -> Experiment:
     first = resolved.raw
-    assert first is not None  # without problems every cell has its form
-    capacity, thresholds, responses = _judged_by(first, factors, report)
+    assert first is not None  # without problems, the form of every cell is valid
+    capacity, thresholds, responses = _resolve_rules(first, factors, report)
     _check_parts(capacity, thresholds, resolved.cells, report)
     if report.problems:
         raise BadInput(report.problems)
@@ -298,7 +299,7 @@ def _built(
     )
     rows = sum(cells.times) if combinations.kind_of(raw_design) == "table" else None
     return Experiment(
-        name=first.name or _name_from(name),
+        name=first.name or _default_name(name),
         question=first.question,
         file=name,
         directory=directory,
@@ -314,7 +315,7 @@ def _built(
             block=tuple(raw_design.block),
             loop=tuple(raw_design.loop),
             excluded=cells.excluded,
-            counted=_counted(factors, raw_design, cells, rows),
+            counted=_run_count(factors, raw_design, cells, rows),
             written=raw_design,
         ),
         cells=tuple(resolved.cells),
@@ -327,7 +328,7 @@ def _built(
     )
 
 
-def _counted(
+def _run_count(
     factors: Sequence[Factor], raw_design: DesignRaw, cells: combinations.Cells, rows: int | None
 ) -> str:
     text = combinations.count(factors, raw_design, rows).text
@@ -338,7 +339,8 @@ def _counted(
 
 
 def _load_factor(factors: Sequence[Factor], raw: ExperimentRaw) -> str | None:
-    """Those who write versions disturb the readers, whose load is the one that the report is about."""
+    """Name of the factor of the load. Loads of workloads that write versions are ignored: the report is about the
+    readers."""
     writers = {
         name
         for name, work in (raw.workloads or {}).items()
@@ -353,17 +355,17 @@ def _load_factor(factors: Sequence[Factor], raw: ExperimentRaw) -> str | None:
     return known[0][2] if known else None
 
 
-def _name_from(file: str) -> str:
+def _default_name(file: str) -> str:
     stem = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in Path(file).stem)
     return stem.lstrip("._-")[:64] or "experiment"
 
 
 def _responses(raw: ExperimentRaw, report: ResolveContext) -> tuple[model.Response, ...]:
-    found = []
+    responses = []
     for index, response in enumerate(raw.responses):
         _known_metric(response.metric, ("responses", index, "metric"), Use.RESPONSE, report)
-        found.append(model.Response(response.metric, response.scale))
-    return tuple(found) or (model.Response(DEFAULT_RESPONSE, "linear"),)
+        responses.append(model.Response(response.metric, response.scale))
+    return tuple(responses) or (model.Response(DEFAULT_RESPONSE, "linear"),)
 
 
 def _known_metric(metric: str, at: KeyPath, use: Use, report: ResolveContext) -> bool:
@@ -393,18 +395,18 @@ def _thresholds(
     raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
 ) -> tuple[model.Threshold, ...]:
     by_name = {factor.name: factor for factor in factors}
-    found = []
+    thresholds = []
     for index, threshold in enumerate(raw.thresholds):
         at: KeyPath = ("thresholds", index)
-        asked = {name: tuple(labels) for name, labels in threshold.where.items()}
-        # A factor's name wins: the words are reserved only where no factor has them.
+        where = {name: tuple(labels) for name, labels in threshold.where.items()}
+        # A factor takes precedence: the keys of PARTS are reserved only if no factor has that name.
         parts: dict[str, tuple[str, ...]] = {
-            name: asked.pop(name) for name in model.PARTS if name in asked and name not in by_name
+            name: where.pop(name) for name in model.PARTS if name in where and name not in by_name
         }
-        check_labels(asked, by_name, (*at, "where"), report, also=model.PARTS)
+        check_labels(where, by_name, (*at, "where"), report, also=model.PARTS)
         if not _known_metric(threshold.metric, (*at, "metric"), Use.RULE, report):
             continue
-        if parts and not catalogue.METRICS.of_transactions(threshold.metric):
+        if parts and not catalogue.METRICS.has_parts(threshold.metric):
             report.wrong(
                 (*at, "where"),
                 f"{threshold.metric} is not available for single operations or workloads",
@@ -412,8 +414,8 @@ def _thresholds(
             )
         rule = report.rule(threshold.test, threshold.metric, (*at, "test"))
         if rule is not None:
-            found.append(model.Threshold(threshold.metric, rule, threshold.test, asked, parts))
-    return tuple(found)
+            thresholds.append(model.Threshold(threshold.metric, rule, threshold.test, where, parts))
+    return tuple(thresholds)
 
 
 def _check_parts(
@@ -422,17 +424,20 @@ def _check_parts(
     cells: Sequence[model.Cell],
     report: ResolveContext,
 ) -> None:
-    """Whether some cell has the workloads and operations that rules name, with figures of their own."""
+    """Reports workloads and operations of rules that have no separate figures in any cell."""
     loads = [work for cell in cells for work in cell.config.workloads]
     mixes = [work for work in loads if 1 < len(work.operations) <= model.MAX_OPERATIONS]
-    of: dict[str, set[str]] = {}
+    workloads_of: dict[str, set[str]] = {}
     for work in mixes:
-        for each in work.operations:
-            of.setdefault(each.name, set()).add(work.name)
-    known = {model.OPERATION: list(of), model.WORKLOAD: list(dict.fromkeys(work.name for work in loads))}
-    asked: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [(("capacity", "where"), capacity.parts)]
-    asked += [(("thresholds", index, "where"), each.parts) for index, each in enumerate(thresholds)]
-    for at, parts in asked:
+        for operation in work.operations:
+            workloads_of.setdefault(operation.name, set()).add(work.name)
+    known = {
+        model.OPERATION: list(workloads_of),
+        model.WORKLOAD: list(dict.fromkeys(work.name for work in loads)),
+    }
+    rules: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [(("capacity", "where"), capacity.parts)]
+    rules += [(("thresholds", index, "where"), threshold.parts) for index, threshold in enumerate(thresholds)]
+    for at, parts in rules:
         for kind, name in ((kind, name) for kind, names in parts.items() for name in names):
             if name not in known[kind]:
                 some = ", ".join(known[kind][:12]) or "none (no workload has a mix)"
@@ -440,8 +445,8 @@ def _check_parts(
                     (*at, kind), f"there is no {kind} {name}; there are {some}", nearest(name, known[kind])
                 )
     for name in capacity.parts.get(model.OPERATION, ()):
-        if len(of.get(name, ())) > 1 and model.WORKLOAD not in capacity.parts:
-            several = ", ".join(sorted(of[name]))
+        if len(workloads_of.get(name, ())) > 1 and model.WORKLOAD not in capacity.parts:
+            several = ", ".join(sorted(workloads_of[name]))
             report.wrong(
                 ("capacity", "where"),
                 f"the operation {name} occurs in several workloads ({several}): give the workload too",

@@ -1,4 +1,4 @@
-"""The hosts that a file names, without the experiment: for `plimsoll hosts`."""
+"""The hosts of a file, without the rest of the experiment: for `plimsoll hosts`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from plimsoll.plan.source.expand import expand
 def load_hosts(
     path: str | Path, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> tuple[Hosts, ...]:
-    """The hosts of an experiment file, or of a file of hosts: one entry, or one for each way in which the cells of an
-    experiment differ in them, without `use`, and with the greatest `at_least` of all. Raises BadInput."""
+    """The hosts of an experiment file or of a hosts file. If the cells of an experiment have different hosts, each
+    variant is one entry, without `use` and with the greatest `at_least` of its cells. Raises BadInput."""
     return load_all_hosts(path, sets, environ).testers
 
 
 @dataclass(frozen=True, slots=True)
 class AllHosts:
-    """`testers`: where testers run; `watched`: hosts of targets, of which those in `required` must be had."""
+    """`testers`: where testers run; `watched`: hosts of targets; `required`: names of the watched hosts that must
+    respond."""
 
     testers: tuple[Hosts, ...]
     watched: tuple[Hosts, ...] = ()
@@ -45,40 +46,40 @@ class AllHosts:
 def load_all_hosts(
     path: str | Path, sets: Sequence[str] = (), environ: Mapping[str, str] | None = None
 ) -> AllHosts:
-    """As `load_hosts`, with the hosts that an experiment watches."""
+    """Like `load_hosts`, with the watched hosts of the experiment."""
     name, file = str(path), Path(path)
-    around = os.environ if environ is None else environ
+    environment = os.environ if environ is None else environ
     try:
         with file.open(encoding="utf-8") as opened:
             text = opened.read(MAX_TEXT + 1)
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise BadInput([Problem(f"the file cannot be read: {why}", file=name)]) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput([Problem(f"the file cannot be read: {reason}", file=name)]) from None
     document = parse_document(text, name)
     if isinstance(document.data, Mapping) and "plimsoll" in document.data:
-        experiment = load_experiment(path, sets, around)
+        experiment = load_experiment(path, sets, environment)
         configs = [cell.config for cell in experiment.cells]
-        watched = (one for config in configs for one in lookouts(config))
-        return AllHosts(_each(configs), tuple(dict.fromkeys(watched)), required(configs))
+        watched = (hosts for config in configs for hosts in lookouts(config))
+        return AllHosts(_distinct_hosts(configs), tuple(dict.fromkeys(watched)), required(configs))
     if sets:
         raise BadInput("--set applies to an experiment file, and this is a hosts file")
     part = hosts_document(text, name, file.absolute().parent, file.absolute().parent)
-    return AllHosts((_resolved(part, file.absolute().parent, around),))
+    return AllHosts((_resolve_section(part, file.absolute().parent, environment),))
 
 
-def _each(configs: Sequence[Config]) -> tuple[Hosts, ...]:
-    """Every list of hosts once, with as many as the most demanding of its cells needs."""
+def _distinct_hosts(configs: Sequence[Config]) -> tuple[Hosts, ...]:
+    """Every list of hosts once. `at_least` is the maximum of all cells with this list."""
     needs: dict[Hosts, int] = {}
     for config in configs:
-        whole = replace(config.hosts, use=None, at_least=None)
-        needs[whole] = max(needs.get(whole, 0), fewest(config.hosts))
-    return tuple(replace(whole, at_least=need) for whole, need in needs.items())
+        without_limits = replace(config.hosts, use=None, at_least=None)
+        needs[without_limits] = max(needs.get(without_limits, 0), fewest(config.hosts))
+    return tuple(replace(without_limits, at_least=need) for without_limits, need in needs.items())
 
 
-def _resolved(part: Document, directory: Path, environ: Mapping[str, str]) -> Hosts:
-    whole = Document({"hosts": part.data}, part.name, part.text, {}, {SECTION: part})
-    expanded = expand(whole.data, environ)
-    context = ResolveContext(Origins(whole), expanded.written, directory)
+def _resolve_section(part: Document, directory: Path, environ: Mapping[str, str]) -> Hosts:
+    document = Document({"hosts": part.data}, part.name, part.text, {}, {SECTION: part})
+    expanded = expand(document.data, environ)
+    context = ResolveContext(Origins(document), expanded.written, directory)
     for path, message in expanded.wrong:
         context.wrong(path, message)
     hosts = None

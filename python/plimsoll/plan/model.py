@@ -1,8 +1,7 @@
 """The resolved model: what one run does, with every default filled in and every reference followed.
 
-Frozen dataclasses, made once by `resolve` and compared, never changed. Durations are nanoseconds, sizes
-bytes, rates per second, fractions 0 to 1. A `Secret` shows as ***; `stored` forms hold no value that came
-from the environment.
+Frozen dataclasses, which `resolve` creates. Durations are in nanoseconds, sizes in bytes, rates per second,
+fractions from 0 to 1. A `Secret` is printed as ***. `stored` forms contain no value from the environment.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Json = Any
 OPERATION: Final = "operation"
 WORKLOAD: Final = "workload"
 PARTS: Final = (OPERATION, WORKLOAD)
-"""Words that `where:` of a rule knows beside factors: the parts of a run that a rule is judged on."""
+"""Keys of `where:` of a rule in addition to factors: the parts of a run to which the rule is applied."""
 
 
 MAX_OPERATIONS: Final = 100
@@ -32,21 +31,21 @@ readable."""
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Always `ns`."""
+    """Always the same duration, ns."""
 
     ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Exponential with this mean."""
+    """Exponentially distributed with this mean, ns."""
 
     mean_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Uniform between the two."""
+    """Uniformly distributed between two durations, ns."""
 
     from_ns: int
     to_ns: int
@@ -57,8 +56,8 @@ Distribution = Fixed | Exponential | Uniform
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Each tester starts its next transaction a think time after the last has ended. `per_host`: so many on each host
-    that carries the workload, which `testers` follows from."""
+    """Each tester starts its next transaction a think time after the previous one has ended. `per_host`: number of
+    testers on each host that runs the workload; `testers` is computed from it."""
 
     testers: int
     think: Distribution
@@ -67,7 +66,8 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Each tester has a slot every `every_ns`. `per_host`: as of Closed."""
+    """Each tester has a slot every `every_ns`. `late`: what happens to a slot that a busy tester misses. `per_host`: as
+    in `Closed`."""
 
     testers: int
     every_ns: int
@@ -77,7 +77,8 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Starts by an arrival law, whatever the target does; at most `in_flight` in progress."""
+    """Starts at the times of an arrival process, independent of the target. At most `in_flight` transactions are in
+    progress."""
 
     rate: float
     arrivals: Literal["poisson", "even"]
@@ -87,8 +88,8 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """Closed testers that join one after the other, `every_ns` apart; each stays for `life_ns` (None: to the
-    end)."""
+    """Closed testers that start one after the other, `every_ns` apart. Each runs for `life_ns` (None: until the end of
+    the run)."""
 
     testers: int
     every_ns: int
@@ -108,7 +109,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Parts one after the other; think time of the closed ones, law and slots of the open ones."""
+    """Stages one after the other. `think` applies to stages with testers; `arrivals`, `in_flight` and `when_full` apply
+    to stages with a rate."""
 
     stages: tuple[Stage, ...]
     think: Distribution
@@ -119,7 +121,8 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Starts at the times of a log, `at_ns` since the start of the run; at most `in_flight` in progress."""
+    """Starts at the times of a log, `at_ns` after the start of the run. At most `in_flight` transactions are in
+    progress."""
 
     at_ns: tuple[int, ...] = field(repr=False)
     in_flight: int
@@ -131,7 +134,7 @@ Load = Closed | Every | Open | Ramp | Recorded | Staged
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address: a URL, or a service of the experiment whose address is known once it runs."""
+    """One address: a URL, or a service of the experiment, whose address is known only when it runs."""
 
     name: str
     url: str | Secret | None
@@ -147,8 +150,9 @@ class Via:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """An exporter of metrics that is read while a run goes on. `kind`: whose names it has, of others only `metrics` are
-    kept; `shown`: its URL as it may be stored; `host`: of the URL; `optional`: it may be missing."""
+    """An exporter of metrics that is read during a run. `kind`: the exporter whose metric names are known ("other":
+    only `metrics` are kept); `shown`: its URL as it may be stored; `host`: the host of the URL; `optional`: the run
+    starts even if the exporter does not respond."""
 
     name: str
     kind: Literal["node", "squid", "other"]
@@ -163,7 +167,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go, over which HTTP proxies, and what is watched of it: exporters, hosts."""
+    """The endpoints of the requests, the HTTP proxies in front of them, and the watched exporters and hosts."""
 
     name: str
     endpoints: tuple[Endpoint, ...]
@@ -176,8 +180,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One kind of request; its share is weight / sum of the weights. `request`: the driver's keys for it; `first`: each
-    tester begins with so many of them, before it chooses by weight."""
+    """One kind of request; its share is weight / sum of the weights. `request`: the driver's keys for it; `first`: the
+    number of these requests with which each tester begins, before it selects by weight."""
 
     name: str
     weight: float
@@ -187,7 +191,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class OnError:
-    """What a tester does after a failure. `first_ns`, `max_ns` and `when` of backoff, `after` of stop-tester."""
+    """What a tester does after a failure. `first_ns`, `max_ns` and `when` apply to backoff, `after` (consecutive
+    failures) to stop-tester."""
 
     kind: Literal["continue", "backoff", "stop-tester"] = "continue"
     first_ns: int = 0
@@ -198,7 +203,8 @@ class OnError:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """The source of the values of a `{name}`: exactly one of uniform, zipf, list, file."""
+    """The source of the values of a `{name}`. `low`, `high`: of uniform, both included; `n`, `s`: ranks and exponent of
+    zipf; `items`: of list, weighted and recorded; `sequence`: indexes of `items` in their recorded order."""
 
     kind: Literal["uniform", "zipf", "list", "weighted", "recorded"]
     low: int = 0
@@ -213,8 +219,8 @@ class Generator:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One population of testers. `remarks`, `warnings`: what `plan` says of it; `sites`: whose agents alone carry it,
-    none: all."""
+    """One population of testers. `remarks`, `warnings`: what `plan` prints about it; `sites`: the sites whose agents
+    run it (empty: all)."""
 
     name: str
     driver: str
@@ -236,8 +242,8 @@ DatabaseKind = Literal["sqlite", "postgres", "mariadb"]
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service that the lab starts. `needs`: services that it talks to; `settings`: the keys of its kind; `scheme`: of
-    its URL; `database_kind`: None if it stores no tables; `starts_process`: False for a file."""
+    """A service that the lab starts. `needs`: services that must run before it; `settings`: the keys of its kind;
+    `scheme`: of its URL; `database_kind`: None if it stores no tables; `starts_process`: False if it is a file."""
 
     name: str
     kind: str
@@ -253,9 +259,9 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A data set that is written into a service before the runs: a table, or several that belong together. `settings`:
-    as the engine takes them; of `sql` the absolute name of the `file`, and as it is `shown`. `bytes`: about so many
-    will be written."""
+    """A data set that is written into a service before the runs: a table, or several related tables. `settings`: the
+    settings that the engine reads; for kind `sql` the absolute path `file`, and the name `shown` of the experiment
+    file. `bytes`: estimated size."""
 
     name: str
     into: str
@@ -266,7 +272,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class CpuPlan:
-    """Binding to cores: auto (decided by `pinning` on the machine), none, or set (these cores)."""
+    """Binding to cores: auto (`pinning` selects them on the machine), none, or set (these cores)."""
 
     mode: Literal["auto", "none", "set"]
     testers: tuple[int, ...] = ()
@@ -275,8 +281,8 @@ class CpuPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """Length and end of a run. `end_ns`: warm-up and measured window together, None where only counts end
-    it."""
+    """Length and end of a run. `end_ns`: warm-up and measured window together (None: only counts end the
+    run)."""
 
     warmup_ns: int
     end_ns: int | None
@@ -300,7 +306,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A command before or after a run. `on`: this host, every host that carries testers of the run, or both."""
+    """A command before or after a run. `on`: this host, every host with testers of the run, or both."""
 
     argv: tuple[str | Secret, ...]
     on: Literal["controller", "hosts", "all"]
@@ -309,13 +315,13 @@ class Hook:
 
     @property
     def shown(self) -> str:
-        """For people; secrets are hidden."""
+        """The command as one text, with secrets hidden."""
         return " ".join(str(part) for part in self.argv)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that one cell of the design does."""
+    """The complete configuration of one cell of the design."""
 
     services: tuple[Service, ...]
     data: tuple[Data, ...]
@@ -336,13 +342,15 @@ class Config:
 
     @property
     def watched(self) -> tuple[Watched, ...]:
-        """What is watched of its targets, each once."""
-        return tuple({one.name: one for work in self.workloads for one in work.target.watch}.values())
+        """Exporters of its targets, each once."""
+        return tuple(
+            {exporter.name: exporter for work in self.workloads for exporter in work.target.watch}.values()
+        )
 
     @property
     def watched_hosts(self) -> tuple[WatchedHost, ...]:
-        """Hosts of its targets at which agents look, each once."""
-        return tuple({one.host.name: one for work in self.workloads for one in work.target.hosts}.values())
+        """Watched hosts of its targets, each once."""
+        return tuple({host.host.name: host for work in self.workloads for host in work.target.hosts}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,24 +363,24 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A rule judged for each cell that `where` names (factor: labels; empty: every cell), on all transactions or on
-    those of each of the `parts`."""
+    """A rule that is checked for each cell that `where` selects (factor: labels; empty: every cell), on all
+    transactions or on those of each of the `parts`."""
 
     metric: str
     rule: Rule
     text: str
     where: Mapping[str, tuple[str, ...]]
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Names by PARTS: operations, workloads."""
+    """Names of operations and workloads, by the keys in PARTS."""
 
     def applies(self, cell: Mapping[str, str]) -> bool:
-        """Whether it is judged in this cell. A nested factor that is absent matches nothing."""
+        """Whether the rule is checked in this cell. A nested factor that is absent matches no label."""
         return all(cell.get(factor) in labels for factor, labels in self.where.items())
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityRules:
-    """What usable (`response`) and error-limited (`errors`) capacity mean; None: not asked for. Texts as
+    """The rules of usable (`response`) and error-limited (`errors`) capacity; None: not computed. The texts are as
     written."""
 
     response: Rule | None = None
@@ -380,7 +388,7 @@ class CapacityRules:
     response_text: str = ""
     errors_text: str = ""
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The operation, the workload, that the rules are about; empty: all transactions."""
+    """The operation and the workload to which the rules apply; empty: all transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,9 +409,9 @@ class Validity:
 class Cell:
     """One combination of levels.
 
-    `labels`: factor to label, without nested factors that are absent; `values`: factor to number, where the
-    level is one (seconds, bytes, per second, fractions); `stored`: the effective file of this cell as plain
-    data, with defaults, without secrets or values from the environment; `secrets`: what must never be seen.
+    `labels`: factor to label, without nested factors that are absent; `values`: factor to number, if the level is
+    a number (seconds, bytes, per second, fractions); `stored`: the effective file of this cell as plain data, with
+    defaults, without secrets or values from the environment; `secrets`: values that must not be stored or shown.
     """
 
     labels: Mapping[str, str]

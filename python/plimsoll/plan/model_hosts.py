@@ -1,4 +1,4 @@
-"""The resolved model of `hosts:`: where testers run. Frozen, and in the units of `model.py`."""
+"""The resolved model of `hosts:`: where testers run. Frozen dataclasses, in the units of `model.py`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from plimsoll.plan.source.secret import Secret
 
 HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
 LOCAL = "local"
+"""Name and site of this host if a file names no hosts."""
 WATCHER = "lab"
-"""The agent that watches this host where the testers are on others."""
-"""Name and site of this host where a file names no hosts."""
+"""Name of the agent that monitors this host if the testers are on other hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host that the file names. `name`: in the results; `address`: what ssh is given; `link_bytes_s`: declared."""
+    """A host that the file names. `name`: in the results; `address`: for ssh; `link_bytes_s`: declared capacity of its
+    network, bytes per second."""
 
     name: str
     address: str
@@ -29,7 +30,7 @@ class Host:
 
     @property
     def agent_names(self) -> tuple[str, ...]:
-        """HOST where it carries one agent, HOST.1, HOST.2, ... where it carries several."""
+        """HOST for a single agent; HOST.1, HOST.2, ... for several."""
         if self.agents == 1:
             return (self.name,)
         return tuple(f"{self.name}.{number}" for number in range(1, self.agents + 1))
@@ -37,24 +38,24 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class WatchedProcess:
-    """The root of a process tree: the eldest of a program's name, the process of a number, the eldest of a systemd
-    unit."""
+    """The root of a process tree: the oldest process with a program's name, the process with a PID, or the oldest
+    process of a systemd unit."""
 
     by: Literal["process", "pid", "unit"]
     value: str
     called: str = ""
-    """A name that the file gives it."""
+    """Its name in the file, if it has one."""
 
     @property
     def name(self) -> str:
-        """In the results."""
+        """Its name in the results."""
         return self.called or (f"pid {self.value}" if self.by == "pid" else self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedHost:
-    """A host of a target, at which an agent looks. `ssh`, `directory`: its own, None: as `hosts` has them; `optional`:
-    it may be missing."""
+    """A host of a target that an agent monitors. `ssh`, `directory`: None: those of `hosts:`; `optional`: the run
+    starts even if the host does not respond."""
 
     host: Host
     processes: tuple[WatchedProcess, ...] = ()
@@ -64,36 +65,36 @@ class WatchedHost:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is the lab's own host, which is watched anyway."""
+        """Whether it is the lab's own host, which is always monitored."""
         return self.host.address == LOCAL
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A bound that a host must hold to be taken. `value`: a count, bytes or nanoseconds."""
+    """A bound that a host must satisfy to be used. `what`: the quantity (see `BOUNDS`); `value`: a count, bytes or
+    nanoseconds."""
 
     what: str
     operator: Operator
     value: float
     text: str
 
-    def holds(self, found: float) -> bool:
-        """Whether a value in the same unit is within."""
+    def holds(self, measured: float) -> bool:
+        """Whether a measured value in the same unit satisfies the bound."""
         match self.operator:
             case "<":
-                return found < self.value
+                return measured < self.value
             case "<=":
-                return found <= self.value
+                return measured <= self.value
             case ">":
-                return found > self.value
+                return measured > self.value
             case ">=":
-                return found >= self.value
+                return measured >= self.value
 
 
 @dataclass(frozen=True, slots=True)
 class Ssh:
-    """How ssh is called: its configuration file, further arguments, and whether a host that is not known here is
-    accepted."""
+    """How ssh is called: its configuration file, further arguments, and whether an unknown host key is accepted."""
 
     config: str | None = None
     options: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ class Ssh:
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """An array job of `tasks` agents."""
+    """A Slurm array job with `tasks` agents."""
 
     tasks: int
     partition: str | None = None
@@ -112,7 +113,7 @@ class Slurm:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Agents that come by themselves; `submit` hands the filled `template` in, where there is one."""
+    """Agents that dial in. `submit`: the command that submits the completed `template`, if there is one."""
 
     agents: int
     submit: tuple[str | Secret, ...] = ()
@@ -121,7 +122,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class HostClock:
-    """What is assumed: no path is shorter than this, no clock runs more wrongly than this between two probes."""
+    """Assumptions: the minimum round-trip time of a path, and the maximum rate error of a clock between two probes."""
 
     physical_min_rtt_ns: int = 0
     max_rate_error_ppm: float = 500.0
@@ -131,10 +132,10 @@ class HostClock:
 class Hosts:
     """Where testers run.
 
-    `hosts`: those that the file names, none where they come by themselves (`slurm`, `dask`, `join`); `use`: how many of
-    those that answer are used, None: all; with fewer than `at_least` (None: as many as are to be used) there is no
-    experiment. `architecture`: that a host must have; `controller`, `ports`: where agents and testers reach this host;
-    `wait_ns`: how long those that come by themselves are waited for.
+    `hosts`: the hosts that the file names, empty if the agents dial in (`slurm`, `dask`, `join`). `use`: the number of
+    responding hosts that are used (None: all). `at_least`: the experiment does not start with fewer hosts (None: all
+    that are to be used). `architecture`: of every host (None: any). `controller`, `ports`: the address and the ports at
+    which agents and testers reach this host. `wait_ns`: the timeout for agents that dial in.
     """
 
     kind: HostKind = "local"
@@ -166,17 +167,17 @@ class Hosts:
 
     @property
     def dials_in(self) -> bool:
-        """Whether agents come by themselves, and no file names their hosts."""
+        """Whether agents dial in, so that no file names their hosts."""
         return self.kind in ("slurm", "dask", "join")
 
     @property
     def dials_back(self) -> bool:
-        """Whether ssh only starts agents, on hosts that the file names, and they dial this one."""
+        """Whether ssh only starts the agents on the hosts of the file, and the agents connect to this host."""
         return self.kind in ("ssh", "testbed") and self.link != "ssh"
 
     @property
     def named(self) -> bool:
-        """Whether there are other agents than the one of this host that is there without `hosts:`."""
+        """Whether there are agents other than the local agent of a file without `hosts:`."""
         return self.elsewhere or [host.agent_names for host in self.hosts] != [(LOCAL,)]
 
     @property
@@ -186,7 +187,7 @@ class Hosts:
 
     @property
     def expected(self) -> int | None:
-        """How many agents will come, where they come by themselves and it is known."""
+        """Number of agents that will dial in, if it is known."""
         if self.slurm is not None and self.kind == "slurm":
             return self.slurm.tasks
         return self.join.agents if self.join is not None and self.kind == "join" else None

@@ -1,4 +1,5 @@
-"""The plan of an experiment: its runs in their order, what they will take, and what they cannot tell."""
+"""The plan of an experiment: its runs in their order, the estimated time and disk space, and the terms that cannot be
+estimated."""
 
 from __future__ import annotations
 
@@ -22,16 +23,16 @@ FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
 """Keys of plan.json whose values are words of Plimsoll."""
 _BY_FACTOR: Final = frozenset({"cell", "values", "when", "where", "excluded"})
-"""Those of mappings whose keys are the user's."""
+"""Keys of plan.json whose values are mappings with keys of the user, such as names of factors."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
     """One run: a cell of the design at one repetition.
 
-    `id`: name of its directory, "0001" for the first that is carried out; `order`: from 1; `cell`: factor to
-    label, without nested factors that are absent; `values`: factor to number for axes; `seed`: of its random
-    choices.
+    `id`: name of its directory, "0001" for the first run; `order`: from 1; `cell`: factor to label, without nested
+    factors that are absent; `values`: factor to number, for axes; `block`: name of its block (None: no blocks);
+    `seed`: of its random numbers; `cell_index`: index in `Experiment.cells`.
     """
 
     id: str
@@ -49,9 +50,9 @@ class PlannedRun:
 class Plan:
     """All runs in the order in which they are carried out.
 
-    `between[i]`: what is stopped, started and loaded before run i; `not_estimable`: terms that the design
-    cannot tell, in words; `needs_root`: commands of hooks that say so; `remarks`: what was found out about files that
-    the workloads ask from.
+    `between[i]`: what is stopped, started and loaded before run i; `not_estimable`: terms that cannot be estimated
+    from the design, as text; `needs_root`: commands of hooks that need root; `remarks`: about the files from which
+    the workloads read requests.
     """
 
     experiment: Experiment
@@ -63,31 +64,31 @@ class Plan:
     needs_root: tuple[str, ...]
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What is probably a mistake."""
+    """Valid settings that are probably a mistake."""
 
     def seconds_left(self, done: Container[str] = ()) -> dict[str, float]:
-        """What each run that is not done takes with the restarts before it, by id."""
+        """Estimated seconds of each run that is not in `done`, with the restarts before it, by id."""
         todo = [run for run in self.runs if run.id not in done]
         times = run_times_ns([run.config for run in todo], _between(todo))
         return {run.id: time / NS["s"] for run, time in zip(todo, times, strict=True)}
 
     @property
     def spreads(self) -> tuple[Spread, ...]:
-        """Hosts, agents and testers of the runs, each way once; empty where there is only the agent of this host."""
-        found: list[Spread] = []
+        """Hosts, agents and testers of the runs, each variant once; empty if there is only the agent of this host."""
+        spreads: list[Spread] = []
         for config in {run.cell_index: run.config for run in self.runs}.values():
-            if config.hosts.named and (one := spread(config)) not in found:
-                found.append(one)
-        return tuple(found)
+            if config.hosts.named and (config_spread := spread(config)) not in spreads:
+                spreads.append(config_spread)
+        return tuple(spreads)
 
     def cell_of(self, run: PlannedRun) -> Cell:
-        """The cell that a run belongs to."""
+        """The cell of a run."""
         return self.experiment.cells[run.cell_index]
 
     def to_json(self) -> dict[str, Any]:
-        """plan.json: everything that resume and analysis need of the plan; no secret is in it."""
+        """The content of plan.json: the parts of the plan that resume and analysis need, without secrets."""
         experiment = self.experiment
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "format": FORMAT,
             "experiment": {
                 "name": experiment.name,
@@ -127,12 +128,14 @@ class Plan:
             },
             "thresholds": [
                 {
-                    "metric": one.metric,
-                    "test": one.text,
-                    "where": {k: list(v) for k, v in one.where.items()},
-                    **({"parts": {k: list(v) for k, v in one.parts.items()}} if one.parts else {}),
+                    "metric": threshold.metric,
+                    "test": threshold.text,
+                    "where": {k: list(v) for k, v in threshold.where.items()},
+                    **(
+                        {"parts": {k: list(v) for k, v in threshold.parts.items()}} if threshold.parts else {}
+                    ),
                 }
-                for one in experiment.thresholds
+                for threshold in experiment.thresholds
             ],
             "validity": asdict(experiment.validity),
             "runs": [
@@ -156,14 +159,14 @@ class Plan:
             "warnings": list(self.warnings),
         }
         if spreads := self.spreads:
-            found["hosts"] = [asdict(one) for one in spreads]
-        cleaned: dict[str, Any] = _clean(found, experiment.redactor) if experiment.redactor else found
+            document["hosts"] = [asdict(config_spread) for config_spread in spreads]
+        cleaned: dict[str, Any] = _clean(document, experiment.redactor) if experiment.redactor else document
         return cleaned
 
 
 def _clean(value: Any, redactor: Redactor, own_keys: bool = True) -> Any:
-    """Labels and option texts come from the user. If one contains a secret, it is not stored. Words
-    of Plimsoll stay unchanged: a secret may be "seed"."""
+    """Plain data with secrets redacted: labels and texts of options may contain one. Keys and words of Plimsoll are
+    not changed, because a secret may be equal to one of them, such as "seed"."""
     if isinstance(value, str):
         return redactor.text(value)
     if isinstance(value, dict):
@@ -179,8 +182,8 @@ def _clean(value: Any, redactor: Redactor, own_keys: bool = True) -> Any:
 def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
     """The runs of an experiment in their order.
 
-    `seed` is used if the file has none: the caller draws one, and records it with the plan. Raises
-    BadInput if there is no seed, or if it is not in 0 to 2^63 - 1.
+    `seed` is used if the file has none: the caller generates it, and stores it with the plan. Raises BadInput if
+    there is no seed, or if it is not in 0 to 2^63 - 1.
     """
     used = experiment.design.seed if experiment.design.seed is not None else seed
     if used is None or not 0 <= used < 2**63:
@@ -226,27 +229,28 @@ def _run(number: int, slot: combinations.Slot, experiment: Experiment, seed: int
 
 def _between(runs: Sequence[PlannedRun]) -> tuple[Changes, ...]:
     before: PlannedRun | None = None
-    found = []
+    between = []
     for run in runs:
         same = before is not None and before.cell_index == run.cell_index
-        found.append(changes(None if before is None else before.config, run.config, same))
+        between.append(changes(None if before is None else before.config, run.config, same))
         before = run
-    return tuple(found)
+    return tuple(between)
 
 
 def _needs_root(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    commands: dict[str, None] = {}
     for run in runs:
         hosts = run.config.hosts
         for hook in (*run.config.before_run, *run.config.after_run):
             where = {"hosts": " (on every host)", "all": " (here and on every host)"}.get(hook.on, "")
             if hook.needs_root:
-                found[hook.shown + (where if hosts.elsewhere else "")] = None
-    return tuple(found)
+                commands[hook.shown + (where if hosts.elsewhere else "")] = None
+    return tuple(commands)
 
 
-def _of_loop(experiment: Experiment, varied: Sequence[Factor]) -> list[str]:
-    """What a loop leaves open: the order within a pass is no random one, and the runs of a pass are no replicates."""
+def _loop_terms(experiment: Experiment, varied: Sequence[Factor]) -> list[str]:
+    """Limits of a design with a loop, as text: the order within a pass is not random, and the runs of a pass are not
+    replicates."""
     looped = [factor.name for factor in varied if factor.name in experiment.design.loop]
     others = [factor.name for factor in varied if factor.name not in experiment.design.loop]
     if not looped:
@@ -267,26 +271,26 @@ def _of_loop(experiment: Experiment, varied: Sequence[Factor]) -> list[str]:
 def not_estimable(experiment: Experiment) -> tuple[str, ...]:
     """What cannot be estimated from the design, as text: no error term, nested and excluded
     combinations, one factor at a time."""
-    said = []
+    terms = []
     varied = [factor for factor in experiment.factors if len(factor.levels) > 1]
-    most = max((times * experiment.design.repetitions for times in experiment.times), default=1)
-    if most == 1:
-        said.append("one repetition: there is no error term, so no interval and no test of any effect")
+    max_repetitions = max((times * experiment.design.repetitions for times in experiment.times), default=1)
+    if max_repetitions == 1:
+        terms.append("one repetition: there is no error term, so no interval and no test of any effect")
     if experiment.design.kind == "one-at-a-time" and len(varied) > 1:
-        said.append("one factor is varied at a time: interactions cannot be estimated")
-        return tuple(said)
+        terms.append("one factor is varied at a time: interactions cannot be estimated")
+        return tuple(terms)
     if experiment.design.kind == "2^k" and varied:
-        said.append("two levels of each factor: curvature between them cannot be detected")
+        terms.append("two levels of each factor: curvature between them cannot be detected")
     labels = [cell.labels for cell in experiment.cells]
     by_name = {factor.name: factor for factor in experiment.factors}
     for first, second, gap in combinations.missing_combinations(labels, varied):
         nested = first in by_name[second].when or second in by_name[first].when
         why = "nested" if nested else gap
-        said.append(f"the interaction of {first} and {second} ({why})")
-    said += _of_loop(experiment, varied)
+        terms.append(f"the interaction of {first} and {second} ({why})")
+    terms += _loop_terms(experiment, varied)
     for factor in varied:
         if factor.name in experiment.design.block:
-            said.append(
+            terms.append(
                 f"{factor.name} is also the block: its effect includes every difference between the blocks"
             )
-    return tuple(said)
+    return tuple(terms)

@@ -1,4 +1,4 @@
-"""The experiment file that `plimsoll init` writes: it runs as it stands; comments say what could stand there."""
+"""The experiment file that `plimsoll init` writes. It runs without changes; its comments list the alternatives."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ thresholds:                       # if one fails, the exit code is 99
 
 
 def template(name: str, file: str) -> str:
-    """The text of a new experiment file. `name`: of the experiment; `file`: as it is called in the comments."""
+    """The text of a new experiment file. `name`: of the experiment; `file`: its path in the comments."""
     return TEMPLATE.format(name=name, file=file)

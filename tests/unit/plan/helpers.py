@@ -1,4 +1,4 @@
-"""Small experiment files for the tests of this room."""
+"""Small experiment files for the tests of the plan."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     directory: Path = Path("/nowhere"),
 ) -> Experiment:
-    """An experiment from text; messages call its file x.yaml."""
+    """An experiment from text. Its file is x.yaml in messages."""
     return parse_experiment(text, "x.yaml", directory, sets, environ or {})
 
 
@@ -39,7 +39,7 @@ def problems(
     environ: Mapping[str, str] | None = None,
     directory: Path = Path("/nowhere"),
 ) -> list[str]:
-    """What is said of a wrong file, line by line."""
+    """The lines of the error message for an invalid file."""
     with pytest.raises(BadInput) as caught:
         load(text, sets, environ, directory)
     return str(caught.value).split("\n")

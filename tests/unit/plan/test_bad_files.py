@@ -1,4 +1,4 @@
-"""What is said of wrong files: file, line, the offending value, what was expected, the nearest known key."""
+"""Messages about invalid files: file, line, the invalid value, what was expected, the nearest known key."""
 
 from __future__ import annotations
 
@@ -170,9 +170,9 @@ ONE_CHANGE = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), ONE_CHANGE)
-def test_one_thing_wrong(old: str, new: str, said: str) -> None:
-    assert said in problems(edited(old, new))
+@pytest.mark.parametrize(("old", "new", "message"), ONE_CHANGE)
+def test_one_invalid_value_is_reported_with_line_and_expectation(old: str, new: str, message: str) -> None:
+    assert message in problems(edited(old, new))
 
 
 ONE_MORE = [
@@ -272,9 +272,9 @@ ONE_MORE = [
 ]
 
 
-@pytest.mark.parametrize(("more", "said"), ONE_MORE)
-def test_one_section_wrong(more: str, said: str) -> None:
-    assert said in problems(BASE + more + "\n")
+@pytest.mark.parametrize(("more", "message"), ONE_MORE)
+def test_one_invalid_section_is_reported_with_line_and_expectation(more: str, message: str) -> None:
+    assert message in problems(BASE + more + "\n")
 
 
 def test_problems_of_the_whole_file_come_together() -> None:
@@ -282,19 +282,19 @@ def test_problems_of_the_whole_file_come_together() -> None:
     assert len(problems(text + "factors: {load.tester: [1]}\n")) == 4
 
 
-def test_at_most_twenty_are_shown() -> None:
+def test_at_most_twenty_problems_are_shown() -> None:
     text = BASE + "".join(f"wrong{number}: 1\n" for number in range(30))
-    said = problems(text)
-    assert len(said) == 21
-    assert said[-1] == "and 10 more"
+    lines = problems(text)
+    assert len(lines) == 21
+    assert lines[-1] == "and 10 more"
 
 
 def test_a_million_runs_are_refused_with_the_arithmetic() -> None:
     factors = "".join(
         f"  f{i}: {{path: workload.http.headers.h{i}, levels: [0,1,2,3,4,5,6,7,8,9]}}\n" for i in range(6)
     )
-    (said,) = problems(BASE + "factors:\n" + factors)
-    assert said == (
+    (message,) = problems(BASE + "factors:\n" + factors)
+    assert message == (
         "x.yaml:10: factors: the design has 1,000,000 runs "
         "(10 f0 x 10 f1 x 10 f2 x 10 f3 x 10 f4 x 10 f5 = 1,000,000), the limit is 100,000: "
         "use fewer levels or factors, one-at-a-time, 2^k, or a table"
@@ -306,12 +306,12 @@ def test_a_design_beyond_all_bounds_is_refused_without_enumerating_it() -> None:
     factors = "".join(
         f"  f{i}: {{path: workload.http.headers.h{i}, levels: [{levels}]}}\n" for i in range(40)
     )
-    (said,) = problems(BASE + "factors:\n" + factors)
-    assert f"{100**40:,} runs" in said
+    (message,) = problems(BASE + "factors:\n" + factors)
+    assert f"{100**40:,} runs" in message
 
 
 @pytest.mark.parametrize("text", ["- a\n", "5\n", "just words\n"])
-def test_not_a_mapping(text: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_rejected(text: str) -> None:
     assert "expected a mapping of sections" in problems(text)[0]
 
 
@@ -333,11 +333,11 @@ def test_not_a_mapping(text: str) -> None:
         "{duration: 1s}\n",
     ],
 )
-def test_wrong_in_many_ways_is_never_a_traceback(text: str) -> None:
+def test_several_errors_are_never_a_traceback(text: str) -> None:
     assert all(line.startswith("x.yaml") for line in problems(text))
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file"):
         load_experiment(tmp_path / "none.yaml")
     with pytest.raises(BadInput, match="cannot be read"):
@@ -349,7 +349,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("option", "message"),
     [
         ("load.tester=3", '--set load.tester=3: there is no load.tester; did you mean "load.testers"?'),
         ("load.testers", "--set load.testers: expected path=value, such as load.testers=4"),
@@ -361,13 +361,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_options_name_the_option(given: str, said: str) -> None:
-    assert problems(BASE, [given]) == [said]
+def test_problems_of_an_option_contain_the_option(option: str, message: str) -> None:
+    assert problems(BASE, [option]) == [message]
 
 
-def test_an_option_does_not_fight_with_a_factor() -> None:
-    said = problems(BASE + "factors: {load.testers: [1, 2]}\n", ["load.testers=3"])
-    assert said == [
+def test_an_option_cannot_set_the_path_of_a_factor() -> None:
+    lines = problems(BASE + "factors: {load.testers: [1, 2]}\n", ["load.testers=3"])
+    assert lines == [
         "--set load.testers=3: load.testers is set by the factor load.testers: set its levels instead, "
         "--set 'factors.load.testers=...'"
     ]

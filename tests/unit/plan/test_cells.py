@@ -1,4 +1,4 @@
-"""What is worked out once for many cells is what each would get by itself."""
+"""Results that are shared by many cells are equal to those of each cell alone."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def cell_alone(cell: Cell, experiment: Experiment) -> Cell:
         if factor.name in cell.labels and label != cell.labels[factor.name]
     ]
     alone = load(FILE + f"design: {{exclude: [{', '.join(exclude)}]}}\n", environ=ENVIRON)
-    (found,) = [one for one in alone.cells if one.labels == cell.labels]
-    return found
+    (same,) = [cell_of_alone for cell_of_alone in alone.cells if cell_of_alone.labels == cell.labels]
+    return same
 
 
-def told(cell: Cell) -> tuple[Any, ...]:
-    """Everything a cell says."""
+def content(cell: Cell) -> tuple[Any, ...]:
+    """Everything that a cell contains."""
     return dict(cell.labels), dict(cell.values), cell.config, dict(cell.stored), cell.secrets
 
 
@@ -56,11 +56,11 @@ def test_a_cell_is_the_same_among_many_and_alone() -> None:
     experiment = load(FILE, environ=ENVIRON)
     assert len(experiment.cells) == 10 * 10 * 2 * 3
     for cell in experiment.cells[::59]:
-        assert told(cell) == told(cell_alone(cell, experiment))
-    assert len({repr(told(cell)) for cell in experiment.cells}) == len(experiment.cells)
+        assert content(cell) == content(cell_alone(cell, experiment))
+    assert len({repr(content(cell)) for cell in experiment.cells}) == len(experiment.cells)
 
 
-def test_what_is_alike_is_checked_and_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_sections_of_cells_are_checked_and_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = []
     validate = ExperimentRaw.model_validate
 
@@ -75,41 +75,41 @@ def test_what_is_alike_is_checked_and_kept_once(monkeypatch: pytest.MonkeyPatch)
     assert len({id(cell.stored["load"]) for cell in cells}) == 30
 
 
-def test_a_section_that_only_some_cells_have_is_missed_in_the_others() -> None:
+def test_a_section_that_some_cells_lack_is_reported() -> None:
     text = edited("run: {duration: 1s}\n", "") + (
         "factors:\n"
         "  end: {a: {run.duration: 1s}, b: {load.testers: 2}}\n"
         "  body: {path: services.web.body, levels: [1B, 2B]}\n"
     )
-    said = problems(text)
-    assert any("run" in one and "missing" in one for one in said), said
+    lines = problems(text)
+    assert any("run" in line and "missing" in line for line in lines), lines
 
 
-def test_sections_that_do_not_belong_together_are_told_for_the_cell_that_has_them() -> None:
+def test_sections_that_do_not_fit_together_are_reported() -> None:
     text = (
         edited("load: {testers: 1}\n", "")
         + "factors: {x: {a: {load.testers: 1}, b: {workload.timeout: 1s}}}\n"
     )
-    assert any("load states when requests start" in one for one in problems(text))
+    assert any("load states when requests start" in line for line in problems(text))
 
 
-def test_a_result_is_remembered_by_the_objects_it_was_made_from() -> None:
-    memo, one, other = Memo(), [1], [1]
+def test_the_memo_finds_results_by_the_identity_of_their_sources() -> None:
+    memo, first, equal = Memo(), [1], [1]
     made: list[list[int]] = []
 
     def make(of: list[int]) -> int:
         made.append(of)
         return len(made)
 
-    assert memo.known("x", (one,)) is MISSING
-    assert [memo.get("x", (each,), partial(make, each)) for each in (one, other, one)] == [1, 2, 1]
-    assert memo.get("y", (one,), lambda: make(one), keep=lambda: False) == 3
-    assert memo.known("y", (one,)) is MISSING
+    assert memo.known("x", (first,)) is MISSING
+    assert [memo.get("x", (source,), partial(make, source)) for source in (first, equal, first)] == [1, 2, 1]
+    assert memo.get("y", (first,), lambda: make(first), keep=lambda: False) == 3
+    assert memo.known("y", (first,)) is MISSING
 
 
-def test_files_are_looked_for_once_and_missed_in_every_cell(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_once_for_all_cells(tmp_path: Path) -> None:
     text = (
         edited("target: web", "target: web\n  http: {body_file: gone}") + "factors: {load.testers: [1, 2]}\n"
     )
-    (said,) = problems(text, directory=tmp_path)
-    assert "there is no file" in said
+    (message,) = problems(text, directory=tmp_path)
+    assert "there is no file" in message

@@ -1,4 +1,4 @@
-"""`data:` of two kinds, and the workload that asks what was written."""
+"""`data:` of two kinds, and the workload that queries it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def config(data: str, work: str) -> Config:
     return make_plan(parse_experiment(text, "data.yaml", Path(), (), {}), 1).runs[0].config
 
 
-def test_a_cool_set_goes_to_the_engine_as_it_takes_it() -> None:
+def test_a_cool_set_has_the_settings_of_the_engine() -> None:
     (data,) = config(COOL, ASKED).data
     assert data.kind == "cool"
     assert dict(data.settings) == {
@@ -47,8 +47,8 @@ def test_a_cool_set_goes_to_the_engine_as_it_takes_it() -> None:
 
 
 def test_a_table_may_have_columns_of_types() -> None:
-    told = "{into: db, rows: 20, row: 10B, columns: 3, types: [text, int], compressibility: 25%}"
-    (data,) = config(told, "table: {table: conditions, rows: 20}").data
+    section = "{into: db, rows: 20, row: 10B, columns: 3, types: [text, int], compressibility: 25%}"
+    (data,) = config(section, "table: {table: conditions, rows: 20}").data
     assert data.kind == "table"
     assert data.settings["name"] == "conditions"
     assert (data.settings["columns"], data.settings["types"]) == (3, ["text", "int"])
@@ -57,7 +57,7 @@ def test_a_table_may_have_columns_of_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "work", "said"),
+    ("data", "work", "message"),
     [
         (
             COOL,
@@ -76,6 +76,6 @@ def test_a_table_may_have_columns_of_types() -> None:
         ("{into: db, rows: 5, row: 5B, types: [texts]}", "table: {table: conditions, rows: 5}", "texts"),
     ],
 )
-def test_what_does_not_fit_is_told(data: str, work: str, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_data_sets_that_do_not_fit_are_rejected(data: str, work: str, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         config(data, work)

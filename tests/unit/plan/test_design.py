@@ -1,4 +1,4 @@
-"""Designs: which cells, how many runs, in which order; and what the plan says that it cannot tell."""
+"""Designs: their cells, the number and order of runs, and the terms that cannot be estimated."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_the_access_methods_experiment_has_72_runs() -> None:
     assert threshold.applies({"method": "squid"}) and not threshold.applies({"method": "direct"})
 
 
-def test_its_real_services_change_nothing_of_the_design() -> None:
+def test_the_services_of_the_example_do_not_change_the_design() -> None:
     plan = make_plan(load(ACCESS_METHODS), 1)
     real = make_plan(load_experiment(ROOT / "examples" / "access-methods.yaml", environ={}), 1)
     assert [(run.cell, run.repetition) for run in real.runs] == [
         (run.cell, run.repetition) for run in plan.runs
     ]
     config = real.runs[0].config
-    assert [(one.name, one.kind, one.needs) for one in config.services] == [
+    assert [(service.name, service.kind, service.needs) for service in config.services] == [
         ("db", "postgres", ()),
         ("frontier", "frontier", ("db",)),
         ("squid", "squid", ("frontier",)),
@@ -133,15 +133,15 @@ NESTED = (
 
 def test_nested_factors_are_absent_elsewhere() -> None:
     experiment = load(BASE + NESTED)
-    found = cells(experiment)
-    assert len(found) == 8
-    assert ("anew", "1") in found
-    assert ("kept", "2s", "1") in found
+    labels = cells(experiment)
+    assert len(labels) == 8
+    assert ("anew", "1") in labels
+    assert ("kept", "2s", "1") in labels
     assert "4 combinations of kind, pause" in experiment.design.counted
     assert experiment.design.counted.endswith("= 8")
-    said = make_plan(experiment, 1).not_estimable
-    assert "the interaction of kind and pause (nested)" in said
-    assert "one repetition" in said[0]
+    terms = make_plan(experiment, 1).not_estimable
+    assert "the interaction of kind and pause (nested)" in terms
+    assert "one repetition" in terms[0]
 
 
 def test_nesting_counts_agree_with_enumeration() -> None:
@@ -157,7 +157,7 @@ def test_nesting_counts_agree_with_enumeration() -> None:
     assert experiment.design.counted.endswith(f"= {len(experiment.cells)}")
 
 
-def test_nesting_in_a_circle_is_refused() -> None:
+def test_a_cycle_of_nested_factors_is_rejected() -> None:
     text = BASE + (
         "factors:\n"
         "  a: {path: workload.http.headers.a, levels: [1, 2], when: {b: 1}}\n"
@@ -166,12 +166,12 @@ def test_nesting_in_a_circle_is_refused() -> None:
     assert problems(text) == ["x.yaml:10: factors: the `when` conditions of some factors form a cycle"]
 
 
-def test_one_at_a_time_says_what_would_never_be_varied() -> None:
-    said = problems(BASE + NESTED + "design: {kind: one-at-a-time, base: {kind: anew}}\n")
-    assert "pause is never varied: it needs kind = kept" in said[0]
+def test_one_at_a_time_reports_factors_that_are_never_varied() -> None:
+    lines = problems(BASE + NESTED + "design: {kind: one-at-a-time, base: {kind: anew}}\n")
+    assert "pause is never varied: it needs kind = kept" in lines[0]
 
 
-def test_exclude_takes_cells_out_and_names_the_terms_that_are_lost() -> None:
+def test_exclude_removes_cells_and_reports_the_lost_terms() -> None:
     experiment = load(BASE + TWO + "design: {exclude: [{load.testers: [2, 4], workload.timeout: 2s}]}\n")
     assert cells(experiment) == [("1", "1s"), ("1", "2s"), ("2", "1s"), ("4", "1s")]
     assert len(experiment.design.excluded) == 2
@@ -179,7 +179,7 @@ def test_exclude_takes_cells_out_and_names_the_terms_that_are_lost() -> None:
     assert any("load.testers and workload.timeout" in term for term in make_plan(experiment, 1).not_estimable)
 
 
-def test_table(tmp_path: Path) -> None:
+def test_a_table_design_has_the_cells_of_its_rows(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("connection,load.testers\nkept,1\nkept,8\nanew,1\nkept,1\n\n")
     text = BASE + (
         "factors:\n  connection:\n    kept: {workload.http.connection: kept}\n"
@@ -199,7 +199,7 @@ def test_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ("connection\nkpt\n", 'row 2: the factor connection has no level "kpt"; did you mean "kept"?'),
         ("connection,load.tester\nkept,1\n", 'there is no load.tester; did you mean "load.testers"?'),
@@ -209,16 +209,16 @@ def test_table(tmp_path: Path) -> None:
         ("connection\n", "at least one row"),
     ],
 )
-def test_wrong_tables(tmp_path: Path, table: str, said: str) -> None:
+def test_invalid_tables_are_rejected(tmp_path: Path, table: str, message: str) -> None:
     (tmp_path / "d.csv").write_text(table)
     text = (
         BASE
         + "factors: {connection: {path: workload.http.connection, levels: [kept]}}\ndesign: {table: d.csv}\n"
     )
-    assert said in "\n".join(problems(text, directory=tmp_path))
+    assert message in "\n".join(problems(text, directory=tmp_path))
 
 
-def test_a_table_that_is_not_there() -> None:
+def test_a_missing_table_is_reported() -> None:
     assert "there is no file /nowhere/d.csv" in problems(BASE + "design: {table: d.csv}\n")[0]
 
 
@@ -226,12 +226,12 @@ def order(text: str, seed: int) -> list[tuple[str, ...]]:
     return [(*run.cell.values(), str(run.repetition)) for run in make_plan(load(text), seed).runs]
 
 
-def test_a_seed_gives_the_same_order_every_time_and_another_another() -> None:
+def test_the_order_depends_on_the_seed_only() -> None:
     text = BASE + TWO + "design: {repetitions: 3}\n"
     assert order(text, 7) == order(text, 7)
     assert order(text, 7) != order(text, 8)
     assert sorted(order(text, 7)) == sorted(order(text, 8))
-    # Fixed for ever: a plan that is resumed by a later version must find its runs where they were.
+    # This order must not change: a later version that resumes a plan must find its runs.
     assert order(BASE + TWO, 7) == FIRST_ORDER
 
 
@@ -254,7 +254,7 @@ def test_every_position_is_equally_likely() -> None:
     assert sum((count - 500) ** 2 / 500 for count in counts) < 16.3
 
 
-def test_the_seed_of_the_file_leads() -> None:
+def test_the_seed_of_the_file_takes_precedence() -> None:
     experiment = load(BASE + TWO + "design: {seed: 5}\n")
     assert make_plan(experiment, 9).seed == 5
     assert make_plan(experiment).seed == 5
@@ -263,27 +263,27 @@ def test_the_seed_of_the_file_leads() -> None:
 
 
 def test_listed_order_is_that_of_the_file() -> None:
-    found = order(BASE + TWO + "design: {order: listed, repetitions: 2}\n", 1)
-    assert found == [
+    runs = order(BASE + TWO + "design: {order: listed, repetitions: 2}\n", 1)
+    assert runs == [
         (*cell, repetition) for repetition in "12" for cell in itertools.product("124", ("1s", "2s"))
     ]
 
 
 def test_loop_is_innermost_and_in_the_order_of_the_levels() -> None:
-    found = order(BASE + TWO + "design: {loop: [load.testers], repetitions: 4}\n", 3)
-    for start in range(0, len(found), 3):
-        group = found[start : start + 3]
+    runs = order(BASE + TWO + "design: {loop: [load.testers], repetitions: 4}\n", 3)
+    for start in range(0, len(runs), 3):
+        group = runs[start : start + 3]
         assert [cell[0] for cell in group] == ["1", "2", "4"]
         assert len({cell[1:] for cell in group}) == 1
 
 
-def test_what_a_loop_leaves_open_is_said() -> None:
-    said = make_plan(load(BASE + TWO + "design: {loop: [load.testers], repetitions: 4}\n"), 3).not_estimable
-    assert any("load.testers: each pass of the loop has the same order" in one for one in said)
+def test_limits_of_a_loop_are_reported() -> None:
+    terms = make_plan(load(BASE + TWO + "design: {loop: [load.testers], repetitions: 4}\n"), 3).not_estimable
+    assert any("load.testers: each pass of the loop has the same order" in term for term in terms)
     assert any(
-        "the replicates are the passes of the loop (4 passes of each combination)" in one for one in said
+        "the replicates are the passes of the loop (4 passes of each combination)" in term for term in terms
     )
-    assert not any("loop" in one for one in make_plan(load(BASE + TWO), 3).not_estimable)
+    assert not any("loop" in term for term in make_plan(load(BASE + TWO), 3).not_estimable)
 
 
 def test_blocks_are_outermost() -> None:
@@ -295,7 +295,7 @@ def test_blocks_are_outermost() -> None:
     plan = make_plan(load(BASE + TWO + "design: {block: load.testers, repetitions: 2}\n"), 3)
     blocks = [run.block for run in plan.runs]
     assert len([key for key, _ in itertools.groupby(blocks)]) == 3
-    assert any("load.testers is also the block" in said for said in plan.not_estimable)
+    assert any("load.testers is also the block" in term for term in plan.not_estimable)
 
 
 def test_each_run_has_a_seed_of_its_own() -> None:
@@ -316,7 +316,7 @@ def test_each_run_has_a_seed_of_its_own() -> None:
         ("z: {10 kB: {services.web.body: 10kB}, 1 MB: {services.web.body: 1MB}}", {"z": [1e4, 1e6]}),
     ],
 )
-def test_values_for_axes(factor: str, values: dict[str, list[float]]) -> None:
+def test_levels_have_numbers_for_axes(factor: str, values: dict[str, list[float]]) -> None:
     experiment = load(BASE + f"factors: {{{factor}}}\n")
     for name, numbers in values.items():
         assert [cell.values[name] for cell in experiment.cells] == numbers

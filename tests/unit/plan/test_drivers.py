@@ -1,4 +1,4 @@
-"""What every driver of the table has to have, whatever it does."""
+"""Properties of every driver of the table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_shared_keys_and_alternatives_are_keys_of_the_section(name: str) -> None
 
 def test_both_halves_state_the_same_about_a_driver() -> None:
     done = subprocess.run([find_engine(), "drivers"], capture_output=True, text=True, check=True)
-    stated = {one["name"]: one for one in json.loads(done.stdout)["drivers"]}
+    stated = {description["name"]: description for description in json.loads(done.stdout)["drivers"]}
     assert stated.keys() == DRIVERS.keys()
     for name, driver in DRIVERS.items():
         assert set(stated[name]["schemes"]) == set(driver.schemes), name

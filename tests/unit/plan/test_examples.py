@@ -1,4 +1,4 @@
-"""Every example is a valid file, as is what `plimsoll init` writes and every block of the reference of the file."""
+"""The examples, the template of `plimsoll init`, and every block of the reference of the file are valid files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from plimsoll.plan.source.document import parse_document
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 LONG = {"quickstart": 220, "access-methods": 7 * 3600, "wan": 180}
-"""Studies: seconds that they may take."""
+"""Maximum duration of examples that are longer than 120 s, seconds."""
 COUNTED = {"filesystems", "hep"}
-"""Ended by counts alone, so that nobody knows before how long they take."""
+"""Examples that only counts end, so their duration is not known before the run."""
 REFERENCE = ROOT / "docs" / "experiment-file.md"
 
 
@@ -30,7 +30,7 @@ def test_examples_are_valid_and_short(path: Path) -> None:
     assert (plan.estimate.unbounded > 0) == (path.stem in COUNTED)
 
 
-def test_the_quickstart_is_the_promised_one() -> None:
+def test_the_quickstart_has_the_documented_design() -> None:
     experiment = load_experiment(ROOT / "examples" / "quickstart.yaml", environ={})
     levels = {factor.name: factor.labels for factor in experiment.factors}
     assert levels == {"zip": ("0", "1", "5"), "testers": ("1", "2", "4", "8")}
@@ -52,7 +52,7 @@ def sections() -> list[str]:
 
 @pytest.mark.parametrize("text", sections(), ids=lambda text: text.split("\n", 1)[0][:40])
 def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
-    """A block that is no whole file is completed by the sections that it lacks."""
+    """A block that is not a whole file is completed with the missing sections."""
     files = {"design.csv": "load.testers\n1\n", "words.txt": "a\n", "body.bin": "x", "schema.sql": "SELECT 1"}
     files["access.log"] = native(1_300_000_000, 1, "SELECT 1") + "\n"
     files["job.trace"] = "plimsoll.trace/1\n"
@@ -78,7 +78,7 @@ def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
     )
 
 
-def test_one_workload_on_hosts_of_each_kind() -> None:
+def test_the_examples_of_hosts_differ_only_in_hosts() -> None:
     """The files of examples/hosts differ in nothing but `hosts:`."""
     paths = sorted((ROOT / "examples" / "hosts").glob("*.yaml"))
     documents = {
@@ -87,5 +87,5 @@ def test_one_workload_on_hosts_of_each_kind() -> None:
     assert set(documents) == set(KINDS)
     assert all(documents[kind].pop("hosts")["kind"] == kind for kind in KINDS)
     assert len({repr(document) for document in documents.values()}) == 1
-    for kind in ("local", "testbed"):  # the others name hosts, and files, that are somebody else's
+    for kind in ("local", "testbed"):  # the others name hosts and files that do not exist here
         make_plan(load_experiment(ROOT / "examples" / "hosts" / f"{kind}.yaml", environ={}), 1)

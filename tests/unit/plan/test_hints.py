@@ -1,4 +1,4 @@
-"""Messages for what people who know other tools write, and warnings of what is valid and probably a mistake."""
+"""Messages for names and keys of other tools, and warnings about valid settings that are probably a mistake."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ PARTS: Mapping[str, str] = {
 }
 
 
-def told(more: str = "", **parts: str) -> str:
+def message_of(more: str = "", **parts: str) -> str:
     text = "plimsoll: 1\nname: x\n" + "".join({**PARTS, **parts}.values()) + more
     with pytest.raises(BadInput) as caught:
         parse_experiment(text, "f.yaml", Path.cwd(), (), {})
     return str(caught.value)
 
 
-def test_load_and_run_are_both_missed() -> None:
-    message = told(load="", run="")
+def test_missing_load_and_run_are_both_reported() -> None:
+    message = message_of(load="", run="")
     assert "run: required key missing, for example {warmup: 5s, duration: 30s}" in message
     assert "load: {testers: 4}" in message and "{{" not in message
-    assert told(load="").count("load states when requests start") == 1
+    assert message_of(load="").count("load states when requests start") == 1
 
 
-def test_names_of_metrics_of_other_tools() -> None:
-    assert 'there is no metric latency; did you mean "response"?' in told(
+def test_metrics_of_other_tools_have_a_hint() -> None:
+    assert 'there is no metric latency; did you mean "response"?' in message_of(
         'thresholds: [{metric: latency, test: "p(95)<1s"}]\n'
     )
     assert set(OF_METRICS.values()) <= set(METRICS.names(Use.RULE))
     assert not set(OF_METRICS) & set(METRICS.names(Use.RULE))
 
 
-def test_keys_of_other_tools() -> None:
-    assert "steps: unknown key: use `load.stages`" in told("steps: 3\n")
+def test_keys_of_other_tools_have_a_hint() -> None:
+    assert "steps: unknown key: use `load.stages`" in message_of("steps: 3\n")
     assert not set(OF_KEYS) & set(ExperimentRaw.model_fields), "a key that is known needs no advice"
 
 
 @pytest.mark.parametrize(
-    ("parts", "place", "more"),
+    ("parts", "path", "more"),
     [
         ({"workload": "workload: {driver: http, target: [a, b], http: {path: /}}\n"}, "workload.target", ""),
         ({}, "thresholds", "thresholds: {http_req_duration: ['p(95)<200']}\n"),
@@ -61,19 +61,21 @@ def test_keys_of_other_tools() -> None:
         ({}, "hosts.sites.a.0", "hosts: {sites: {a: [3]}}\n"),
     ],
 )
-def test_another_shape_than_expected(parts: Mapping[str, str], place: str, more: str) -> None:
-    message = told(more, **parts)
-    assert f"{place}: expected " in message
+def test_values_of_another_type_have_a_hint(parts: Mapping[str, str], path: str, more: str) -> None:
+    message = message_of(more, **parts)
+    assert f"{path}: expected " in message
     expected = [text for text in OF_SHAPES.values() if text in message]
     assert expected, message
 
 
-def test_a_line_indented_too_far() -> None:
-    assert "indented deeper than the line before it" in told(run="run:\n  duration: 1s\n   warmup: 1s\n")
-    assert "needs quotes" in told(run="run: {duration: 1s}\nquestion: a: b\n")
+def test_yaml_errors_have_a_hint() -> None:
+    assert "indented deeper than the line before it" in message_of(
+        run="run:\n  duration: 1s\n   warmup: 1s\n"
+    )
+    assert "needs quotes" in message_of(run="run: {duration: 1s}\nquestion: a: b\n")
 
 
-def test_a_target_that_nothing_uses_is_a_warning() -> None:
+def test_an_unused_target_is_a_warning() -> None:
     targets = "targets: {a: {endpoints: ['http://127.0.0.1:1']}, b: {endpoints: ['http://127.0.0.1:2']}}\n"
     text = "plimsoll: 1\nname: x\n" + "".join({**PARTS, "services": targets}.values()).replace("web", "a")
     plan = make_plan(parse_experiment(text, "f.yaml", Path.cwd(), (), {}), 1)
@@ -81,12 +83,15 @@ def test_a_target_that_nothing_uses_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("testers", "warned"), [(14_000, False), (20_000, True)])
-def test_most_local_ports_of_a_host_are_a_warning(testers: int, warned: bool) -> None:
+def test_use_of_most_local_ports_is_a_warning(testers: int, warned: bool) -> None:
     parts = {**PARTS, "load": f"load: {{testers: {testers}}}\n"}
     plan = make_plan(
         parse_experiment("plimsoll: 1\nname: x\n" + "".join(parts.values()), "f", Path.cwd(), (), {}), 1
     )
-    assert any("20,000 connections from one host to one address" in one for one in plan.warnings) == warned
+    assert (
+        any("20,000 connections from one host to one address" in warning for warning in plan.warnings)
+        == warned
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Files damaged at random: whatever they hold, the answer is an experiment or BadInput, never another exception."""
+"""Files damaged at random: the result is an experiment or BadInput, never another exception."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def damaged(node: Any, dice: random.Random, depth: int = 0) -> Any:
     if dice.random() < 0.04 and depth:
         return dice.choice(WRONG)
     if isinstance(node, dict):
-        found = {}
+        copy = {}
         for key, value in node.items():
             roll = dice.random()
             if roll < 0.02:
                 continue
-            found[key if roll > 0.05 else dice.choice([f"{key}x", key[:-1], key[::-1], "5"])] = damaged(
+            copy[key if roll > 0.05 else dice.choice([f"{key}x", key[:-1], key[::-1], "5"])] = damaged(
                 value, dice, depth + 1
             )
-        return found
+        return copy
     if isinstance(node, list):
         return [damaged(item, dice, depth + 1) for item in node if dice.random() > 0.05]
     return node
@@ -56,20 +56,20 @@ def tried(text: str) -> str:
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_damaged_structure(number: int) -> None:
+def test_damaged_structure_is_accepted_or_rejected(number: int) -> None:
     whole = YAML(typ="safe", pure=True).load(SEEDS[number])
     refused = 0
     for seed in range(15):
         out = io.StringIO()
         YAML().dump(damaged(whole, random.Random(seed * 1000 + number)), out)
-        said = tried(out.getvalue())
-        refused += bool(said)
-        assert not said or "x.yaml" in said
+        message = tried(out.getvalue())
+        refused += bool(message)
+        assert not message or "x.yaml" in message
     assert refused > 2
 
 
 @pytest.mark.parametrize("number", range(len(SEEDS)))
-def test_damaged_text(number: int) -> None:
+def test_damaged_text_is_accepted_or_rejected(number: int) -> None:
     text = SEEDS[number]
     for seed in range(10):
         dice = random.Random(seed * 1000 + number)
@@ -82,6 +82,6 @@ def test_damaged_text(number: int) -> None:
         tried("".join(letters))
 
 
-def test_cut_off_anywhere() -> None:
+def test_truncated_text_is_accepted_or_rejected() -> None:
     for length in range(0, len(ACCESS_METHODS), 37):
         tried(ACCESS_METHODS[:length])

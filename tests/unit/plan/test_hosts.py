@@ -1,4 +1,4 @@
-"""`hosts:`: what is understood, what is refused and where, and how testers are spread."""
+"""`hosts:`: valid and invalid keys, and the assignment of testers to hosts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hosts_of(text: str, directory: Path = Path("/nowhere")) -> Hosts:
     return load(text, directory=directory).cells[0].config.hosts
 
 
-def test_without_hosts_there_is_one_local_agent_and_the_document_is_as_before() -> None:
+def test_without_hosts_there_is_one_local_agent() -> None:
     plan = make_plan(load(BASE), 1)
     config = plan.runs[0].config
     assert config.hosts == Hosts() and not config.hosts.named and not config.hosts.elsewhere
@@ -33,8 +33,8 @@ def test_without_hosts_there_is_one_local_agent_and_the_document_is_as_before() 
     assert "hosts" not in plan.to_json()
 
 
-def test_every_key_is_understood() -> None:
-    found = hosts_of(
+def test_every_key_of_ssh_hosts_is_resolved() -> None:
+    hosts = hosts_of(
         BASE
         + """\
 hosts:
@@ -53,30 +53,30 @@ hosts:
   clock: {physical_min_rtt: 1ms, max_rate_error_ppm: 50}
 """
     )
-    assert found.hosts == (
+    assert hosts.hosts == (
         Host("lx1", "lx1", "cern"),
         Host("lx2", "lx2", "cern"),
         Host("cc1", "cc1", "lyon", 2, "me", 2222, 1.25e9),
     )
-    assert (found.use, found.at_least, found.keep, found.link) == (2, 1, "nothing", "tcp")
-    assert {one.what: (one.operator, one.value) for one in found.require} == {
+    assert (hosts.use, hosts.at_least, hosts.keep, hosts.link) == (2, 1, "nothing", "tcp")
+    assert {requirement.what: (requirement.operator, requirement.value) for requirement in hosts.require} == {
         "cores": (">=", 2.0),
         "memory": (">=", 4e9),
         "rtt": ("<", 5e6),
         "clock_bound": ("<=", 1e6),
     }
-    assert found.architecture == "x86_64"
-    assert found.ssh.accept_unknown and found.ssh.options == ("-o", "Compression=yes")
-    assert (found.directory, found.controller, found.ports) == (
+    assert hosts.architecture == "x86_64"
+    assert hosts.ssh.accept_unknown and hosts.ssh.options == ("-o", "Compression=yes")
+    assert (hosts.directory, hosts.controller, hosts.ports) == (
         "~/.cache/elsewhere",
         "10.0.0.1",
         (4000, 4100),
     )
-    assert found.link_grace_ns == 5_000_000_000 and found.on_agent_loss == "abort"
-    assert (found.clock.physical_min_rtt_ns, found.clock.max_rate_error_ppm) == (1_000_000, 50.0)
+    assert hosts.link_grace_ns == 5_000_000_000 and hosts.on_agent_loss == "abort"
+    assert (hosts.clock.physical_min_rtt_ns, hosts.clock.max_rate_error_ppm) == (1_000_000, 50.0)
 
 
-def test_other_kinds_are_understood(tmp_path: Path) -> None:
+def test_other_kinds_of_hosts_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "job.sub").write_text("arguments = agent --join {token}\nqueue\n")
     slurm = hosts_of(BASE + "hosts: {kind: slurm, controller: {address: h}, slurm: {tasks: 4, time: 1h}}\n")
     assert slurm.slurm is not None and (slurm.expected, slurm.link) == (4, "tcp")
@@ -119,9 +119,9 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("hosts", "said"), WRONG)
-def test_what_is_wrong_is_said_with_its_place(hosts: str, said: str) -> None:
-    assert any(said in line for line in problems(BASE + f"hosts: {hosts}\n"))
+@pytest.mark.parametrize(("hosts", "message"), WRONG)
+def test_invalid_hosts_are_reported_with_their_path(hosts: str, message: str) -> None:
+    assert any(message in line for line in problems(BASE + f"hosts: {hosts}\n"))
 
 
 BED = """
@@ -136,23 +136,23 @@ links: [{between: [cern, tokyo], rtt: 315ms}]
 def test_hosts_of_a_testbed_come_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "wan.yaml").write_text(BED)
     address = load_testbed(tmp_path / "wan.yaml").lab.address
-    found = hosts_of(BASE + "hosts: {kind: testbed, testbed: wan.yaml, agents: 2}\n", tmp_path)
-    assert [(host.name, host.site, host.agents) for host in found.hosts] == [
+    hosts = hosts_of(BASE + "hosts: {kind: testbed, testbed: wan.yaml, agents: 2}\n", tmp_path)
+    assert [(host.name, host.site, host.agents) for host in hosts.hosts] == [
         ("cern-1", "cern", 2),
         ("cern-2", "cern", 2),
         ("tokyo-1", "tokyo", 2),
         ("tokyo-2", "tokyo", 2),
     ]
-    assert (found.controller, found.link, found.testbed) == (address, "ssh", str(tmp_path / "wan.yaml"))
+    assert (hosts.controller, hosts.link, hosts.testbed) == (address, "ssh", str(tmp_path / "wan.yaml"))
     some = "sites: {tokyo: [{host: tokyo-2, name: far, agents: 3, link: 1Gbit/s}], cern: [cern-1]}"
-    found = hosts_of(BASE + f"hosts: {{kind: testbed, testbed: wan.yaml, {some}}}\n", tmp_path)
-    assert [(host.name, host.address, host.site, host.agents, host.link_bytes_s) for host in found.hosts] == [
+    hosts = hosts_of(BASE + f"hosts: {{kind: testbed, testbed: wan.yaml, {some}}}\n", tmp_path)
+    assert [(host.name, host.address, host.site, host.agents, host.link_bytes_s) for host in hosts.hosts] == [
         ("far", "tokyo-2", "tokyo", 3, 125e6),
         ("cern-1", "cern-1", "cern", 1, None),
     ]
     some = f"hosts: [tokyo-1, cern-2], use: 1, controller: {{address: {address}, ports: 4000..4100}}"
-    found = hosts_of(BASE + f"hosts: {{kind: testbed, testbed: wan.yaml, {some}}}\n", tmp_path)
-    assert found.sites == ("tokyo", "cern") and (found.use, found.ports) == (1, (4000, 4100))
+    hosts = hosts_of(BASE + f"hosts: {{kind: testbed, testbed: wan.yaml, {some}}}\n", tmp_path)
+    assert hosts.sites == ("tokyo", "cern") and (hosts.use, hosts.ports) == (1, (4000, 4100))
 
 
 WRONG_BEDS = [
@@ -184,28 +184,30 @@ WRONG_BEDS = [
 ]
 
 
-@pytest.mark.parametrize(("hosts", "said"), WRONG_BEDS)
-def test_what_is_wrong_with_hosts_of_a_testbed(hosts: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hosts", "message"), WRONG_BEDS)
+def test_invalid_hosts_of_a_testbed_are_reported_with_their_path(
+    hosts: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "wan.yaml").write_text(BED)
     (tmp_path / "bad.yaml").write_text(BED.replace("lab: cern", "lab: cren"))
     (tmp_path / "empty.yaml").write_text(BED.replace("hosts: 2", "hosts: 0"))
-    found = problems(BASE + f"hosts: {{kind: testbed, {hosts}}}\n", directory=tmp_path)
-    assert len(found) == 1 and said in found[0], found
+    lines_of_problem = problems(BASE + f"hosts: {{kind: testbed, {hosts}}}\n", directory=tmp_path)
+    assert len(lines_of_problem) == 1 and message in lines_of_problem[0], lines_of_problem
 
 
-def test_a_file_of_hosts_says_its_own_lines_and_looks_beside_itself(tmp_path: Path) -> None:
-    place = tmp_path / "sites"
-    place.mkdir()
-    (place / "ssh_config").write_text("")
-    (place / "cern.yaml").write_text(
+def test_a_hosts_file_has_its_own_lines_and_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "sites"
+    directory.mkdir()
+    (directory / "ssh_config").write_text("")
+    (directory / "cern.yaml").write_text(
         "hosts: 1\nkind: ssh\ncontroller: {address: c}\nssh: {config: ssh_config}\nsites:\n  cern: [a, b]\n"
     )
     text = BASE + "hosts: sites/cern.yaml\nfactors: {hosts.use: [1, 2]}\n"
     cells = load(text, directory=tmp_path).cells
     assert [len(chosen(cell.config.hosts)) for cell in cells] == [1, 2]
-    assert cells[0].config.hosts.ssh.config == str(place / "ssh_config")
+    assert cells[0].config.hosts.ssh.config == str(directory / "ssh_config")
     assert cells[0].stored["hosts"]["sites"] == {"cern": ["a", "b"]}
-    (place / "cern.yaml").write_text("hosts: 1\nkind: ssh\nsites:\n  cern: [a,\n    {host: b, prt: 3}]\n")
+    (directory / "cern.yaml").write_text("hosts: 1\nkind: ssh\nsites:\n  cern: [a,\n    {host: b, prt: 3}]\n")
     assert problems(text, directory=tmp_path) == [
         'sites/cern.yaml:5: hosts.sites.cern.1.prt: unknown key; did you mean "port"?'
     ]
@@ -215,7 +217,7 @@ def test_a_file_of_hosts_says_its_own_lines_and_looks_beside_itself(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("kind: ssh\n", "h.yaml:1: hosts: a hosts file begins with `hosts: 1`"),
         ("hosts: [a]\n", "h.yaml:1: hosts: a hosts file begins with `hosts: 1`, got a list of length 1"),
@@ -224,21 +226,21 @@ def test_a_file_of_hosts_says_its_own_lines_and_looks_beside_itself(tmp_path: Pa
         ("hosts: 1\nkind: ssh\nsites: {a: []}\n", "h.yaml:3: hosts.sites.a: expected at least one item, got none"),
     ],
 )  # fmt: skip
-def test_wrong_files_of_hosts(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_hosts_files_are_rejected(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "h.yaml").write_text(text)
     with pytest.raises(BadInput) as caught:
         load_hosts(tmp_path / "h.yaml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_hosts_are_taken_of_either_file_and_of_all_cells(tmp_path: Path) -> None:
+def test_load_hosts_reads_both_kinds_of_files_and_all_cells(tmp_path: Path) -> None:
     (tmp_path / "h.yaml").write_text("hosts: 1\nkind: ssh\nsites: {s: [a, b]}\nuse: 1\n")
     assert [host.name for host in load_hosts(tmp_path / "h.yaml")[0].hosts] == ["a", "b"]
     (tmp_path / "x.yaml").write_text(BASE + SITES + "factors: {hosts.use: [1, 2], hosts.agents: [1, 2]}\n")
-    each = load_hosts(tmp_path / "x.yaml")
-    assert [(found.hosts[0].agents, found.at_least) for found in each] == [(1, 2), (2, 2)]
+    variants = load_hosts(tmp_path / "x.yaml")
+    assert [(hosts.hosts[0].agents, hosts.at_least) for hosts in variants] == [(1, 2), (2, 2)]
     (tmp_path / "x.yaml").write_text(BASE + SITES.replace("kind: ssh,", "kind: ssh, at_least: 1,"))
-    assert [found.at_least for found in load_hosts(tmp_path / "x.yaml")] == [1]
+    assert [hosts.at_least for hosts in load_hosts(tmp_path / "x.yaml")] == [1]
 
 
 def test_hosts_are_used_from_the_sites_in_turn() -> None:
@@ -248,28 +250,28 @@ def test_hosts_are_used_from_the_sites_in_turn() -> None:
     assert [host.name for host in chosen(replace(hosts, use=None), {"l2", "c1"})] == ["c1", "l2"]
 
 
-def test_fewer_hosts_than_are_needed_are_told_with_their_reasons() -> None:
+def test_too_few_hosts_are_reported_with_reasons() -> None:
     hosts = replace(hosts_of(BASE + SITES), use=4, at_least=3)
     gone = {"c1": "it does not answer", "l2": "it refuses the login"}
     assert [host.name for host in taken(hosts, gone)] == ["c2", "c3", "l1"]
     assert [host.name for host in taken(replace(hosts, use=2), {})] == ["c1", "l1"]
-    said = "2 of 5 hosts can be used, at least 3 are required:"
-    said += "\n  c1: it does not answer\n  l1: x\n  l2: it refuses the login"
+    message = "2 of 5 hosts can be used, at least 3 are required:"
+    message += "\n  c1: it does not answer\n  l1: x\n  l2: it refuses the login"
     with pytest.raises(AgentsLost) as caught:
         taken(hosts, gone | {"l1": "x"})
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
-def test_testers_are_dealt_in_exact_shares_and_over_hosts_first() -> None:
+def test_testers_are_spread_evenly_over_hosts_first() -> None:
     agents = places([Host("a", "a", "s", 2), Host("b", "b", "s"), Host("c", "c", "t", 3)])
-    assert [one.name for one in agents] == ["a.1", "b", "c.1", "a.2", "c.2", "c.3"]
+    assert [agent.name for agent in agents] == ["a.1", "b", "c.1", "a.2", "c.2", "c.3"]
     for testers in (1, 5, 6, 1000, 1003):
         dealt = shares(testers, agents)
         assert sum(dealt.values()) == testers and max(dealt.values()) - min(dealt.values()) <= 1
     assert shares(3, []) == {}
 
 
-def test_per_host_is_so_many_on_each_host_that_is_there() -> None:
+def test_per_host_is_the_number_of_testers_on_each_host() -> None:
     text = (
         edited("{testers: 1}", "{per_host: 7}")
         + SITES
@@ -278,21 +280,23 @@ def test_per_host_is_so_many_on_each_host_that_is_there() -> None:
     experiment = load(text)
     plan = make_plan(experiment, 1)
     assert experiment.load_factor == "load.per_host"
-    found = {tuple(run.cell.values()): spread(run.config).testers["main"] for run in plan.runs}
-    assert found["7", "2"] == {"c1": 7, "l1": 7}
-    assert found["9", "4"] == {"c1": 9, "c2": 9, "l1": 9, "l2": 9}
+    testers = {tuple(run.cell.values()): spread(run.config).testers["main"] for run in plan.runs}
+    assert testers["7", "2"] == {"c1": 7, "l1": 7}
+    assert testers["9", "4"] == {"c1": 9, "c2": 9, "l1": 9, "l2": 9}
     run = next(run for run in plan.runs if run.cell == {"load.per_host": "9", "hosts.use": "4"})
     work = engine_document(run, WEB, Path("/r"), "x")["workloads"][0]
     assert (work["agents"], work["load"]["testers"]) == (["c1", "c2", "l1", "l2"], 36)
-    there = [Place("c1", "c1", "cern"), Place("l1.1", "l1", "lyon"), Place("l1.2", "l1", "lyon")]
-    work = engine_document(run, WEB, Path("/r"), "x", agents=there)["workloads"][0]
+    present = [Place("c1", "c1", "cern"), Place("l1.1", "l1", "lyon"), Place("l1.2", "l1", "lyon")]
+    work = engine_document(run, WEB, Path("/r"), "x", agents=present)["workloads"][0]
     assert (work["agents"], work["load"]["testers"]) == (["c1", "l1.1", "l1.2"], 18)
 
 
-def test_per_host_wants_equal_hosts() -> None:
+def test_per_host_needs_the_same_number_of_agents_on_each_host() -> None:
     text = edited("{testers: 1}", "{per_host: 7, every: 1s}")
-    said = problems(text + "hosts: {kind: ssh, controller: {address: c}, hosts: [{host: a, agents: 2}, b]}\n")
-    assert said == [
+    messages = problems(
+        text + "hosts: {kind: ssh, controller: {address: c}, hosts: [{host: a, agents: 2}, b]}\n"
+    )
+    assert messages == [
         "x.yaml:8: load.per_host: per_host needs the same number of agents on each host, and the numbers differ: "
         "give each host the same `agents`"
     ]
@@ -315,7 +319,7 @@ def test_a_workload_is_bound_to_its_sites() -> None:
     assert "there is no site lyon; the sites of hosts are local" in problems(text.replace(SITES, ""))[0]
 
 
-def test_local_agents_may_stand_for_hosts_of_sites() -> None:
+def test_local_agents_can_emulate_hosts_of_sites() -> None:
     text = BASE + "hosts: {kind: local, sites: {near: [a], far: [b, c]}, agents: 2}\n"
     run = make_plan(load(text), 1).runs[0]
     assert not run.config.hosts.elsewhere
@@ -323,30 +327,30 @@ def test_local_agents_may_stand_for_hosts_of_sites() -> None:
     assert engine_document(run, WEB, Path("/r"), "x")["workloads"][0]["agents"] == names
 
 
-def test_plan_says_hosts_agents_and_testers() -> None:
+def test_plan_prints_hosts_agents_and_testers() -> None:
     text = edited("testers: 1", "testers: 101") + SITES.replace("kind: ssh", "kind: ssh, use: 4, at_least: 3")
     plan = make_plan(load(text), 1)
-    said = [line for line in lines(plan, 10) if line.startswith("hosts:")]
-    assert said == [
+    host_lines = [line for line in lines(plan, 10) if line.startswith("hosts:")]
+    assert host_lines == [
         "hosts: 4 of 5, ssh (cern: c1, c2; lyon: l1, l2), 4 agents; at least 3 needed",
         "hosts: main: 101 testers on 4 agents, 25 to 26 each",
     ]
     assert plan.to_json()["hosts"][0]["testers"] == {"main": {"c1": 26, "c2": 25, "l1": 25, "l2": 25}}
     slurm = BASE + "hosts: {kind: slurm, controller: {address: c}, slurm: {tasks: 3}}\n"
-    said = [line for line in lines(make_plan(load(slurm), 1), 10) if line.startswith("hosts:")]
-    assert said == ["hosts: 3 agents of kind slurm; at least 3 needed"]
+    host_lines = [line for line in lines(make_plan(load(slurm), 1), 10) if line.startswith("hosts:")]
+    assert host_lines == ["hosts: 3 agents of kind slurm; at least 3 needed"]
 
 
-def test_the_effective_file_reads_back_the_same(tmp_path: Path) -> None:
+def test_the_effective_file_has_the_same_configuration(tmp_path: Path) -> None:
     text = BASE + SITES.replace("lyon: [l1", "lyon: [{host: l1, link: 10Gbit/s}")
     first = load(text)
     again = load(first.effective_yaml(), directory=tmp_path)
     assert again.cells[0].config == first.cells[0].config
 
 
-def test_a_host_named_as_the_agent_that_watches_the_services() -> None:
+def test_the_name_of_the_watching_agent_is_reserved() -> None:
     text = edited(
         "load: {testers: 1}\n",
         "load: {testers: 1}\nhosts: {kind: ssh, hosts: [lab], controller: {address: 127.0.0.1}}\n",
     )
-    assert any("rename the host lab" in one for one in problems(text))
+    assert any("rename the host lab" in line for line in problems(text))

@@ -1,4 +1,4 @@
-"""The table of metrics: everything that names a metric derives from its rows."""
+"""The table of metrics: all uses of a metric are derived from its row."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from plimsoll.plan.metrics.table import (
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
 
-def test_the_page_of_metrics_is_that_of_the_table() -> None:
+def test_the_page_of_metrics_is_generated_from_the_table() -> None:
     page = metrics_page(METRICS)
     if os.environ.get("PLIMSOLL_GOLDEN") == "write":
         PAGE.write_text(page, encoding="utf-8")
@@ -50,18 +50,24 @@ def test_the_page_of_metrics_is_that_of_the_table() -> None:
     )
 
 
-def test_names_are_those_that_earlier_versions_listed() -> None:
+def test_names_are_those_of_earlier_versions() -> None:
     assert ", ".join(METRICS.names(Use.RULE)) == (
         "response, request, lateness, stale_age, connect, tls_handshake, throughput, throughput_per_s, "
         "items_per_s, "
         "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, reads_per_s, writes_per_s, errors, stale_share, "
         "origin_share, needless_share, transactions, dropped, missed, concurrency"
     )
-    durations = [f"{time}_{each}" for time in ("response", "request", "lateness") for each in STATISTICS]
-    ages = [
-        f"{form}_{each}" for form in ("stale_age", "stale_age_ms") for each in ("mean", "p50", "p95", "max")
+    durations = [
+        f"{time}_{statistic}" for time in ("response", "request", "lateness") for statistic in STATISTICS
     ]
-    connections = [f"{name}_{each}" for name in ("connect", "tls_handshake") for each in CONNECTION_TIMES]
+    ages = [
+        f"{form}_{statistic}"
+        for form in ("stale_age", "stale_age_ms")
+        for statistic in ("mean", "p50", "p95", "max")
+    ]
+    connections = [
+        f"{name}_{statistic}" for name in ("connect", "tls_handshake") for statistic in CONNECTION_TIMES
+    ]
     assert METRICS.names(Use.RESPONSE) == (
         *(name for name in METRICS.names(Use.RULE) if name not in ("transactions", "dropped", "missed")),
         *("error_rate", "jain_index", "share_cv"),
@@ -77,13 +83,17 @@ STATISTICS = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
 
 
 def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
-    times = [f"{time}_ms_{each}" for time in ("response", "request", "lateness") for each in STATISTICS]
-    assert [each.name for each in METRICS.results] == [
+    times = [f"{time}_ms_{named}" for time in ("response", "request", "lateness") for named in STATISTICS]
+    assert [statistic.name for statistic in METRICS.results] == [
         *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s", "offered_per_s"),
         *("concurrency", "error_rate", "jain_index", "share_cv", *times, "reads_per_s", "writes_per_s"),
-        *("stale_share", *(f"stale_age_ms_{each}" for each in ("mean", "p50", "p95", "max"))),
+        *("stale_share", *(f"stale_age_ms_{statistic}" for statistic in ("mean", "p50", "p95", "max"))),
         *("origin_share", "needless_share"),
-        *(f"{name}_ms_{each}" for name in ("connect", "tls_handshake") for each in CONNECTION_TIMES),
+        *(
+            f"{name}_ms_{statistic}"
+            for name in ("connect", "tls_handshake")
+            for statistic in CONNECTION_TIMES
+        ),
     ]
     assert METRICS.capacities == {
         *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s"),
@@ -91,8 +101,8 @@ def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
 
 
 @pytest.mark.parametrize("row", METRICS.rows, ids=lambda row: row.name)
-def test_a_row_is_whole(row: Metric) -> None:
-    """Its rules can be read, its readings are those of the engine, its paths exist."""
+def test_a_row_has_valid_rules_readings_and_paths(row: Metric) -> None:
+    """Its example is a valid rule, its readings are those of the engine, and its paths exist."""
     engine = (Path(__file__).resolve().parents[3] / "crates/model/src/run.rs").read_text(encoding="utf-8")
     for use in row.uses():
         for name in row.spellings(use):
@@ -130,12 +140,12 @@ def peaked(id: str, throughput: float) -> RunResult:
     return replace(run(id, cell={"a": id}), peak=Peak(0.0, 1.0, 1.0, throughput))
 
 
-def test_one_row_makes_a_metric(with_toy: MetricTable) -> None:
+def test_one_row_adds_a_metric(with_toy: MetricTable) -> None:
     section = (
         "responses: [{metric: toy_per_s, scale: log}]\nthresholds: [{metric: toy_per_s, test: 'rate>5/s'}]\n"
     )
     experiment = load(BASE + section)
-    assert [one.metric for one in experiment.responses] == ["toy_per_s"]
+    assert [response.metric for response in experiment.responses] == ["toy_per_s"]
     rule = experiment.thresholds[0].rule
     assert (rule.stat, rule.value) == ("rate", 5.0)
     assert (
@@ -164,7 +174,7 @@ def test_one_row_makes_a_metric(with_toy: MetricTable) -> None:
     assert metric_value(runs[0], "toy_per_s") == 7.0
     assert observe(rule, Sample(runs, [{}, {}])) == (8.0, None)
     cells = cell_results(grouped(runs, {}, Design({}, None, {})), Design({}, None, {}))
-    assert [each.responses["toy_per_s"].mean for each in cells] == [7.0, 9.0]
+    assert [cell.responses["toy_per_s"].mean for cell in cells] == [7.0, 9.0]
 
 
 def validator() -> jsonschema.Draft202012Validator:
@@ -174,19 +184,19 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 def judged(section: str, metric: str) -> bool:
-    """Whether the schema takes the metric in the section."""
+    """Whether the schema accepts the metric in the section."""
     schema = json_schema()["$defs"][section]["properties"]["metric"]
     return bool(jsonschema.Draft202012Validator(schema).is_valid(metric))
 
 
-def test_one_row_makes_it_known_to_editors(with_toy: MetricTable) -> None:
+def test_one_row_adds_a_metric_to_the_schema(with_toy: MetricTable) -> None:
     assert validator()
     for section in ("ResponseRaw", "ThresholdRaw"):
         assert judged(section, "toy_per_s")
     assert not judged("CeilingRaw", "toy_per_s")
 
 
-def test_editors_know_the_names_of_each_section() -> None:
+def test_the_schema_has_the_names_of_each_section() -> None:
     assert validator()
     assert judged("ResponseRaw", "response_p95") and not judged("ThresholdRaw", "response_p95")
     assert judged("ThresholdRaw", "dropped") and not judged("ResponseRaw", "dropped")
@@ -194,7 +204,7 @@ def test_editors_know_the_names_of_each_section() -> None:
     assert judged("ResponseRaw", "${vars.metric}") and not judged("ResponseRaw", "toy_per_s")
 
 
-# -- what is to come needs no other mechanism
+# -- metrics with open parts, and scopes
 
 WORKLOAD = Scope("[{workload}]", "traffic.", "workloads[workload={workload}].traffic.", " of {workload}")
 PEAK = Scope("@peak", "traffic.", "peak.", " in the peak window", metrics=("throughput",))
@@ -232,12 +242,12 @@ NEXT = MetricTable(
 
 @pytest.fixture
 def with_next(monkeypatch: pytest.MonkeyPatch) -> RunResult:
-    """A run that has all of them, under that table."""
+    """A run with all metrics of the table NEXT."""
     monkeypatch.setattr(catalogue, "METRICS", NEXT)
-    one = peaked("1", 700.0)
-    traffic = replace(one.traffic, throughput_per_s=40.0, response_ms=replace(latency([5.0]), p95=6.0))
+    base = peaked("1", 700.0)
+    traffic = replace(base.traffic, throughput_per_s=40.0, response_ms=replace(latency([5.0]), p95=6.0))
     return replace(
-        one,
+        base,
         utilization=(Utilization("db", "service", "busiest thread", 0.8, None, None),),
         services=(CountedService("db", "mariadb", "11", {}, {"Com_select": 12.0, "a.b": 3.0}, {}),),
         metrics=(NamedMetric("tcp_rtt", 5, 0.01, None, 0.02, 0.03, 0.04),),
@@ -263,7 +273,7 @@ def with_next(monkeypatch: pytest.MonkeyPatch) -> RunResult:
         ("throughput@peak", "throughput_per_s@peak", "throughput in the peak window", 700.0),
     ],
 )
-def test_what_comes_next_is_named_and_read(
+def test_metrics_with_open_parts_and_scopes_are_named_and_read(
     with_next: RunResult, text: str, name: str, title: str, value: float | None
 ) -> None:
     assert canonical(text) == name
@@ -277,17 +287,17 @@ def test_what_comes_next_is_named_and_read(
 @pytest.mark.parametrize(
     "text", ["cpu", "cpu.", "counter.db", "response@peak", "throughput[]", "jain_index[web]", "[web]"]
 )
-def test_what_is_not_there_is_refused(with_next: RunResult, text: str) -> None:
-    found = problems(BASE + f"responses: [{{metric: '{text}'}}]\n")[0]
-    assert f"there is no metric {text}" in found
+def test_unknown_metrics_with_open_parts_are_rejected(with_next: RunResult, text: str) -> None:
+    message = problems(BASE + f"responses: [{{metric: '{text}'}}]\n")[0]
+    assert f"there is no metric {text}" in message
 
 
 def test_a_ceiling_is_on_the_whole_run(with_next: RunResult) -> None:
-    found = problems(BASE + "ceiling: [{metric: 'throughput[web]', test: 'rate>5/s'}]\n")[0]
-    assert 'throughput[web] with "rate>5/s" cannot be watched live' in found
+    message = problems(BASE + "ceiling: [{metric: 'throughput[web]', test: 'rate>5/s'}]\n")[0]
+    assert 'throughput[web] with "rate>5/s" cannot be watched live' in message
 
 
-def test_rules_on_what_comes_next(with_next: RunResult) -> None:
+def test_rules_on_metrics_with_open_parts_and_scopes(with_next: RunResult) -> None:
     hists = {"response[web]": histogram([1.0, 2.0, 9.0])["response"]}
     sample = Sample([with_next, with_next], [hists, hists])
     for metric, test, value in (
@@ -299,8 +309,8 @@ def test_rules_on_what_comes_next(with_next: RunResult) -> None:
         ("throughput@peak", "rate>1/s", 700.0),
         ("response[web]", "max<1s", 0.009),
     ):
-        found, _ = observe(parse_rule(test, metric), sample)
-        assert found == pytest.approx(value, rel=1e-2), metric
+        observed, _ = observe(parse_rule(test, metric), sample)
+        assert observed == pytest.approx(value, rel=1e-2), metric
     assert "cpu.COMPONENT" in problems(BASE + "thresholds: [{metric: qqqq, test: 'avg<1'}]\n")[0]
     assert "`counter.SERVICE.COUNTER`" in metrics_page(NEXT)
 

@@ -1,4 +1,4 @@
-"""Paths are held against the model: what exists can be set though the file does not give it, and nothing else."""
+"""Paths are compared with the model: a path that exists there can be set even if the file does not contain it."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ TREE = parse_document(TEXT, "x.yaml").data
         "validity.tester_cpu",
     ],
 )
-def test_there(path: str) -> None:
+def test_paths_of_the_model_exist(path: str) -> None:
     steps = check_path(TREE, path)
     assert with_value(TREE, steps, "set") != TREE
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("lod.testers", 'there is no lod; did you mean "load"?'),
         ("load.testers.x", "there is no load.testers.x: load.testers has no keys"),
@@ -71,13 +71,13 @@ def test_there(path: str) -> None:
         ("a..b", "is not a path"),
     ],
 )
-def test_not_there(path: str, said: str) -> None:
+def test_unknown_paths_are_rejected(path: str, message: str) -> None:
     with pytest.raises(PathError) as caught:
         check_path(TREE, path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_setting_copies_and_changes_nothing_else() -> None:
+def test_with_value_copies_only_the_nodes_of_the_path() -> None:
     before = json.dumps(TREE)
     changed = with_value(TREE, ("workload", "mix", 1, "path"), "/c")
     assert changed["workload"]["mix"] == [{"path": "/a"}, {"name": "b", "path": "/c"}]
@@ -87,10 +87,12 @@ def test_setting_copies_and_changes_nothing_else() -> None:
 
 def test_factors_reach_into_mixes() -> None:
     experiment = load(TEXT + "factors: {workload.mix.1.weight: [1, 3]}\n")
-    weights = [[one.weight for one in cell.config.workloads[0].operations] for cell in experiment.cells]
+    weights = [
+        [operation.weight for operation in cell.config.workloads[0].operations] for cell in experiment.cells
+    ]
     assert weights == [[1.0, 1.0], [1.0, 3.0]]
 
 
-def test_a_file_in_json(tmp_path: Path) -> None:
+def test_a_json_file_with_tabs_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps(parse_document(BASE, "x.yaml").data, indent="\t"))
     assert load_experiment(tmp_path / "x.json", environ={}).name == "small"

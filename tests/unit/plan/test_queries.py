@@ -1,4 +1,4 @@
-"""What `frontier` and `sql` are told to ask: sections, tables, COOL sessions, batches, logs, dictionaries."""
+"""The queries of `frontier` and `sql`: sections, tables, COOL sessions, batches, logs, dictionaries."""
 
 from __future__ import annotations
 
@@ -35,23 +35,26 @@ ADDRESSES = {"gateway": ["http://127.0.0.1:80"], "db": ["sqlite:/x"]}
 
 
 def work(text: str, sets: tuple[str, ...] = (), directory: Path = Path("/nowhere")) -> dict[str, Any]:
-    """The workload as the engine gets it."""
+    """The workload as the engine reads it."""
     plan = make_plan(load(FILE.replace("WORK", text), sets, directory=directory), 1)
-    found: dict[str, Any] = engine_document(plan.runs[0], ADDRESSES, Path("/d"), "x")["workloads"][0]
-    return found
+    workload: dict[str, Any] = engine_document(plan.runs[0], ADDRESSES, Path("/d"), "x")["workloads"][0]
+    return workload
 
 
 def texts(workload: dict[str, Any]) -> list[Any]:
-    return [one["request"].get("queries", one["request"].get("query")) for one in workload["operations"]]
+    return [
+        operation["request"].get("queries", operation["request"].get("query"))
+        for operation in workload["operations"]
+    ]
 
 
-def said(text: str, directory: Path = Path("/nowhere")) -> str:
+def first_problem(text: str, directory: Path = Path("/nowhere")) -> str:
     return problems(FILE.replace("WORK", text), directory=directory)[0]
 
 
 def test_a_section_has_the_defaults_of_the_public_client() -> None:
-    found = work("frontier: {queries: [SELECT 1]}")
-    assert found["settings"] == {
+    workload = work("frontier: {queries: [SELECT 1]}")
+    assert workload["settings"] == {
         "id": "plimsoll",
         "connection": "kept",
         "http": "1.1",
@@ -66,7 +69,7 @@ def test_a_section_has_the_defaults_of_the_public_client() -> None:
         "uncached": 0.0,
         "chatter": {"requests": 0, "queries": []},
     }
-    (operation,) = found["operations"]
+    (operation,) = workload["operations"]
     assert operation["request"] == {
         "queries": ["SELECT 1"],
         "zip": 5,
@@ -77,7 +80,7 @@ def test_a_section_has_the_defaults_of_the_public_client() -> None:
     }
 
 
-def test_a_section_with_everything() -> None:
+def test_every_key_of_a_section_is_resolved() -> None:
     text = (
         "frontier: {queries: [SELECT 1], http: 1.0, failover: client, failover_to_server: false,"
         " load_balance: proxies, connect_timeout: 1s, read_timeout: 200ms, uncached: 5%, chatter: 2,"
@@ -137,18 +140,18 @@ def test_a_section_with_everything() -> None:
         ("mix: [{queries: [SELECT 1], weight: 0, first: 1}]", "at least one weight must be greater than 0"),
     ],
 )
-def test_wrong_sections_say_what_is_wrong(text: str, message: str) -> None:
-    assert message in said(text)
+def test_invalid_sections_are_rejected(text: str, message: str) -> None:
+    assert message in first_problem(text)
 
 
-def test_a_generator_is_for_drivers_that_ask_queries() -> None:
+def test_generated_queries_need_a_driver_of_queries() -> None:
     text = FILE.replace("driver: frontier", "driver: http").replace("WORK", "table: {table: t}")
     assert "table makes queries for frontier and sql, not for http" in problems(text)[0]
     text = FILE.replace("WORK", "table: {table: t, tables: 2}\n  values: {_table: {uniform: [1, 2]}}")
     assert "the generated queries use the name _table: choose another name" in problems(text)[0]
 
 
-def test_the_target_says_how_proxies_are_chosen() -> None:
+def test_the_target_sets_the_selection_of_proxies() -> None:
     text = FILE.replace("target: gateway", "target: site").replace("WORK", "frontier: {queries: [SELECT 1]}")
     text += "targets: {site: {endpoints: [gateway], choose: per-tester, order: random, proxies: ['http://p:1']}}\n"
     plan = make_plan(load(text), 1)
@@ -161,16 +164,16 @@ def test_the_target_says_how_proxies_are_chosen() -> None:
 
 
 @pytest.mark.parametrize(("driver", "target"), [("frontier", "gateway"), ("sql", "db")])
-def test_tables_are_asked_alike_by_both_drivers(driver: str, target: str) -> None:
-    def asked(query: str) -> list[Any]:
+def test_both_drivers_send_the_same_queries_of_tables(driver: str, target: str) -> None:
+    def expected(query: str) -> list[Any]:
         return [[query]] if driver == "frontier" else [query]
 
     sets = (f"workload.driver={driver}", f"workload.target={target}")
     plain = work("table: {table: t_string}", sets)
-    assert texts(plain) == asked("SELECT string FROM t_string LIMIT 1000")
+    assert texts(plain) == expected("SELECT string FROM t_string LIMIT 1000")
     assert plain["values"] == {}
     varied = work("table: {table: t_string, rows: 10, columns: [id, string], tables: 3, distinct: 7}", sets)
-    assert texts(varied) == asked(
+    assert texts(varied) == expected(
         "SELECT id, string FROM t_string_{_table} WHERE id>{_part}*10 AND id<={_part}*10+10"
     )
     assert varied["values"] == {
@@ -179,18 +182,20 @@ def test_tables_are_asked_alike_by_both_drivers(driver: str, target: str) -> Non
     }
 
 
-def test_chatter_speaks_to_the_dictionary_that_there_is() -> None:
-    def asked(text: str) -> list[str]:
-        found: list[str] = load(text).cells[0].config.workloads[0].settings["chatter"]["queries"]
-        return found
+def test_chatter_has_the_dialect_of_the_database() -> None:
+    def chatter(text: str) -> list[str]:
+        queries: list[str] = load(text).cells[0].config.workloads[0].settings["chatter"]["queries"]
+        return queries
 
     text = FILE.replace("WORK", "frontier: {queries: [SELECT 1], chatter: 4}")
-    assert all("sqlite_master" in query for query in asked(text))
+    assert all("sqlite_master" in query for query in chatter(text))
     assert all(
-        "INFORMATION_SCHEMA" in query for query in asked(text.replace("kind: sqlite", "kind: postgres"))
+        "INFORMATION_SCHEMA" in query for query in chatter(text.replace("kind: sqlite", "kind: postgres"))
     )
-    assert all("ALL_" in query for query in asked(text.replace("target: gateway", "target: 'http://h:1/F'")))
-    assert not asked(text.replace(", chatter: 4", ""))
+    assert all(
+        "ALL_" in query for query in chatter(text.replace("target: gateway", "target: 'http://h:1/F'"))
+    )
+    assert not chatter(text.replace(", chatter: 4", ""))
 
 
 def drawn(made: QuerySet, text: str, take: int) -> str:
@@ -276,10 +281,12 @@ def test_a_cool_session_finds_its_intervals(access: str, versioning: str, mix: s
     assert weights == {"iov": 0.7, "iov again": 0.3}
 
 
-def test_a_cool_session_begins_with_what_a_client_begins_with() -> None:
+def test_a_cool_session_begins_like_that_of_a_client() -> None:
     given = {**COOL, "versioning": "multi", "mix": "many-folders", "prefix": "CONDR"}
-    found = work(f"cool: {given}".replace("'", ""))
-    first = [(one["name"], one["first"]) for one in found["operations"] if one["first"]]
+    workload = work(f"cool: {given}".replace("'", ""))
+    first = [
+        (operation["name"], operation["first"]) for operation in workload["operations"] if operation["first"]
+    ]
     assert first == [
         *((f"dictionary-{number}", 1) for number in (1, 2, 3)),
         *(
@@ -291,20 +298,20 @@ def test_a_cool_session_begins_with_what_a_client_begins_with() -> None:
             ("channels", 3),
         ),
     ]
-    assert [one["name"] for one in found["operations"] if one["weight"]] == ["iov"]
-    assert found["values"]["_each"]["items"] == ["0001", "0002", "0003"]
-    assert found["values"]["_each"]["order"] == "round-robin"
-    assert found["values"]["_time"] == {"kind": "uniform", "from": 0, "to": 29_999}
-    assert found["values"]["_channel"] == {"kind": "uniform", "from": 0, "to": 19}
-    assert all("CONDR_" in text[0] for text in texts(found))
+    assert [operation["name"] for operation in workload["operations"] if operation["weight"]] == ["iov"]
+    assert workload["values"]["_each"]["items"] == ["0001", "0002", "0003"]
+    assert workload["values"]["_each"]["order"] == "round-robin"
+    assert workload["values"]["_time"] == {"kind": "uniform", "from": 0, "to": 29_999}
+    assert workload["values"]["_channel"] == {"kind": "uniform", "from": 0, "to": 19}
+    assert all("CONDR_" in text[0] for text in texts(workload))
     bare = work(f"cool: {{**{given}}}".replace("**{", "").replace("}}", ", session: false}").replace("'", ""))
-    assert [one["name"] for one in bare["operations"]] == ["iov"]
+    assert [operation["name"] for operation in bare["operations"]] == ["iov"]
     assert set(bare["values"]) == {"_folder", "_channel", "_time"}
 
 
 @pytest.mark.parametrize("dialect", ["oracle", "standard", "sqlite"])
-def test_no_query_trips_over_the_servlet(dialect: Dialect) -> None:
-    """It refuses words of changes anywhere, and takes ? with : for a statement with values."""
+def test_every_query_is_accepted_by_the_servlet(dialect: Dialect) -> None:
+    """The servlet rejects words of changes anywhere, and reads ? with : as a statement with values."""
     for access, versioning in ACCESS:
         given = {**COOL, "access": access, "versioning": versioning, "mix": "many-folders"}
         for query in cool_queries(CoolWork.model_validate(given), dialect).queries:
@@ -312,9 +319,9 @@ def test_no_query_trips_over_the_servlet(dialect: Dialect) -> None:
             assert not ("?" in query.text and ":" in query.text)
 
 
-def test_a_batch_takes_the_list_in_turn() -> None:
-    found = work("frontier: {queries: [A, B, C], batch: 2}")
-    assert [(one["name"], one["request"]["queries"]) for one in found["operations"]] == [
+def test_batches_use_the_list_in_turn() -> None:
+    workload = work("frontier: {queries: [A, B, C], batch: 2}")
+    assert [(operation["name"], operation["request"]["queries"]) for operation in workload["operations"]] == [
         ("batch-1", ["A", "B"]),
         ("batch-2", ["C", "A"]),
     ]
@@ -323,29 +330,29 @@ def test_a_batch_takes_the_list_in_turn() -> None:
     assert texts(mixed) == [["A", "A"], ["B"]]
 
 
-def test_a_session_begins_alone_and_goes_on_in_batches() -> None:
-    found = work(f"cool: {COOL}\n  frontier: {{batch: 3}}".replace("'", ""))
-    sizes = {one["name"]: len(one["request"]["queries"]) for one in found["operations"]}
+def test_the_first_queries_of_a_session_are_not_batched() -> None:
+    workload = work(f"cool: {COOL}\n  frontier: {{batch: 3}}".replace("'", ""))
+    sizes = {operation["name"]: len(operation["request"]["queries"]) for operation in workload["operations"]}
     assert sizes["iov"] == 3
     assert {size for name, size in sizes.items() if name != "iov"} == {1}
 
 
-def test_a_batch_draws_for_each_of_its_queries() -> None:
+def test_each_query_of_a_batch_has_its_own_values() -> None:
     text = (
         "frontier: {queries: ['S {u} {l} {n} {u}'], batch: 2}\n"
         "  values: {u: {uniform: [1, 9]}, l: {list: [a, b, c]}, z: {zipf: {n: 3}}}"
     )
-    found = work(text)
-    assert texts(found) == [["S {u__2_1} {l__2_1} {n} {u__2_1}", "S {u__2_2} {l__2_2} {n} {u__2_2}"]]
-    values = found["values"]
+    workload = work(text)
+    assert texts(workload) == [["S {u__2_1} {l__2_1} {n} {u__2_1}", "S {u__2_2} {l__2_2} {n} {u__2_2}"]]
+    values = workload["values"]
     assert values["u__2_1"] == values["u__2_2"] == {"kind": "uniform", "from": 1, "to": 9}
-    one, other = values["l__2_1"]["items"], values["l__2_2"]["items"]
-    assert [item for pair in zip(one, other, strict=True) for item in pair] == list("abcabc")
+    first, second = values["l__2_1"]["items"], values["l__2_2"]["items"]
+    assert [item for pair in zip(first, second, strict=True) for item in pair] == list("abcabc")
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 6, 7])
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_copies_of_a_recording_go_through_it_as_one(length: int, count: int) -> None:
+def test_copies_of_a_recording_together_follow_its_order(length: int, count: int) -> None:
     values = {"q": Generator("recorded", items=tuple("abcdefg"), sequence=tuple(range(length)))}
     operation = Operation("log", 1.0, {"queries": ["{q}"] * count})
     (done,), made = apart([operation], values)
@@ -354,11 +361,11 @@ def test_copies_of_a_recording_go_through_it_as_one(length: int, count: int) -> 
     assert seen == [k % length for k in range(20 * count)]
 
 
-def test_a_set_of_a_log_is_drawn_as_often_as_it_was_asked(tmp_path: Path) -> None:
+def test_queries_of_a_log_are_drawn_with_their_frequencies(tmp_path: Path) -> None:
     written(tmp_path, *[native(10**9 + k, 0, f"SELECT {k % 4 // 3}") for k in range(8)], "rubbish")
-    found = work("frontier: {from_log: {file: access.log}}", directory=tmp_path)
-    assert texts(found) == [["{_query}"]]
-    assert found["values"] == {
+    workload = work("frontier: {from_log: {file: access.log}}", directory=tmp_path)
+    assert texts(workload) == [["{_query}"]]
+    assert workload["values"] == {
         "_query": {"kind": "weighted", "items": ["SELECT 0", "SELECT 1"], "weights": [6.0, 2.0]}
     }
     plan = make_plan(
@@ -377,22 +384,22 @@ def test_a_log_is_replayed_at_its_times(tmp_path: Path) -> None:
     text = text.replace("run: {duration: 1s}", "run: {drain: 1s}")
     plan = make_plan(load(text, directory=tmp_path), 1)
     document = engine_document(plan.runs[0], ADDRESSES, Path("/d"), "x")
-    found = document["workloads"][0]
+    workload = document["workloads"][0]
     at_ns = [0, 250_000_000, 500_000_000, 750_000_000]
-    assert found["load"] == {"kind": "recorded", "at_ns": at_ns, "in_flight": 7, "when_full": "wait"}
-    assert found["values"]["_query"] == {
+    assert workload["load"] == {"kind": "recorded", "at_ns": at_ns, "in_flight": 7, "when_full": "wait"}
+    assert workload["values"]["_query"] == {
         "kind": "recorded",
         "items": ["SELECT 0", "SELECT 1"],
         "order": [0, 1, 0, 1],
     }
-    assert document["end"]["duration_ns"] == 751_000_000, "so that the last one is started"
+    assert document["end"]["duration_ns"] == 751_000_000, "the last request is also started"
     assert plan.estimate.transactions == 4
     sql = text.replace("driver: frontier", "driver: sql").replace("target: gateway", "target: db")
     sql = sql.replace("  frontier: {from", "  sql: {from")
     assert load(sql, directory=tmp_path).cells[0].config.workloads[0].values["_query"].kind == "recorded"
 
 
-def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
+def test_logs_that_cannot_be_replayed_are_rejected(tmp_path: Path) -> None:
     written(tmp_path, url("SELECT 1"))
     for section in (
         "{from_log: {file: access.log}}",
@@ -404,21 +411,23 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
         )
         assert "no times to replay" in problems(text, directory=tmp_path)[0]
     written(tmp_path, "nothing", name="empty.log")
-    found = said("frontier: {from_log: {file: empty.log}}", tmp_path)
-    assert "the log contains no Frontier request: empty.log: 0 requests of 0 queries in 1 lines" in found
+    message = first_problem("frontier: {from_log: {file: empty.log}}", tmp_path)
+    assert "the log contains no Frontier request: empty.log: 0 requests of 0 queries in 1 lines" in message
     (tmp_path / "broken.gz").write_bytes(b"\x1f\x8b\x08broken")
-    assert "broken.gz cannot be read" in said("frontier: {from_log: {file: broken.gz}}", tmp_path)
+    assert "broken.gz cannot be read" in first_problem("frontier: {from_log: {file: broken.gz}}", tmp_path)
 
 
-def test_what_comes_first_is_said_in_a_mix() -> None:
-    found = work("mix: [{name: login, queries: [A], weight: 0, first: 2}, {queries: [B]}]")
-    assert [(one["name"], one["weight"], one["first"]) for one in found["operations"]] == [
+def test_an_entry_of_a_mix_can_be_first() -> None:
+    workload = work("mix: [{name: login, queries: [A], weight: 0, first: 2}, {queries: [B]}]")
+    assert [
+        (operation["name"], operation["weight"], operation["first"]) for operation in workload["operations"]
+    ] == [
         ("login", 0.0, 2),
         ("query", 1.0, 0),
     ]
 
 
-def test_generators_are_factors_like_anything_else() -> None:
+def test_factors_can_set_generated_queries() -> None:
     text = FILE.replace("WORK", "table: {table: t_string, rows: 10}") + (
         "factors: {workload.table.rows: [10, 100], method: {gateway: {workload.driver: frontier},"
         " direct: {workload.driver: sql, workload.target: db}}}\n"
@@ -429,14 +438,14 @@ def test_generators_are_factors_like_anything_else() -> None:
     assert again.cells[0].config == experiment.cells[0].config
 
 
-def test_a_warm_cache_is_filled_with_what_is_asked_and_with_all_chatter() -> None:
+def test_a_warm_cache_is_filled_with_all_queries_and_chatter() -> None:
     text = FILE.replace("database: db}}", "database: db}, cache: {kind: squid, origin: gateway}}")
     text = text.replace("target: gateway", "target: cache")
     text = text.replace(
         "WORK", "frontier: {queries: ['S {k}'], uncached: 50%, chatter: 1}\n  values: {k: {list: [a, b]}}"
     )
     (filling,) = fillings(load(text).cells[0].config)
-    (one,) = filling.workloads
-    assert one.settings["uncached"] == 0.0
-    assert one.settings["chatter"]["requests"] == len(one.settings["chatter"]["queries"]) == 3
-    assert (filling.run.each_tester, one.values["k"].items) == (2, ("a", "b"))
+    (workload,) = filling.workloads
+    assert workload.settings["uncached"] == 0.0
+    assert workload.settings["chatter"]["requests"] == len(workload.settings["chatter"]["queries"]) == 3
+    assert (filling.run.each_tester, workload.values["k"].items) == (2, ("a", "b"))

@@ -1,4 +1,4 @@
-"""Frontier queries out of logs: formats, times, damaged lines, bounds."""
+"""Frontier queries from logs: formats, times, damaged lines, limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.plan.queries import request_log
-from plimsoll.plan.queries.request_log import read_request_log, time_of, unpacked
+from plimsoll.plan.queries.request_log import read_request_log, time_of, unpack_query
 
 WORKED = (
     "eNoLdvVxdQ5R8PQPiw-29HN21QGxQv1CPH10AhwjffwdXRTcgvx9FdwMDAwM44GSwQrhHq5BrgrOHo5.fq4.8Z4utuYApg4TCg__"
@@ -26,7 +26,7 @@ def packed(sql: str) -> str:
 
 def url(*queries: str, tail: str = "") -> str:
     groups = "&".join(
-        f"type=frontier_request:1:DEFAULT&encoding=BLOBzip5&p1={packed(one)}" for one in queries
+        f"type=frontier_request:1:DEFAULT&encoding=BLOBzip5&p1={packed(query)}" for query in queries
     )
     return f"http://h:8000/F/Frontier/{groups}{tail}"
 
@@ -42,14 +42,14 @@ def written(directory: Path, *lines: str, name: str = "access.log") -> Path:
     return path
 
 
-def test_the_worked_example_of_the_protocol_unpacks() -> None:
-    assert unpacked(WORKED.encode()) == WORKED_SQL
-    assert unpacked(packed(WORKED_SQL + "\n").encode()) == WORKED_SQL
-    assert unpacked(WORKED.replace(".", "%2E").encode()) == WORKED_SQL
+def test_the_example_of_the_protocol_is_unpacked() -> None:
+    assert unpack_query(WORKED.encode()) == WORKED_SQL
+    assert unpack_query(packed(WORKED_SQL + "\n").encode()) == WORKED_SQL
+    assert unpack_query(WORKED.replace(".", "%2E").encode()) == WORKED_SQL
 
 
 @pytest.mark.parametrize(
-    ("p1", "said"),
+    ("p1", "message"),
     [
         ("!!", "not base64"),
         ("AAAA", "not zlib"),
@@ -59,9 +59,9 @@ def test_the_worked_example_of_the_protocol_unpacks() -> None:
         ("", "p1 is truncated"),
     ],
 )
-def test_what_cannot_be_unpacked_says_why(p1: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        unpacked(p1.encode())
+def test_invalid_queries_are_rejected_with_the_reason(p1: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        unpack_query(p1.encode())
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_what_cannot_be_unpacked_says_why(p1: str, said: str) -> None:
         ('- [13/Mrz/2011:08:06:40 +0100] "GET', None),
     ],
 )
-def test_times_of_all_formats(line: str, second: float | None) -> None:
+def test_times_of_all_formats_are_parsed(line: str, second: float | None) -> None:
     assert time_of(line.encode()) == (None if second is None else round(second * 1e9))
 
 
 @pytest.mark.parametrize("name", ["access.log", "access.log.gz"])
-def test_a_log_of_a_cache(tmp_path: Path, name: str) -> None:
+def test_a_log_of_a_cache_is_read_in_the_order_of_starts(tmp_path: Path, name: str) -> None:
     log = read_request_log(
         written(
             tmp_path,
-            # The second line ended first, and began last.
+            # The request of the second line ended first, and started after that of the first line.
             native(1_300_000_002.0, 1_500, "SELECT 1"),
             native(1_300_000_001.9, 100, "SELECT 2"),
             native(1_300_000_003.0, 0, "SELECT 1", "SELECT 3"),
@@ -100,15 +100,15 @@ def test_a_log_of_a_cache(tmp_path: Path, name: str) -> None:
         )
     )
     assert dict(zip(log.queries, log.counts, strict=True)) == {"SELECT 1": 2, "SELECT 2": 1, "SELECT 3": 1}
-    assert [log.queries[one] for one in log.order] == ["SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3"]
+    assert [log.queries[index] for index in log.order] == ["SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3"]
     assert log.at_ns == (0, 1_300_000_000, 2_500_000_000, 2_500_000_000)
     assert (log.lines, log.other, log.bad, log.left_out) == (6, 1, 2, 0)
-    said = log.remark("access.log")
-    assert "access.log: 4 requests of 3 queries in 6 lines" in said
-    assert "1 line contains no Frontier request; 2 requests cannot be read (line 5: p1 is " in said
+    remark = log.remark("access.log")
+    assert "access.log: 4 requests of 3 queries in 6 lines" in remark
+    assert "1 line contains no Frontier request; 2 requests cannot be read (line 5: p1 is " in remark
 
 
-def test_a_log_of_the_servlet(tmp_path: Path) -> None:
+def test_a_log_of_the_servlet_is_read(tmp_path: Path) -> None:
     head = "Lab 03/13/11 07:06:4{}.000 UTC +0000 id=7 "
     path = url("SELECT 1", tail="&ttl=short")[len("http://h:8000/F/Frontier") :]
     log = read_request_log(
@@ -126,11 +126,13 @@ def test_a_log_of_the_servlet(tmp_path: Path) -> None:
 
 def test_without_times_the_order_is_that_of_the_lines(tmp_path: Path) -> None:
     log = read_request_log(written(tmp_path, url("SELECT 2"), native(5e9, 0, "SELECT 1")))
-    assert [log.queries[one] for one in log.order] == ["SELECT 2", "SELECT 1"]
+    assert [log.queries[index] for index in log.order] == ["SELECT 2", "SELECT 1"]
     assert log.at_ns is None
 
 
-def test_what_is_kept_is_bounded_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limits_of_a_log_are_applied_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(request_log, "MAX_QUERIES", 3)
     monkeypatch.setattr(request_log, "MAX_REQUESTS", 8)
     lines = [url(f"SELECT {number % 5}") for number in range(20)]

@@ -65,21 +65,21 @@ OPEN = {"arrivals": "poisson", "in_flight": 100, "when_full": "wait"}
         ),
     ],
 )
-def test_loads(written: str, resolved: dict[str, Any]) -> None:
+def test_loads_are_resolved_with_their_defaults(written: str, resolved: dict[str, Any]) -> None:
     assert document(edited("{testers: 1}", written))["workloads"][0]["load"] == resolved
 
 
-def test_stages_say_how_long_the_run_is() -> None:
+def test_stages_define_the_length_of_the_run() -> None:
     text = edited(
         "{testers: 1}", "{stages: [{for: 30s, testers: 100}, {for: 2m, rate: 50/s..500/s, name: up}]}"
     )
-    found = document(text.replace("duration: 1s", "warmup: 5s"))
-    assert found["workloads"][0]["load"]["stages"] == [
+    run_document = document(text.replace("duration: 1s", "warmup: 5s"))
+    assert run_document["workloads"][0]["load"]["stages"] == [
         {"name": "stage-1", "for_ns": 30 * SECOND, "testers": 100, "rate": None},
         {"name": "up", "for_ns": 120 * SECOND, "testers": None, "rate": [50.0, 500.0]},
     ]
-    assert found["end"]["duration_ns"] == 150 * SECOND
-    assert found["warmup_ns"] == 5 * SECOND
+    assert run_document["end"]["duration_ns"] == 150 * SECOND
+    assert run_document["warmup_ns"] == 5 * SECOND
 
 
 def test_a_ramp_with_a_life_ends_with_its_last_tester() -> None:
@@ -106,7 +106,7 @@ def test_a_run_ends_by_time_or_by_counts() -> None:
     assert "an open load has no testers" in problems(text)[0]
 
 
-def test_http_operations_and_settings() -> None:
+def test_http_operations_and_settings_are_resolved() -> None:
     text = edited(
         "target: web",
         "target: web\n"
@@ -120,7 +120,7 @@ def test_http_operations_and_settings() -> None:
     assert work["name"] == "main"
     assert work["timeout_ns"] == 2 * SECOND
     assert work["on_error"] == {"kind": "stop-tester", "after": 3}
-    assert [(one["name"], one["weight"]) for one in work["operations"]] == [
+    assert [(operation["name"], operation["weight"]) for operation in work["operations"]] == [
         ("GET /{k}", 8.0),
         ("write-1", 1.0),
         ("write-2", 1.0),
@@ -143,7 +143,7 @@ def test_http_operations_and_settings() -> None:
     }
 
 
-def test_the_other_drivers() -> None:
+def test_operations_of_the_other_drivers_are_resolved() -> None:
     tcp = edited("{kind: echo}", "{kind: echo, http: false}").replace("driver: http", "driver: tcp")
     assert document(tcp)["workloads"][0]["operations"][0]["request"] == {
         "send": "ping\n",
@@ -170,7 +170,7 @@ def test_the_other_drivers() -> None:
     assert run["settings"] == {"mode": "per-transaction", "env": {"A": "b"}, "cwd": None, "files": []}
 
 
-def test_files_that_workloads_name_are_known_by_their_absolute_names(tmp_path: Path) -> None:
+def test_files_of_workloads_have_absolute_paths(tmp_path: Path) -> None:
     for name in ("scan.sh", "list.csv", "ca.pem", "token"):
         (tmp_path / name).write_text("x")
     command = "[./scan.sh, list.csv, list.csv.bak, '{n}']"
@@ -179,36 +179,40 @@ def test_files_that_workloads_name_are_known_by_their_absolute_names(tmp_path: P
         f"driver: exec\n  exec: "
         f"{{command: {command}, files: [./scan.sh, list.csv], env: {{L: list.csv, M: list}}}}",
     )
-    found = load(text, directory=tmp_path).cells[0].config
-    work = found.workloads[0]
+    cell_config = load(text, directory=tmp_path).cells[0].config
+    work = cell_config.workloads[0]
     scan, listed = str(tmp_path / "scan.sh"), str(tmp_path / "list.csv")
     assert work.operations[0].request["command"] == [scan, listed, "list.csv.bak", "{n}"]
     assert work.settings["env"] == {"L": listed, "M": "list"} and work.settings["files"] == [scan, listed]
-    assert files_of([found, found]) == (Path(listed), Path(scan))
+    assert files_of([cell_config, cell_config]) == (Path(listed), Path(scan))
     text = edited(
         "target: web", "target: web\n  http: {token_file: token, tls: {ca_file: ca.pem}, path: /token}"
     )
-    found = load(text, directory=tmp_path).cells[0].config
-    assert files_of([found]) == (tmp_path / "ca.pem", tmp_path / "token")
+    cell_config = load(text, directory=tmp_path).cells[0].config
+    assert files_of([cell_config]) == (tmp_path / "ca.pem", tmp_path / "token")
     assert files_of([config(BASE)]) == ()
 
 
-def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_directories_and_missing_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     text = edited(
         "driver: http\n  target: web", "driver: exec\n  exec: {command: [sh], files: [data, gone.sh]}"
     )
     with pytest.raises(BadInput) as refused:
         load(text, directory=tmp_path)
-    said = str(refused.value)
-    assert "is a directory: list the files in it" in said and "there is no file" in said and "gone.sh" in said
+    message = str(refused.value)
+    assert (
+        "is a directory: list the files in it" in message
+        and "there is no file" in message
+        and "gone.sh" in message
+    )
 
 
 def test_null_may_be_written_without_quotes() -> None:
     assert document(edited("driver: http\n  target: web", "driver: null"))["workloads"][0]["driver"] == "null"
 
 
-def test_targets_with_several_endpoints() -> None:
+def test_targets_can_have_several_endpoints() -> None:
     text = edited("target: web", "target: both") + (
         "targets: {both: {endpoints: [web, {at: 'http://10.0.0.1:8080/base', name: far}],"
         " choose: per-tester, order: random, proxies: ['http://p:3128']}}\n"
@@ -224,12 +228,12 @@ def test_targets_with_several_endpoints() -> None:
         document(text, other=["http://h:1"])
 
 
-def test_a_url_is_a_target_too() -> None:
+def test_a_url_is_a_target() -> None:
     work = document(edited("target: web", "target: 'https://example.org:8443/x'"))["workloads"][0]
     assert work["endpoints"] == [{"name": "example.org:8443", "url": "https://example.org:8443/x"}]
 
 
-def test_several_populations() -> None:
+def test_workloads_are_several_populations() -> None:
     text = (
         "plimsoll: 1\nservices: {web: {kind: echo}}\nworkloads:\n"
         "  readers: {driver: http, target: web, load: {testers: 2}}\n"
@@ -253,7 +257,7 @@ def test_lists_of_values_come_from_files(tmp_path: Path) -> None:
     assert work["values"]["w"] == {"kind": "list", "items": ["one", "two"], "order": "round-robin"}
 
 
-def test_ceilings_in_the_engines_words() -> None:
+def test_ceilings_have_the_readings_of_the_engine() -> None:
     text = BASE + (
         "ceiling:\n  - {metric: response, test: 'p(95)>2s', for: 10s}\n  - {metric: errors, test: 'rate>10%'}\n"
     )
@@ -295,7 +299,7 @@ def test_services_are_restarted_with_what_they_need() -> None:
     assert "other" not in changes(cell, cell, True).start
 
 
-def test_services_stand_in_the_order_of_their_needs() -> None:
+def test_services_must_be_listed_in_the_order_of_their_needs() -> None:
     text = SERVICES.replace("  db:      {kind: sqlite}\n", "").replace(
         "{kind: echo}\n", "{kind: echo}\n  db: {kind: sqlite}\n"
     )
@@ -321,8 +325,8 @@ def test_pinning_keeps_testers_and_services_apart() -> None:
     assert (two.testers, dict(two.services)) == ((1,), {"web": (0,)})
     eight = pinning(config(BASE), list(range(8)))
     assert (eight.testers, eight.services["web"]) == ((4, 5, 6, 7), (0, 1, 2, 3))
-    one = pinning(config(BASE), [0])
-    assert one.testers == () and "share the only core" in one.remark
+    single = pinning(config(BASE), [0])
+    assert single.testers == () and "share the only core" in single.remark
     none = pinning(config(BASE + "cpus: none\n"), [0, 1])
     assert none.testers == () and not none.services
     given = pinning(config(BASE + "cpus: {testers: [1], services: {web: [0, 1]}}\n"), [0, 1])
@@ -344,7 +348,7 @@ def test_pinning_keeps_testers_and_services_apart() -> None:
     )
 
 
-def test_hooks() -> None:
+def test_hooks_are_resolved() -> None:
     text = BASE + "before_run: [{run: sync}, {run: [sysctl, vm.drop_caches=3], needs: root, on: all}]\n"
     before = config(text).before_run
     assert before[0].argv == ("/bin/sh", "-c", "sync")
@@ -365,10 +369,10 @@ def test_validity_and_capacity_have_their_defaults() -> None:
 def test_every_response_that_a_file_may_name_is_known_to_the_analysis() -> None:
     assert all(canonical(name) is not None for name in METRICS.names(Use.RESPONSE))
     text = BASE + "responses: [{metric: response_p95, scale: log}, {metric: throughput}]\n"
-    assert [one.metric for one in load(text).responses] == ["response_p95", "throughput"]
+    assert [response.metric for response in load(text).responses] == ["response_p95", "throughput"]
 
 
-def test_the_effective_file_is_a_file_again() -> None:
+def test_the_effective_file_has_the_same_configuration() -> None:
     text = edited(
         "target: web", "target: web\n  on_error: backoff\n  mix: [{path: /a}, {weight: 2, path: /b}]"
     )
@@ -402,14 +406,14 @@ REPLAY = edited(
 )
 
 
-def test_a_replay_knows_its_trace_its_directories_and_its_rules(tmp_path: Path) -> None:
+def test_a_replay_has_absolute_paths_and_the_text_of_its_rules(tmp_path: Path) -> None:
     (tmp_path / "job.trace").write_bytes(b"plimsoll.trace/1\n")
     (tmp_path / "names").write_text("/data => data\n")
     more = "map: names, timing: afap, compressibility: 40%, copies: {private: ['*.root'], shared: ['*']}}"
     text = REPLAY.replace("jobs/{tester}'}", "jobs/{tester}', " + more)
-    found = load(text, directory=tmp_path).cells[0].config
-    work = found.workloads[0]
-    assert [(one.name, dict(one.request)) for one in work.operations] == [("job", {})]
+    cell_config = load(text, directory=tmp_path).cells[0].config
+    work = cell_config.workloads[0]
+    assert [(operation.name, dict(operation.request)) for operation in work.operations] == [("job", {})]
     assert work.target.endpoints[0].url == "replay:"
     assert work.settings == {
         "trace": str(tmp_path / "job.trace"),
@@ -427,7 +431,7 @@ def test_a_replay_knows_its_trace_its_directories_and_its_rules(tmp_path: Path) 
         "allow_root": False,
         "per_call": False,
     }
-    assert files_of([found]) == (tmp_path / "job.trace",)
+    assert files_of([cell_config]) == (tmp_path / "job.trace",)
 
 
 @pytest.mark.parametrize(
@@ -445,9 +449,7 @@ def test_a_replay_knows_its_trace_its_directories_and_its_rules(tmp_path: Path) 
         ("root:", "map: gone, root:", "workload.replay.map: there is no file"),
     ],
 )
-def test_a_replay_that_cannot_be_is_refused_with_its_line(
-    tmp_path: Path, old: str, new: str, expected: str
-) -> None:
+def test_invalid_replays_are_rejected(tmp_path: Path, old: str, new: str, expected: str) -> None:
     (tmp_path / "job.trace").write_bytes(b"plimsoll.trace/1\n")
     (tmp_path / "notes").write_text("nothing")
     with pytest.raises(BadInput) as refused:
@@ -455,12 +457,12 @@ def test_a_replay_that_cannot_be_is_refused_with_its_line(
     assert expected in str(refused.value)
 
 
-def test_a_name_in_braces_that_stands_for_nothing_is_a_warning() -> None:
+def test_an_undefined_name_in_braces_is_a_warning() -> None:
     path = "/{page}?n={n}&t={testr}&l={{other}}"
     text = BASE.replace("  target: web\n", f"  target: web\n  http: {{path: '{path}'}}\n")
     assert text != BASE
     (work,) = load(text).cells[0].config.workloads
-    assert [each.split(": ", 1)[1] for each in work.warnings] == [
+    assert [warning.split(": ", 1)[1] for warning in work.warnings] == [
         "{page} is not a defined value and is sent as written; write {{page}} for literal braces",
         "{testr} is not a defined value and is sent as written; did you mean {tester}?",
     ]
@@ -504,6 +506,6 @@ def test_rules_of_parts_name_parts_that_have_figures(rules: str, problem: str) -
         load(MIXES + rules)
 
 
-def test_a_single_request_is_no_operation_of_a_mix() -> None:
+def test_a_rule_cannot_name_the_operation_of_a_single_request() -> None:
     with pytest.raises(BadInput, match=r"there are none \(no workload has a mix\)"):
         load(BASE + "thresholds: [{metric: errors, test: 'rate<1%', where: {operation: GET /}}]")

@@ -1,4 +1,4 @@
-"""Reading and judging rules."""
+"""Parsing rules, and checking values against them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from plimsoll.plan.metrics.table import Use
         ("count<1", "dropped", "count", None, "<", 1.0),
     ],
 )
-def test_reads(text: str, metric: str, stat: str, arg: float | None, op: str, value: float) -> None:
+def test_rules_are_parsed(
+    text: str, metric: str, stat: str, arg: float | None, op: str, value: float
+) -> None:
     rule = parse_rule(text, metric)
     assert (rule.stat, rule.arg, rule.op, rule.metric, rule.text) == (stat, arg, op, metric, text.strip())
     assert rule.value == pytest.approx(value)
@@ -66,7 +68,7 @@ def test_reads(text: str, metric: str, stat: str, arg: float | None, op: str, va
         ("max<1e999s", "response", "not finite"),
     ],
 )
-def test_refuses(text: str, metric: str, message: str) -> None:
+def test_invalid_rules_are_rejected(text: str, metric: str, message: str) -> None:
     with pytest.raises(RuleError, match=message):
         parse_rule(text, metric)
 
@@ -80,13 +82,13 @@ def test_refuses(text: str, metric: str, message: str) -> None:
         (">=", False, True, True),
     ],
 )
-def test_judges(op: str, below: bool, at: bool, above: bool) -> None:
+def test_a_rule_compares_a_value_with_its_bound(op: str, below: bool, at: bool, above: bool) -> None:
     rule = parse_rule(f"count{op}5", "transactions")
     assert [rule.holds(v) for v in (4.0, 5.0, 6.0)] == [below, at, above]
     assert rule.upper is op.startswith("<")
 
 
-def test_nan_holds_no_rule() -> None:
+def test_nan_satisfies_no_rule() -> None:
     for op in ("<", "<=", ">", ">="):
         assert not parse_rule(f"count{op}5", "transactions").holds(math.nan)
 

@@ -1,4 +1,4 @@
-"""A planted password is found nowhere in what is kept, printed, or said; and it does reach the engine."""
+"""A password is in no stored or printed text and in no message, and the engine receives it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITH_SECRETS = (
 ENVIRON = {"PW": PASSWORD, "REGION": "eu-north-77"}
 
 
-def test_secrets_are_nowhere_but_in_the_engines_document() -> None:
+def test_secrets_are_only_in_the_document_of_the_engine() -> None:
     experiment = load(WITH_SECRETS, environ=ENVIRON)
     plan = make_plan(experiment, 1)
     kept = [
@@ -63,15 +63,15 @@ def test_values_of_the_environment_are_stored_as_they_were_written() -> None:
     assert "${vars.token}" in stored or "***" in stored
 
 
-def test_problems_do_not_tell_values_of_the_environment() -> None:
+def test_problems_do_not_contain_values_of_the_environment() -> None:
     text = edited("target: web", "target: web\n  timeout: ${env:PW}")
-    (said,) = problems(text, environ=ENVIRON)
-    assert PASSWORD not in said
-    assert "${env:PW}" in said
-    (said,) = problems(edited("{testers: 1}", '{testers: {secret: "${env:PW}"}}'), environ=ENVIRON)
-    assert PASSWORD not in said
-    (said,) = problems(BASE + 'question: {secret: "${env:PW}"}\n', environ=ENVIRON)
-    assert "a secret is not allowed here" in said
+    (message,) = problems(text, environ=ENVIRON)
+    assert PASSWORD not in message
+    assert "${env:PW}" in message
+    (message,) = problems(edited("{testers: 1}", '{testers: {secret: "${env:PW}"}}'), environ=ENVIRON)
+    assert PASSWORD not in message
+    (message,) = problems(BASE + 'question: {secret: "${env:PW}"}\n', environ=ENVIRON)
+    assert "a secret is not allowed here" in message
 
 
 def test_names_in_the_results_are_those_of_the_file() -> None:
@@ -87,11 +87,11 @@ def test_names_in_the_results_are_those_of_the_file() -> None:
 
 def test_short_secrets_are_refused() -> None:
     text = BASE + 'vars: {token: {secret: "${env:PW}"}}\n'
-    (said,) = problems(text, environ={"PW": "abc"})
-    assert said.startswith("x.yaml:10: vars.token: the secret has fewer than 4 characters")
+    (message,) = problems(text, environ={"PW": "abc"})
+    assert message.startswith("x.yaml:10: vars.token: the secret has fewer than 4 characters")
 
 
-def test_logs_of_others_are_redacted_in_the_usual_forms() -> None:
+def test_logs_are_redacted_in_all_forms_of_a_secret() -> None:
     redactor = load(WITH_SECRETS, environ=ENVIRON).redactor
     log = f"auth {PASSWORD} failed; ?pw=hunter2-s3cr3t%2F%2B&x; aHVudGVyMi1zM2NyM3QvKw== end"
     shown = redactor.text(log)
@@ -100,14 +100,14 @@ def test_logs_of_others_are_redacted_in_the_usual_forms() -> None:
     assert b"hunter2" not in redactor.data(log.encode() + b"\xff")
 
 
-def test_a_variable_that_sounds_secret_is_redacted_though_the_file_forgot() -> None:
+def test_a_variable_with_the_name_of_a_secret_is_redacted() -> None:
     text = edited("target: web", "target: web\n  http: {headers: {A: '${env:DB_PASSWORD}'}}")
     experiment = load(text, environ={"DB_PASSWORD": PASSWORD})
     assert PASSWORD not in experiment.redactor.text(f"x {PASSWORD} y")
     assert PASSWORD not in experiment.effective_yaml()
 
 
-def test_a_secret_shows_as_stars_whatever_is_done_to_it() -> None:
+def test_a_secret_is_always_printed_as_stars() -> None:
     secret = Secret(PASSWORD)
     assert f"{secret}" == str(secret) == repr(secret) == f"{secret:>5}" == "***"
     assert copy.deepcopy(secret) is secret
@@ -120,7 +120,7 @@ def test_a_secret_shows_as_stars_whatever_is_done_to_it() -> None:
     assert not Redactor([])
 
 
-def test_a_number_of_the_environment_is_one_where_it_reads_back_the_same() -> None:
+def test_only_a_canonical_number_of_the_environment_is_a_number() -> None:
     text = edited("testers: 1", "testers: '${env:N}'")
     assert (
         load(text, environ={"N": "12"}).cells[0].config.workloads[0].load
@@ -129,7 +129,7 @@ def test_a_number_of_the_environment_is_one_where_it_reads_back_the_same() -> No
     assert "expected a whole number" in problems(text, environ={"N": "012"})[0]
 
 
-def test_braces_of_requests_are_left_alone() -> None:
+def test_braces_of_requests_are_not_expanded() -> None:
     text = (
         edited("target: web", "target: web\n  http: {path: '/{tester}/$${x}/${vars.a}/{n}'}")
         + "vars: {a: 5}\n"
@@ -160,7 +160,7 @@ HEADERS = edited(
         f"vars.token.secret={PASSWORD}",
     ],
 )
-def test_a_secret_of_the_command_line_is_sent_and_not_kept(given: str) -> None:
+def test_a_secret_of_the_command_line_is_sent_and_not_stored(given: str) -> None:
     text = HEADERS.replace("Accept: a", "Accept: a, X-T: {secret: '${vars.password}x'}, X-U: '${vars.token}'")
     text += "vars: {password: p123, token: {secret: t123}}\n"
     experiment = load(text, [given, "load.testers=2"], environ={"PW": "another-one"})
@@ -177,7 +177,7 @@ def test_a_secret_of_the_command_line_is_sent_and_not_kept(given: str) -> None:
     assert words[2] == given.partition("=")[0] + "=***"
 
 
-def test_a_place_in_a_secret_of_the_command_line_is_kept_as_it_is_written() -> None:
+def test_a_reference_in_a_secret_of_the_command_line_is_stored_as_written() -> None:
     given = "workload.http.headers.Authorization=Token ${env:OTHER}"
     experiment = load(HEADERS, [given], environ={"PW": PASSWORD, "OTHER": "something"})
     assert experiment.sets == (given,)
@@ -185,10 +185,10 @@ def test_a_place_in_a_secret_of_the_command_line_is_kept_as_it_is_written() -> N
     assert "something" not in experiment.effective_yaml()
 
 
-def test_a_problem_with_a_secret_of_the_command_line_does_not_tell_it() -> None:
-    (said,) = problems(HEADERS, ["workload.http.headers.X-Key=abc"], environ={"PW": PASSWORD})
-    assert said.startswith("--set workload.http.headers.X-Key=***: ")
-    assert "fewer than 4 characters" in said
+def test_a_problem_does_not_contain_a_secret_of_the_command_line() -> None:
+    (message,) = problems(HEADERS, ["workload.http.headers.X-Key=abc"], environ={"PW": PASSWORD})
+    assert message.startswith("--set workload.http.headers.X-Key=***: ")
+    assert "fewer than 4 characters" in message
 
 
 @pytest.mark.parametrize(
@@ -203,25 +203,27 @@ def test_a_problem_with_a_secret_of_the_command_line_does_not_tell_it() -> None:
         edited("target: web", "target: t") + f"targets: {{t: {{endpoints: ['http://me:{PASSWORD}@h:1']}}}}\n",
     ],
 )
-def test_a_url_with_a_password_is_refused_and_not_told(changed: str) -> None:
-    said = problems(changed, environ={"PW": PASSWORD})
-    assert PASSWORD not in "".join(said)
-    assert "a user or a password" in said[0]
+def test_a_url_with_a_password_is_rejected_and_not_shown(changed: str) -> None:
+    lines = problems(changed, environ={"PW": PASSWORD})
+    assert PASSWORD not in "".join(lines)
+    assert "a user or a password" in lines[0]
 
 
 @pytest.mark.parametrize("word", ["seed", "runs", "one-at-a-time", "throughput", "plimsoll.plan/1", "0001"])
-def test_a_secret_that_is_a_word_of_ours_spoils_no_file(word: str) -> None:
+def test_a_secret_equal_to_a_key_of_plan_json_does_not_damage_it(word: str) -> None:
     text = HEADERS + (
         f"factors: {{load.testers: [1, 2], word: {{path: vars.word, levels: [{word!r}, b]}}}}\n"
         "vars: {word: a}\n"
         "design: {kind: one-at-a-time}\n"
         "responses: [{metric: throughput}]\n"
     )
-    told, other = (make_plan(load(text, environ={"PW": pw}), 1).to_json() for pw in (word, "nothing-like-it"))
-    assert told.keys() == other.keys()
-    assert told["design"]["kind"] == "one-at-a-time"
-    assert told["responses"] == other["responses"]
-    assert [run["id"] for run in told["runs"]] == [run["id"] for run in other["runs"]]
-    assert word not in told["factors"][1]["levels"]
+    planned, other = (
+        make_plan(load(text, environ={"PW": pw}), 1).to_json() for pw in (word, "nothing-like-it")
+    )
+    assert planned.keys() == other.keys()
+    assert planned["design"]["kind"] == "one-at-a-time"
+    assert planned["responses"] == other["responses"]
+    assert [run["id"] for run in planned["runs"]] == [run["id"] for run in other["runs"]]
+    assert word not in planned["factors"][1]["levels"]
     assert word in other["factors"][1]["levels"]
-    assert all(word not in run["cell"].values() for run in told["runs"])
+    assert all(word not in run["cell"].values() for run in planned["runs"])

@@ -1,4 +1,4 @@
-"""Databases, caches and proxies in the experiment file: what they need, what restarts with them, what fills them."""
+"""Databases, caches and proxies in the experiment file: their needs, restarts and fillings."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def settings(text: str, name: str) -> Any:
     return config(text).service(name).settings
 
 
-def test_what_a_database_and_its_gateway_and_its_cache_are_told() -> None:
-    found = config(FILE)
+def test_databases_gateways_and_caches_are_resolved() -> None:
+    resolved = config(FILE)
     assert settings(FILE, "db") == {
         "version": "auto",
         "settings": {"shared_buffers": "256MB", "fsync": "false", "max_connections": "200"},
         "database": "plimsoll",
         "user": "plimsoll",
     }
-    assert [one.needs for one in found.services] == [(), ("db",), ("front",)]
+    assert [service.needs for service in resolved.services] == [(), ("db",), ("front",)]
     assert settings(FILE, "cache")["cache"] == {
         "start": "warm",
         "memory": 64_000_000,
@@ -79,12 +79,12 @@ def test_what_a_database_and_its_gateway_and_its_cache_are_told() -> None:
     assert disk["object_in_memory"] == 1_000_000
     own = config(FILE, ("services.cache.cache={object_in_memory: 5kB}",)).service("cache").settings["cache"]
     assert own["object_in_memory"] == 5_000
-    assert all(one.starts_process for one in found.services)
-    assert changes(found, config(FILE, ("data.t.rows=20",)), True).start == ("db", "front", "cache")
-    assert changes(found, config(FILE, ("services.db.settings.work_mem=1MB",)), True).start[0] == "db"
+    assert all(service.starts_process for service in resolved.services)
+    assert changes(resolved, config(FILE, ("data.t.rows=20",)), True).start == ("db", "front", "cache")
+    assert changes(resolved, config(FILE, ("services.db.settings.work_mem=1MB",)), True).start[0] == "db"
 
 
-def test_the_effective_file_is_the_same_file() -> None:
+def test_the_effective_file_has_the_same_configuration() -> None:
     for text in (FILE, CACHES):
         first = load(text)
         assert load(first.effective_yaml()).cells[0].config == first.cells[0].config
@@ -97,22 +97,22 @@ def test_a_cold_cache_is_new_for_each_run() -> None:
     assert fillings(cold) == ()
 
 
-def test_a_tree_of_caches_and_siblings() -> None:
-    found = config(CACHES)
+def test_a_tree_of_caches_and_siblings_is_resolved() -> None:
+    resolved = config(CACHES)
     assert settings(CACHES, "lower")["origin"] == "web", "that of its parent"
-    assert found.service("lower").needs == ("web", "upper")
+    assert resolved.service("lower").needs == ("web", "upper")
     assert (settings(CACHES, "left")["siblings"], settings(CACHES, "right")["siblings"]) == (
         ["right"],
         ["left"],
     )
-    # one of two siblings is enough to restart both, whichever stands first
+    # if one of two siblings restarts, both restart, in any order of the file
     first = config(CACHES.replace("right: {kind", "right: {fresh: run, kind"))
     assert changes(first, first, True).start == ("left", "right")
     assert changes(first, first, True).stop == ("right", "left")
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "parents: [upper]",
@@ -144,15 +144,15 @@ def test_a_tree_of_caches_and_siblings() -> None:
         ("target: lower", "target: plain", "plain is a forward proxy: give it an origin"),
     ],
 )
-def test_what_caches_cannot_be_told(old: str, new: str, said: str) -> None:
+def test_invalid_caches_are_rejected(old: str, new: str, message: str) -> None:
     assert old in CACHES
     text = CACHES.replace(old, new)
     text = text.replace("target: lower", "target: through") if "proxies" in new else text
-    assert said in "\n".join(problems(text))
+    assert message in "\n".join(problems(text))
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "message"),
     [
         ("services.db.settings.port=5432", "services.db.settings.port: Plimsoll sets this"),
         ("services.db.settings.Listen_Addresses='*'", "Plimsoll sets this"),
@@ -163,8 +163,8 @@ def test_what_caches_cannot_be_told(old: str, new: str, said: str) -> None:
         ("workload.target=db", "speaks postgresql; the driver needs http or https"),
     ],
 )
-def test_what_databases_cannot_be_told(sets: str, said: str) -> None:
-    assert said in "\n".join(problems(FILE, [sets]))
+def test_invalid_databases_are_rejected(sets: str, message: str) -> None:
+    assert message in "\n".join(problems(FILE, [sets]))
 
 
 def test_sql_goes_to_databases_by_name_or_by_url() -> None:
@@ -174,12 +174,12 @@ def test_sql_goes_to_databases_by_name_or_by_url() -> None:
     assert document["workloads"][0]["endpoints"] == [{"name": "db", "url": url}]
     far = load(text, ["workload.target=mysql://reader@db.example/events"])
     assert far.cells[0].config.workloads[0].target.endpoints[0].name == "db.example"
-    said = problems(text, ["workload.target=mysql://reader:pw@db.example/events"])
-    assert "the URL contains a password" in said[0]
+    lines = problems(text, ["workload.target=mysql://reader:pw@db.example/events"])
+    assert "the URL contains a password" in lines[0]
 
 
 @pytest.mark.parametrize(
-    ("target", "password", "said"),
+    ("target", "password", "message"),
     [
         ("mysql://reader@db/x", "given", "the file contains the password"),
         ("mysql://reader:${env:PW}@db/x", "${env:PW}", "also contains a password: give only one"),
@@ -193,16 +193,18 @@ def test_sql_goes_to_databases_by_name_or_by_url() -> None:
         ("mysql://reader:${env:PW}@db/x?ssl=1", None, "unknown URL parameter ssl"),
     ],
 )
-def test_logins_that_cannot_be(target: str, password: str | None, said: str) -> None:
+def test_invalid_logins_are_rejected_without_the_password(
+    target: str, password: str | None, message: str
+) -> None:
     environ = {"PW": "pass-1", "ODD": "1/pass-2?", "AT": "pass@3"}
     keys = "" if password is None else f"password: '{password}', "
     text = FILE.replace(
         "driver: frontier, target: cache, frontier: {", f"driver: sql, target: '{target}', sql: {{{keys}"
     )
-    found = "\n".join(problems(text, environ=environ))
-    assert said in found, found
-    assert "pass-" not in found
-    assert "pass@" not in found
+    text_of_problems = "\n".join(problems(text, environ=environ))
+    assert message in text_of_problems, text_of_problems
+    assert "pass-" not in text_of_problems
+    assert "pass@" not in text_of_problems
 
 
 def test_tls_to_databases_has_the_keys_of_http() -> None:
@@ -213,8 +215,10 @@ def test_tls_to_databases_has_the_keys_of_http() -> None:
     here = text.replace("TARGET", "db")
     assert "contains sslmode=disable: give only one" in "\n".join(problems(far.replace("TLS", "{}")))
     assert "Plimsoll starts db without TLS" in "\n".join(problems(here.replace("TLS", "{}")))
-    said = "\n".join(problems(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{ca_file: none.pem}")))
-    assert "workload.sql.tls.ca_file: there is no file" in said
+    message = "\n".join(
+        problems(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{ca_file: none.pem}"))
+    )
+    assert "workload.sql.tls.ca_file: there is no file" in message
     good = load(text.replace("TARGET", "mysql://r@db/x").replace("TLS", "{verify: false}"))
     document = engine_document(make_plan(good, 1).runs[0], {}, Path("/d"), "x")
     assert document["workloads"][0]["settings"]["tls"] == {
@@ -232,7 +236,7 @@ def test_a_password_of_the_command_line_is_a_secret() -> None:
     assert document["workloads"][0]["settings"]["password"] == "pass-1"
 
 
-def test_a_proxy_that_is_a_service_is_told_by_its_address() -> None:
+def test_a_proxy_that_is_a_service_becomes_its_address() -> None:
     run = make_plan(load(CACHES, ["workload.target=through"]), 1).runs[0]
     document = engine_document(run, {"web": ["http://h:1"], "plain": ["http://h:2"]}, Path("/d"), "x")
     assert document["workloads"][0]["settings"]["proxies"] == ["http://h:2"]
@@ -242,15 +246,17 @@ def test_a_proxy_that_is_a_service_is_told_by_its_address() -> None:
 
 def test_a_warm_cache_is_filled_with_each_request_once() -> None:
     (filling,) = fillings(config(FILE))
-    assert [one.operations[0].name for one in filling.workloads] == ["query-1", "query-2"]
+    assert [workload.operations[0].name for workload in filling.workloads] == ["query-1", "query-2"]
     assert all(
-        one.load == Closed(1, one.load.think) for one in filling.workloads if isinstance(one.load, Closed)
+        workload.load == Closed(1, workload.load.think)
+        for workload in filling.workloads
+        if isinstance(workload.load, Closed)
     )
     assert filling.run.each_tester == 1
     assert fillings(config(FILE, ("workload.target=front",))) == (), "nothing passes the cache"
 
 
-def test_values_are_asked_for_in_turn_and_not_without_end() -> None:
+def test_a_filling_requests_a_limited_number_of_values_in_turn() -> None:
     text = CACHES.replace(
         "target: lower",
         "target: through, http: {path: '/{k}'}, values: {k: {zipf: {n: 5, s: 1}}, other: {uniform: [1, 9]}}",
@@ -268,22 +274,22 @@ def test_a_filling_goes_through_every_cache_and_never_floods_the_origin() -> Non
         "targets: {", "targets: {all: {endpoints: [lower, left, right, web]}, "
     )
     batches = fillings(config(text))
-    assert [len(one.workloads) for one in batches] == [8, 1]
-    asked = {one.target.endpoints[0].service for batch in batches for one in batch.workloads}
-    assert asked == {"lower", "left", "right"}
+    assert [len(batch.workloads) for batch in batches] == [8, 1]
+    services = {workload.target.endpoints[0].service for batch in batches for workload in batch.workloads}
+    assert services == {"lower", "left", "right"}
     assert fillings(config(text.replace("{paths", "{method: POST, paths"))) == ()
-    # upper is warm and lower cold: what fills the one would fill the other
+    # upper is warm and lower is cold: a request that fills upper would also fill lower
     cold = config(text.replace("parents: [upper]", "parents: [upper], cache: cold"))
     assert "lower" not in {
-        one.target.endpoints[0].service for batch in fillings(cold) for one in batch.workloads
+        workload.target.endpoints[0].service for batch in fillings(cold) for workload in batch.workloads
     }
 
 
-def test_the_plan_says_what_servers_take() -> None:
+def test_the_estimate_lists_the_start_times_of_servers() -> None:
     plan = make_plan(load(FILE + "design: {repetitions: 2}\n"), 1)
-    said = " ".join(plan.estimate.assumptions)
-    assert "4 s for postgres, 3 s for squid" in said
-    assert "to warm the caches" in said
+    assumptions = " ".join(plan.estimate.assumptions)
+    assert "4 s for postgres, 3 s for squid" in assumptions
+    assert "to warm the caches" in assumptions
     assert plan.estimate.restarts == 3
 
 
@@ -305,8 +311,8 @@ run: {duration: 1s}
 """
 
 
-def test_a_gateway_tells_caches_from_the_top_down_and_needs_none_of_them() -> None:
-    found = config(TOLD)
+def test_a_gateway_notifies_caches_from_the_top_down_and_needs_none_of_them() -> None:
+    resolved = config(TOLD)
     assert settings(TOLD, "gate")["invalidation"] == {
         "caches": ["upper", "plain", "lower"],
         "on": {"every": None},
@@ -315,11 +321,11 @@ def test_a_gateway_tells_caches_from_the_top_down_and_needs_none_of_them() -> No
         "most_keys": 200_000,
         "triggers": "install",
     }
-    assert found.service("gate").needs == ("db",)
+    assert resolved.service("gate").needs == ("db",)
     assert settings(TOLD, "db")["binary_log"]
-    assert not settings(TOLD, "other")["binary_log"], "nobody follows it"
-    told = gateway_config(found)
-    assert told["invalidation"] == {
+    assert not settings(TOLD, "other")["binary_log"], "no gateway follows it"
+    engine_config = gateway_config(resolved)
+    assert engine_config["invalidation"] == {
         "caches": [{"proxy": f"http://127.0.0.1:{port}"} for port in (2, 3, 4)],
         "triggers": "install",
         "again_ms": 1000,
@@ -327,24 +333,34 @@ def test_a_gateway_tells_caches_from_the_top_down_and_needs_none_of_them() -> No
     }
     changed = "invalidation: {on: {every: 250ms}, settle: 40ms,"
     every = config(TOLD.replace("invalidation: {", changed))
-    told = gateway_config(every)
-    assert (told["invalidation"]["on"], told["invalidation"]["every_s"]) == ("every", 0.25)
-    assert told["invalidation"]["settle_ms"] == 40
+    engine_config = gateway_config(every)
+    assert (engine_config["invalidation"]["on"], engine_config["invalidation"]["every_s"]) == ("every", 0.25)
+    assert engine_config["invalidation"]["settle_ms"] == 40
     assert not every.service("db").settings["binary_log"]
 
 
-def test_what_a_gateway_can_be_told_arrives_in_its_configuration() -> None:
+def test_the_configuration_of_a_gateway_has_its_settings() -> None:
     keys = (
         "query_timeout: 1m, max_acquire: 30s, max_execute: 0s, validate_last_modified: 2s, "
         "last_modified_table: o.t, "
         "stale_if_error: false, ages: {long_hour: 5, short: 1m},"
     )
-    found = config(TOLD.replace("database: db,", f"database: db, {keys}"))
-    told = gateway_config(found)
-    assert told["ages"] == {"short": 60, "long": 604_800, "forever": 31_536_000, "error": 300, "long_hour": 5}
-    assert (told["query_timeout_s"], told["max_acquire_s"], told["max_execute_s"]) == (60.0, 30.0, 0.0)
-    assert (told["validate_last_modified_s"], told["last_modified_table"]) == (2, "o.t")
-    assert told["stale_if_error"] is False
+    resolved = config(TOLD.replace("database: db,", f"database: db, {keys}"))
+    engine_config = gateway_config(resolved)
+    assert engine_config["ages"] == {
+        "short": 60,
+        "long": 604_800,
+        "forever": 31_536_000,
+        "error": 300,
+        "long_hour": 5,
+    }
+    assert (
+        engine_config["query_timeout_s"],
+        engine_config["max_acquire_s"],
+        engine_config["max_execute_s"],
+    ) == (60.0, 30.0, 0.0)
+    assert (engine_config["validate_last_modified_s"], engine_config["last_modified_table"]) == (2, "o.t")
+    assert engine_config["stale_if_error"] is False
 
 
 @pytest.mark.parametrize(
@@ -362,6 +378,6 @@ def test_what_a_gateway_can_be_told_arrives_in_its_configuration() -> None:
         ("database: small", "database: small, query_timeout: 0s", "expected at least 1ms"),
     ],
 )
-def test_what_is_wrong_with_a_gateway_and_its_caches(before: str, after: str, message: str) -> None:
+def test_invalid_gateways_and_their_caches_are_rejected(before: str, after: str, message: str) -> None:
     assert before in TOLD
     assert message in "\n".join(problems(TOLD.replace(before, after)))

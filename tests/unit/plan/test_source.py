@@ -1,4 +1,4 @@
-"""YAML 1.2 with lines: what values mean, where they stand, and what is refused before any model sees it."""
+"""YAML 1.2 with lines: values, their lines, and texts that are rejected before the model checks them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
     }
 
 
-def test_keys_are_texts_and_have_lines() -> None:
+def test_keys_are_strings_and_have_lines() -> None:
     document = parse_document("a:\n  1: x\n  10 kB: y\nb:\n  - {c: 1}\n  - 2\n", "t.yaml")
     assert document.data == {"a": {"1": "x", "10 kB": "y"}, "b": [{"c": 1}, 2]}
     assert document.line(("a", "10 kB")) == 3
@@ -40,7 +40,7 @@ def test_json_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3\n", "t.yaml:3: a: duplicate key, first in line 1"),
         ("a: {x: 1}\nb: {<<: {y: 2}}\n", "merge keys"),
@@ -62,21 +62,21 @@ def test_json_is_accepted() -> None:
         ("x" * 1_000_001, "longer than"),
     ],
 )
-def test_refused(text: str, said: str) -> None:
+def test_invalid_documents_are_rejected(text: str, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         parse_document(text, "t.yaml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(caught.value).startswith("t.yaml")
 
 
-def test_aliases_cannot_grow_beyond_bounds() -> None:
+def test_expanded_aliases_are_limited() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 8)]
     with pytest.raises(BadInput, match="100,000 values"):
         parse_document("\n".join(lines), "t.yaml")
 
 
-def test_values_of_the_command_line() -> None:
+def test_values_of_the_command_line_are_read_as_yaml() -> None:
     assert parse_value("4") == 4
     assert parse_value("30s") == "30s"
     assert parse_value("[1, 2]") == [1, 2]

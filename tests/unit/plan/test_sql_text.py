@@ -1,4 +1,4 @@
-"""SQL files cut into statements with their lines."""
+"""SQL files split into statements with their lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plimsoll.plan.queries.sql_text import Dialect, SqlTextError, statements
 
 
 def cut(text: str, dialect: Dialect = "postgres") -> list[tuple[int, str]]:
-    return [(each.line, each.text) for each in statements(text.encode(), dialect)]
+    return [(statement.line, statement.text) for statement in statements(text.encode(), dialect)]
 
 
 def test_statements_begin_after_comments_and_know_their_lines() -> None:
@@ -25,12 +25,12 @@ def test_statements_begin_after_comments_and_know_their_lines() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ;; \n;", "-- only\n", "/* only; */", "\ufeff-- only"])
-def test_nothing_to_execute(text: str) -> None:
+def test_a_file_without_statements_has_none(text: str) -> None:
     assert cut(text) == []
 
 
 @pytest.mark.parametrize(
-    "one",
+    "statement",
     [
         "SELECT 'a;b', 'it''s;'",
         'SELECT "a;b"',
@@ -44,12 +44,12 @@ def test_nothing_to_execute(text: str) -> None:
         "INSERT INTO t VALUES ($1)",
     ],
 )
-def test_postgres_keeps_together(one: str) -> None:
-    assert cut(f"{one};\n{one}") == [(1, one), (2 + one.count("\n"), one)]
+def test_statements_of_postgres_are_not_split_inside(statement: str) -> None:
+    assert cut(f"{statement};\n{statement}") == [(1, statement), (2 + statement.count("\n"), statement)]
 
 
 @pytest.mark.parametrize(
-    "one",
+    "statement",
     [
         r"SELECT 'a\';b', " "'it''s;'",
         r'SELECT "a\";b"',
@@ -59,16 +59,19 @@ def test_postgres_keeps_together(one: str) -> None:
         "/*!40101 SET NAMES utf8; */",
     ],
 )
-def test_mariadb_keeps_together(one: str) -> None:
-    assert cut(f"{one};\n{one}", "mariadb") == [(1, one), (2 + one.count("\n"), one)]
+def test_statements_of_mariadb_are_not_split_inside(statement: str) -> None:
+    assert cut(f"{statement};\n{statement}", "mariadb") == [
+        (1, statement),
+        (2 + statement.count("\n"), statement),
+    ]
 
 
-def test_delimiters_of_mariadb() -> None:
+def test_mariadb_statements_can_change_the_delimiter() -> None:
     routine = "CREATE TRIGGER t BEFORE INSERT ON a FOR EACH ROW BEGIN SET @a=1; END"
     text = f"SELECT 1;\nDELIMITER //\n{routine}//\ndelimiter ;\nSELECT 2;"
-    found = cut(text, "mariadb")
-    assert [line for line, _ in found] == [1, 3, 5]
-    assert found[1][1] == routine
+    split = cut(text, "mariadb")
+    assert [line for line, _ in split] == [1, 3, 5]
+    assert split[1][1] == routine
 
 
 @pytest.mark.parametrize(
@@ -83,19 +86,21 @@ def test_delimiters_of_mariadb() -> None:
         ("SELECT\n'\0'", "postgres", 2, "the file contains a NUL byte"),
     ],
 )
-def test_what_cannot_be_cut(text: str, dialect: Dialect, line: int, message: str) -> None:
+def test_invalid_files_are_rejected_with_the_line(
+    text: str, dialect: Dialect, line: int, message: str
+) -> None:
     with pytest.raises(SqlTextError, match=message) as error:
         cut(text, dialect)
     assert error.value.line == line
 
 
-def test_bytes_stay_as_they_are() -> None:
+def test_bytes_are_not_changed() -> None:
     data = "INSERT INTO a VALUES ('é')".encode() + b";SELECT '\xe9'"
-    assert b";".join(each.text.encode("latin-1") for each in statements(data, "mariadb")) == data
+    assert b";".join(statement.text.encode("latin-1") for statement in statements(data, "mariadb")) == data
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "mariadb"])
-def test_any_text_is_cut_or_refused(dialect: Dialect) -> None:
+def test_any_text_is_split_or_rejected(dialect: Dialect) -> None:
     draw = random.Random(17)
     parts = [
         "'",
@@ -118,8 +123,10 @@ def test_any_text_is_cut_or_refused(dialect: Dialect) -> None:
     for _ in range(3000):
         text = "".join(draw.choices(parts, k=draw.randint(0, 12)))
         try:
-            found = cut(text, dialect)
+            split = cut(text, dialect)
         except SqlTextError as error:
             assert 1 <= error.line <= text.count("\n") + 1
             continue
-        assert all(text.splitlines() and each and 1 <= line <= text.count("\n") + 1 for line, each in found)
+        assert all(
+            text.splitlines() and statement and 1 <= line <= text.count("\n") + 1 for line, statement in split
+        )

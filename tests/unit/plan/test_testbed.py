@@ -1,4 +1,4 @@
-"""The testbed file: what it means, and what is said of wrong ones."""
+"""The testbed file: how it is resolved, and messages about invalid files."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def problems(old: str, new: str) -> list[str]:
     return str(caught.value).split("\n")
 
 
-def test_what_it_means() -> None:
-    found = spec()
-    assert [host.name for host in found.hosts] == ["lab", "cern-1", "cern-2", "lyon-1", "tokyo-1"]
-    assert found.lab.site == "cern"
-    addresses = [host.address for host in found.hosts]
+def test_a_testbed_file_is_resolved() -> None:
+    testbed = spec()
+    assert [host.name for host in testbed.hosts] == ["lab", "cern-1", "cern-2", "lyon-1", "tokyo-1"]
+    assert testbed.lab.site == "cern"
+    addresses = [host.address for host in testbed.hosts]
     assert len(set(addresses)) == len(addresses)
     assert all(address.startswith("10.") for address in addresses)
-    shapes = {(link.source, link.to): link.shape for link in found.links}
+    shapes = {(link.source, link.to): link.shape for link in testbed.links}
     assert shapes["cern", "lyon"] == shapes["lyon", "cern"]
     lyon = shapes["cern", "lyon"]
     assert (lyon.delay_ns, lyon.jitter_ns, lyon.rate_bit_s) == (30 * MS, MS, 100_000_000)
@@ -64,34 +64,40 @@ def test_what_it_means() -> None:
     assert shapes["cern", "tokyo"].loss == 0.001
     assert shapes["cern", "tokyo"].queue_bytes == 4_000_000
     assert shapes["lyon", "lyon"].delay_ns == 150_000
-    assert set(found.routes) == {("lyon", "cern", "tokyo"), ("tokyo", "cern", "lyon")}
+    assert set(testbed.routes) == {("lyon", "cern", "tokyo"), ("tokyo", "cern", "lyon")}
 
 
-def test_rates_by_direction_and_a_link_beside_the_lab() -> None:
+def test_rates_can_differ_by_direction_and_links_can_bypass_the_lab() -> None:
     text = GOOD.replace("rate: 100Mbit/s", "rate: {forward: 2Mbit/s, backward: 0.5Mbit/s}")
     text = text.replace("lan:", "  - {between: [lyon, tokyo], rtt: 250ms}\nlan:")
-    found = spec(text)
-    rates = {(link.source, link.to): link.shape.rate_bit_s for link in found.links}
+    testbed = spec(text)
+    rates = {(link.source, link.to): link.shape.rate_bit_s for link in testbed.links}
     assert (rates["cern", "lyon"], rates["lyon", "cern"]) == (2_000_000, 500_000)
-    assert found.routes == ()
+    assert testbed.routes == ()
 
 
-def test_the_fingerprint_is_of_the_meaning() -> None:
+def test_the_fingerprint_depends_on_the_meaning_only() -> None:
     assert spec().fingerprint() == spec(GOOD.replace("60ms", "0.06s") + "# a remark\n").fingerprint()
     for old, new in (("60ms", "61ms"), ("hosts: 2", "hosts: 3"), ("lab: cern", "lab: cern\nseed: 2")):
         assert spec().fingerprint() != spec(GOOD.replace(old, new)).fingerprint()
 
 
 def test_the_engine_document_numbers_sites() -> None:
-    found = document(spec())
-    assert found["sites"] == ["cern", "lyon", "tokyo"]
-    assert found["hosts"][3]["site"] == 1
-    assert {(link["from"], link["to"]) for link in found["links"]} >= {(0, 1), (1, 0), (0, 2), (2, 0), (1, 1)}
-    assert {"sites": [1, 0, 2]} in found["routes"]
+    engine_document = document(spec())
+    assert engine_document["sites"] == ["cern", "lyon", "tokyo"]
+    assert engine_document["hosts"][3]["site"] == 1
+    assert {(link["from"], link["to"]) for link in engine_document["links"]} >= {
+        (0, 1),
+        (1, 0),
+        (0, 2),
+        (2, 0),
+        (1, 1),
+    }
+    assert {"sites": [1, 0, 2]} in engine_document["routes"]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("rtt: 60ms", "rtt: 60", "x.yaml:9: links.0.rtt: 60 has no unit"),
         ("rtt: 60ms", "rt: 60ms", 'x.yaml:9: links.0.rt: unknown key; did you mean "rtt"?'),
@@ -126,20 +132,20 @@ def test_the_engine_document_numbers_sites() -> None:
         ("sites:", "sites: [\nx:", "invalid YAML"),
     ],
 )
-def test_wrong_files(old: str, new: str, said: str) -> None:
-    found = problems(old, new)
-    assert any(said in line for line in found), found
-    assert all(line.startswith("x.yaml") for line in found), found
+def test_invalid_testbed_files_are_rejected(old: str, new: str, message: str) -> None:
+    lines = problems(old, new)
+    assert any(message in line for line in lines), lines
+    assert all(line.startswith("x.yaml") for line in lines), lines
 
 
-def test_several_problems_are_said_together() -> None:
+def test_several_problems_are_reported_together() -> None:
     assert len(problems("lab: cern", "lab: x\nlan: 3")) == 1
     with pytest.raises(BadInput) as caught:
         spec(GOOD.replace("lab: cern", "lab: x").replace("jitter: 1ms", "jitter: 1s"))
     assert len(caught.value.problems) == 2
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_rejected(tmp_path: Path) -> None:
     binary = tmp_path / "x.yaml"
     binary.write_bytes(b"\xff\x00")
     for path in (binary, tmp_path, tmp_path / "none.yaml"):
@@ -152,7 +158,7 @@ def test_the_example_is_valid() -> None:
         assert load_testbed(path).name == path.stem
 
 
-def test_bit_rates() -> None:
+def test_bit_rates_are_parsed_and_shown() -> None:
     for text in ("512kbit/s", "100Mbit/s", "1Gbit/s", "1001bit/s"):
         assert show_bit_rate(parse_bit_rate(text)) == text
     assert parse_bit_rate(" 2.5 Mbit/s ") == 2_500_000
@@ -172,7 +178,7 @@ def test_bit_rates() -> None:
             parse_bit_rate(wrong)
 
 
-def test_queues() -> None:
+def test_the_default_queue_is_rate_times_round_trip() -> None:
     assert default_queue(0, None) > 10**8
     assert default_queue(300_000, 10_000_000) == 64 * 1514
     assert default_queue(315 * MS, 500_000_000) == 19_687_500

@@ -1,4 +1,4 @@
-"""Quantities with units: what is read, what is refused and why, and that what is written reads back the same."""
+"""Quantities with units: valid and invalid texts, and texts that are read as the value that was written."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SECOND = 1_000_000_000
         ("0.1us", 100),
     ],
 )
-def test_durations(text: str, ns: int) -> None:
+def test_durations_are_parsed_and_shown(text: str, ns: int) -> None:
     assert units.parse_duration(text) == ns
     assert units.parse_duration(units.show_duration(ns)) == ns
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (30, "30 has no unit"),
         (0, "0 has no unit"),
@@ -55,10 +55,10 @@ def test_durations(text: str, ns: int) -> None:
         ("1e3s", 'no unit "e"'),
     ],
 )
-def test_durations_refused(value: object, said: str) -> None:
+def test_invalid_durations_are_rejected(value: object, message: str) -> None:
     with pytest.raises(UnitError) as caught:
         units.parse_duration(value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_durations_refused(value: object, said: str) -> None:
         ("1TB", 10**12),
     ],
 )
-def test_sizes(text: str, size: int) -> None:
+def test_sizes_are_parsed_and_shown(text: str, size: int) -> None:
     assert units.parse_size(text) == size
     assert units.parse_size(units.show_size(size)) == size
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (100, "100 has no unit"),
         ("1K", "write kB for powers of 1000, KiB for powers of 1024"),
@@ -91,13 +91,13 @@ def test_sizes(text: str, size: int) -> None:
         ("9999TB", "more than 1 PB"),
     ],
 )
-def test_sizes_refused(value: object, said: str) -> None:
+def test_invalid_sizes_are_rejected(value: object, message: str) -> None:
     with pytest.raises(UnitError) as caught:
         units.parse_size(value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_rates() -> None:
+def test_rates_are_parsed_and_shown() -> None:
     assert units.parse_rate("500/s") == 500
     assert units.parse_rate("30/m") == 0.5
     assert units.parse_rate("36 / h") == 0.01
@@ -109,12 +109,12 @@ def test_rates() -> None:
 
 
 @pytest.mark.parametrize("value", [500, "500", "0/s", "5/x", "5", "-5/s", "5s", "1e99/s", "/s"])
-def test_rates_refused(value: object) -> None:
+def test_invalid_rates_are_rejected(value: object) -> None:
     with pytest.raises(UnitError):
         units.parse_rate(value)
 
 
-def test_percentages() -> None:
+def test_percentages_are_parsed_and_shown() -> None:
     assert units.parse_fraction("10%") == 0.1
     assert units.parse_fraction("0.5 %") == 0.005
     assert units.parse_fraction("100%") == 1
@@ -141,11 +141,11 @@ def test_percentages() -> None:
         (None, None),
     ],
 )
-def test_numbers_of_levels(value: object, number: float | None) -> None:
+def test_levels_have_the_numbers_of_their_quantities(value: object, number: float | None) -> None:
     assert units.quantity(value) == number
 
 
-def test_for_people() -> None:
+def test_durations_and_sizes_are_rounded_for_messages() -> None:
     assert units.about_duration(250 * 10**6) == "250 ms"
     assert units.about_duration(96 * SECOND) == "1 min 36 s"
     assert units.about_duration(3600 * SECOND) == "1 h"

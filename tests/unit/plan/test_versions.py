@@ -1,4 +1,4 @@
-"""Tables with versions: what writers and readers are told, the numbers of objects, and what does not fit."""
+"""Tables with versions: queries of writers and readers, numbers of objects, and settings that do not fit."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ ADDRESSES = {
 
 
 def document(text: str) -> dict[str, Any]:
-    """The workloads as the engine gets them, by their names."""
+    """The workloads as the engine reads them, by name."""
     plan = make_plan(load(text), 1)
-    found = engine_document(plan.runs[0], ADDRESSES, Path("/d"), "x")["workloads"]
-    return {one["name"]: one for one in found}
+    workloads = engine_document(plan.runs[0], ADDRESSES, Path("/d"), "x")["workloads"]
+    return {workload["name"]: workload for workload in workloads}
 
 
 def request(workload: dict[str, Any], at: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = workload["operations"][at]["request"]
-    return found
+    request_of_operation: dict[str, Any] = workload["operations"][at]["request"]
+    return request_of_operation
 
 
 def objects(workload: dict[str, Any], at: int = 0) -> list[str]:
-    """What every draw of an operation's values gives for its object."""
+    """The numbers of the object of an operation, for every combination of its values."""
     text = request(workload, at)["version"]["object"]
     names = sorted(set(re.findall(r"\{(\w+)\}", text)))
     draws = itertools.product(*(workload["values"][name]["items"] for name in names))
-    return [text.format(**dict(zip(names, one, strict=True))) for one in draws]
+    return [text.format(**dict(zip(names, values, strict=True))) for values in draws]
 
 
-def test_writers_and_readers_mean_the_same_objects() -> None:
-    found = document(FILE)
-    readers, writer = found["readers"], found["writer"]
+def test_writers_and_readers_use_the_same_objects() -> None:
+    workloads = document(FILE)
+    readers, writer = workloads["readers"], workloads["writer"]
     assert request(readers) == {
         "queries": [
             "SELECT version, string FROM public.t_{_table} WHERE id>{_part}*10 AND id<={_part}*10+10",
@@ -91,27 +91,27 @@ def test_writers_and_readers_mean_the_same_objects() -> None:
 
 
 def test_a_table_of_public_is_the_same_with_and_without_its_schema() -> None:
-    there, name, rest = FILE.rpartition("public.")
+    before, name, rest = FILE.rpartition("public.")
     assert name
-    here = there + rest
-    found = document(here)
-    assert objects(found["readers"]) == objects(found["writer"])
+    text = before + rest
+    workloads = document(text)
+    assert objects(workloads["readers"]) == objects(workloads["writer"])
 
 
-def test_one_object_has_a_number() -> None:
-    found = document(FILE.replace("tables: 2", "tables: 1").replace("distinct: 12", "distinct: 1"))
-    readers, writer = request(found["readers"]), request(found["writer"])
+def test_a_single_object_has_the_number_0() -> None:
+    workloads = document(FILE.replace("tables: 2", "tables: 1").replace("distinct: 12", "distinct: 1"))
+    readers, writer = request(workloads["readers"]), request(workloads["writer"])
     assert readers["version"]["object"] == writer["version"]["object"] == "0"
     assert readers["queries"] == ["SELECT version, string FROM public.t WHERE id>0*10 AND id<=0*10+10"]
 
 
 @pytest.mark.parametrize(
-    ("columns", "asked"),
+    ("columns", "selected"),
     [("['*']", "*"), ("[id, version]", "id, version"), ("[id]", "version, id")],
 )
-def test_the_version_is_asked_for_once(columns: str, asked: str) -> None:
+def test_the_version_is_selected_once(columns: str, selected: str) -> None:
     text = FILE.replace("distinct: 12, versions: read", f"distinct: 12, versions: read, columns: {columns}")
-    assert request(document(text)["readers"])["queries"][0].startswith(f"SELECT {asked} FROM public.t_")
+    assert request(document(text)["readers"])["queries"][0].startswith(f"SELECT {selected} FROM public.t_")
 
 
 MIXED = edited(
@@ -128,9 +128,9 @@ MIXED = edited(
 
 
 def test_entries_of_a_mix_have_tables_of_their_own() -> None:
-    found = document(MIXED)
-    readers = found["readers"]
-    assert [(one["name"], one["weight"]) for one in readers["operations"]] == [
+    workloads = document(MIXED)
+    readers = workloads["readers"]
+    assert [(operation["name"], operation["weight"]) for operation in readers["operations"]] == [
         ("lookup", 2.0),
         ("data", 8.0),
         ("more", 1.0),
@@ -141,12 +141,12 @@ def test_entries_of_a_mix_have_tables_of_their_own() -> None:
     assert set(readers["values"]) == {"_part_1", "_table_2", "_part_2", "_table_3", "_part_3"}
     assert request(readers, 3)["version"] is None
     lookup, data = objects(readers, 0), objects(readers, 1)
-    assert sorted(data) == sorted(objects(readers, 2)) == sorted(objects(found["writer"]))
+    assert sorted(data) == sorted(objects(readers, 2)) == sorted(objects(workloads["writer"]))
     assert len({int(number) for number in (*lookup, *data)}) == 4 + 24
     assert max(map(int, data)) < 2**53
 
 
-def test_tables_without_versions_stand_in_a_mix_as_well() -> None:
+def test_entries_of_a_mix_can_be_tables_without_versions() -> None:
     text = MIXED.replace(", versions: read", "").replace("distinct: 4", "distinct: 1")
     readers = document(text)["readers"]
     assert request(readers)["queries"] == ["SELECT string FROM lookup LIMIT 5"]
@@ -154,7 +154,7 @@ def test_tables_without_versions_stand_in_a_mix_as_well() -> None:
     assert readers["values"]["_part_2"] == {"kind": "uniform", "from": 0, "to": 11}
 
 
-def test_the_effective_file_says_the_same() -> None:
+def test_the_effective_file_has_the_same_configuration() -> None:
     experiment = load(MIXED)
     again = load(experiment.effective_yaml())
     assert again.cells[0].config == experiment.cells[0].config
@@ -164,8 +164,8 @@ def test_a_warm_cache_is_filled_with_every_object_once() -> None:
     (filling,) = fillings(load(FILE).cells[0].config)
     (work,) = filling.workloads
     table, part = work.values["_table"], work.values["_part"]
-    asked = list(zip(table.items, part.items, strict=True))
-    assert len(asked) == len(set(asked)) == filling.run.each_tester == 24
+    objects_in_turn = list(zip(table.items, part.items, strict=True))
+    assert len(objects_in_turn) == len(set(objects_in_turn)) == filling.run.each_tester == 24
     assert table.order == part.order == "round-robin"
     fresh = fillings(
         load(
@@ -179,7 +179,7 @@ def test_a_warm_cache_is_filled_with_every_object_once() -> None:
     assert fresh[0].run.each_tester == 24 * 3
 
 
-def test_data_makes_the_tables_that_are_asked_for() -> None:
+def test_data_of_several_tables_has_their_settings() -> None:
     (data,) = load(FILE).cells[0].config.data
     assert (data.settings["tables"], data.settings["versions"]) == (2, True)
     assert data.bytes == 2 * 120 * 10
@@ -225,7 +225,7 @@ def test_data_makes_the_tables_that_are_asked_for() -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(old: str, new: str, message: str) -> None:
+def test_settings_that_do_not_fit_are_rejected(old: str, new: str, message: str) -> None:
     text = edited(old, new, FILE)
     if message:
         assert any(message in line for line in problems(text))
@@ -251,7 +251,7 @@ def test_what_does_not_fit_is_told(old: str, new: str, message: str) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_in_a_mix_is_told(old: str, new: str, message: str) -> None:
+def test_entries_of_a_mix_that_do_not_fit_are_rejected(old: str, new: str, message: str) -> None:
     assert any(message in line for line in problems(edited(old, new, MIXED)))
 
 
@@ -262,5 +262,5 @@ def test_what_does_not_fit_in_a_mix_is_told(old: str, new: str, message: str) ->
         ("workloads.readers.load.testers: [1, 2]", "workloads.readers.load.testers"),
     ],
 )
-def test_the_load_of_writers_is_no_axis_of_the_report(path: str, axis: str | None) -> None:
+def test_the_load_of_writers_is_not_the_load_factor(path: str, axis: str | None) -> None:
     assert load(f"{FILE}factors: {{{path}}}\n").load_factor == axis

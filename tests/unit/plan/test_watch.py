@@ -1,4 +1,4 @@
-"""`watch:` of a target: what is read, what is refused, and what is kept of it."""
+"""Exporters in `watch:` of a target: valid and invalid keys, and stored values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGET = edited("target: web", "target: site")
 
 
 def file(*watch: str) -> str:
-    lines = "".join(f"      - {one}\n" for one in watch)
+    lines = "".join(f"      - {entry}\n" for entry in watch)
     return f"{TARGET}targets:\n  site:\n    endpoints: [web]\n    watch:\n{lines}"
 
 
@@ -24,7 +24,7 @@ def watched(text: str, **environ: str) -> tuple[Watched, ...]:
     return load(text, environ=environ).cells[0].config.watched
 
 
-def test_what_is_said_and_what_is_not() -> None:
+def test_exporters_are_resolved_with_their_defaults() -> None:
     squid, other = watched(
         file(
             f"{{prometheus: '{URL}', name: squid, kind: squid}}",
@@ -36,21 +36,21 @@ def test_what_is_said_and_what_is_not() -> None:
     assert (other.every_ns, other.optional) == (2_000_000_000, True)
 
 
-def test_what_comes_from_outside_is_used_and_not_kept() -> None:
+def test_values_of_the_environment_are_used_and_not_stored() -> None:
     text = file(
         "{prometheus: '${env:AT}/metrics', name: x, kind: node, "
         'headers: {Authorization: {secret: "Bearer ${env:PW}"}}}'
     )
     environ = {"AT": "http://inside.example.org:9100", "PW": "hunter2-s3cr3t"}
-    (one,) = watched(text, **environ)
-    assert (one.url, one.shown) == ("http://inside.example.org:9100/metrics", "${env:AT}/metrics")
-    assert one.headers == {"Authorization": Secret("Bearer hunter2-s3cr3t")}
+    (exporter,) = watched(text, **environ)
+    assert (exporter.url, exporter.shown) == ("http://inside.example.org:9100/metrics", "${env:AT}/metrics")
+    assert exporter.headers == {"Authorization": Secret("Bearer hunter2-s3cr3t")}
     plan = make_plan(load(text, environ=environ), 1)
-    kept = plan.experiment.effective_yaml() + json.dumps(plan.to_json()) + repr(one.headers)
+    kept = plan.experiment.effective_yaml() + json.dumps(plan.to_json()) + repr(exporter.headers)
     assert "hunter2" not in kept and "inside.example" not in kept
 
 
-def test_a_target_that_is_not_asked_is_not_watched() -> None:
+def test_an_unused_target_is_not_watched() -> None:
     text = file(f"{{prometheus: '{URL}', name: squid, kind: squid}}").replace("target: site", "target: web")
     assert watched(text) == ()
 
@@ -100,24 +100,24 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("one", "message"), WRONG)
-def test_wrong_files(one: str, message: str) -> None:
-    assert problems(file(one)) == [message]
+@pytest.mark.parametrize(("entry", "message"), WRONG)
+def test_invalid_exporters_are_rejected(entry: str, message: str) -> None:
+    assert problems(file(entry)) == [message]
 
 
-def test_patterns_of_metrics_have_a_form() -> None:
-    (said,) = problems(file("{prometheus: 'http://h:9100', name: a, metrics: ['up{job=x}']}"))
-    assert said.startswith("x.yaml:14: targets.site.watch.0.metrics.0: ")
+def test_invalid_patterns_of_metrics_are_rejected() -> None:
+    (message,) = problems(file("{prometheus: 'http://h:9100', name: a, metrics: ['up{job=x}']}"))
+    assert message.startswith("x.yaml:14: targets.site.watch.0.metrics.0: ")
 
 
-def test_two_of_one_name() -> None:
+def test_two_exporters_with_the_same_name_are_rejected() -> None:
     node = "{prometheus: 'http://h:9100', name: a, kind: node}"
     assert problems(file(node, node)) == [
         "x.yaml:15: targets.site.watch.1.name: two entries of this list have the name a"
     ]
 
 
-def test_a_name_means_one_thing_in_a_run_and_may_mean_another_in_the_next() -> None:
+def test_names_of_exporters_are_unique_in_a_run() -> None:
     watch = "watch: [{prometheus: 'http://AT:9100', name: a, kind: node}]"
     sites = "".join(
         f"  {name}: {{endpoints: ['http://{name}'], {watch.replace('AT', name)}}}\n"

@@ -1,4 +1,4 @@
-"""Hosts in `watch:` of a target: what is resolved, how they are reached, what is refused."""
+"""Hosts in `watch:` of a target: how they are resolved and reached, and invalid keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHERE = "kind: ssh, hosts: [h1], controller: {address: 127.0.0.1}"
 ELSEWHERE = f"hosts: {{{WHERE}, directory: ~/p/x, ssh: {{options: [-4]}}}}\n"
 
 
-def test_hosts_and_exporters_stand_in_one_list() -> None:
+def test_hosts_and_exporters_are_entries_of_the_same_list() -> None:
     config = (
         load(
             file(
@@ -29,34 +29,34 @@ def test_hosts_and_exporters_stand_in_one_list() -> None:
         .cells[0]
         .config
     )
-    assert [one.name for one in config.watched] == ["squid"]
+    assert [exporter.name for exporter in config.watched] == ["squid"]
     first, second = config.watched_hosts
-    place = Host("db1", "db1.example.org", "target", link_bytes_s=1.25e9)
-    assert first == WatchedHost(place, (WatchedProcess("process", "postgres"),))
+    expected_host = Host("db1", "db1.example.org", "target", link_bytes_s=1.25e9)
+    assert first == WatchedHost(expected_host, (WatchedProcess("process", "postgres"),))
     assert (second.host.user, second.host.port, second.optional) == ("me", 2222, True)
-    assert [one.name for one in second.processes] == ["a b", "c", "pid 17", "squid"]
+    assert [process.name for process in second.processes] == ["a b", "c", "pid 17", "squid"]
     assert required([config]) == {"db1"}
     (hosts,) = lookouts(config)
-    assert [one.name for one in hosts.hosts] == ["db1", "db2"]
+    assert [host.name for host in hosts.hosts] == ["db1", "db2"]
     assert (hosts.kind, hosts.ssh, hosts.directory) == ("ssh", Ssh(), "~/.cache/plimsoll")
 
 
-def test_they_are_reached_as_the_testers_hosts_or_in_their_own_way() -> None:
+def test_ssh_options_of_a_watched_host_override_those_of_hosts() -> None:
     own = "{host: db2, ssh: {unknown_host_keys: accept}, directory: /var/tmp/me}"
     config = load(ELSEWHERE + file("{host: db1}", own)).cells[0].config
     first, second = lookouts(config)
     assert (first.ssh, first.directory) == (Ssh(None, ("-4",)), "~/p/x")
     assert (second.ssh, second.directory) == (Ssh(None, (), True), "/var/tmp/me")
-    assert [one.name for one in config.hosts.hosts] == ["h1"], "they carry no testers"
+    assert [host.name for host in config.hosts.hosts] == ["h1"], "watched hosts have no testers"
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_the_effective_file_has_the_same_watched_hosts(tmp_path: Path) -> None:
     text = file("{host: db1, process: [postgres], link: 1Gbit/s}", "{host: local, unit: squid}")
-    found = load(text)
-    again = load(found.effective_yaml())
-    assert again.cells[0].config.watched_hosts == found.cells[0].config.watched_hosts
-    assert lookouts(found.cells[0].config)[0].hosts[0].name == "db1", "this host is reached without ssh"
-    assert make_plan(found, 1).to_json() is not None
+    experiment = load(text)
+    again = load(experiment.effective_yaml())
+    assert again.cells[0].config.watched_hosts == experiment.cells[0].config.watched_hosts
+    assert lookouts(experiment.cells[0].config)[0].hosts[0].name == "db1", "this host is reached without ssh"
+    assert make_plan(experiment, 1).to_json() is not None
 
 
 WRONG = [
@@ -97,22 +97,22 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("entry", "said"), WRONG)
-def test_what_is_refused(entry: str, said: str) -> None:
-    found = problems(ELSEWHERE + file(entry))
-    assert any(said in one for one in found), found
+@pytest.mark.parametrize(("entry", "message"), WRONG)
+def test_invalid_watched_hosts_are_rejected(entry: str, message: str) -> None:
+    lines = problems(ELSEWHERE + file(entry))
+    assert any(message in line for line in lines), lines
 
 
-def test_the_schema_knows_both() -> None:
+def test_the_schema_has_exporters_and_hosts() -> None:
     schema = json_schema()
     items = schema["$defs"]["TargetRaw"]["properties"]["watch"]["items"]
-    names = {each["$ref"].rpartition("/")[2] for each in items.get("oneOf", items.get("anyOf"))}
+    names = {item["$ref"].rpartition("/")[2] for item in items.get("oneOf", items.get("anyOf"))}
     assert names == {"WatchRaw", "WatchHostRaw"}
     assert schema["$defs"]["WatchHostRaw"]["required"] == ["host"]
 
 
 def test_a_process_of_this_host_may_have_a_name() -> None:
     entries = ("{host: local, name: nginx, pid: 1}", "{host: local, name: php, process: php-fpm}")
-    one, other = load(file(*entries)).cells[0].config.watched_hosts
-    assert [each.name for each in (*one.processes, *other.processes)] == ["nginx", "php"]
-    assert one.is_here and other.is_here and one.host.name != other.host.name
+    first, second = load(file(*entries)).cells[0].config.watched_hosts
+    assert [process.name for process in (*first.processes, *second.processes)] == ["nginx", "php"]
+    assert first.is_here and second.is_here and first.host.name != second.host.name

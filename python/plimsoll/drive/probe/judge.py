@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from plimsoll.drive.probe.visit import Answer, Failure, VisitResult
 from plimsoll.drive.probe.wanted import ProgramVisit, Visit
-from plimsoll.plan.source.secret import HIDDEN, carries_credentials
+from plimsoll.plan.source.secret import HIDDEN, is_credential_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,6 @@ def _without_credentials(location: str) -> str:
         return HIDDEN
     if "@" in url.netloc:
         url = url._replace(netloc=f"{HIDDEN}@{url.netloc.rpartition('@')[2]}")
-    if any(carries_credentials(name) for name, _ in pairs):
+    if any(is_credential_name(name) for name, _ in pairs):
         url = url._replace(query=HIDDEN)
     return url.geturl()

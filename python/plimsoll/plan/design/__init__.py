@@ -1,1 +1,1 @@
-"""The cells of a design, their order, and what a run changes and takes."""
+"""The cells of a design, their order, the restarts before each run, and the estimated time and disk space."""

@@ -1,8 +1,8 @@
-"""The cells of a design: the file with the levels of one cell set into it, resolved.
+"""The cells of a design: sets the levels of a cell in the file, and resolves it.
 
-A design may have a hundred thousand cells, and most of the file is the same in all of them. So each section is set
-once for every combination of the levels that change it, and what is made of a section is remembered by the section
-itself (`Memo`).
+A design may have 100,000 cells, and most sections of the file are the same in all of them. Therefore levels are set in
+a section once for every combination of the levels that change it, and results are cached by the identity of the section
+(`Memo`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plimsoll.plan.source.memo import Memo
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A section with the levels of some factors set into it; `moved`: path in it -> path in the file of its value."""
+    """A section in which levels are set. `moved`: path of a value in the tree -> its path in the file."""
 
     tree: Any
     moved: dict[KeyPath, KeyPath]
@@ -30,7 +30,7 @@ class _Section:
 
 
 class CellMaker:
-    """Makes the cells of one experiment file."""
+    """Creates the cells of one experiment file."""
 
     def __init__(
         self,
@@ -49,7 +49,9 @@ class CellMaker:
         self._made: dict[tuple[str, tuple[str | None, ...]], _Section] = {}
         self._changing: dict[str, list[Factor]] = {}
         for factor in factors:
-            for name in dict.fromkeys(str(one.path[0]) for level in factor.levels for one in level.settings):
+            for name in dict.fromkeys(
+                str(setting.path[0]) for level in factor.levels for setting in level.settings
+            ):
                 self._changing.setdefault(name, []).append(factor)
 
     def cell(self, labels: Mapping[str, str]) -> ResolvedCell | FailedCell:
@@ -65,7 +67,7 @@ class CellMaker:
                 problems += section.problems
         if problems:
             return FailedCell(problems, None)
-        origins = Origins(self._origins.document, moved, self._origins.said)
+        origins = Origins(self._origins.document, moved, self._origins.set_options)
         return resolve_cell(tree, origins, self._directory, self._environ, self._memo)
 
     def _section(self, name: str, labels: Mapping[str, str]) -> _Section:
@@ -85,7 +87,7 @@ class CellMaker:
                 if setting.path[0] != name:
                     continue
                 for path, whose in by_whom.items():
-                    if whose != factor.name and overlap(path, setting.path):
+                    if whose != factor.name and paths_overlap(path, setting.path):
                         file, line = self._origins.place(setting.written)
                         message = f"the factors {whose} and {factor.name} both set {dotted(setting.path)}"
                         problems.append(Problem(message, dotted(setting.written), file, line))
@@ -95,7 +97,7 @@ class CellMaker:
         return _Section(tree.get(name), moved, problems)
 
 
-def overlap(one: KeyPath, other: KeyPath) -> bool:
+def paths_overlap(path: KeyPath, other: KeyPath) -> bool:
     """Whether one path is a prefix of the other."""
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
+    shorter = min(len(path), len(other))
+    return path[:shorter] == other[:shorter]

@@ -1,5 +1,5 @@
-"""What must be restarted or reloaded between two runs, and which cores testers and services are bound to.
-Pure."""
+"""The services and tables that must be restarted or written between two runs, and the cores to which testers and
+services are bound. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from plimsoll.plan.model import Config, Data
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Services to stop (the last started first), to start (in the order of the file), and tables to write."""
+    """Services to stop (in reverse order of their start), services to start (in the order of the file), and tables to
+    write."""
 
     stop: tuple[str, ...]
     start: tuple[str, ...]
@@ -27,26 +28,30 @@ def changes(before: Config | None, after: Config, same_cell: bool) -> Changes:
     are bound differently.
     """
     running = {service.name: service for service in before.services} if before is not None else {}
-    new: set[str] = set()
-    bound_anew = before is not None and before.cpus != after.cpus
+    restarted: set[str] = set()
+    cpus_changed = before is not None and before.cpus != after.cpus
     for service in after.services:
         old = running.get(service.name)
         if (
             before is None
             or old != service
-            or bound_anew
+            or cpus_changed
             or service.fresh == "run"
             or (service.fresh == "cell" and not same_cell)
             or _tables(before, service.name) != _tables(after, service.name)
         ):
-            new.add(service.name)
-    # Siblings need each other, so the order of the file alone does not find everything that is restarted.
-    while more := {one.name for one in after.services if one.name not in new and new.intersection(one.needs)}:
-        new |= more
-    wanted = {service.name for service in after.services}
-    stop = tuple(name for name in reversed(list(running)) if name in new or name not in wanted)
-    load = tuple(data.name for data in after.data if data.into in new)
-    return Changes(stop, tuple(one.name for one in after.services if one.name in new), load)
+            restarted.add(service.name)
+    # Siblings need each other, so one pass in the order of the file would miss some restarts.
+    while more := {
+        service.name
+        for service in after.services
+        if service.name not in restarted and restarted.intersection(service.needs)
+    }:
+        restarted |= more
+    names = {service.name for service in after.services}
+    stop = tuple(name for name in reversed(list(running)) if name in restarted or name not in names)
+    load = tuple(data.name for data in after.data if data.into in restarted)
+    return Changes(stop, tuple(service.name for service in after.services if service.name in restarted), load)
 
 
 def _tables(config: Config, service: str) -> tuple[Data, ...]:
@@ -55,8 +60,8 @@ def _tables(config: Config, service: str) -> tuple[Data, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Pinning:
-    """Cores of the testers and of each service; empty: not bound. `remark`: what a reader of the results must
-    know."""
+    """Cores of the testers and of each service; empty: not bound. `remark`: a text for the results, if cores are
+    shared or not bound."""
 
     testers: tuple[int, ...] = ()
     services: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -64,26 +69,26 @@ class Pinning:
 
 
 def pinning(config: Config, cores: Sequence[int]) -> Pinning:
-    """Binds testers and services to cores out of those that this process may use.
+    """The cores of testers and services. `cores`: those that this process may use.
 
-    `auto`: the first half of the cores for the services, the second half (rounded down, at least one) for the
-    testers; on one core nothing is bound. Raises BadInput where the file names a core that is not there.
+    `auto`: the testers get the second half of the cores (rounded down, at least one), the services the others; a
+    single core is not bound. Raises BadInput if the file names a core that is not in `cores`.
     """
     own = {
         service.name: service.cpus for service in config.services if service.cpus and service.starts_process
     }
     named = {**config.cpus.services, **own}
-    _all_there([*config.cpus.testers, *(core for each in named.values() for core in each)], cores)
+    _check_cores_exist([*config.cpus.testers, *(core for bound in named.values() for core in bound)], cores)
     started = [service for service in config.services if service.starts_process]
     if config.cpus.mode == "none":
         return Pinning((), own, "")
     if config.cpus.mode == "set":
-        return Pinning(config.cpus.testers, named, _shared(config.cpus.testers, named))
+        return Pinning(config.cpus.testers, named, _sharing_remark(config.cpus.testers, named))
     if len(cores) < 2:
         return Pinning((), own, "testers and services share the only core" if started else "")
-    if not started or config.hosts.elsewhere:  # nothing that measures is beside the services then
+    if not started or config.hosts.elsewhere:  # testers and services do not run on the same host
         return Pinning((), own, "")
-    taken = {core for each in own.values() for core in each}
+    taken = {core for bound in own.values() for core in bound}
     free = [core for core in cores if core not in taken]
     unbound = [service for service in started if service.name not in own]
     if not unbound:
@@ -97,7 +102,7 @@ def pinning(config: Config, cores: Sequence[int]) -> Pinning:
     return Pinning(testers, {**own, **{service.name: rest for service in unbound}})
 
 
-def _all_there(named: Sequence[int], cores: Sequence[int]) -> None:
+def _check_cores_exist(named: Sequence[int], cores: Sequence[int]) -> None:
     missing = sorted(set(named) - set(cores))
     if missing:
         have = ", ".join(map(str, cores))
@@ -111,6 +116,6 @@ def _all_there(named: Sequence[int], cores: Sequence[int]) -> None:
         )
 
 
-def _shared(testers: Sequence[int], services: Mapping[str, Sequence[int]]) -> str:
+def _sharing_remark(testers: Sequence[int], services: Mapping[str, Sequence[int]]) -> str:
     both = [name for name, cores in services.items() if set(cores) & set(testers)]
     return f"the testers share cores with {', '.join(both)}" if both else ""

@@ -1,9 +1,9 @@
-"""Which combinations of levels are run, and in which order. Pure: cells are mappings of factor to label.
+"""The combinations of levels that are run, and their order. Pure: cells are mappings of factor to label.
 
-The number of runs is computed before anything is enumerated, so that a design of a million million runs is
-refused at once, with the arithmetic. Order "random" sorts by a keyed hash of seed and cell, not by a shuffle:
-the order depends on the seed alone, is the same in every version of Python, and a cell that is added moves no
-other cell.
+The number of runs is computed before the cells are enumerated, so that a design of 10^12 runs is rejected at once, with
+the factors of that number. Order "random" sorts by a hash of seed and cell. Rejected: a shuffle. With the hash, the
+order depends only on the seed, is the same in every version of Python, and an added cell does not change the order of
+the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plimsoll.plan.source.units import quantity
 
 MAX_RUNS: Final = 100_000
 REPETITION: Final = "repetition"
-"""What `block` may name beside factors."""
+"""The name that `block` accepts in addition to factors."""
 _AT: Final[KeyPath] = ("design",)
 
 Labels = Mapping[str, str]
@@ -32,7 +32,7 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Number of runs, and how it comes about: "3 method x 4 testers x 2 repetitions = 24"."""
+    """Number of runs, and its factors as text: "3 method x 4 testers x 2 repetitions = 24"."""
 
     runs: int
     text: str
@@ -40,10 +40,10 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The cells of a design in listed order, without the excluded ones; a table may give one cell several
-    times.
+    """The cells of a design in listed order, without the excluded cells.
 
-    `times`: how often each is run; `excluded`: what was left out.
+    `times`: how often each cell is run per repetition (more than once if a table lists it several times);
+    `excluded`: the excluded cells.
     """
 
     labels: tuple[Labels, ...]
@@ -53,8 +53,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One run in its place: which cell (index), which repetition (from 1), in which block (None: no
-    blocks)."""
+    """One run of the sequence: index of its cell, repetition (from 1), and block (None: no blocks)."""
 
     cell: int
     repetition: int
@@ -62,17 +61,17 @@ class Slot:
 
 
 def kind_of(raw: DesignRaw) -> str:
-    """The design's kind, with its default."""
+    """The kind of the design, or its default."""
     return raw.kind or ("table" if raw.table is not None else "full-factorial")
 
 
 def levels_used(factor: Factor, kind: str) -> tuple[str, ...]:
-    """Labels that a design of this kind uses: two for 2^k, else all."""
-    return (factor.two or factor.labels) if kind == "2^k" else factor.labels
+    """Labels that a design of this kind uses: two for 2^k, otherwise all."""
+    return (factor.two_levels or factor.labels) if kind == "2^k" else factor.labels
 
 
 def count(factors: Sequence[Factor], raw: DesignRaw, rows: int | None = None) -> Counted:
-    """Number of runs before `exclude`, computed without enumerating. `rows`: of a table."""
+    """Number of runs before `exclude`, without enumerating them. `rows`: number of rows of a table design."""
     kind, repeated = kind_of(raw), raw.repetitions
     tail = f" x {repeated} repetitions" if repeated > 1 else ""
     if kind == "table":
@@ -87,8 +86,8 @@ def count(factors: Sequence[Factor], raw: DesignRaw, rows: int | None = None) ->
 
 
 def _product(factors: Sequence[Factor], kind: str) -> tuple[int, str]:
-    """Number of cells of a factorial design with nested factors: counted over the factors that others depend
-    on."""
+    """Number of cells of a factorial design with nested factors, and its factors as text. Only combinations of factors
+    that depend on each other are enumerated."""
     named = {other for factor in factors for other in factor.when}
     free = [factor for factor in factors if not factor.when and factor.name not in named]
     tied = in_order([factor for factor in factors if factor.when or factor.name in named]) or []
@@ -104,12 +103,13 @@ def _product(factors: Sequence[Factor], kind: str) -> tuple[int, str]:
 
 
 def _count_tied(tied: Sequence[Factor], named: set[str], kind: str) -> int:
-    """Combinations of factors that depend on each other. State: labels of those that a `when` names."""
+    """Number of combinations of factors that depend on each other. A state contains the labels of the factors that a
+    `when` names."""
     states: dict[tuple[tuple[str, str], ...], int] = {(): 1}
     for factor in tied:
         following: dict[tuple[tuple[str, str], ...], int] = {}
         for state, ways in states.items():
-            if not factor.active(dict(state)):
+            if not factor.is_active(dict(state)):
                 following[state] = following.get(state, 0) + ways
             elif factor.name in named:
                 for label in levels_used(factor, kind):
@@ -118,44 +118,44 @@ def _count_tied(tied: Sequence[Factor], named: set[str], kind: str) -> int:
             else:
                 following[state] = following.get(state, 0) + ways * len(levels_used(factor, kind))
         states = following
-        if len(states) > MAX_RUNS:  # every state is a combination of its own: enough is known
+        if len(states) > MAX_RUNS:  # each state is at least one combination, so the limit is exceeded
             break
     return sum(states.values())
 
 
 def check_design(factors: Sequence[Factor], raw: DesignRaw, rows: int | None, report: Report) -> bool:
-    """Whether the design can be enumerated: names exist, 2^k has two levels, the number of runs is
-    bearable."""
+    """Whether the design can be enumerated: names exist, 2^k has two levels, and there are at most MAX_RUNS runs.
+    Problems are reported."""
     by_name = {factor.name: factor for factor in factors}
-    fine = check_labels({name: [label] for name, label in raw.base.items()}, by_name, (*_AT, "base"), report)
+    valid = check_labels({name: [label] for name, label in raw.base.items()}, by_name, (*_AT, "base"), report)
     for key, names in (("block", raw.block), ("loop", raw.loop)):
         for name in names:
             if name not in by_name and not (key == "block" and name == REPETITION):
                 known = [*by_name, REPETITION] if key == "block" else list(by_name)
                 report.wrong((*_AT, key), f"there is no factor {name}", nearest(name, known))
-                fine = False
+                valid = False
     for name in sorted(set(raw.block) & set(raw.loop)):
         report.wrong(
             (*_AT, "loop"), f"{name} cannot be the outermost (block) and the innermost (loop) at once"
         )
-        fine = False
+        valid = False
     for index, entry in enumerate(raw.exclude):
-        fine = check_labels(entry, by_name, (*_AT, "exclude", index), report) and fine
+        valid = check_labels(entry, by_name, (*_AT, "exclude", index), report) and valid
         if not entry:
             report.wrong(
                 (*_AT, "exclude", index),
                 "the entry is empty: expected factors and levels, such as {testers: 4}",
             )
-            fine = False
+            valid = False
     if kind_of(raw) == "2^k":
         for factor in factors:
-            if factor.two is None:
+            if factor.two_levels is None:
                 have = f"{factor.name} has {len(factor.levels)}"
                 report.wrong(
                     ("factors", factor.name),
                     f"2^k needs two levels of each factor, {have}: give low and high",
                 )
-                fine = False
+                valid = False
     total = count(factors, raw, rows)
     if total.runs > MAX_RUNS:
         report.wrong(
@@ -163,15 +163,15 @@ def check_design(factors: Sequence[Factor], raw: DesignRaw, rows: int | None, re
             f"the design has {total.runs:,} runs ({total.text}), the limit is {MAX_RUNS:,}: use fewer "
             f"levels or factors, one-at-a-time, 2^k, or a table",
         )
-        fine = False
-    return fine
+        valid = False
+    return valid
 
 
 def enumerate_cells(
     factors: Sequence[Factor], raw: DesignRaw, table: Sequence[Labels] | None, report: Report
 ) -> Cells:
-    """All cells; call it only after `check_design`. What matches nothing in `exclude` or `base` is
-    reported."""
+    """All cells. `check_design` must be called before. Entries of `exclude` that match no cell, and factors that a
+    `base` never varies, are reported."""
     kind = kind_of(raw)
     times: dict[tuple[tuple[str, str], ...], int] = {}
     if kind == "table":
@@ -211,8 +211,8 @@ def _matches(entry: Mapping[str, Sequence[str]], cell: Labels) -> bool:
 
 
 def _factorial(factors: Sequence[Factor], kind: str) -> Iterator[Labels]:
-    """Every combination, the last factor of the file fastest; a nested factor is absent where its `when`
-    fails."""
+    """Every combination; the last factor of the file varies fastest. A nested factor is absent if its `when` is not
+    satisfied."""
     order = in_order(factors) or []
 
     def grow(index: int, labels: dict[str, str]) -> Iterator[Labels]:
@@ -220,7 +220,7 @@ def _factorial(factors: Sequence[Factor], kind: str) -> Iterator[Labels]:
             yield dict(labels)
             return
         factor = order[index]
-        if not factor.active(labels):
+        if not factor.is_active(labels):
             yield from grow(index + 1, labels)
             return
         for label in levels_used(factor, kind):
@@ -232,11 +232,10 @@ def _factorial(factors: Sequence[Factor], kind: str) -> Iterator[Labels]:
 
 
 def _one_at_a_time(factors: Sequence[Factor], raw: DesignRaw, report: Report) -> Iterator[Labels]:
-    """The base, then each factor varied alone. A nested factor must be at work in the base to be varied at
-    all."""
+    """The base, then each factor varied alone. A nested factor is only varied if it is active in the base."""
     wanted = {factor.name: raw.base.get(factor.name, factor.labels[0]) for factor in factors}
     order = in_order(factors) or []
-    base = _settled(wanted, order)
+    base = _active_labels(wanted, order)
     yield base
     for factor in factors:
         if factor.name not in base:
@@ -248,14 +247,14 @@ def _one_at_a_time(factors: Sequence[Factor], raw: DesignRaw, report: Report) ->
             continue
         for label in factor.labels:
             if label != base[factor.name]:
-                yield _settled({**wanted, factor.name: label}, order)
+                yield _active_labels({**wanted, factor.name: label}, order)
 
 
-def _settled(wanted: Labels, order: Sequence[Factor]) -> Labels:
-    """The labels without those of nested factors that are not at work."""
+def _active_labels(wanted: Labels, order: Sequence[Factor]) -> Labels:
+    """The labels without those of nested factors that are not active."""
     labels: dict[str, str] = {}
     for factor in order:
-        if factor.active(labels):
+        if factor.is_active(labels):
             labels[factor.name] = wanted[factor.name]
     return labels
 
@@ -263,10 +262,8 @@ def _settled(wanted: Labels, order: Sequence[Factor]) -> Labels:
 def read_table(
     text: str, factors: Sequence[Factor], tree: Mapping[str, object], report: Report
 ) -> tuple[tuple[Factor, ...], tuple[Labels, ...]]:
-    """Rows of a table design: columns are factors of the file, or paths, which become factors with the values
-    found.
-
-    A field that is empty leaves a nested factor out. Gives all factors and the rows as cells.
+    """All factors of a table design, and its rows as cells. Columns are factors of the file, or paths, which become
+    factors with the values of the column. In an empty field, a nested factor is absent.
     """
     at: KeyPath = (*_AT, "table")
     rows = [row for row in csv.reader(io.StringIO(text)) if any(field.strip() for field in row)]
@@ -311,7 +308,7 @@ def _column(
     at: KeyPath,
     report: Report,
 ) -> Factor | None:
-    """A column that is a path: a factor whose levels are the values found in it, in their order."""
+    """A factor from a column that is a path: its levels are the values of the column, in their order."""
     path = checked_path(name, tree, at, report)
     if path is None:
         return None
@@ -326,17 +323,19 @@ def _column(
 def arrange(cells: Cells, factors: Sequence[Factor], raw: DesignRaw, seed: int) -> tuple[Slot, ...]:
     """All runs in the order in which they are carried out.
 
-    Outermost the blocks, innermost the looped factors in the order of the file, and what these leave free at
-    random (`order: listed`: as listed, repetition by repetition).
+    Blocks are outermost, and looped factors in the order of the file are innermost. Between them, the order is random
+    (`order: listed`: as listed, repetition by repetition).
     """
     random = raw.order == "random"
-    place = {factor.name: {label: index for index, label in enumerate(factor.labels)} for factor in factors}
+    level_index = {
+        factor.name: {label: index for index, label in enumerate(factor.labels)} for factor in factors
+    }
     first: dict[tuple[tuple[str, str], ...], int] = {}
     slots = []
     for index, labels in enumerate(cells.labels):
         group = tuple((name, label) for name, label in labels.items() if name not in raw.loop)
         first.setdefault(group, index)
-        inner = tuple(place[name].get(labels.get(name, ""), -1) for name in raw.loop)
+        inner = tuple(level_index[name].get(labels.get(name, ""), -1) for name in raw.loop)
         for repetition in range(1, raw.repetitions * cells.times[index] + 1):
             outer = tuple(
                 (name, str(repetition) if name == REPETITION else labels.get(name, "")) for name in raw.block
@@ -344,7 +343,7 @@ def arrange(cells: Cells, factors: Sequence[Factor], raw: DesignRaw, seed: int) 
             free: tuple[object, ...] = (
                 (_draw(seed, group, repetition),) if random else (repetition, first[group])
             )
-            key = (_block_key(outer, place, seed, random), free, inner, index)
+            key = (_block_key(outer, level_index, seed, random), free, inner, index)
             block = (
                 ", ".join(f"repetition {label}" if name == REPETITION else label for name, label in outer)
                 or None
@@ -355,9 +354,9 @@ def arrange(cells: Cells, factors: Sequence[Factor], raw: DesignRaw, seed: int) 
 
 
 def _block_key(
-    outer: Sequence[tuple[str, str]], place: Mapping[str, Mapping[str, int]], seed: int, random: bool
+    outer: Sequence[tuple[str, str]], level_index: Mapping[str, Mapping[str, int]], seed: int, random: bool
 ) -> tuple[object, ...]:
-    """Blocks by repetition come in turn, blocks by a factor at random within what is outside them."""
+    """The sort key of a block: repetitions in their order, levels of a factor at random within the outer blocks."""
     key: list[object] = []
     for depth, (name, label) in enumerate(outer):
         if name == REPETITION:
@@ -365,28 +364,28 @@ def _block_key(
         elif random:
             key.append(_draw(seed, outer[: depth + 1], 0))
         else:
-            key.append(place[name].get(label, -1))
+            key.append(level_index[name].get(label, -1))
     return tuple(key)
 
 
-def _draw(seed: int, what: Sequence[tuple[str, str]], repetition: int) -> bytes:
-    """A number that is uniform over cells for any seed, and always the same for the same cell."""
-    text = repr((seed, sorted(what), repetition)).encode()
+def _draw(seed: int, labels: Sequence[tuple[str, str]], repetition: int) -> bytes:
+    """A hash that is uniformly distributed over cells, and the same for the same seed, cell and repetition."""
+    text = repr((seed, sorted(labels), repetition)).encode()
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def run_seed(seed: int, labels: Labels, repetition: int) -> int:
-    """The seed of one run's random choices: 63 bits, different for each cell and repetition."""
+    """The seed of the random numbers of one run: 63 bits, different for each cell and repetition."""
     text = repr(("run", seed, sorted(labels.items()), repetition)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
 def missing_combinations(cells: Sequence[Labels], factors: Sequence[Factor]) -> list[tuple[str, str, str]]:
-    """Pairs of factors of which some combination of levels is never run, with one such combination.
+    """Pairs of factors with a combination of levels that is never run, and one such combination as text.
 
     The interaction of such a pair cannot be estimated.
     """
-    found = []
+    missing = []
     for first, second in itertools.combinations(factors, 2):
         seen = {(cell.get(first.name), cell.get(second.name)) for cell in cells}
         have_first = [label for label in first.labels if any(cell.get(first.name) == label for cell in cells)]
@@ -395,5 +394,5 @@ def missing_combinations(cells: Sequence[Labels], factors: Sequence[Factor]) -> 
         ]
         gap = next(((a, b) for a in have_first for b in have_second if (a, b) not in seen), None)
         if gap is not None:
-            found.append((first.name, second.name, f"{gap[0]} with {gap[1]} is never run"))
-    return found
+            missing.append((first.name, second.name, f"{gap[0]} with {gap[1]} is never run"))
+    return missing

@@ -1,4 +1,4 @@
-"""`factors:` as written, turned into factors with levels, each level a set of values by path.
+"""Parses `factors:` into factors with levels. Each level is a set of values by path.
 
 Forms::
 
@@ -11,7 +11,7 @@ Forms::
     zip:     {path: workload.frontier.zip, levels: [0, 5], when: {method: cached}}   # nested
     threads: {path: services.gateway.threads, low: 1, high: 8}     # two levels, for a 2^k design
 
-A mapping with `path` or `levels` (or `low` and `high`) is a long form; any other mapping is one of levels.
+A mapping with `path` or `levels` (or `low` and `high`) is a long form; any other mapping contains levels.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ LOAD_ENDINGS: Final = (
     ("load", "ramp", "testers"),
     ("load", "in_flight"),
 )
-"""What makes a factor the axis of the load, in this order."""
+"""Endings of paths that make a factor the axis of the load, by precedence."""
 
 
 class Report(Protocol):
-    """Takes problems by their path in the file."""
+    """Collects problems by their path in the file."""
 
     def wrong(self, path: KeyPath, message: str, near: str | None = None) -> None:
-        """Reports one."""
+        """Reports a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value that a level sets: where, what, and under which path of the file it was written."""
+    """A value that a level sets at a path. `written`: the path of the value in the file."""
 
     path: KeyPath
     value: Any = field(repr=False)
@@ -58,7 +58,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level: its label, what it sets, and the number behind it for an axis (None where it is none)."""
+    """A level: its label, the values that it sets, and its number on an axis (None: it is not a number)."""
 
     label: str
     settings: tuple[Setting, ...]
@@ -67,8 +67,8 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A factor. `when`: other factors and their labels with which alone it is varied; `low`, `high`: labels
-    for 2^k."""
+    """A factor. `when`: other factors, and the labels of them with which it is varied; `low`, `high`: labels for
+    2^k."""
 
     name: str
     levels: tuple[Level, ...]
@@ -89,19 +89,19 @@ class Factor:
         raise KeyError(label)
 
     def active(self, labels: Mapping[str, str]) -> bool:
-        """Whether it is varied in a cell with these labels of other factors."""
+        """Whether the factor is varied in a cell with these labels of other factors."""
         return all(labels.get(other) in wanted for other, wanted in self.when.items())
 
     @property
     def two(self) -> tuple[str, str] | None:
-        """The two levels of a 2^k design; None where they are not said."""
+        """The two levels of a 2^k design; None if the file does not define them."""
         if self.low is not None and self.high is not None:
             return self.low, self.high
         return (self.labels[0], self.labels[1]) if len(self.levels) == 2 else None
 
     @property
     def load_kind(self) -> int | None:
-        """Rank of the load that every level sets to a number (see LOAD_ENDINGS); None: not a factor of
+        """Index in LOAD_ENDINGS of the load that every level sets to a number; None: the factor does not set the
         load."""
         for rank, ending in enumerate(LOAD_ENDINGS):
             if all(_sets_load(level, ending) is not None for level in self.levels):
@@ -109,14 +109,14 @@ class Factor:
         return None
 
     def is_load_of(self, workloads: Collection[str]) -> bool:
-        """Whether all that it sets is the load of these workloads."""
+        """Whether the factor only sets loads of these workloads."""
         paths = [setting.path for level in self.levels for setting in level.settings]
         return all(
             path[0] == "workloads" and path[1] in workloads and path[2:3] == ("load",) for path in paths
         )
 
     def load_value(self, label: str) -> float | None:
-        """The load that a level sets; None where this is no factor of load."""
+        """The load that a level sets; None if the factor does not set the load."""
         kind = self.load_kind
         return None if kind is None else _sets_load(self.level(label), LOAD_ENDINGS[kind])
 
@@ -129,29 +129,31 @@ def _sets_load(level: Level, ending: tuple[str, ...]) -> float | None:
 
 
 def parse_factors(tree: Mapping[str, Any], report: Report) -> tuple[Factor, ...]:
-    """All factors of a file. Problems go to `report`, and the factor is left out."""
+    """All valid factors of a file. Problems of the others are reported."""
     written = tree.get("factors") or {}
     if not isinstance(written, Mapping):
         report.wrong(("factors",), f"expected a mapping of factors, got {shown(written)}")
         return ()
-    factors = [found for name, value in written.items() if (found := _factor(str(name), value, tree, report))]
+    factors = [
+        factor for name, value in written.items() if (factor := _parse_factor(str(name), value, tree, report))
+    ]
     _check_nesting(factors, report)
     return tuple(factors)
 
 
-def _factor(name: str, value: Any, tree: Mapping[str, Any], report: Report) -> Factor | None:
+def _parse_factor(name: str, value: Any, tree: Mapping[str, Any], report: Report) -> Factor | None:
     at: KeyPath = ("factors", name)
     if isinstance(value, list):
-        return _built(name, _one_path(name, value, at, tree, report), {}, None, None, at, report)
+        return _build_factor(name, _levels_of_list(name, value, at, tree, report), {}, None, None, at, report)
     if not isinstance(value, Mapping) or not value:
         report.wrong(at, f"expected a list of levels or a mapping, got {shown(value)}")
         return None
     if "path" in value or "levels" in value or {"low", "high"} <= set(value):
-        return _long(name, value, at, tree, report)
-    return _built(name, _named_levels(value, at, tree, report), {}, None, None, at, report)
+        return _parse_long_form(name, value, at, tree, report)
+    return _build_factor(name, _named_levels(value, at, tree, report), {}, None, None, at, report)
 
 
-def _long(
+def _parse_long_form(
     name: str, value: Mapping[str, Any], at: KeyPath, tree: Mapping[str, Any], report: Report
 ) -> Factor | None:
     for key in value:
@@ -167,24 +169,26 @@ def _long(
     if levels is None and {"low", "high"} <= set(value):
         levels = {"low": value["low"], "high": value["high"]}
         here = at
-        found = _values(levels, value.get("path"), here, at, tree, report, own_labels=True)
-        low, high = (found[0].label, found[1].label) if len(found) == 2 else (None, None)
-        return _built(name, found, _when(value.get("when"), at, report), low, high, at, report)
+        parsed_levels = _levels_of_path(levels, value.get("path"), here, at, tree, report, own_labels=True)
+        low, high = (
+            (parsed_levels[0].label, parsed_levels[1].label) if len(parsed_levels) == 2 else (None, None)
+        )
+        return _build_factor(name, parsed_levels, _when(value.get("when"), at, report), low, high, at, report)
     if levels is None:
         report.wrong(at, "levels are missing: give levels: [...], or low and high")
         return None
     if "path" in value:
-        found = _values(levels, value["path"], here, at, tree, report)
+        parsed_levels = _levels_of_path(levels, value["path"], here, at, tree, report)
     elif isinstance(levels, Mapping):
-        found = _named_levels(levels, here, tree, report)
+        parsed_levels = _named_levels(levels, here, tree, report)
     else:
         report.wrong(at, "path is missing: give the path that these levels set, such as load.testers")
         return None
     low, high = (_label(value.get(key), (*at, key), report) for key in ("low", "high"))
-    return _built(name, found, _when(value.get("when"), at, report), low, high, at, report)
+    return _build_factor(name, parsed_levels, _when(value.get("when"), at, report), low, high, at, report)
 
 
-def _values(
+def _levels_of_path(
     levels: Any,
     path: Any,
     here: KeyPath,
@@ -193,13 +197,13 @@ def _values(
     report: Report,
     own_labels: bool = False,
 ) -> list[Level]:
-    """Levels of one path: a list of values, or a mapping of names to values (`own_labels`: named by their
-    values)."""
+    """Levels of one path, from a list of values or a mapping of names to values. `own_labels`: the labels are the
+    values, not the keys of the mapping."""
     if not isinstance(path, str):
         report.wrong((*at, "path"), f"expected a path such as load.testers, got {shown(path)}")
         return []
     if isinstance(levels, list):
-        return _one_path(path, levels, here, tree, report, (*at, "path"))
+        return _levels_of_list(path, levels, here, tree, report, (*at, "path"))
     if not isinstance(levels, Mapping):
         report.wrong(here, f"expected a list of levels, got {shown(levels)}")
         return []
@@ -208,15 +212,15 @@ def _values(
         return []
     if not levels:
         report.wrong(here, "expected at least one level, got none")
-    found = []
+    parsed_levels = []
     for name, value in levels.items():
         label = _label(value, (*here, name), report) if own_labels else str(name)
         if label is not None:
-            found.append(Level(label, (Setting(steps, value, (*here, name)),), _number(label, value)))
-    return found
+            parsed_levels.append(Level(label, (Setting(steps, value, (*here, name)),), _number(label, value)))
+    return parsed_levels
 
 
-def _one_path(
+def _levels_of_list(
     path: str,
     values: list[Any],
     at: KeyPath,
@@ -229,21 +233,21 @@ def _one_path(
         return []
     if not values:
         report.wrong(at, "expected at least one level, got an empty list")
-    found = []
+    levels = []
     for index, value in enumerate(values[: MAX_LEVELS + 1]):
         label = _label(value, (*at, index), report)
         if label is not None:
-            found.append(Level(label, (Setting(steps, value, (*at, index)),), quantity(value)))
-    return found
+            levels.append(Level(label, (Setting(steps, value, (*at, index)),), quantity(value)))
+    return levels
 
 
 def _named_levels(
     value: Mapping[str, Any], at: KeyPath, tree: Mapping[str, Any], report: Report
 ) -> list[Level]:
-    """Levels that set several paths: label -> {path: value}."""
+    """Levels that set several paths, from a mapping of label -> {path: value}."""
     if not value:
         report.wrong(at, "expected at least one level, got none")
-    found = []
+    levels = []
     for label, sets in value.items():
         here: KeyPath = (*at, label)
         if not isinstance(sets, Mapping) or not sets:
@@ -253,29 +257,29 @@ def _named_levels(
             )
             continue
         settings = []
-        for path, wanted in sets.items():
+        for path, level_value in sets.items():
             steps = checked_path(str(path), tree, (*here, path), report)
             if steps is not None:
-                settings.append(Setting(steps, wanted, (*here, path)))
-        found.append(
+                settings.append(Setting(steps, level_value, (*here, path)))
+        levels.append(
             Level(
                 str(label),
                 tuple(settings),
                 _number(str(label), settings[0].value if len(settings) == 1 else None),
             )
         )
-    return found
+    return levels
 
 
 def _number(label: str, value: Any) -> float | None:
-    """The value of a named level on an axis: "10 kB" is more informative than the number of rows
-    behind it."""
+    """The number of a named level on an axis: that of the label if it is a quantity, such as "10 kB", otherwise that of
+    the value."""
     named = quantity(label)
     return quantity(value) if named is None else named
 
 
 def checked_path(path: str, tree: Mapping[str, Any], at: KeyPath, report: Report) -> KeyPath | None:
-    """The parts of a path that a factor may set; None where it may not, which is reported."""
+    """The parts of a path that a factor may set. Otherwise None, and the problem is reported."""
     try:
         steps = check_path(tree, path)
     except PathError as error:
@@ -313,15 +317,15 @@ def _when(value: Any, at: KeyPath, report: Report) -> dict[str, tuple[str, ...]]
             f"expected factors and their levels, such as {{method: [squid]}}, got {shown(value)}",
         )
         return {}
-    found = {}
+    conditions = {}
     for name, labels in value.items():
         listed = labels if isinstance(labels, list) else [labels]
         texts = [_label(label, (*at, "when", name), report) for label in listed]
-        found[str(name)] = tuple(text for text in texts if text is not None)
-    return found
+        conditions[str(name)] = tuple(text for text in texts if text is not None)
+    return conditions
 
 
-def _built(
+def _build_factor(
     name: str,
     levels: list[Level],
     when: Mapping[str, tuple[str, ...]],
@@ -342,7 +346,7 @@ def _built(
     if twice:
         report.wrong(at, f"the level {twice[0]} is listed twice")
         return None
-    if not levels:  # why has been said where they were read
+    if not levels:  # already reported
         return None
     for key, label in (("low", low), ("high", high)):
         if label is not None and label not in labels:
@@ -373,9 +377,9 @@ def check_labels(
     *,
     also: Sequence[str] = (),
 ) -> bool:
-    """Whether factors and labels of an `exclude`, `when`, `where` or `base` exist; what does not is
-    reported. `also`: words that stand beside factors there."""
-    fine = True
+    """Whether the factors and labels of an `exclude`, `when`, `where` or `base` exist. Unknown names are reported.
+    `also`: keys that are allowed there in addition to factors."""
+    valid = True
     for name, labels in wanted.items():
         if name not in factors:
             known = ", ".join(factors) or "there are none"
@@ -383,20 +387,20 @@ def check_labels(
             report.wrong(
                 (*at, name), f"there is no factor {name}" + ("" if near else f" (factors: {known})"), near
             )
-            fine = False
+            valid = False
             continue
         for label in labels:
             if label not in factors[name].labels:
                 near = nearest(label, factors[name].labels)
                 some = ", ".join(factors[name].labels[:12])
                 report.wrong((*at, name), f"the factor {name} has no level {label}; it has {some}", near)
-                fine = False
-    return fine
+                valid = False
+    return valid
 
 
 def in_order(factors: Iterable[Factor]) -> list[Factor] | None:
-    """Factors so that each comes after those that its `when` names; otherwise as in the file. None: a
-    circle."""
+    """The factors in an order in which each follows those that its `when` names; otherwise as in the file. None: the
+    `when` conditions form a cycle."""
     waiting = list(factors)
     names = {factor.name for factor in waiting}
     done: list[Factor] = []

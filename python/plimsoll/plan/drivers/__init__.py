@@ -1,1 +1,2 @@
-"""The drivers of the lab: each file has the section, settings and requests of one; `table.py` lists them."""
+"""The lab's half of the drivers: each file contains the section, settings and requests of one; `table.py` lists
+them."""

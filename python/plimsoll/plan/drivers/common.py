@@ -1,4 +1,4 @@
-"""Keys and checks that several drivers share."""
+"""Keys and checks of several drivers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tls(Raw):
     verify: bool = True
 
     @model_validator(mode="after")
-    def _pair(self) -> Tls:
+    def _check_pair(self) -> Tls:
         if self.cert is None and self.key is not None:
             raise PydanticCustomError("tls", "key needs a certificate: give cert too")
         return self
@@ -51,13 +51,14 @@ def tls_settings(tls: Tls, at: KeyPath, context: Context) -> dict[str, Json]:
 
 
 def tls_files(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Files of the settings of TLS. A directory (`ca_dir`) is not among them: a host must have it."""
+    """Files of the TLS settings. A directory (`ca_dir`) is not included: it must exist on every host."""
     tls = settings.get("tls") or {}
     yield from (tls[key] for key in TLS_FILES if isinstance(tls.get(key), str))
 
 
 def proxy(address: str | Secret, at: KeyPath, context: Context) -> str | Secret:
-    """A proxy's URL, which must not hold a password: no driver would use it, and where it is plain it is stored."""
+    """The URL of a proxy. A password in it is reported: no driver would use it, and a URL that is not a secret is
+    stored."""
     text = address.reveal() if isinstance(address, Secret) else address
     if text.startswith("https:"):
         context.wrong(at, "a proxy URL must use http://: https:// is not supported")
@@ -76,8 +77,8 @@ def short_name(text: str | Secret, longest: int = 60) -> str:
 
 
 def check_regex(pattern: str | None, path: KeyPath, context: Context, groups: bool = False) -> None:
-    """The regular expressions of the engine are a subset of Python's: an expression that is invalid
-    here is invalid there."""
+    """Reports an invalid regular expression. Those of the engine are a subset of Python's: an expression that is
+    invalid here is also invalid there. `groups`: it must contain a group."""
     if pattern is None:
         return
     try:
@@ -105,4 +106,4 @@ def named_queries(queries: list[str], at: KeyPath, context: Context) -> list[tup
 
 
 def version_of(query: Query) -> Json:
-    return None if query.version is None else query.version.told()
+    return None if query.version is None else query.version.to_json()

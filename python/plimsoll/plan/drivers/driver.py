@@ -1,4 +1,4 @@
-"""How a driver describes itself: its section of the experiment file, and what of it goes to the engine."""
+"""The description of a driver: its section of the experiment file, and the JSON for the engine."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Context(Protocol):
         """Reports a problem."""
 
     def invalid(self, error: ValidationError, tree: Any, model: type[Raw], path: KeyPath) -> None:
-        """Reports the problems of a section that is checked apart."""
+        """Reports the problems of a section that is validated separately."""
 
     def file(self, name: str, path: KeyPath) -> str:
-        """Absolute name of a file that must exist; reports it where it does not."""
+        """Absolute path of a file, which is reported if it does not exist."""
 
     def beside(self, name: str) -> str:
-        """Absolute name of what may not exist."""
+        """Absolute path of a file, which need not exist."""
 
     def as_written(self, path: KeyPath, value: str) -> str:
-        """The value, or what stands for it in the file where it came from the environment: names are stored."""
+        """The value, or its text in the file if it came from the environment. Names that are stored need it."""
 
     def request_log(self, name: str, path: KeyPath) -> RequestLog | None:
-        """The Frontier requests of a log. Reports its problems."""
+        """The Frontier requests of a log; None if there are none. Problems are reported."""
 
 
 def _no_files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iterator[str]:
@@ -48,12 +48,12 @@ def _no_files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> I
 class Driver:
     """One driver. The engine's half is `crates/drive/src/drivers/NAME`.
 
-    `section`: the model of its section. `shared_keys`: keys of the section that hold for all requests of a workload; an
-    entry of `mix` cannot give them. `schemes`: of the URLs that it can be sent to; empty: it needs no target.
-    `settings`, `requests`: what the engine gets for the workload and for each operation, as JSON. `asking`: the request
-    for a query that the lab has made; None: the driver sends no queries. `files`: absolute names of the files that a
-    host with testers needs. `one_of`: pairs of alternative keys; an entry
-    of `mix` that has one of a pair replaces the other one of the section.
+    `section`: the model of its section. `shared_keys`: keys of the section that apply to all requests of a workload; an
+    entry of `mix` cannot contain them. `schemes`: of the URLs of its targets; empty: it needs no target. `settings`,
+    `requests`: return the JSON for the engine, of the workload and of each operation. `query_request`: returns the
+    request for a query that the lab has made; None: the driver sends no queries. `files`: returns absolute paths of the
+    files that a host with testers needs. `one_of`: pairs of alternative keys; if an entry of `mix` has one of them, the
+    other one of the section does not apply.
     """
 
     section: type[Raw]
@@ -61,6 +61,6 @@ class Driver:
     schemes: tuple[str, ...]
     settings: Callable[[Any, KeyPath, Context], dict[str, Json]]
     requests: Callable[[Any, KeyPath, Context], Requests]
-    asking: Callable[[Any, Query], dict[str, Json]] | None = None
+    query_request: Callable[[Any, Query], dict[str, Json]] | None = None
     files: Callable[[Mapping[str, Any], Sequence[Operation]], Iterator[str]] = _no_files
     one_of: tuple[tuple[str, str], ...] = ()

@@ -25,7 +25,7 @@ class ExecBytes(Raw):
     json_: Literal[True] | None = Field(default=None, alias="json")
 
     @model_validator(mode="after")
-    def _one(self) -> ExecBytes:
+    def _check_one(self) -> ExecBytes:
         if sum(value is not None for value in (self.fixed, self.regex, self.json_)) != 1:
             raise PydanticCustomError(
                 "bytes", "give exactly one of `fixed: 1MB`, `regex: ([0-9]+) bytes`, `json: true`"
@@ -52,12 +52,13 @@ def _exec_settings(section: ExecSection, at: KeyPath, context: Context) -> dict[
     for index, name in enumerate(files):
         if Path(name).is_dir():
             context.wrong((*at, "files", index), f"{name} is a directory: list the files in it")
-    env = {name: _found(text, section, context) for name, text in section.env.items()}
+    env = {name: _file_path(text, section, context) for name, text in section.env.items()}
     return {"mode": section.mode, "env": env, "cwd": cwd, "files": files}
 
 
-def _found(word: str | Secret, section: ExecSection, context: Context) -> str | Secret:
-    """A word of a command; one that is in `files` means that file, wherever the program runs."""
+def _file_path(word: str | Secret, section: ExecSection, context: Context) -> str | Secret:
+    """A word of a command. If it is in `files`, it becomes the absolute path, which the engine replaces on other
+    hosts."""
     return context.beside(word) if isinstance(word, str) and word in section.files else word
 
 
@@ -72,19 +73,19 @@ def _exec_requests(section: ExecSection, at: KeyPath, context: Context) -> Reque
             (*at, "stdin"),
             "stdin cannot be set for a long-lived program: Plimsoll writes to its stdin to start each transaction",
         )
-    wanted: dict[str, Json] = {"kind": "none"}
+    payload: dict[str, Json] = {"kind": "none"}
     if section.bytes is not None and section.bytes.fixed is not None:
-        wanted = {"kind": "fixed", "bytes": section.bytes.fixed}
+        payload = {"kind": "fixed", "bytes": section.bytes.fixed}
     elif section.bytes is not None and section.bytes.regex is not None:
         check_regex(section.bytes.regex, (*at, "bytes", "regex"), context, groups=True)
-        wanted = {"kind": "regex", "pattern": section.bytes.regex}
+        payload = {"kind": "regex", "pattern": section.bytes.regex}
     elif section.bytes is not None:
-        wanted = {"kind": "json"}
+        payload = {"kind": "json"}
     program = section.command[0]
     if isinstance(program, str):
         program = context.as_written((*at, "command", 0), program).rsplit("/", 1)[-1]
-    command = [_found(word, section, context) for word in section.command]
-    request = {"command": command, "stdin": section.stdin, "bytes": wanted}
+    command = [_file_path(word, section, context) for word in section.command]
+    request = {"command": command, "stdin": section.stdin, "bytes": payload}
     return [(short_name(program), request)]
 
 

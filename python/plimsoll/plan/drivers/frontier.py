@@ -42,7 +42,7 @@ class FrontierSection(Raw):
     proxy: Text | None = None
 
     @model_validator(mode="after")
-    def _fits(self) -> FrontierSection:
+    def _check_failover(self) -> FrontierSection:
         if self.failover == "none" and self.load_balance != "none":
             raise PydanticCustomError(
                 "failover",
@@ -67,7 +67,7 @@ def _frontier_settings(section: FrontierSection, at: KeyPath, context: Context) 
         "connection": section.connection,
         "http": section.http,
         "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), context)],
-        "choose": "per-request",  # the target says it, where it is known
+        "choose": "per-request",  # `with_target` sets both
         "order": "round-robin",
         "failover": section.failover,
         "failover_to_server": section.failover_to_server,
@@ -79,8 +79,8 @@ def _frontier_settings(section: FrontierSection, at: KeyPath, context: Context) 
     }
 
 
-def _frontier_asking(section: FrontierSection, query: Query) -> dict[str, Json]:
-    # What a session begins with is asked once each, not in batches.
+def _frontier_query_request(section: FrontierSection, query: Query) -> dict[str, Json]:
+    # The first queries of a session are sent once each, not in batches.
     count = section.batch if query.first == 0 else 1
     return _frontier_request(section, [query.text] * count, query)
 
@@ -102,8 +102,8 @@ def _frontier_requests(section: FrontierSection, at: KeyPath, context: Context) 
     queries = named_queries(section.queries, at, context)
     size = section.batch
     if size == 1 or len(queries) < 2:
-        return [(name, _frontier_asking(section, Query(name, text))) for name, text in queries]
-    # So many of the list in each request; the last takes from the beginning what it lacks.
+        return [(name, _frontier_query_request(section, Query(name, text))) for name, text in queries]
+    # Each request contains `size` queries of the list; the last is completed from the beginning of the list.
     batches = [
         [queries[(start + offset) % len(queries)][1] for offset in range(size)]
         for start in range(0, len(queries), size)
@@ -118,11 +118,11 @@ def _frontier_requests(section: FrontierSection, at: KeyPath, context: Context) 
 def with_target(
     settings: dict[str, Json], choose: str, order: str, chatter: Sequence[str]
 ) -> dict[str, Json]:
-    """Settings of `frontier` with what its target says; `chatter`: what is asked before a query where the file does
-    not say it."""
+    """Settings of `frontier` with those of its target. `chatter`: the queries that precede a query if the file does not
+    list them."""
     own = settings["chatter"]
-    asked = {**own, "queries": own["queries"] or (list(chatter) if own["requests"] else [])}
-    return {**settings, "choose": choose, "order": order, "chatter": asked}
+    chatter_settings = {**own, "queries": own["queries"] or (list(chatter) if own["requests"] else [])}
+    return {**settings, "choose": choose, "order": order, "chatter": chatter_settings}
 
 
 FRONTIER = Driver(
@@ -134,5 +134,5 @@ FRONTIER = Driver(
     ("http", "https"),
     _frontier_settings,
     _frontier_requests,
-    _frontier_asking,
+    _frontier_query_request,
 )

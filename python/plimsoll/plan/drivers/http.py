@@ -71,7 +71,7 @@ class HttpSection(Raw):
     proxy: Text | None = None
 
     @model_validator(mode="after")
-    def _one_body(self) -> HttpSection:
+    def _check_one_body(self) -> HttpSection:
         if self.body is not None and self.body_file is not None:
             raise PydanticCustomError("body", "give body or body_file, not both")
         return self
@@ -84,7 +84,7 @@ def _http_settings(section: HttpSection, at: KeyPath, context: Context) -> dict[
         "tls": tls_settings(section.tls, (*at, "tls"), context),
         "token_file": token,
         "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), context)],
-        "keep_body": False,  # the engine keeps it where an expectation looks into it
+        "keep_body": False,  # the engine keeps the body if `expect` needs it
     }
 
 

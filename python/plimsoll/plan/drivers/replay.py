@@ -15,7 +15,7 @@ from plimsoll.plan.source.fields import Fraction, PlainText, Raw
 
 _BEGINS: Final = b"plimsoll.trace/"
 _MAX_RULES: Final = 10_000_000
-"""Bytes of a file of names."""
+"""Maximum size of a file of `map` or `ignore`, bytes."""
 
 
 class Copies(Raw):
@@ -47,7 +47,7 @@ class ReplaySection(Raw):
 
 
 def replay_settings(section: ReplaySection, at: KeyPath, context: Context) -> dict[str, Json]:
-    """What holds for all jobs."""
+    """Settings of all jobs."""
     copies = section.copies
     if copies.write_shared and not copies.shared:
         context.wrong(
@@ -79,13 +79,13 @@ def replay_settings(section: ReplaySection, at: KeyPath, context: Context) -> di
 def replay_requests(
     section: ReplaySection, at: KeyPath, context: Context
 ) -> list[tuple[str, dict[str, Json]]]:
-    """One job, named like its trace."""
+    """One job, with the name of its trace."""
     name = "replay" if section.trace is None else context.as_written((*at, "trace"), section.trace)
     return [(Path(name).stem[:60], {})]
 
 
 def _trace(name: str | None, at: KeyPath, context: Context) -> Json:
-    """The trace's file, absolute; it has to be one."""
+    """Absolute path of the trace. Reports a file that is not a trace."""
     if name is None:
         context.wrong(
             at, "required key missing: the trace to replay, made by `plimsoll trace record -o job.trace`"
@@ -96,7 +96,7 @@ def _trace(name: str | None, at: KeyPath, context: Context) -> Json:
         with Path(full).open("rb") as file:
             begins = file.read(len(_BEGINS))
     except FileNotFoundError:
-        return full  # which was told
+        return full  # already reported
     except OSError as error:
         context.wrong(at, f"{context.as_written(at, name)} cannot be read: {error.strerror}")
         return full
@@ -110,7 +110,7 @@ def _trace(name: str | None, at: KeyPath, context: Context) -> Json:
 
 
 def _root(name: str | None, at: KeyPath, context: Context) -> Json:
-    """The directory of each job, absolute."""
+    """Absolute path of the directory of each job."""
     if name is None:
         context.wrong(at, 'required key missing: the directory of each job, for example "/mnt/new/{tester}"')
         return None
@@ -125,7 +125,7 @@ def _root(name: str | None, at: KeyPath, context: Context) -> Json:
 
 
 def _rules(name: str | None, at: KeyPath, context: Context) -> Json:
-    """The text of a file for names, which the engine understands."""
+    """The text of a file of `map` or `ignore`, which the engine parses."""
     if name is None:
         return None
     full = Path(context.file(name, at))

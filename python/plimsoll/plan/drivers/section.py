@@ -1,4 +1,4 @@
-"""A driver's section of a workload, with the entries of `mix`, turned into settings and operations."""
+"""Settings and operations of a workload, from the section of its driver and the entries of `mix`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MixEntry(Raw):
     table: TableWork | None = None
 
     @model_validator(mode="after")
-    def _asked(self) -> MixEntry:
+    def _check_weight(self) -> MixEntry:
         if self.weight == 0 and self.first == 0:
             raise PydanticCustomError(
                 "weight", "weight must be greater than 0, unless `first` is greater than 0"
@@ -42,8 +42,8 @@ class MixEntry(Raw):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a workload asks. `values`: generators that its queries need; `at_ns`: times of a log to replay; `remarks`:
-    for people."""
+    """The settings and requests of a workload. `values`: generators that its queries need; `at_ns`: times of a log to
+    replay; `remarks`: texts that `plan` prints."""
 
     settings: dict[str, Json] = field(default_factory=dict)
     operations: tuple[Operation, ...] = ()
@@ -64,42 +64,55 @@ def read_section(
     context: Context,
     made: Mapping[int | None, QuerySet] | None = None,
 ) -> Section:
-    """Settings and operations of a workload. `section`: the driver's section as plain data; `at`: the
-    workload's path; `made`: queries in place of those of the section (None), and of entries of `mix` by their index."""
+    """Settings and operations of a workload. `section`: the driver's section as plain data; `at`: path of the workload;
+    `made`: queries of the lab that replace those of the section (key None) and of entries of `mix` (key: index)."""
     here = (*at, driver)
     kind = DRIVERS[driver]
     parsed = _parse(driver, section, here, section, context)
     if parsed is None:
         return Section()
     settings = kind.settings(parsed, here, context)
-    given = made or {}
+    query_sets = made or {}
     if mix is not None:
         if section.get("from_log") is not None:
             context.wrong((*here, "from_log"), "give mix or from_log, not both: each defines the requests")
-        found: NamedRequests = []
+        named_requests: NamedRequests = []
         for index, entry in enumerate(mix):
-            found += _entry(driver, section, entry, (*at, "mix", index), context, given.get(index))
-        if found and all(weight == 0 for _, weight, _, _ in found):
+            named_requests += _entry_requests(
+                driver, section, entry, (*at, "mix", index), context, query_sets.get(index)
+            )
+        if named_requests and all(weight == 0 for _, weight, _, _ in named_requests):
             context.wrong((*at, "mix"), "at least one weight must be greater than 0")
-        values = {name: one for asked in given.values() for name, one in asked.values.items()}
-        return Section(settings, _named(found), values)
-    asked = given.get(None) or _from_log(parsed, here, context)
-    if asked is not None and kind.asking is not None:
-        _alone(parsed, asked, here, context)
-        found = [(one.name, one.weight, one.first, kind.asking(parsed, one)) for one in asked.queries]
-        return Section(settings, _named(found), asked.values, asked.at_ns, asked.remarks)
+        values = {
+            name: generator
+            for query_set in query_sets.values()
+            for name, generator in query_set.values.items()
+        }
+        return Section(settings, _named_operations(named_requests), values)
+    query_set = query_sets.get(None) or _from_log(parsed, here, context)
+    if query_set is not None and kind.query_request is not None:
+        _check_batch(parsed, query_set, here, context)
+        named_requests = [
+            (query.name, query.weight, query.first, kind.query_request(parsed, query))
+            for query in query_set.queries
+        ]
+        return Section(
+            settings, _named_operations(named_requests), query_set.values, query_set.at_ns, query_set.remarks
+        )
     requests = kind.requests(parsed, here, context)
-    return Section(settings, _named([(name, 1.0 / len(requests), 0, request) for name, request in requests]))
+    return Section(
+        settings, _named_operations([(name, 1.0 / len(requests), 0, request) for name, request in requests])
+    )
 
 
-def _alone(section: Any, made: QuerySet, at: KeyPath, context: Context) -> None:
-    """A version is that of one query, not of a batch."""
+def _check_batch(section: Any, made: QuerySet, at: KeyPath, context: Context) -> None:
+    """Reports batches of queries with versions: a version belongs to one query."""
     if getattr(section, "batch", 1) > 1 and any(query.version is not None for query in made.queries):
         context.wrong((*at, "batch"), "queries with versions cannot be batched: give batch: 1")
 
 
 def _from_log(section: Any, at: KeyPath, context: Context) -> QuerySet | None:
-    """The queries of the log that a section names."""
+    """The queries of the log of a section; None if it has no log."""
     raw = getattr(section, "from_log", None)
     if raw is None:
         return None
@@ -110,7 +123,7 @@ def _from_log(section: Any, at: KeyPath, context: Context) -> QuerySet | None:
     return QuerySet(()) if log is None else log_queries(raw, log, context.as_written(path, raw.file))
 
 
-def _entry(
+def _entry_requests(
     driver: str,
     section: Mapping[str, Any],
     entry: MixEntry,
@@ -118,8 +131,8 @@ def _entry(
     context: Context,
     made: QuerySet | None,
 ) -> NamedRequests:
-    """The operations of one entry of `mix`: the section with the keys of the entry in place of its own. `made`: queries
-    in place of those of both."""
+    """The requests of one entry of `mix`: keys of the entry replace those of the section. `made`: queries that replace
+    those of both."""
     own = dict(entry.__pydantic_extra__ or {})
     shared = sorted(DRIVERS[driver].shared_keys & set(own))
     if shared:
@@ -146,11 +159,11 @@ def _entry(
     if parsed is None:
         return []
     kind = DRIVERS[driver]
-    if made is not None and kind.asking is not None:
-        _alone(parsed, made, at, context)
-        requests = [(one.name, kind.asking(parsed, one)) for one in made.queries]
+    if made is not None and kind.query_request is not None:
+        _check_batch(parsed, made, at, context)
+        requests = [(query.name, kind.query_request(parsed, query)) for query in made.queries]
     elif entry.table is not None:
-        return []  # what is wrong with it was told
+        return []  # already reported
     else:
         requests = kind.requests(parsed, at, context)
     weight = entry.weight / len(requests) if requests else 0.0
@@ -164,7 +177,7 @@ def _entry(
 
 
 def _request_keys(driver: str) -> set[str]:
-    """What an entry of `mix` may hold."""
+    """The keys that an entry of `mix` may have."""
     keys = {info.alias or name for name, info in DRIVERS[driver].section.model_fields.items()}
     return (keys - DRIVERS[driver].shared_keys) | set(MixEntry.model_fields)
 
@@ -177,11 +190,11 @@ def _parse(driver: str, data: Mapping[str, Any], at: KeyPath, tree: Any, context
         return None
 
 
-def _named(found: NamedRequests) -> tuple[Operation, ...]:
-    """Operations with names of their own: a second "GET /" becomes "GET / (2)"."""
+def _named_operations(requests: NamedRequests) -> tuple[Operation, ...]:
+    """Operations with unique names: a second "GET /" becomes "GET / (2)"."""
     seen: dict[str, int] = {}
     operations = []
-    for name, weight, first, request in found:
+    for name, weight, first, request in requests:
         seen[name] = seen.get(name, 0) + 1
         own = name if seen[name] == 1 else f"{name} ({seen[name]})"
         operations.append(Operation(own, weight, request, first))

@@ -29,18 +29,18 @@ class SqlSection(Raw):
 
 
 def _sql_settings(section: SqlSection, at: KeyPath, context: Context) -> dict[str, Json]:
-    found = password(section.password, (*at, "password"), context)
+    secret = password(section.password, (*at, "password"), context)
     tls = None if section.tls is None else tls_settings(section.tls, (*at, "tls"), context)
-    return {"connection": section.connection, "password": found, "tls": tls}
+    return {"connection": section.connection, "password": secret, "tls": tls}
 
 
-def _sql_asking(section: SqlSection, query: Query) -> dict[str, Json]:
+def _sql_query_request(section: SqlSection, query: Query) -> dict[str, Json]:
     return {"query": query.text, "version": version_of(query)}
 
 
 def _sql_requests(section: SqlSection, at: KeyPath, context: Context) -> Requests:
     queries = named_queries(section.queries, at, context)
-    return [(name, _sql_asking(section, Query(name, text))) for name, text in queries]
+    return [(name, _sql_query_request(section, Query(name, text))) for name, text in queries]
 
 
 def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iterator[str]:
@@ -53,6 +53,6 @@ SQL = Driver(
     ("sqlite", *SCHEMES),
     _sql_settings,
     _sql_requests,
-    _sql_asking,
+    _sql_query_request,
     _files,
 )

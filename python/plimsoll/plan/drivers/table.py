@@ -1,7 +1,7 @@
 """The drivers, each from its own file; the only list of them in the lab.
 
-`settings` hold for all requests of a workload, `request` for one operation. Both are JSON, with the keys of the
-experiment file; quantities are in bytes and nanoseconds, file names absolute. What the engine gets of each driver:
+`settings` apply to all requests of a workload, `request` to one operation. Both are JSON, with the keys of the
+experiment file. Quantities are in bytes and nanoseconds, file names are absolute. The engine reads of each driver:
 
 null      settings: nothing. request: nothing.
 tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
@@ -16,8 +16,8 @@ exec      settings: mode, env, cwd, files. request: command, stdin, bytes{kind: 
 replay    settings: trace, root, timing, scale, order, map and ignore (the texts), copies{private, shared,
           write_shared}, prepare, compressibility, clean, read_maps, allow_root, per_call. request: nothing.
 
-Every key is always there; one that was not given is null, or empty where it is a list. `expect.status` empty means: any
-below 400.
+All keys are always present. A missing key of the file is null, or an empty list. An empty `expect.status` accepts any
+status below 400.
 """
 
 from __future__ import annotations

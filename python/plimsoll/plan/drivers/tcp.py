@@ -25,7 +25,7 @@ class TcpSection(Raw):
     connection: Connection = "kept"
 
     @model_validator(mode="after")
-    def _one(self) -> TcpSection:
+    def _check_one(self) -> TcpSection:
         if sum(value is not None for value in (self.expect_bytes, self.expect_line, self.expect_close)) > 1:
             raise PydanticCustomError("expect", "give one of expect_bytes, expect_line, expect_close")
         return self

@@ -1,1 +1,1 @@
-"""Hosts: their files, testbeds, and which of them carry which testers."""
+"""Hosts: hosts files, testbeds, and the assignment of testers to hosts."""

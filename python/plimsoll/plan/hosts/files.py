@@ -1,7 +1,7 @@
-"""Files that workloads name, and that testers on other hosts need there under whatever name.
+"""Files that testers on other hosts need, under any path.
 
-What is in files of queries, values and recordings stands in the run document itself. The engine knows the same keys
-(crate `controller`, files_there.rs), where it puts in the names that a host has for them.
+The run document contains the contents of files of queries, values and recordings. The engine replaces the paths of the
+other files by those on a host, under the same keys (crate `controller`, files_there.rs).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from plimsoll.plan.model import Config
 
 
 def files_of(configs: Iterable[Config]) -> tuple[Path, ...]:
-    """Absolute names, each once, in order. Directories (`ca_dir`, `cwd`) are not among them: a host must have those."""
+    """Absolute paths, sorted, each once. Directories (`ca_dir`, `cwd`) are not included: they must exist on every
+    host."""
     works = [work for config in configs for work in config.workloads]
     names = {name for work in works for name in DRIVERS[work.driver].files(work.settings, work.operations)}
     return tuple(Path(name) for name in sorted(names))

@@ -1,4 +1,4 @@
-"""A file of hosts, which many experiments share."""
+"""A hosts file, which several experiments can use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from plimsoll.plan.source.fields import shown
 
 SECTION: Final[KeyPath] = ("hosts",)
 _FILES: Final[tuple[KeyPath, ...]] = (("ssh", "config"), ("join", "template"), ("testbed",))
-"""Keys that name files. The files are looked up beside the file that contains the key."""
+"""Keys that name files. A relative name is looked up in the directory of the file that contains the key."""
 
 
-def included(document: Document, directory: Path) -> Document:
+def include_hosts_file(document: Document, directory: Path) -> Document:
     """The experiment file with `hosts: FILE` replaced by the content of that file, with its own
     line numbers. Relative names are looked up in `directory`. Raises BadInput."""
     tree = document.data
@@ -27,45 +27,45 @@ def included(document: Document, directory: Path) -> Document:
     return replace(document, data={**tree, "hosts": part.data}, parts={SECTION: part})
 
 
-def read_hosts_file(name: str, directory: Path, said_in: str, line: int | None) -> Document:
-    """The section that a file of hosts holds, without its version. `said_in`, `line`: where it is named. Raises
-    BadInput."""
+def read_hosts_file(name: str, directory: Path, named_in: str, line: int | None) -> Document:
+    """The section `hosts:` of a hosts file, without its version. `named_in`, `line`: file or option, and line, that
+    contain the name. Raises BadInput."""
     path = directory / Path(name).expanduser()
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_TEXT + 1)
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise BadInput([Problem(f"{name} cannot be read: {why}", "hosts", said_in, line, name)]) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput([Problem(f"{name} cannot be read: {reason}", "hosts", named_in, line, name)]) from None
     return hosts_document(text, name, path.parent, directory)
 
 
 def hosts_document(text: str, name: str, beside: Path, directory: Path) -> Document:
-    """The same from text. `beside`: the directory of the file; `directory`: in which the rest is looked up. Raises
-    BadInput."""
+    """The section `hosts:` from the text of a hosts file. `beside`: the directory of the file; `directory`: where
+    relative names are looked up; names of the file become absolute if both differ. Raises BadInput."""
     document = parse_document(text, name)
     tree = document.data
     version = tree.get("hosts") if isinstance(tree, Mapping) else None
     if not isinstance(tree, Mapping) or isinstance(version, bool) or not isinstance(version, int):
         got = "" if version is None else f", got {shown(version)}"
-        said = f"a hosts file begins with `hosts: {FILE_VERSION}`{got}; it lists its hosts under `sites`"
-        raise BadInput([Problem(said, "hosts", name, document.line(SECTION))])
+        message = f"a hosts file begins with `hosts: {FILE_VERSION}`{got}; it lists its hosts under `sites`"
+        raise BadInput([Problem(message, "hosts", name, document.line(SECTION))])
     if version != FILE_VERSION:
-        said = f"the file has format {version}, this version of Plimsoll reads format {FILE_VERSION}"
-        mend = ": install a newer Plimsoll" if version > FILE_VERSION else ""
-        raise BadInput([Problem(said + mend, "hosts", name, document.line(SECTION))])
-    found = {key: value for key, value in tree.items() if key != "hosts"}
+        message = f"the file has format {version}, this version of Plimsoll reads format {FILE_VERSION}"
+        advice = ": install a newer Plimsoll" if version > FILE_VERSION else ""
+        raise BadInput([Problem(message + advice, "hosts", name, document.line(SECTION))])
+    section = {key: value for key, value in tree.items() if key != "hosts"}
     if beside.absolute() != directory.absolute():
         for at in _FILES:
-            found = _beside(found, at, beside)
-    return replace(document, data=found)
+            section = _with_absolute_path(section, at, beside)
+    return replace(document, data=section)
 
 
-def _beside(tree: dict[str, Any], at: KeyPath, beside: Path) -> dict[str, Any]:
+def _with_absolute_path(tree: dict[str, Any], at: KeyPath, beside: Path) -> dict[str, Any]:
     key, rest = str(at[0]), at[1:]
     value = tree.get(key)
     if rest and isinstance(value, dict):
-        return {**tree, key: _beside(value, rest, beside)}
+        return {**tree, key: _with_absolute_path(value, rest, beside)}
     if rest or not isinstance(value, str) or value.startswith(("~", "$")):
         return tree
     return {**tree, key: str(beside.absolute() / value)}

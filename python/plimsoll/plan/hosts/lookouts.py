@@ -1,4 +1,4 @@
-"""Hosts of targets at which agents look while a run goes on, as hosts that ssh reaches. Pure."""
+"""Watched hosts of targets, as hosts on which ssh starts an agent. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import replace
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Host, Hosts, Ssh, WatchedHost
 
-OF_SSH = ("local", "ssh", "testbed")
-"""Kinds of testers' hosts whose `directory` is one of any host; that of others may be shared with those alone."""
+SSH_KINDS = ("local", "ssh", "testbed")
+"""Kinds of hosts whose `directory` is also valid on watched hosts. That of other kinds may be a directory that only
+the hosts of the testers share."""
 
 
 def lookouts(config: Config) -> tuple[Hosts, ...]:
-    """The watched hosts of a run, but this one: an entry for each way of reaching them. How that is done is said with
-    the host, else by `ssh` and `directory` of `hosts`."""
+    """The watched hosts of a run, without this one: an entry for each combination of ssh options and directory. These
+    are those of the host itself, otherwise those of `hosts`."""
     by_way: dict[tuple[Ssh | None, str], list[Host]] = {}
-    for one in config.watched_hosts:
-        if not one.is_here:
-            by_way.setdefault(_way(one, config.hosts), []).append(one.host)
+    for watched in config.watched_hosts:
+        if not watched.is_here:
+            by_way.setdefault(_way(watched, config.hosts), []).append(watched.host)
     return tuple(
         replace(
             Hosts(
@@ -38,17 +39,17 @@ def lookouts(config: Config) -> tuple[Hosts, ...]:
     )
 
 
-def _way(one: WatchedHost, hosts: Hosts) -> tuple[Ssh | None, str]:
-    """How ssh is called, None: as the testbed of the testers has it."""
-    usual = hosts.directory if hosts.kind in OF_SSH else Hosts().directory
-    return one.ssh or (None if hosts.kind == "testbed" else hosts.ssh), one.directory or usual
+def _way(watched: WatchedHost, hosts: Hosts) -> tuple[Ssh | None, str]:
+    """The ssh options (None: those of the testbed of the testers) and the directory of a watched host."""
+    usual = hosts.directory if hosts.kind in SSH_KINDS else Hosts().directory
+    return watched.ssh or (None if hosts.kind == "testbed" else hosts.ssh), watched.directory or usual
 
 
 def required(configs: Iterable[Config]) -> frozenset[str]:
-    """Names of hosts that must be had before the first run."""
+    """Names of watched hosts that must respond before the first run."""
     return frozenset(
-        one.host.name
+        watched.host.name
         for config in configs
-        for one in config.watched_hosts
-        if not one.optional and not one.is_here
+        for watched in config.watched_hosts
+        if not watched.optional and not watched.is_here
     )

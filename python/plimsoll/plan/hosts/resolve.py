@@ -1,4 +1,4 @@
-"""Resolves `hosts:`, and what workloads and loads want of them."""
+"""Resolves `hosts:`, and the keys of workloads and loads that refer to hosts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.hosts.spread import carriers, chosen, come_themselves, of_hosts, places
+from plimsoll.plan.hosts.spread import carriers, chosen, expected_agents, of_hosts, places
 from plimsoll.plan.hosts.testbed import TestbedSpec
 from plimsoll.plan.hosts.testbed_hosts import hosts_of, lab_address, testbed_of
 from plimsoll.plan.model_hosts import (
@@ -30,16 +30,16 @@ from plimsoll.plan.source.document import MAX_TEXT, KeyPath
 from plimsoll.plan.source.near import nearest
 
 AT: Final[KeyPath] = ("hosts",)
-ONE_SITE: Final = "site"
-"""Its name where a file lists hosts without saying where they are."""
-COME_THEMSELVES: Final = ("slurm", "dask", "join")
-"""Kinds whose hosts no file names."""
+DEFAULT_SITE: Final = "site"
+"""Name of the site if a file lists hosts without sites."""
+DIAL_IN_KINDS: Final = ("slurm", "dask", "join")
+"""Kinds whose agents dial in: no file names their hosts."""
 SECTIONS: Final = ("slurm", "dask", "join", "testbed")
-"""Kinds that cannot do without the section of their name."""
+"""Kinds that need the section of their name."""
 
 
 def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
-    """Where testers run, with its defaults."""
+    """The hosts of the testers, with defaults. Problems are reported."""
     missing = raw.kind in SECTIONS and getattr(raw, raw.kind) is None
     if missing:
         context.wrong(AT, f"hosts of kind {raw.kind} need the key {raw.kind}: {_EXAMPLES[raw.kind]}")
@@ -47,16 +47,16 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         context.wrong((*AT, "hosts"), "give hosts (of one site) or sites, not both")
     testbed = testbed_of(raw, context) if raw.kind == "testbed" else None
     hosts = () if missing else _hosts(raw, testbed, context)
-    _no_name_twice(raw, hosts, context)
-    if raw.link == "ssh" and raw.kind in COME_THEMSELVES:
+    _check_unique_names(raw, hosts, context)
+    if raw.link == "ssh" and raw.kind in DIAL_IN_KINDS:
         context.wrong((*AT, "link"), f"agents of kind {raw.kind} dial in: tcp or quic")
-    if raw.controller is None and raw.kind in COME_THEMSELVES and not missing:
+    if raw.controller is None and raw.kind in DIAL_IN_KINDS and not missing:
         message = f"agents of kind {raw.kind} dial in: give the address of this host that they connect to, "
         context.wrong(AT, message + "controller: {address: ...}")
     if raw.controller is None and raw.kind == "ssh" and raw.link in ("tcp", "quic"):
         message = f"with link: {raw.link} agents dial this host: give the address that they connect to, "
         context.wrong((*AT, "link"), message + "controller: {address: ...}, or leave link out")
-    found = Hosts(
+    resolved = Hosts(
         kind=raw.kind,
         hosts=hosts,
         agents=raw.agents,
@@ -73,7 +73,7 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         testbed=context.file(raw.testbed, (*AT, "testbed")) if testbed and raw.testbed else None,
         directory=(raw.directory or "~/.cache/plimsoll").rstrip("/"),
         keep=raw.keep or "engine",
-        link=raw.link or ("tcp" if raw.kind in COME_THEMSELVES else "ssh"),
+        link=raw.link or ("tcp" if raw.kind in DIAL_IN_KINDS else "ssh"),
         controller=_controller(raw, testbed, context),
         ports=raw.controller.ports if raw.controller else None,
         wait_ns=raw.wait,
@@ -81,8 +81,8 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         on_agent_loss=raw.on_agent_loss,
         clock=HostClock(raw.clock.physical_min_rtt, raw.clock.max_rate_error_ppm),
     )
-    _enough(found, context)
-    return found
+    _check_counts(resolved, context)
+    return resolved
 
 
 _EXAMPLES: Final = {
@@ -105,8 +105,8 @@ def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> tupl
     sites: Mapping[str, Sequence[HostRaw]] = raw.sites or {}
     at: KeyPath = (*AT, "sites")
     if raw.hosts is not None:
-        sites, at = {ONE_SITE: raw.hosts}, AT
-    if raw.kind in COME_THEMSELVES:
+        sites, at = {DEFAULT_SITE: raw.hosts}, AT
+    if raw.kind in DIAL_IN_KINDS:
         if sites:
             message = f"hosts of kind {raw.kind} are not listed in the file: leave this key out"
             context.wrong(at if raw.sites else (*AT, "hosts"), message)
@@ -116,12 +116,12 @@ def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> tupl
     if not sites:
         example = "sites: {NAME: [HOST, ...]} or hosts: [HOST, ...]"
         context.wrong(AT, f"hosts of kind {raw.kind} must be listed: {example}")
-    found = []
+    hosts = []
     for site, listed in sites.items():
-        for index, one in enumerate(listed):
-            place: KeyPath = (*at, "hosts", index) if raw.hosts is not None else (*at, site, index)
-            found.append(_host(one, site, raw.agents, place, context))
-    return tuple(found)
+        for index, raw_host in enumerate(listed):
+            host_at: KeyPath = (*at, "hosts", index) if raw.hosts is not None else (*at, site, index)
+            hosts.append(_host(raw_host, site, raw.agents, host_at, context))
+    return tuple(hosts)
 
 
 def _host(raw: HostRaw, site: str, agents: int, at: KeyPath, context: Context) -> Host:
@@ -137,7 +137,7 @@ def _file(name: str | None, at: KeyPath, context: Context) -> str | None:
     return None if name is None else context.file(name, at)
 
 
-def _no_name_twice(raw: HostsRaw, hosts: Sequence[Host], context: Context) -> None:
+def _check_unique_names(raw: HostsRaw, hosts: Sequence[Host], context: Context) -> None:
     """The names of hosts and of agents must be unique: both are in the results."""
     at: KeyPath = (*AT, "sites") if raw.sites is not None else (*AT, "hosts")
     for name, times in Counter(host.name for host in hosts).items():
@@ -152,9 +152,11 @@ def _no_name_twice(raw: HostsRaw, hosts: Sequence[Host], context: Context) -> No
 
 
 def _requirements(raw: HostsRaw) -> tuple[Requirement, ...]:
-    texts = {what: getattr(raw.require, what) for what in BOUNDS} if raw.require else {}
+    texts = {quantity: getattr(raw.require, quantity) for quantity in BOUNDS} if raw.require else {}
     return tuple(
-        Requirement(what, *read_bound(what, text), text) for what, text in texts.items() if text is not None
+        Requirement(quantity, *read_bound(quantity, text), text)
+        for quantity, text in texts.items()
+        if text is not None
     )
 
 
@@ -179,17 +181,17 @@ def _join(raw: HostsRaw, context: Context) -> Join | None:
     template = raw.join.template
     if raw.kind == "join" and template is not None:
         template = context.file(template, (*at, "template"))
-        _template(template, (*at, "template"), context)
+        _check_template(template, (*at, "template"), context)
     return Join(raw.join.agents, submit, template)
 
 
-def _template(path: str, at: KeyPath, context: Context) -> None:
-    """It can be filled, and hands the token on."""
+def _check_template(path: str, at: KeyPath, context: Context) -> None:
+    """Reports a template that cannot be read, or that does not pass the token to the agents."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(MAX_TEXT + 1)
     except FileNotFoundError:
-        return  # told already
+        return  # already reported
     except (OSError, UnicodeDecodeError) as error:
         context.wrong(at, f"the template cannot be read: {getattr(error, 'strerror', None) or error}")
         return
@@ -199,14 +201,14 @@ def _template(path: str, at: KeyPath, context: Context) -> None:
         context.wrong(at, 'the template must contain "{token}", the path of the token file that agents need')
 
 
-def _enough(hosts: Hosts, context: Context) -> None:
-    """`use` and `at_least` against what there can be."""
+def _check_counts(hosts: Hosts, context: Context) -> None:
+    """Reports `use` and `at_least` that exceed the number of hosts or agents."""
     most = len(hosts.hosts) or hosts.expected
-    what = "hosts" if hosts.hosts else "agents"
+    unit = "hosts" if hosts.hosts else "agents"
     if hosts.use is not None and most is not None and hosts.use > most:
-        context.wrong((*AT, "use"), f"use is {hosts.use}, but there are only {most} {what}")
+        context.wrong((*AT, "use"), f"use is {hosts.use}, but there are only {most} {unit}")
     elif hosts.at_least is not None and most is not None and hosts.at_least > most:
-        context.wrong((*AT, "at_least"), f"at_least is {hosts.at_least}, but there are only {most} {what}")
+        context.wrong((*AT, "at_least"), f"at_least is {hosts.at_least}, but there are only {most} {unit}")
 
 
 def check_reach(
@@ -215,7 +217,7 @@ def check_reach(
     workloads: Sequence[tuple[model.Workload, KeyPath]],
     context: Context,
 ) -> None:
-    """Services run here: testers that run elsewhere must be able to reach those that they use."""
+    """Reports services on this machine that testers on other hosts use but cannot reach."""
     if not hosts.elsewhere:
         return
     if any(service.starts_process for service in services.values()) and any(
@@ -227,8 +229,8 @@ def check_reach(
             f"rename the host {WATCHER}",
         )
     for work, at in workloads:
-        asked = [one.service for one in work.target.endpoints]
-        used = [services[name] for name in asked if name is not None and name in services]
+        names = [endpoint.service for endpoint in work.target.endpoints]
+        used = [services[name] for name in names if name is not None and name in services]
         if any(not service.starts_process for service in used):
             context.wrong(
                 (*at, "target"),
@@ -244,13 +246,13 @@ def check_reach(
 
 
 def check_hooks(hosts: Hosts, on: Sequence[str], at: KeyPath, context: Context) -> None:
-    """Commands on hosts need a way there. `on`: of each hook."""
-    for index, what in enumerate(on):
-        if what != "controller" and hosts.dials_in:
+    """Reports hooks that would run on hosts on which Plimsoll cannot start a command. `on`: of each hook."""
+    for index, location in enumerate(on):
+        if location != "controller" and hosts.dials_in:
             context.wrong(
                 (*at, index, "on"),
                 f"Plimsoll cannot start a command on hosts of kind {hosts.kind}, because their agents dial "
-                f"in: leave `on: {what}` out, and run the command where the agents are started",
+                f"in: leave `on: {location}` out, and run the command where the agents are started",
             )
 
 
@@ -263,7 +265,7 @@ def on_hosts(
     hosts: Hosts,
     context: Context,
 ) -> model.Workload:
-    """The workload with its sites, and the testers that `per_host` makes."""
+    """The workload with its sites, and with the number of testers that follows from `per_host`."""
     if raw.site is None and load.per_host is None:
         return work
     sites = tuple(raw.site or ())
@@ -282,16 +284,16 @@ def on_hosts(
             f"the sites of hosts of kind {hosts.kind} are not known before the run: leave site out",
         )
         return work
-    found = replace(work, sites=sites)
+    placed = replace(work, sites=sites)
     used = chosen(hosts)
-    agents = carriers(found, places(used) or come_themselves(hosts))
+    agents = carriers(placed, places(used) or expected_agents(hosts))
     if used and not agents:
         context.wrong(
             (*at, "site"), f"none of the {len(used)} hosts in use belongs to the site {' or '.join(sites)}"
         )
-        return found
+        return placed
     if load.per_host is None:
-        return found
+        return placed
     if not hosts.hosts and hosts.expected is None:
         context.wrong(
             (*load_at, "per_host"),
@@ -304,4 +306,4 @@ def on_hosts(
             "per_host needs the same number of agents on each host, and the numbers differ: give each host "
             "the same `agents`",
         )
-    return replace(found, load=of_hosts(found.load, agents))
+    return replace(placed, load=of_hosts(placed.load, agents))

@@ -12,8 +12,8 @@
       - {between: [cern, lyon], rtt: 60ms, jitter: 1ms, rate: 100Mbit/s}
     lan: {rtt: 0.3ms}               # between hosts of one site
 
-Sites without a link between them reach each other through the lab's site, over both links in a row. What the words
-mean exactly stands in docs/testbed.md.
+Sites without a link between them reach each other through the lab's site, over both links. docs/testbed.md defines the
+keys.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ _HIGHEST_RATE: Final = 10**12
 RATE_LIKE: Final = "a rate of a link is written like 512kbit/s, 100Mbit/s or 1Gbit/s"
 _MIN_QUEUE: Final = 2_000
 _DEFAULT_QUEUE: Final = 64 * 1514
-"""Room for 64 full frames at least, so that the smallest round trip does not make a queue that no TCP can work with."""
+"""At least 64 full frames: with a short round trip, the queue would otherwise be too small for TCP."""
 _UNBOUNDED_QUEUE: Final = 256 * 10**6
 """Without a rate no queue forms. At most this many bytes are in flight, which bounds the memory."""
 _MAX_QUEUE: Final = 4 * 10**9
 
 
 def parse_bit_rate(value: object) -> int:
-    """Bits a second of "512kbit/s", "100Mbit/s", "1 Gbit/s": 1 kbit/s to 1 Tbit/s.
+    """Bits per second of "512kbit/s", "100Mbit/s", "1 Gbit/s": from 1 kbit/s to 1 Tbit/s.
 
-    Raises UnitError, also for rates in bytes: "100MB/s" is eight times "100Mbit/s", and one of the two is a slip.
+    Raises UnitError, also for rates in bytes: "100MB/s" is eight times "100Mbit/s", and could be a mistake.
     """
     text = value if isinstance(value, str) else ""
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-z/]+)\s*", text)
@@ -74,7 +74,7 @@ def parse_bit_rate(value: object) -> int:
 
 
 def show_bit_rate(rate: int) -> str:
-    """The rate in its largest unit that needs no rounding; parse_bit_rate returns the same rate."""
+    """The rate in the largest unit that needs no rounding; parse_bit_rate returns the same rate."""
     for unit, factor in reversed(_BITS.items()):
         if rate % factor == 0:
             return f"{rate // factor}{unit}"
@@ -82,7 +82,7 @@ def show_bit_rate(rate: int) -> str:
 
 
 def parse_signed_duration(value: object) -> int:
-    """Nanoseconds of "35ms" or "-35ms"."""
+    """Nanoseconds of "35ms" or "-35ms". Raises UnitError."""
     if isinstance(value, str) and value.strip().startswith("-"):
         return -units.parse_duration(value.strip()[1:])
     return units.parse_duration(value)
@@ -99,12 +99,12 @@ class BothRatesRaw(Raw):
     backward: BitRate
 
 
-def _both(value: object) -> object:
+def _both_directions(value: object) -> object:
     return value if isinstance(value, dict) else {"forward": value, "backward": value}
 
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,15}$")]
-"""Also the beginning of hostnames."""
+"""The name of a site, which is also the beginning of hostnames."""
 
 
 class SiteRaw(Raw):
@@ -114,19 +114,19 @@ class SiteRaw(Raw):
 
 
 class LinkRaw(Raw):
-    """What a link does to frames, both directions."""
+    """Delay, rate, loss and queue of a link, in both directions."""
 
     between: list[str]
     rtt: Duration
     jitter: Duration = 0
     asymmetry: SignedDuration = 0
-    rate: Annotated[BothRatesRaw | None, BeforeValidator(_both)] = None
+    rate: Annotated[BothRatesRaw | None, BeforeValidator(_both_directions)] = None
     loss: Fraction = 0.0
     queue: Size | None = None
 
 
 class LanRaw(Raw):
-    """Between hosts of one site. It has no rate: a switch gives each pair of hosts its own."""
+    """The network of a site. It has no rate: with a switch, each pair of hosts has its own."""
 
     rtt: Duration = 0
     jitter: Duration = 0
@@ -134,7 +134,7 @@ class LanRaw(Raw):
 
 
 class TestbedRaw(Raw):
-    """The whole file."""
+    """A whole testbed file."""
 
     __test__ = False  # not for pytest
 
@@ -150,8 +150,8 @@ class TestbedRaw(Raw):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One direction of a link. Times in ns, `loss` from 0 to 1; `jitter_ns` is the width of the uniform law around
-    `delay_ns`; `queue_bytes` may wait for the transmitter."""
+    """One direction of a link. Times in ns, `loss` from 0 to 1. `jitter_ns`: width of the uniform distribution around
+    `delay_ns`; `rate_bit_s`: None: unlimited; `queue_bytes`: capacity of the queue before the transmitter."""
 
     delay_ns: int
     jitter_ns: int = 0
@@ -181,7 +181,7 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True)
 class TestbedSpec:
-    """A testbed file, parsed and checked. `routes`: sites of each way over more than one link, by direction."""
+    """A testbed file, parsed and checked. `routes`: the sites of each route over more than one link, by direction."""
 
     __test__ = False
 
@@ -200,12 +200,12 @@ class TestbedSpec:
         return next(host for host in self.hosts if host.name == LAB)
 
     def fingerprint(self) -> str:
-        """The same for files that mean the same."""
+        """A hash that is equal for files with the same meaning."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 def load_testbed(path: str | Path) -> TestbedSpec:
-    """Reads and checks a testbed file. Raises BadInput with every problem found."""
+    """Reads and checks a testbed file. Raises BadInput with all problems."""
     name = str(path)
     try:
         with Path(path).open("rb") as file:
@@ -222,7 +222,7 @@ def load_testbed(path: str | Path) -> TestbedSpec:
 
 
 def parse_testbed(text: str, name: str) -> TestbedSpec:
-    """The same from text. `name` is what messages call the file."""
+    """Checks the text of a testbed file. `name`: of the file in messages. Raises BadInput with all problems."""
     document = parse_document(text, name)
     origins = Origins(document)
     if not isinstance(document.data, Mapping):
@@ -235,7 +235,7 @@ def parse_testbed(text: str, name: str) -> TestbedSpec:
 
 
 class _Checker:
-    """From form to meaning; gathers what does not fit together."""
+    """Creates the testbed from the raw model, and collects problems between its sections."""
 
     def __init__(self, raw: TestbedRaw, origins: Origins) -> None:
         self.raw = raw
@@ -244,10 +244,14 @@ class _Checker:
 
     def spec(self) -> TestbedSpec:
         raw = self.raw
-        self._site(("lab",), raw.lab)
-        links = [link for index, one in enumerate(raw.links) for link in self._link(("links", index), one)]
-        self._twice()
-        self._delays(("lan",), raw.lan.rtt, raw.lan.jitter, 0)
+        self._check_site(("lab",), raw.lab)
+        links = [
+            link
+            for index, raw_link in enumerate(raw.links)
+            for link in self._link(("links", index), raw_link)
+        ]
+        self._check_duplicate_links()
+        self._check_delays(("lan",), raw.lan.rtt, raw.lan.jitter, 0)
         routes = () if self.problems else self._routes({(link.source, link.to) for link in links})
         hosts = self._hosts()
         if self.problems:
@@ -269,7 +273,7 @@ class _Checker:
         file, line = self.origins.place(path)
         self.problems.append(Problem(message, ".".join(map(str, path)), file, line, nearest=near))
 
-    def _site(self, path: KeyPath, name: str) -> bool:
+    def _check_site(self, path: KeyPath, name: str) -> bool:
         if name in self.raw.sites:
             return True
         known = ", ".join(self.raw.sites)
@@ -280,20 +284,22 @@ class _Checker:
         if len(raw.between) != 2 or raw.between[0] == raw.between[1]:
             self._wrong((*path, "between"), "expected two different sites, like [cern, lyon]")
             return []
-        known = [self._site((*path, "between", index), name) for index, name in enumerate(raw.between)]
-        self._delays(path, raw.rtt, raw.jitter, raw.asymmetry)
+        known = [self._check_site((*path, "between", index), name) for index, name in enumerate(raw.between)]
+        self._check_delays(path, raw.rtt, raw.jitter, raw.asymmetry)
         if raw.queue is not None and not _MIN_QUEUE <= raw.queue <= _MAX_QUEUE:
             self._wrong((*path, "queue"), "the size of a queue must be from 2kB (one full frame) to 4GB")
         if not all(known):
             return []
-        one, other = raw.between
+        first, second = raw.between
         rates = raw.rate
         forward, backward = (None, None) if rates is None else (rates.forward, rates.backward)
         return list(
-            directions(one, other, raw.rtt, raw.asymmetry, raw.jitter, forward, backward, raw.loss, raw.queue)
+            directions(
+                first, second, raw.rtt, raw.asymmetry, raw.jitter, forward, backward, raw.loss, raw.queue
+            )
         )
 
-    def _delays(self, path: KeyPath, rtt: int, jitter: int, asymmetry: int) -> None:
+    def _check_delays(self, path: KeyPath, rtt: int, jitter: int, asymmetry: int) -> None:
         if rtt > MAX_RTT_NS:
             self._wrong((*path, "rtt"), "the round-trip time must be at most 60s")
         if abs(asymmetry) > rtt:
@@ -306,7 +312,7 @@ class _Checker:
                 "the delay of one direction would be negative: the limit is rtt - |asymmetry|",
             )
 
-    def _twice(self) -> None:
+    def _check_duplicate_links(self) -> None:
         first: dict[frozenset[str], int] = {}
         for index, link in enumerate(self.raw.links):
             pair = frozenset(link.between)
@@ -328,25 +334,25 @@ class _Checker:
         return tuple(routes)
 
     def _hosts(self) -> tuple[HostSpec, ...]:
-        # Testbeds share no network, so that equal addresses do no harm; different ones are easier on the eye.
+        # Testbeds share no network, so equal addresses would be possible; different ones are easier to recognize.
         net = 64 + int(hashlib.sha256(self.raw.name.encode()).hexdigest(), 16) % 128
         if len(self.raw.sites) > MAX_PER_SITE:
             self._wrong(("sites",), f"expected at most {MAX_PER_SITE} sites")
             return ()
         if 1 + sum(site.hosts for site in self.raw.sites.values()) > MAX_HOSTS:
             self._wrong(("sites",), f"expected at most {MAX_HOSTS} hosts, including the host lab")
-        found = [HostSpec(LAB, self.raw.lab, f"10.{net}.0.1")]
+        hosts = [HostSpec(LAB, self.raw.lab, f"10.{net}.0.1")]
         for number, (name, site) in enumerate(self.raw.sites.items(), start=1):
-            found += [
+            hosts += [
                 HostSpec(f"{name}-{host}", name, f"10.{net}.{number}.{host}")
                 for host in range(1, site.hosts + 1)
             ]
-        return tuple(found)
+        return tuple(hosts)
 
 
 def directions(
-    one: str,
-    other: str,
+    first: str,
+    second: str,
     rtt_ns: int,
     asymmetry_ns: int,
     jitter_ns: int,
@@ -356,8 +362,8 @@ def directions(
     queue_bytes: int | None,
     down: bool = False,
 ) -> tuple[Directed, Directed]:
-    """Both directions of a link: from `one` to `other`, and back. The round trip varies within plus and minus
-    `jitter_ns`; `asymmetry_ns` is forward minus backward delay."""
+    """Both directions of a link: from site `first` to site `second`, and back. The round trip varies by at most ±
+    `jitter_ns`; `asymmetry_ns`: forward minus backward delay; `queue_bytes`: None: `default_queue`."""
     forward = (rtt_ns + asymmetry_ns) // 2
 
     def shape(delay: int, rate: int | None) -> Shape:
@@ -365,21 +371,21 @@ def directions(
         return Shape(delay, jitter_ns, rate, loss, queue, down)
 
     return (
-        Directed(one, other, shape(forward, forward_bit_s)),
-        Directed(other, one, shape(rtt_ns - forward, backward_bit_s)),
+        Directed(first, second, shape(forward, forward_bit_s)),
+        Directed(second, first, shape(rtt_ns - forward, backward_bit_s)),
     )
 
 
 def default_queue(rtt_ns: int, rate_bit_s: int | None) -> int:
-    """Bytes: rate times round trip, the classical rule (C. Villamizar, C. Song, doi:10.1145/205511.205520),
-    and at least 64 full frames."""
+    """Queue capacity in bytes: rate times round trip, the classical rule (C. Villamizar, C. Song,
+    doi:10.1145/205511.205520), and at least 64 full frames."""
     if rate_bit_s is None:
         return _UNBOUNDED_QUEUE
     return min(_MAX_QUEUE, max(_DEFAULT_QUEUE, rate_bit_s * rtt_ns // (8 * units.NS["s"])))
 
 
 def document(spec: TestbedSpec) -> dict[str, Any]:
-    """What the engine takes, but for what belongs to this machine (directory, daemon)."""
+    """The document that the engine reads, without the parts of this machine (directory, daemon)."""
     number = {name: index for index, name in enumerate(spec.sites)}
     return {
         "testbed": FORMAT_VERSION,
@@ -397,5 +403,5 @@ def document(spec: TestbedSpec) -> dict[str, Any]:
 
 
 def engine_link(link: Directed, number: Mapping[str, int]) -> dict[str, Any]:
-    """One direction as the engine takes it. `number`: of each site."""
+    """One direction as the engine reads it. `number`: index of each site."""
     return {"from": number[link.source], "to": number[link.to], "shape": asdict(link.shape)}

@@ -1,4 +1,4 @@
-"""Resolves `hosts:` of kind testbed: which of a testbed's hosts carry testers, and where these reach its host `lab`."""
+"""Resolves `hosts:` of kind testbed: the hosts of the testbed that run testers, and the address of its host `lab`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ AT: KeyPath = ("hosts",)
 
 
 def testbed_of(raw: HostsRaw, context: Context) -> TestbedSpec | None:
-    """The testbed that the hosts are of; None, and every problem told, where its file is wrong."""
+    """The testbed of the hosts. None if its file is missing or invalid, which is reported."""
     if raw.testbed is None:
         return None
     at: KeyPath = (*AT, "testbed")
     file = context.file(raw.testbed, at)
     if not Path(file).exists():
-        return None  # told already
+        return None  # already reported
     try:
         return load_testbed(file)
     except BadInput as error:
@@ -34,49 +34,57 @@ def testbed_of(raw: HostsRaw, context: Context) -> TestbedSpec | None:
 
 
 def hosts_of(spec: TestbedSpec, raw: HostsRaw, context: Context) -> tuple[Host, ...]:
-    """All of its hosts but `lab`, or those that the file names."""
-    there = {host.name: host for host in spec.hosts if host.name != LAB}
-    if not there:
+    """All hosts of the testbed except `lab`, or those that the file names."""
+    available = {host.name: host for host in spec.hosts if host.name != LAB}
+    if not available:
         context.wrong((*AT, "testbed"), f"the testbed {spec.name} has no hosts for testers")
     if raw.hosts is None and raw.sites is None:
-        return tuple(Host(host.name, host.name, host.site, raw.agents) for host in there.values())
-    found = []
-    for site, at, one in _named(spec, raw, context):
-        host = there.get(one.host)
+        return tuple(Host(host.name, host.name, host.site, raw.agents) for host in available.values())
+    hosts = []
+    for site, at, raw_host in _listed_hosts(spec, raw, context):
+        host = available.get(raw_host.host)
         if host is None:
-            message = f"the testbed {spec.name} has no host {one.host} for testers"
-            context.wrong(at, message, nearest(one.host, there))
+            message = f"the testbed {spec.name} has no host {raw_host.host} for testers"
+            context.wrong(at, message, nearest(raw_host.host, available))
         elif site not in (None, host.site):
             context.wrong(
-                at, f"in the testbed {spec.name} the host {one.host} belongs to the site {host.site}"
+                at, f"in the testbed {spec.name} the host {raw_host.host} belongs to the site {host.site}"
             )
-        elif one.user is not None or one.port is not None:
+        elif raw_host.user is not None or raw_host.port is not None:
             context.wrong(at, "the testbed sets the user and the port of its hosts: leave this key out")
         else:
-            agents = one.agents or raw.agents
-            found.append(Host(one.name or one.host, one.host, host.site, agents, link_bytes_s=one.link))
-    return tuple(found)
+            agents = raw_host.agents or raw.agents
+            hosts.append(
+                Host(
+                    raw_host.name or raw_host.host,
+                    raw_host.host,
+                    host.site,
+                    agents,
+                    link_bytes_s=raw_host.link,
+                )
+            )
+    return tuple(hosts)
 
 
-def _named(
+def _listed_hosts(
     spec: TestbedSpec, raw: HostsRaw, context: Context
 ) -> Iterator[tuple[str | None, KeyPath, HostRaw]]:
-    """Hosts that the file names, each with the site below which it stands, if it does."""
-    for index, one in enumerate(raw.hosts or ()):
-        yield None, (*AT, "hosts", index), one
+    """Hosts that the file names, each with its site in the file (None: it has none) and its path."""
+    for index, raw_host in enumerate(raw.hosts or ()):
+        yield None, (*AT, "hosts", index), raw_host
     for site, listed in (raw.sites or {}).items():
         at: KeyPath = (*AT, "sites", site)
         if site not in spec.sites:
             context.wrong(at, f"the testbed {spec.name} has no site {site}", nearest(site, spec.sites))
             continue
-        for index, one in enumerate(listed):
-            yield site, (*at, index), one
+        for index, raw_host in enumerate(listed):
+            yield site, (*at, index), raw_host
 
 
 def lab_address(spec: TestbedSpec, raw: HostsRaw, context: Context) -> str:
-    """At which address testers reach what runs on `lab`: it has only one."""
-    told = raw.controller.address if raw.controller else spec.lab.address
-    if told != spec.lab.address:
+    """The address of the host `lab`, which has only one. Another address in the file is reported."""
+    address = raw.controller.address if raw.controller else spec.lab.address
+    if address != spec.lab.address:
         message = f"the host lab of the testbed {spec.name} has only the address {spec.lab.address}"
         context.wrong((*AT, "controller", "address"), message)
     return spec.lab.address

@@ -1,1 +1,1 @@
-"""The metrics: the table of all of them, its page, and rules over a metric."""
+"""The table of all metrics, its page of the documentation, and rules on metrics."""

@@ -1,4 +1,4 @@
-"""The metrics, one row each: the only list of them. What a row states is in `metric_table`.
+"""The metrics, one row each: the only list of them. `metrics/table.py` explains the columns.
 
 The order is that of the results. To add a metric, add a row; docs/metrics.md is generated from this file.
 """

@@ -1,4 +1,4 @@
-"""docs/metrics.md, from the table of metrics."""
+"""Generates docs/metrics.md from the table of metrics."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def metrics_page(table: MetricTable) -> str:
     rows = [row for kind in Kind for row in table.rows if row.kind is kind]
     parts = [
         _HEAD,
-        _table(_COLUMNS, [_what(row) for row in rows]),
+        _table(_COLUMNS, [_meaning_row(row) for row in rows]),
         "## Names and statistics\n",
         "A response is named with its statistic: `response_p95`. Without one, the first of the list is meant.\n"
         'A rule names the metric, and the statistic is in the test: `{metric: response, test: "p(95)<500ms"}`.\n',
         _table(
             ("metric", "further names", "in results", "as a response", "in thresholds", "in ceilings"),
-            [_names(row) for row in rows],
+            [_names_row(row) for row in rows],
         ),
         "## Kinds\n",
         _table(
@@ -64,23 +64,23 @@ def metrics_page(table: MetricTable) -> str:
         parts.append(
             _table(
                 ("after the name", "meaning"),
-                [(f"`{capitals(one.suffix)}`", one.title.strip()) for one in table.scopes],
+                [(f"`{capitals(scope.suffix)}`", scope.title.strip()) for scope in table.scopes],
             )
         )
     return "\n".join(parts)
 
 
-def _what(row: Metric) -> Sequence[str]:
+def _meaning_row(row: Metric) -> Sequence[str]:
     meaning = row.title + (f": {row.note}" if row.note else "")
     unit = row.unit or KINDS[row.kind].unit or "–"
     return _code([capitals(row.name)]), capitals(meaning), row.kind, unit, _over_runs(row), f"`{row.source}`"
 
 
-def _names(row: Metric) -> Sequence[str]:
+def _names_row(row: Metric) -> Sequence[str]:
     uses = set(row.uses())
-    statistics = [f"_{each}" for each in row.statistics]
+    statistics = [f"_{statistic}" for statistic in row.statistics]
     as_response = _code(statistics) if statistics else "yes"
-    rules = ["p(N)" if each == "p" else each for each in row.rule_statistics]
+    rules = ["p(N)" if statistic == "p" else statistic for statistic in row.rule_statistics]
     return (
         _code([capitals(row.name)]),
         _code(row.aliases) or "–",

@@ -1,7 +1,7 @@
-"""Rules over a metric, as in `thresholds:`, `capacity:` and `ceiling:`: "p(95)<500ms", "rate<10%", "avg>=20/s".
+"""Rules on a metric, as in `thresholds:`, `capacity:` and `ceiling:`: "p(95)<500ms", "rate<10%", "avg>=20/s".
 
-The form is that of k6, so that its users need not learn another: `p(95)<500` without a unit, on a metric that is a
-time, means milliseconds. Values are kept in SI units: seconds, fractions, per second, bytes per second, counts.
+The form is that of k6, whose users need not learn another. As in k6, a number without a unit on a time is in
+milliseconds: `p(95)<500`. Values are stored in SI units: seconds, fractions, per second, bytes per second, counts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RuleError(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`stat(arg) op value` on a metric; `value` in seconds, a fraction, per second, or a count. `text` as written."""
+    """`stat(arg) op value` on a metric. `value`: in seconds, a fraction, per second, or a count; `text`: as written."""
 
     stat: Stat
     arg: float | None
@@ -63,7 +63,7 @@ class Rule:
     metric: str
 
     def holds(self, observed: float) -> bool:
-        """Whether the rule is held by a value in the same unit. NaN holds no rule."""
+        """Whether a value in the same unit satisfies the rule. NaN satisfies no rule."""
         match self.op:
             case "<":
                 return observed < self.value
@@ -81,21 +81,21 @@ class Rule:
 
 
 def parse_rule(text: str, metric: str) -> Rule:
-    """Reads one rule on a metric. Raises RuleError."""
+    """Parses one rule. `metric`: any name that `thresholds:` accepts. Raises RuleError."""
     named = catalogue.METRICS.named(metric, Use.RULE)
     if named is None:
         known = ", ".join(catalogue.METRICS.names(Use.RULE))
         raise RuleError(f"unknown metric {metric!r}: expected one of {known}")
     row = named.metric
-    found = _FORM.match(text)
-    if found is None:
+    match = _FORM.match(text)
+    if match is None:
         raise RuleError(f"cannot read the rule {text!r}: expected the form {row.example!r}")
-    stat, arg = _stat(found["stat"], found["arg"], text)
-    _fits(stat, metric, row, text)
-    value = _value(float(found["value"]), found["unit"], stat, row, text)
+    stat, arg = _stat(match["stat"], match["arg"], text)
+    _check_statistic(stat, metric, row, text)
+    value = _value(float(match["value"]), match["unit"], stat, row, text)
     if not math.isfinite(value):
         raise RuleError(f"the rule {text!r} has a value that is not finite")
-    return Rule(stat, arg, _operator(found["op"]), value, text.strip(), metric)
+    return Rule(stat, arg, _operator(match["op"]), value, text.strip(), metric)
 
 
 def _operator(text: str) -> Operator:
@@ -125,7 +125,7 @@ def _stat(text: str, arg: str | None, rule: str) -> tuple[Stat, float | None]:
             return "avg", None
 
 
-def _fits(stat: Stat, metric: str, row: Metric, text: str) -> None:
+def _check_statistic(stat: Stat, metric: str, row: Metric, text: str) -> None:
     allowed = row.rule_statistics
     if stat not in allowed:
         names = ", ".join("p(N)" if name == "p" else name for name in allowed)

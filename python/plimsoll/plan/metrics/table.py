@@ -1,8 +1,8 @@
-"""The mechanism of the table of metrics: what a row states, and how the text of a user becomes a row and a statistic.
+"""The structure of the table of metrics, and the search for a row and a statistic by the text of a user.
 
-The rows are in `metrics`. Validation, messages, the JSON Schema, docs/metrics.md, titles and the values of the analysis
-derive from them. A reader is data, because `plan` must not import `analyse`: a path into the result of a run
-(`analyse.results.RunResult`), which `analyse.metrics` follows.
+The rows are in `metrics/catalogue.py`. Validation, messages, the JSON Schema, docs/metrics.md, titles and the values of
+the analysis are derived from them. A reader is a path in the result of a run (`analyse.results.RunResult`), which
+`analyse.metrics` reads. It is data, because `plan` must not import `analyse`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 
 class Kind(StrEnum):
-    """What the number is. It decides the statistics of rules, their units, and how the value is written."""
+    """The kind of the value. It determines the statistics of rules, their units, and the format of the value."""
 
     TIME = "time"
     RATE = "rate"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KindFacts:
-    """`unit`: in results; `rules`: statistics of rules ("p": a percentile); `example`: a rule that can be read."""
+    """`unit`: in results; `rules`: statistics of rules ("p": a percentile); `example`: a valid rule."""
 
     meaning: str
     unit: str
@@ -47,7 +47,7 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
 
 
 class Source(StrEnum):
-    """The file of a run that the metric is computed from (docs/results.md)."""
+    """The file of a run from which the metric is computed (docs/results.md)."""
 
     TRANSACTIONS = "transactions.parquet"
     NAMED = "metrics.parquet"
@@ -72,16 +72,16 @@ _TITLES: Final = {
     "max": "longest {}",
 }
 BYTES: Final = "B/s"
-"""The unit of a rate that is written in kB/s, MB/s, ..."""
+"""The unit of rates that are written in kB/s, MB/s, ..."""
 
 
 TRAFFIC: Final = "traffic."
-"""Where the paths of figures of a window begin; a workload and an operation have the same."""
+"""The beginning of the paths of figures of a window. Workloads and operations have the same figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One number of a run, at `path`. Over the runs of a cell: their mean."""
+    """A number of a run, at `path`. Over the runs of a cell: the mean."""
 
     path: str
 
@@ -104,11 +104,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The distribution of a time, at `path`. Over the runs of a cell: the merged histograms that `RunSummary` has under
-    `histogram`; the mean from that of each run (`mean`, in ms) with the weight `weight`.
+    """The distribution of a time, at `path`. Over the runs of a cell: the merged histograms of `RunSummary` with the
+    name `histogram`; the mean is computed from the mean of each run (path `mean`, in ms) and its weight (path
+    `weight`).
 
-    `absent`: where the histogram is empty and the weight is not, every statistic is 0, with this remark; `some`: path
-    of the count that is 0 then.
+    `absent`: the remark if the histogram is empty and the weight is not 0: every statistic is 0 then. `some`: path of
+    the count that is 0 in this case.
     """
 
     path: str
@@ -124,40 +125,40 @@ Reader = Value | Total | Part | Distribution
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One row. A `{part}` of the name is open: it is any name, such as that of a component in `cpu.{component}`, and
-    may stand in `in_results`, `title` and the paths of the reader."""
+    """One row. A `{part}` of the name is open: it matches any name, such as that of a component in `cpu.{component}`.
+    `in_results`, `title` and the paths of the reader may contain it too."""
 
     name: str
-    """As experiment files have it."""
+    """The name in experiment files."""
     title: str
-    """Lower case; in sentences, tables and charts."""
+    """The title in sentences, tables and charts, in lower case."""
     kind: Kind
     reader: Reader
     source: Source = Source.TRANSACTIONS
     unit: str = ""
-    """Follows the number; empty where the kind decides it."""
+    """The unit after the number; empty: that of the kind."""
     note: str = ""
-    """For docs/metrics.md: what the title leaves open."""
+    """A detail for docs/metrics.md that the title does not contain."""
     in_results: str = ""
-    """Its name in results, before the statistic; empty: the name."""
+    """The name in results, before the statistic; empty: `name`."""
     aliases: tuple[str, ...] = ()
     """Further names in every section of an experiment file."""
     as_response: tuple[str, ...] = ()
-    """Further names in `responses:` alone."""
+    """Further names in `responses:` only."""
     short: tuple[str, ...] = ()
     """Further names that scripts may use."""
     statistics: tuple[str, ...] = ()
-    """Of the distribution within a run, in results; the first is meant where none is named."""
+    """Statistics of the distribution within a run, in results. The first is the default."""
     titles: Mapping[str, str] = field(default_factory=dict)
-    """Titles of statistics that differ from the usual ones."""
+    """Titles of statistics, if they differ from the default."""
     rules: tuple[str, ...] | None = None
     """Statistics of rules; None: those of the kind."""
     live: Mapping[str, str] = field(default_factory=dict)
-    """Statistics that the engine can watch during a run, and its name of the reading."""
+    """Statistics that the engine can monitor during a run -> the engine's name of the value."""
     response: bool = True
-    """Whether effects can be computed on it."""
+    """Whether effects on it can be computed."""
     capacity: bool = False
-    """Whether it is a throughput: the analysis gives its saturation and its capacity."""
+    """Whether it is a throughput, whose saturation and capacity the analysis computes."""
 
     @property
     def result(self) -> str:
@@ -166,12 +167,12 @@ class Metric:
 
     @property
     def rule_statistics(self) -> tuple[str, ...]:
-        """What a rule may take of it; "p" is a percentile."""
+        """Statistics that a rule may use; "p" is a percentile."""
         return KINDS[self.kind].rules if self.rules is None else self.rules
 
     @property
     def example(self) -> str:
-        """A rule on it that can be read."""
+        """A valid rule on it."""
         return "rate>10MB/s" if self.unit == BYTES else KINDS[self.kind].example
 
     @property
@@ -197,9 +198,8 @@ class Metric:
 class Scope:
     """A part of a run that has metrics of its own: a workload, an operation, the peak window.
 
-    `suffix` follows the name of the metric and may have open parts; `root` is the beginning of the paths that it
-    changes, `to` what it puts there; `title` follows the title. `metrics`: names of those that there are (empty: all
-    whose reader begins with `root`).
+    `suffix` follows the name of the metric and may have open parts; `title` follows the title. In paths, `to` replaces
+    the beginning `root`. `metrics`: names of the metrics of this part (empty: all whose path begins with `root`).
     """
 
     suffix: str
@@ -208,15 +208,15 @@ class Scope:
     title: str
     metrics: tuple[str, ...] = ()
 
-    def fits(self, metric: Metric) -> bool:
-        """Whether the metric can be had of this part."""
+    def has_metric(self, metric: Metric) -> bool:
+        """Whether this part has the metric."""
         begins = metric.reader.path.startswith(self.root)
         return begins and (not self.metrics or metric.name in self.metrics)
 
 
 @dataclass(frozen=True)
 class Named:
-    """A row together with what the text named beside it: statistic (empty: none), open parts, scope."""
+    """A row with the statistic (empty: none), the open parts and the scope that the text contains."""
 
     metric: Metric
     statistic: str = ""
@@ -225,28 +225,28 @@ class Named:
 
     @property
     def meant(self) -> str:
-        """The statistic that is meant; empty where the metric has none."""
+        """The statistic, or the default of the metric; empty if the metric has no statistics."""
         return self.statistic or next(iter(self.metric.statistics), "")
 
     @cached_property
     def name(self) -> str:
-        """Its one name in results: `response_ms_p95`, `throughput_per_s`."""
+        """Its unique name in results: `response_ms_p95`, `throughput_per_s`."""
         base = f"{self.metric.result}_{self.meant}" if self.meant else self.metric.result
-        return self._filled(base + (self.scope.suffix if self.scope else ""))
+        return self._fill_parts(base + (self.scope.suffix if self.scope else ""))
 
     @cached_property
     def title(self) -> str:
-        """In words. Without a statistic, the metric itself: `response time`."""
+        """The title as text: `median response time`; without a statistic that of the metric: `response time`."""
         title = self.metric.title
         if self.statistic in self.metric.titles:
             title = self.metric.titles[self.statistic]
         elif self.statistic:
             title = _TITLES.get(self.statistic, self.statistic + " of {}").format(title)
-        return self._filled(title + (self.scope.title if self.scope else ""))
+        return self._fill_parts(title + (self.scope.title if self.scope else ""))
 
     @cached_property
     def path(self) -> str:
-        """The place of its value in the result of a run."""
+        """The path of its value in the result of a run."""
         reader = self.metric.reader
         if isinstance(reader, Distribution) and self.meant == "mean" and reader.mean:
             return self.scoped(reader.mean)
@@ -254,25 +254,25 @@ class Named:
 
     @property
     def histogram(self) -> str | None:
-        """Name of the histograms of its distribution; None where it has none."""
+        """Name of the histograms of its distribution; None if it has none."""
         reader = self.metric.reader
         if not isinstance(reader, Distribution):
             return None
-        return self._filled(reader.histogram + (self.scope.suffix if self.scope else ""))
+        return self._fill_parts(reader.histogram + (self.scope.suffix if self.scope else ""))
 
     @property
     def quantile(self) -> float | None:
-        """0.95 for p95, 0.999 for p999; None where it is no percentile."""
+        """0.95 for p95, 0.999 for p999; None if it is not a percentile."""
         return float(f"0.{self.meant[1:]}") if _PERCENTILE.fullmatch(self.meant) else None
 
     def scoped(self, path: str) -> str:
-        """A path of the reader, of the scope."""
+        """A path of the reader, changed to that of the scope."""
         if self.scope is None or not path.startswith(self.scope.root):
             return path
         return self.scope.to + path.removeprefix(self.scope.root)
 
-    def _filled(self, text: str) -> str:
-        return _OPEN.sub(lambda found: self.parts.get(found[1], found[0]), text)
+    def _fill_parts(self, text: str) -> str:
+        return _OPEN.sub(lambda part: self.parts.get(part[1], part[0]), text)
 
 
 _OPEN: Final = re.compile(r"\{(\w+)\}")
@@ -281,7 +281,8 @@ _NAME: Final = r"[^\s\[\]{}@]+?"
 
 
 def _pattern(text: str, tail: str = "") -> re.Pattern[str]:
-    """What reads a text with open parts. A part has no dot, but for the last one, such as the name of a counter."""
+    """A pattern that matches a text with open parts. Only the last part, such as the name of a counter, may contain
+    dots."""
     pieces = _OPEN.split(text)
     out, last = "", len(pieces) - 2
     for at, piece in enumerate(pieces):
@@ -292,47 +293,47 @@ def _pattern(text: str, tail: str = "") -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class MetricTable:
-    """All rows, in the order of the results. `percentiles_of`: name of the row that a bare `p95` is about."""
+    """All rows, in the order of the results. `percentiles_of`: name of the row that `p95` without a metric means."""
 
     rows: tuple[Metric, ...]
     scopes: tuple[Scope, ...] = ()
     percentiles_of: str = ""
 
     def __post_init__(self) -> None:
-        names = [spelled for row in self.rows for spelled in _spelled(row)]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"two metrics have the name {twice}")
+        names = [spelling for row in self.rows for spelling in _spellings(row)]
+        duplicate = next((name for name in names if names.count(name) > 1), None)
+        if duplicate is not None:
+            raise ValueError(f"two metrics have the name {duplicate}")
 
     def extended(self, *rows: Metric) -> MetricTable:
         """The table with further rows."""
         return MetricTable((*self.rows, *rows), self.scopes, self.percentiles_of)
 
     def find(self, text: str) -> Named | None:
-        """The metric behind any of its names, with or without a statistic; None where there is none."""
+        """The metric with this name, with or without a statistic; None if there is none."""
         return self._closed.get(text) or self._open(text)
 
     def named(self, text: str, use: Use) -> Named | None:
-        """The metric of a name that a section of an experiment file may have."""
-        found = self.find(text)
-        if found is None or use not in found.metric.uses() or (use is not Use.RESPONSE and found.statistic):
+        """The metric with this name, if the section `use` of an experiment file accepts it; otherwise None."""
+        named = self.find(text)
+        if named is None or use not in named.metric.uses() or (use is not Use.RESPONSE and named.statistic):
             return None
-        if use is Use.CEILING and found.scope is not None:  # the engine reads whole runs
+        if use is Use.CEILING and named.scope is not None:  # the engine monitors whole runs only
             return None
-        return found if found.metric.parts or found.scope or text in self.names(use) else None
+        return named if named.metric.parts or named.scope or text in self.names(use) else None
 
-    def of_transactions(self, text: str) -> bool:
-        """Whether a metric is known of single workloads and operations: it is read from the figures of a window."""
-        found = self.find(text)
-        return found is not None and found.metric.reader.path.startswith(TRAFFIC)
+    def has_parts(self, text: str) -> bool:
+        """Whether single workloads and operations have this metric: it is one of the figures of a window."""
+        named = self.find(text)
+        return named is not None and named.metric.reader.path.startswith(TRAFFIC)
 
     def by_kind(self, use: Use) -> list[Metric]:
-        """The rows that a section may name, times first."""
+        """The rows that a section accepts, in the order of `Kind`."""
         order = list(Kind)
         return sorted((row for row in self.rows if use in row.uses()), key=lambda row: order.index(row.kind))
 
     def names(self, use: Use) -> tuple[str, ...]:
-        """The names that a section may have, by kind; an open part in capitals."""
+        """The names that a section accepts, by kind, with open parts in capitals."""
         return self._names[use]
 
     @cached_property
@@ -342,17 +343,17 @@ class MetricTable:
     def _names_of(self, use: Use) -> tuple[str, ...]:
         rows = self.by_kind(use)
         ruled = [row for row in rows if row.rule_statistics]
-        found = [name for row in ruled for name in row.spellings(use)]
+        names = [name for row in ruled for name in row.spellings(use)]
         if use is Use.RESPONSE:
-            found += [name for row in rows for name in row.as_response if not row.statistics]
-            found += [name for row in rows for name in row.spellings(use)]
-            found += [f"{row.name}_{each}" for row in rows for each in row.statistics]
-            found += [name for row in rows for name in row.as_response if row.statistics]
-        return tuple(capitals(name) for name in dict.fromkeys(found))
+            names += [name for row in rows for name in row.as_response if not row.statistics]
+            names += [name for row in rows for name in row.spellings(use)]
+            names += [f"{row.name}_{statistic}" for row in rows for statistic in row.statistics]
+            names += [name for row in rows for name in row.as_response if row.statistics]
+        return tuple(capitals(name) for name in dict.fromkeys(names))
 
     @cached_property
     def results(self) -> tuple[Named, ...]:
-        """Every metric without open parts that cells have an interval of, in the order of the rows."""
+        """Every metric without open parts for which cells have an interval, in the order of the rows."""
         return tuple(
             Named(row, statistic)
             for row in self.rows
@@ -362,11 +363,11 @@ class MetricTable:
 
     @cached_property
     def capacities(self) -> frozenset[str]:
-        """Names in results of those of which a saturation and a capacity can be given."""
+        """Names in results of the metrics that have a saturation and a capacity."""
         return frozenset(row.result for row in self.rows if row.capacity)
 
     def schema(self, use: Use) -> dict[str, Any]:
-        """The JSON Schema of a name in a section. A text with `${...}` is left to the file."""
+        """The JSON Schema of a name in a section. A text with `${...}` is valid: it is expanded later."""
         closed = [row for row in self.rows if not row.parts]
         opened = [row for row in self.rows if row.parts and use in row.uses()]
         names = MetricTable(tuple(closed), (), self.percentiles_of).names(use)
@@ -380,47 +381,53 @@ class MetricTable:
 
     @cached_property
     def _closed(self) -> dict[str, Named]:
-        found = {name: said for row in self.rows if not row.parts for name, said in _spelled(row).items()}
+        by_name = {
+            name: named for row in self.rows if not row.parts for name, named in _spellings(row).items()
+        }
         for row in self.rows:
             if row.name == self.percentiles_of:
-                found |= {each: Named(row, each) for each in row.statistics if _PERCENTILE.fullmatch(each)}
-        return found
+                by_name |= {
+                    statistic: Named(row, statistic)
+                    for statistic in row.statistics
+                    if _PERCENTILE.fullmatch(statistic)
+                }
+        return by_name
 
     def _open(self, text: str) -> Named | None:
         for scope in self.scopes:
-            found = _pattern(scope.suffix, r"\Z").search(text)
-            inner = self.find(text[: found.start()]) if found and found.start() else None
-            if found and inner and inner.scope is None and scope.fits(inner.metric):
-                return Named(inner.metric, inner.statistic, scope, {**inner.parts, **found.groupdict()})
+            match = _pattern(scope.suffix, r"\Z").search(text)
+            inner = self.find(text[: match.start()]) if match and match.start() else None
+            if match and inner and inner.scope is None and scope.has_metric(inner.metric):
+                return Named(inner.metric, inner.statistic, scope, {**inner.parts, **match.groupdict()})
         for row in self.rows:
             tail = f"(?:_(?P<statistic_>{'|'.join(row.statistics)}))?" if row.statistics else ""
-            found = _pattern(row.name, tail).fullmatch(text) if row.parts else None
-            if found:
-                parts = dict(found.groupdict())
+            match = _pattern(row.name, tail).fullmatch(text) if row.parts else None
+            if match:
+                parts = dict(match.groupdict())
                 return Named(row, parts.pop("statistic_", None) or "", None, parts)
         return None
 
 
 def capitals(text: str) -> str:
-    """A text for people: its open parts in capitals, `cpu.COMPONENT`."""
+    """A name for messages: its open parts in capitals, `cpu.COMPONENT`."""
     return _OPEN.sub(lambda part: part[1].upper(), text)
 
 
-def _spelled(row: Metric) -> dict[str, Named]:
+def _spellings(row: Metric) -> dict[str, Named]:
     """Every name of a row: `response`, `response_ms`, `response_p95`, `response_ms_p95`, `response_p95_ms`,
     `response_ms.p95`."""
     bases = dict.fromkeys((row.name, *row.aliases, row.result, *row.short))
-    found = {base: Named(row) for base in bases}
+    by_name = {base: Named(row) for base in bases}
     if not row.statistics:
-        found |= {name: Named(row) for name in row.as_response}
+        by_name |= {name: Named(row) for name in row.as_response}
     unit = row.result.removeprefix(row.name) if row.result.startswith(row.name) else ""
-    for each in row.statistics:
-        said = Named(row, each)
-        found |= {f"{base}_{each}": said for base in bases}
-        found |= {f"{row.name}_{each}{unit}": said, f"{row.result}.{each}": said}
-    return found
+    for statistic in row.statistics:
+        named = Named(row, statistic)
+        by_name |= {f"{base}_{statistic}": named for base in bases}
+        by_name |= {f"{row.name}_{statistic}{unit}": named, f"{row.result}.{statistic}": named}
+    return by_name
 
 
 def _regex(pattern: re.Pattern[str]) -> str:
-    """The same for a JSON Schema, whose dialect names no groups so."""
+    """The pattern for a JSON Schema, which does not support named groups of this form."""
     return re.sub(r"\(\?P<\w+>", "(", pattern.pattern)

@@ -1,1 +1,1 @@
-"""Queries that the lab makes for the drivers `sql` and `frontier`: of tables, COOL folders and logs."""
+"""Queries that the lab makes for the drivers `sql` and `frontier`, from tables, COOL folders and logs."""

@@ -1,9 +1,9 @@
-"""Several queries in one request: each draws its values apart.
+"""Batches: each query of a request has its own values.
 
-The engine draws a value once for each request, so that it is the same wherever it stands in it. For a batch every
-generator is therefore copied for each position. Copies of random generators draw on, one after the other, from the
-tester's sequence; copies of lists that are taken in turn hold every N-th item, so that all together go through the list
-as one would.
+The engine draws a value once for each request, and uses it everywhere in the request. For a batch, every generator is
+therefore copied for each position. Copies of random generators draw one after the other from the tester's sequence.
+Copies of lists that are used in turn contain every N-th item, so that together they go through the list like one
+generator.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _Item = TypeVar("_Item")
 def apart(
     operations: Sequence[Operation], values: Mapping[str, Generator]
 ) -> tuple[tuple[Operation, ...], dict[str, Generator]]:
-    """Operations whose batches draw their values apart, and the values with the copies for them."""
-    made: dict[str, Generator] = dict(values)
-    return tuple(_operation(one, values, made) for one in operations), made
+    """Operations in which each query of a batch has its own values, and the generators with the copies for them."""
+    all_values: dict[str, Generator] = dict(values)
+    return tuple(_operation(operation, values, all_values) for operation in operations), all_values
 
 
 def _operation(
-    operation: Operation, values: Mapping[str, Generator], made: dict[str, Generator]
+    operation: Operation, values: Mapping[str, Generator], all_values: dict[str, Generator]
 ) -> Operation:
     texts = operation.request.get("queries")
     if not isinstance(texts, list) or len(texts) < 2:
@@ -37,29 +37,29 @@ def _operation(
     count = len(texts)
 
     def numbered(text: str, position: int) -> str:
-        def place(match: re.Match[str]) -> str:
+        def replacement(match: re.Match[str]) -> str:
             if match[1] not in values:
                 return match[0]
             name = f"{match[1]}__{count}_{position + 1}"
-            made.setdefault(name, _copy(values[match[1]], position, count))
+            all_values.setdefault(name, _copy_for_position(values[match[1]], position, count))
             return f"{{{name}}}"
 
-        return _PLACE.sub(place, text)
+        return _PLACE.sub(replacement, text)
 
     queries = [numbered(text, position) for position, text in enumerate(texts)]
     return replace(operation, request={**operation.request, "queries": queries})
 
 
-def _copy(values: Generator, position: int, count: int) -> Generator:
+def _copy_for_position(values: Generator, position: int, count: int) -> Generator:
     if values.kind == "recorded":
-        return replace(values, sequence=_every(values.sequence, position, count))
+        return replace(values, sequence=_every_nth(values.sequence, position, count))
     if values.kind == "list" and values.order == "round-robin":
-        return replace(values, items=_every(values.items, position, count))
+        return replace(values, items=_every_nth(values.items, position, count))
     return values
 
 
-def _every(items: tuple[_Item, ...], position: int, count: int) -> tuple[_Item, ...]:
-    """Items position, position + count, ... of the endless repetition of `items`, up to where they begin again."""
+def _every_nth(items: tuple[_Item, ...], position: int, count: int) -> tuple[_Item, ...]:
+    """Items position, position + count, ... of the endless repetition of `items`, one full period of them."""
     length = len(items)
     turns = length // gcd(length, count) if length else 0
     return tuple(items[(turn * count + position) % length] for turn in range(turns))

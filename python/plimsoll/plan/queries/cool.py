@@ -1,13 +1,13 @@
-"""What a client of a COOL conditions database asks: the dictionary, the attributes and the nodes when its session
-begins, then of its folders the tags and channels, then intervals of validity (IOVs), for as long as it runs.
+"""The queries of a client of a COOL conditions database: the dictionary, the attributes and the nodes at the beginning
+of its session, then the tags and channels of its folders, then intervals of validity (IOVs) until the end of the run.
 
-The queries are those that COOL's RelationalObjectTable makes (its COALESCE form), without Oracle's hints, with payload
-inline. They run on PostgreSQL, MariaDB, SQLite and Oracle. The tables are those of the data set `cool` (data/cool.rs of
-crate `services`): names in capitals, as MariaDB tells letters apart; folders /F0001, /F0002, ...; channels from 0; IOVs
-of 1000 units from 0 on, without a gap; payload columns P_1, P_2, ...
+The queries are those of COOL's RelationalObjectTable (its COALESCE form), without Oracle's hints, with inline payload.
+They run on PostgreSQL, MariaDB, SQLite and Oracle. The tables are those of the data set `cool` (data/cool.rs of crate
+`services`): names in capitals, because MariaDB's table names are case-sensitive; folders /F0001, /F0002, ...;
+channels from 0; IOVs of 1000 units from 0, without a gap; payload columns P_1, P_2, ...
 
-Every moment is asked for by its own number, so that two requests hardly ever ask the same, as with real clients:
-`repeat` says how many do.
+Every moment has its own number, so that two requests are rarely equal, as with real clients. `repeat` is the share of
+repeated requests.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from plimsoll.plan.queries.query import Dialect, Query, QuerySet, dictionary, in
 from plimsoll.plan.queries.sections import CoolWork
 
 REPEATED: Final = 20
-"""Queries from which those are drawn that repeat an earlier one."""
+"""Number of different queries from which repeated queries are drawn."""
 SPAN: Final = 10
-"""Channels, or intervals, of a request `by-range`."""
+"""Number of channels, or of intervals, of a request `by-range`."""
 TAG: Final = 1
-"""The tag that all IOVs of a multi-version folder belong to."""
+"""The tag of all IOVs of a multi-version folder."""
 INTERVAL: Final = 1000
 """Length of an IOV."""
 _FULL_COLUMN: Final = 255
 _MAX_COLUMNS: Final = 16
-"""A payload stands in columns of so many bytes, in so many at most, where nothing else is said."""
+"""Without `columns`, the payload has columns of _FULL_COLUMN bytes, and at most this many."""
 _COLUMNS: Final = (
     *("OBJECT_ID", "CHANNEL_ID", "IOV_SINCE", "IOV_UNTIL", "USER_TAG_ID"),
     *("SYS_INSTIME", "LASTMOD_DATE", "ORIGINAL_ID", "NEW_HEAD_ID"),
@@ -43,11 +43,11 @@ _NODE: Final = (
 
 
 def cool_queries(raw: CoolWork, dialect: Dialect) -> QuerySet:
-    """The queries of a workload, with their values."""
+    """The queries of a workload, with the generators of their values."""
     values: dict[str, Generator] = {}
     fresh = _iov_query(raw, "{_folder}", "{_channel}", "{_time}")
     if raw.mix == "many-folders":
-        values["_folder"] = _one_of(raw.folders)
+        values["_folder"] = _random_folder(raw.folders)
     else:
         fresh = fresh.replace("{_folder}", _folder(1))
     if raw.mix == "one-channel-many-iovs":
@@ -55,14 +55,16 @@ def cool_queries(raw: CoolWork, dialect: Dialect) -> QuerySet:
     else:
         values["_channel"] = Generator("uniform", low=0, high=_channels(raw) - 1)
     values["_time"] = Generator("uniform", low=0, high=_moments(raw) - 1)
-    queries = _opening(raw, dialect, values) if raw.session else []
+    queries = _session_queries(raw, dialect, values) if raw.session else []
     if raw.repeat < 1:
         queries.append(Query("iov", fresh, 1 - raw.repeat))
     if raw.repeat > 0:
         values["_again"] = Generator("list", items=_repeated(raw), order="random")
         queries.append(Query("iov again", "{_again}", raw.repeat))
     used = {
-        name: one for name, one in values.items() if any(f"{{{name}}}" in query.text for query in queries)
+        name: generator
+        for name, generator in values.items()
+        if any(f"{{{name}}}" in query.text for query in queries)
     }
     return QuerySet(tuple(queries), used)
 
@@ -71,7 +73,7 @@ def _folder(number: int) -> str:
     return f"{number:04d}"
 
 
-def _one_of(folders: int) -> Generator:
+def _random_folder(folders: int) -> Generator:
     return Generator("list", items=in_turn(folders, 4).items, order="random")
 
 
@@ -81,7 +83,7 @@ def _table(raw: CoolWork, name: str, folder: str | None = None) -> str:
 
 
 def _range(raw: CoolWork) -> tuple[int, int]:
-    """How many channels and how many intervals one request asks for."""
+    """Number of channels and number of intervals of one request."""
     if raw.access != "by-range":
         return 1, 1
     if raw.mix == "one-channel-many-iovs":
@@ -90,38 +92,38 @@ def _range(raw: CoolWork) -> tuple[int, int]:
 
 
 def _channels(raw: CoolWork) -> int:
-    """How many channels a request can begin at."""
+    """Number of channels at which a request can begin."""
     return raw.channels - _range(raw)[0] + 1
 
 
 def _moments(raw: CoolWork) -> int:
-    """How many moments a request can begin at."""
+    """Number of moments at which a request can begin."""
     return (raw.iovs - _range(raw)[1] + 1) * INTERVAL
 
 
-def _opening(raw: CoolWork, dialect: Dialect, values: dict[str, Generator]) -> list[Query]:
-    """What a session begins with, each query as often as there are folders to ask it of."""
+def _session_queries(raw: CoolWork, dialect: Dialect, values: dict[str, Generator]) -> list[Query]:
+    """The queries at the beginning of a session. A query of a folder is sent once for each folder."""
     many = raw.mix == "many-folders"
     times, folder = (raw.folders, "{_each}") if many else (1, _folder(1))
     if many:
         values["_each"] = in_turn(raw.folders, 4)
-    found = [(f"dictionary-{number}", text, 1) for number, text in enumerate(_dictionary(raw, dialect), 1)]
+    queries = [(f"dictionary-{number}", text, 1) for number, text in enumerate(_dictionary(raw, dialect), 1)]
     attributes = f"SELECT DB_ATTRIBUTE_NAME, DB_ATTRIBUTE_VALUE FROM {_table(raw, 'DB_ATTRIBUTES')}"
-    found.append(("attributes", attributes, 1))
+    queries.append(("attributes", attributes, 1))
     node = f"SELECT {', '.join(_NODE)} FROM {_table(raw, 'NODES')} WHERE NODE_FULLPATH='/F{folder}'"
-    found.append(("nodes", node, times))
+    queries.append(("nodes", node, times))
     if raw.versioning == "multi":
         tags = "SELECT NODE_ID, TAG_ID, TAG_NAME, TAG_LOCK_STATUS, TAG_DESCRIPTION, SYS_INSTIME"
-        found.append(("global tags", f"{tags} FROM {_table(raw, 'TAGS')} ORDER BY NODE_ID, TAG_ID", 1))
+        queries.append(("global tags", f"{tags} FROM {_table(raw, 'TAGS')} ORDER BY NODE_ID, TAG_ID", 1))
         pairs = "SELECT PARENT_NODEID, PARENT_TAGID, CHILD_NODEID, CHILD_TAGID, SYS_INSTIME"
-        found.append(("tag relations", f"{pairs} FROM {_table(raw, 'TAG2TAG')}", 1))
+        queries.append(("tag relations", f"{pairs} FROM {_table(raw, 'TAG2TAG')}", 1))
         own = "SELECT TAG_ID, TAG_NAME, TAG_DESCRIPTION, SYS_INSTIME"
-        found.append(("tags", f"{own} FROM {_table(raw, 'TAGS', folder)} ORDER BY TAG_ID", times))
+        queries.append(("tags", f"{own} FROM {_table(raw, 'TAGS', folder)} ORDER BY TAG_ID", times))
     channels = "SELECT CHANNEL_ID, LAST_OBJECT_ID, HAS_NEW_DATA, CHANNEL_NAME, DESCRIPTION"
-    found.append(
+    queries.append(
         ("channels", f"{channels} FROM {_table(raw, 'CHANNELS', folder)} ORDER BY CHANNEL_ID", times)
     )
-    return [Query(name, text, 0.0, first) for name, text, first in found]
+    return [Query(name, text, 0.0, first) for name, text, first in queries]
 
 
 def _dictionary(raw: CoolWork, dialect: Dialect) -> tuple[str, ...]:
@@ -129,13 +131,13 @@ def _dictionary(raw: CoolWork, dialect: Dialect) -> tuple[str, ...]:
 
 
 def _payload(raw: CoolWork) -> list[str]:
-    """Columns of the payload: as many of 255 bytes as it takes, 16 at most, or as many as are given."""
+    """Columns of the payload: `columns`, otherwise as many of 255 bytes as necessary, at most 16."""
     count = raw.columns or min(-(-raw.payload // _FULL_COLUMN), _MAX_COLUMNS)
     return [f"P_{number}" for number in range(1, count + 1)]
 
 
 def _iov_query(raw: CoolWork, folder: str, channel: str, time: str) -> str:
-    """IOVs of channels at a moment, or within a range of time."""
+    """A query for IOVs of channels at a moment, or in a range of time."""
     channels, intervals = _range(raw)
     until = time if intervals == 1 else f"{time}+{(intervals - 1) * INTERVAL}"
     tagged = raw.access == "by-tag"
@@ -146,7 +148,7 @@ def _iov_query(raw: CoolWork, folder: str, channel: str, time: str) -> str:
     last = f"SELECT MAX(COOL_I1.IOV_SINCE) FROM {iovs} COOL_I1 WHERE {_version(raw, 'COOL_I1')}"
     last += f"COOL_I1.CHANNEL_ID=COOL_C2.CHANNEL_ID AND COOL_I1.IOV_SINCE<={time}"
     where = [
-        _chosen(channel, channels),
+        _channel_condition(channel, channels),
         f"{_version(raw, 'COOL_I3')}COOL_I3.CHANNEL_ID=COOL_C2.CHANNEL_ID",
         f"COOL_I3.IOV_SINCE>=COALESCE(({last}),{time})",
         f"COOL_I3.IOV_SINCE<={until}",
@@ -162,7 +164,7 @@ def _iov_query(raw: CoolWork, folder: str, channel: str, time: str) -> str:
 
 
 def _version(raw: CoolWork, table: str) -> str:
-    """Which versions are meant: of a tag, the newest, or the only ones."""
+    """The condition for the versions: those of a tag, the newest, or the only ones."""
     if raw.access == "by-tag":
         return f"{table}.TAG_ID={TAG} AND "
     if raw.versioning == "multi":
@@ -170,18 +172,18 @@ def _version(raw: CoolWork, table: str) -> str:
     return ""
 
 
-def _chosen(channel: str, count: int) -> str:
+def _channel_condition(channel: str, count: int) -> str:
     if count == 1:
         return f"COOL_C2.CHANNEL_ID={channel}"
     return f"COOL_C2.CHANNEL_ID>={channel} AND COOL_C2.CHANNEL_ID<={channel}+{count - 1}"
 
 
 def _repeated(raw: CoolWork) -> tuple[str, ...]:
-    """The queries that come again and again, always the same for the same workload."""
+    """The queries that are repeated. They are the same for the same workload."""
     draw = random.Random(repr(raw))
-    found = []
+    queries = []
     for _ in range(REPEATED):
         folder = draw.randint(1, raw.folders) if raw.mix == "many-folders" else 1
         channel = 0 if raw.mix == "one-channel-many-iovs" else draw.randrange(_channels(raw))
-        found.append(_iov_query(raw, _folder(folder), str(channel), str(draw.randrange(_moments(raw)))))
-    return tuple(found)
+        queries.append(_iov_query(raw, _folder(folder), str(channel), str(draw.randrange(_moments(raw)))))
+    return tuple(queries)

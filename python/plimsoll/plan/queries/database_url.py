@@ -1,7 +1,7 @@
-"""URLs of databases, in which a user may stand, and a password that is used and never stored.
+"""URLs of databases, which may contain a user, and a password that is used and never stored.
 
-The file is stored as it was written, so that a password comes from the environment (`${env:NAME}`) or stands in a
-secret. No message quotes a URL in which there may be one.
+The file is stored as written, so a password must come from the environment (`${env:NAME}`) or be in a secret. No
+message quotes a URL that may contain a password.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.secret import Secret
 
 SCHEMES: Final = ("postgresql", "postgres", "mysql", "mariadb")
-"""Of databases that have users."""
+"""Schemes of databases that have users."""
 _ENCODE: Final = (
     "in a URL, characters such as @ / ? # of a user, password or database must be percent-encoded; "
     "sql.password accepts a password unencoded"
@@ -23,17 +23,17 @@ _ENCODE: Final = (
 
 
 class Context(Protocol):
-    """What the functions here need of the one who resolves."""
+    """The part of `drivers.driver.Context` that this module needs."""
 
     def wrong(self, path: KeyPath, message: str, near: str | None = None) -> None:
         """Reports a problem."""
 
     def as_written(self, path: KeyPath, value: str) -> str:
-        """The value, or what stands for it in the file where it came from the environment."""
+        """The value, or its text in the file if it came from the environment."""
 
 
 def is_database(address: str | Secret) -> bool:
-    """Whether it is the URL of a database server."""
+    """Whether an address is the URL of a database server."""
     text = address.reveal() if isinstance(address, Secret) else address
     return text.partition("://")[0] in SCHEMES
 
@@ -41,23 +41,23 @@ def is_database(address: str | Secret) -> bool:
 def endpoint(
     address: str | Secret, name: str | None, at: KeyPath, schemes: Sequence[str], context: Context
 ) -> model.Endpoint:
-    """A database server by its URL. `schemes`: those that the driver can be sent to; empty: any."""
+    """The endpoint of a database server. `schemes`: those of the driver (empty: any). Problems are reported."""
     text = address.reveal() if isinstance(address, Secret) else address
-    nothing = model.Endpoint(name or "database", "", None)
+    without_url = model.Endpoint(name or "database", "", None)
     scheme = text.partition("://")[0]
     if schemes and scheme not in schemes:
-        known = " or ".join(f"{one}:" for one in schemes)
+        known = " or ".join(f"{expected}:" for expected in schemes)
         context.wrong(at, f"the URL has the scheme {scheme}: expected {known}")
-        return nothing
+        return without_url
     try:
         url = urlsplit(text)
         _ = url.port
     except ValueError:
         context.wrong(at, f"this is not a URL: {_ENCODE}")
-        return nothing
+        return without_url
     if text.count("@") != url.netloc.count("@") or text.count("@") > 1:
         context.wrong(at, _ENCODE)
-        return nothing
+        return without_url
     if not url.hostname:
         context.wrong(at, f"the URL names no host: expected {scheme}://USER@HOST:PORT/DATABASE")
     elif not url.username:
@@ -73,13 +73,13 @@ def endpoint(
             "the URL contains a password, and the file is stored: write ${env:NAME} in its place, or "
             'give sql: {password: {secret: "${env:NAME}"}}',
         )
-        return nothing
+        return without_url
     shown = written.rpartition("@")[2].partition("/")[0] if "@" in written else written
     return model.Endpoint(name or shown, address if url.password is None else Secret(address), None)
 
 
 def _parameter(key: str, value: str, at: KeyPath, context: Context) -> None:
-    """Only `sslmode=disable` is accepted: it is the default of Plimsoll."""
+    """Reports a parameter of the URL. Only `sslmode=disable` is accepted: it is the default of Plimsoll."""
     if key == "sslmode" and value != "disable":
         context.wrong(
             at,
@@ -95,15 +95,15 @@ def _is_literal(written: str) -> bool:
     return bool(at_sign) and "${" not in login.partition("://")[2].partition(":")[2]
 
 
-def password(given: str | Secret | None, at: KeyPath, context: Context) -> Secret | None:
-    """`sql.password`, which comes from the environment or is a secret."""
-    if isinstance(given, str) and context.as_written(at, given) == given:
+def password(value: str | Secret | None, at: KeyPath, context: Context) -> Secret | None:
+    """The secret of `sql.password`, which must come from the environment or be a secret. Otherwise it is reported."""
+    if isinstance(value, str) and context.as_written(at, value) == value:
         context.wrong(
             at,
             'the file contains the password, and the file is stored: write {secret: "${env:NAME}"} in its place',
         )
         return None
-    return Secret(given) if isinstance(given, str) else given
+    return Secret(value) if isinstance(value, str) else value
 
 
 def check_settings(
@@ -113,19 +113,30 @@ def check_settings(
     at: KeyPath,
     context: Context,
 ) -> None:
-    """The connection settings of a workload of `sql` must fit its endpoints."""
-    files = {one.name for one in services.values() if one.kind == "sqlite"}
-    started = {one.name for one in services.values() if one.kind in ("postgres", "mariadb")}
+    """Reports connection settings of a workload of `sql` that do not apply to its endpoints."""
+    files = {service.name for service in services.values() if service.kind == "sqlite"}
+    started = {service.name for service in services.values() if service.kind in ("postgres", "mariadb")}
     given = [key for key in ("password", "tls") if settings.get(key) is not None]
-    for one in target.endpoints:
-        url = one.url.reveal() if isinstance(one.url, Secret) else one.url or ""
+    for target_endpoint in target.endpoints:
+        url = (
+            target_endpoint.url.reveal()
+            if isinstance(target_endpoint.url, Secret)
+            else target_endpoint.url or ""
+        )
         for key in given:
-            if one.service in files or url.startswith("sqlite:"):
+            if target_endpoint.service in files or url.startswith("sqlite:"):
                 why = "is an SQLite file, which has no users and no TLS: leave this key out"
-                context.wrong((*at, key), f"{one.name} {why}")
+                context.wrong((*at, key), f"{target_endpoint.name} {why}")
         if "password" in given and "@" in url and urlsplit(url).password is not None:
-            context.wrong((*at, "password"), f"the URL of {one.name} also contains a password: give only one")
-        if "tls" in given and one.service in started:
-            context.wrong((*at, "tls"), f"Plimsoll starts {one.service} without TLS: leave this key out")
+            context.wrong(
+                (*at, "password"),
+                f"the URL of {target_endpoint.name} also contains a password: give only one",
+            )
+        if "tls" in given and target_endpoint.service in started:
+            context.wrong(
+                (*at, "tls"), f"Plimsoll starts {target_endpoint.service} without TLS: leave this key out"
+            )
         if "tls" in given and "sslmode=disable" in url:
-            context.wrong((*at, "tls"), f"the URL of {one.name} contains sslmode=disable: give only one")
+            context.wrong(
+                (*at, "tls"), f"the URL of {target_endpoint.name} contains sslmode=disable: give only one"
+            )

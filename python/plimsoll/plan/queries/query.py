@@ -1,7 +1,7 @@
-"""Queries that the lab makes for the drivers `frontier` and `sql` alike: of tables, of logs, of dictionaries.
+"""Queries that the lab makes for both drivers `frontier` and `sql`: from tables, logs and dictionaries.
 
-What varies from request to request are values of the engine's generators, not texts written out. Names of values made
-here begin with an underscore.
+The values that differ between requests come from generators of the engine. Names of values of this module begin with an
+underscore.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.plan.queries.request_log import RequestLog
 from plimsoll.plan.queries.sections import FromLog, TableWork
 
 Dialect = Literal["oracle", "standard", "sqlite"]
-"""Whose dictionary there is: ALL_... of Oracle, INFORMATION_SCHEMA of PostgreSQL and MariaDB, SQLITE_MASTER."""
+"""The kind of the dictionary: ALL_... of Oracle, INFORMATION_SCHEMA of PostgreSQL and MariaDB, or SQLITE_MASTER."""
 
 
 _NOT_OURS: Final = (
@@ -26,22 +26,22 @@ _NOT_OURS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Texts that give the number of an object and the version that is written of it, or the column that it is read
-    from."""
+    """Texts that expand to the number of an object, and to the version that is written; or the column from which the
+    version is read."""
 
     object: str
     column: str | None = None
     written: str | None = None
 
-    def told(self) -> dict[str, model.Json]:
-        """As the drivers take it."""
+    def to_json(self) -> dict[str, model.Json]:
+        """The JSON for the engine."""
         return {"object": self.object, "column": self.column, "written": self.written}
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query, an operation of its own. `first`: each tester begins with so many of them; `version`: what it reads or
-    writes of an object."""
+    """One query, which is one operation. `first`: the number of these queries with which each tester begins; `version`:
+    the version that it reads or writes."""
 
     name: str
     text: str
@@ -52,8 +52,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class QuerySet:
-    """Queries with the values that stand in them. `at_ns`: times of a log that is to be replayed; `remarks`: for
-    people."""
+    """Queries and the generators of their values. `at_ns`: times of a log to replay; `remarks`: texts that `plan`
+    prints."""
 
     queries: tuple[Query, ...]
     values: Mapping[str, model.Generator] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class QuerySet:
 
 
 def table_queries(raw: TableWork, number: str = "", mark: str = "") -> QuerySet:
-    """`SELECT columns FROM table LIMIT rows`; different queries take different ranges of `id`, several tables are taken
-    in turn. `number`: digits behind those of the objects of this table; `mark`: behind the names of its values."""
+    """`SELECT columns FROM table LIMIT rows`. Different queries select different ranges of `id`, and several tables are
+    used in turn. `number`: suffix of the numbers of objects of this table; `mark`: suffix of the names of values."""
     if raw.versions != "none":
         return _versions(raw, number, mark)
     values: dict[str, model.Generator] = {}
@@ -81,11 +81,11 @@ def table_queries(raw: TableWork, number: str = "", mark: str = "") -> QuerySet:
 
 
 def _versions(raw: TableWork, number: str, mark: str) -> QuerySet:
-    """Writes or reads the versions of objects, drawn at random: ranges of `id` of the tables.
+    """A query that writes or reads versions of random objects. An object is a range of `id` of a table.
 
-    The digits of table and range, drawn as texts, are put one behind the other: the same number for whoever writes and
-    reads the object. Those of the range are as many for each, so that no two objects have the same. A version is the
-    time at which it was written, and never goes back, whichever of several writers comes last.
+    The number of an object is the digits of its table and of its range, drawn as texts. It is the same for writers and
+    readers. All ranges have the same number of digits, so that numbers of objects are unique. A version is the time at
+    which it was written. It never decreases, whichever of several writers is the last.
     """
     values: dict[str, model.Generator] = {}
     name, table, part = raw.table, "", "0"
@@ -109,17 +109,17 @@ def _versions(raw: TableWork, number: str, mark: str) -> QuerySet:
 
 
 def _range(part: str, rows: int, count: int) -> str:
-    """The first `count` rows of a range."""
+    """A condition for the first `count` rows of a range."""
     return f"id>{part}*{rows} AND id<={part}*{rows}+{count}"
 
 
 def in_turn(count: int, width: int = 1) -> model.Generator:
-    """The numbers 1 to `count`, one after the other, with at least `width` digits."""
+    """The numbers 1 to `count` in turn, with at least `width` digits."""
     return model.Generator("list", items=tuple(f"{number:0{width}d}" for number in range(1, count + 1)))
 
 
 def log_queries(raw: FromLog, log: RequestLog, name: str) -> QuerySet:
-    """Queries of a log: drawn as often as they were asked, or in their order."""
+    """The queries of a log: at random with their frequencies, or in their order. `name`: of the log in the remark."""
     remarks = (log.remark(name),)
     queries = (Query("log", "{_query}"),)
     if raw.as_ == "set":
@@ -136,8 +136,8 @@ def log_queries(raw: FromLog, log: RequestLog, name: str) -> QuerySet:
 
 
 def dialect_of(target: model.Target, services: Mapping[str, model.Service]) -> Dialect:
-    """Whose dictionary the databases behind a target have, as far as the file tells; Oracle's where it does not, as
-    behind the gateways of the field."""
+    """The kind of dictionary of the databases behind a target. If the file does not define it, it is that of Oracle, as
+    behind the gateways in production."""
     names = {endpoint.service for endpoint in target.endpoints if endpoint.service is not None}
     while more := {need for name in names for need in services[name].needs if need in services} - names:
         names |= more
@@ -151,8 +151,8 @@ def dialect_of(target: model.Target, services: Mapping[str, model.Service]) -> D
 
 
 def dictionary(dialect: Dialect, prefix: str = "") -> tuple[str, ...]:
-    """What a CORAL client asks the dictionary before it asks for data: tables and their columns, constraints, views,
-    users. `prefix`: of the tables that are meant; all where it is empty."""
+    """The queries of a CORAL client about the dictionary, before its queries for data: tables and their columns,
+    constraints, views, users. `prefix`: of the tables (empty: all)."""
     like = prefix.upper() + "%"
     match dialect:
         case "oracle":
@@ -170,7 +170,7 @@ def dictionary(dialect: Dialect, prefix: str = "") -> tuple[str, ...]:
                 "SELECT USERNAME FROM ALL_USERS WHERE USERNAME=USER",
             )
         case "standard":
-            # PostgreSQL writes names in small letters, MariaDB as they were given; both list their own tables as well.
+            # PostgreSQL stores names in lower case, MariaDB as written; both also list their system tables.
             own = f"{_NOT_OURS} AND UPPER(TABLE_NAME) LIKE '{like}'"
             return (
                 "SELECT TABLE_NAME, COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS "

@@ -1,7 +1,7 @@
-"""Frontier queries out of a log: of a Squid (native or combined format) or of the servlet, plain or gzip.
+"""Frontier queries from a log of a Squid (native or combined format) or of the servlet, plain or gzip.
 
-The log is read line by line. What is kept of it is bounded: the distinct queries, how often each was asked, and their
-order. A query is what stands packed in `p1` of a URL `.../type=frontier_request...` (crate `wire`, request.rs).
+The log is read line by line. Limited amounts are stored: the distinct queries, the count of each, and their order. A
+query is packed in `p1` of a URL `.../type=frontier_request...` (crate `wire`, request.rs).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 MAX_QUERIES: Final = 50_000
-"""Distinct queries that are kept, in the order of their first appearance."""
+"""Maximum number of distinct queries, in the order of their first appearance."""
 MAX_TEXT: Final = 32_000_000
-"""Characters of all of them."""
+"""Maximum length of all distinct queries together, characters."""
 MAX_REQUESTS: Final = 1_000_000
-"""Requests of which order and times are kept."""
+"""Maximum number of requests whose order and times are stored."""
 MAX_QUERY: Final = 256 * 1024
-"""As the gateway accepts: SQL in a request head of 8 KiB is shorter."""
+"""Maximum length of a query, bytes: that of the gateway. SQL in a request head of 8 KiB is shorter."""
 MAX_LINE: Final = 256 * 1024
 
 _URL: Final = re.compile(rb'type=frontier_request[^\s"]*')
@@ -46,12 +46,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class RequestLog:
-    """What a log holds.
+    """The requests of a log.
 
-    `queries` and `counts`: distinct queries and how often each was asked; `order`: positions in `queries`, one for each
-    request, in the order in which they were asked; `at_ns`: when, since the first, None where a line had no time.
-    `other`: lines without a Frontier request; `bad`: lines whose request cannot be read, and why the first cannot;
-    `left_out`: requests past the bounds.
+    `queries` and `counts`: distinct queries and the count of each; `order`: indexes of `queries`, one for each request,
+    in the order of the requests; `at_ns`: their times since the first (None: a line has no time); `lines`: number of
+    lines; `other`: lines without a Frontier request; `bad`: lines whose request cannot be read; `first_bad`: line and
+    reason of the first of them; `left_out`: requests beyond the limits.
     """
 
     queries: tuple[str, ...]
@@ -65,25 +65,26 @@ class RequestLog:
     left_out: int
 
     def remark(self, name: str) -> str:
-        """What a person should know of it."""
-        said = [
+        """The counts as text. `name`: of the log."""
+        parts = [
             f"{name}: {sum(self.counts):,} requests of {len(self.queries):,} queries in {self.lines:,} lines"
         ]
         if self.other:
             hold = "line contains" if self.other == 1 else "lines contain"
-            said.append(f"{self.other:,} {hold} no Frontier request")
+            parts.append(f"{self.other:,} {hold} no Frontier request")
         if self.bad:
-            said.append(f"{self.bad:,} requests cannot be read ({self.first_bad})")
+            parts.append(f"{self.bad:,} requests cannot be read ({self.first_bad})")
         if self.left_out:
-            said.append(
+            parts.append(
                 f"{self.left_out:,} requests are left out: the limits are {MAX_QUERIES:,} queries and "
                 f"{MAX_REQUESTS:,} requests"
             )
-        return "; ".join(said)
+        return "; ".join(parts)
 
 
 def read_request_log(path: Path) -> RequestLog:
-    """Reads a log, once as long as the file stays the same. Raises OSError, EOFError or zlib.error where it cannot."""
+    """Reads a log. The result is cached until the file changes. Raises OSError, EOFError or zlib.error if the file
+    cannot be read."""
     facts = path.stat()
     return _read(path, facts.st_mtime_ns, facts.st_size)
 
@@ -93,7 +94,7 @@ def _read(path: Path, modified_ns: int, size: int) -> RequestLog:
     reader = _Reader()
     for line in _lines(path):
         reader.take(line)
-    return reader.done()
+    return reader.result()
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -105,7 +106,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 class _Reader:
-    """What was found so far."""
+    """The requests of the lines read so far."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
@@ -124,7 +125,7 @@ class _Reader:
             return
         packed = _P1.findall(url[0])
         try:
-            queries = [unpacked(one) for one in packed]
+            queries = [unpack_query(parameter) for parameter in packed]
         except ValueError as error:
             queries = []
             self.first_bad = self.first_bad or f"line {self.lines}: {error}"
@@ -153,19 +154,19 @@ class _Reader:
         self.timed = self.timed and at_ns is not None
         self.times.append(at_ns or 0)
 
-    def done(self) -> RequestLog:
+    def result(self) -> RequestLog:
         order = range(len(self.order))
         if self.timed:
-            # A cache writes its lines when requests end; they are replayed as they began.
+            # A cache writes a line when a request ends; requests are replayed in the order of their starts.
             by_time = sorted(order, key=self.times.__getitem__)
             first = self.times[by_time[0]] if by_time else 0
-            at_ns = tuple(self.times[one] - first for one in by_time)
+            at_ns = tuple(self.times[index] - first for index in by_time)
         else:
             by_time, at_ns = list(order), None
         return RequestLog(
             tuple(self.known),
             tuple(self.counts),
-            tuple(self.order[one] for one in by_time),
+            tuple(self.order[index] for index in by_time),
             at_ns,
             self.lines,
             self.other,
@@ -175,9 +176,8 @@ class _Reader:
         )
 
 
-def unpacked(p1: bytes) -> str:
-    """The SQL of a `p1`, without the newline that some clients add. Raises ValueError with the
-    reason."""
+def unpack_query(p1: bytes) -> str:
+    """The SQL of a `p1`, without the newline that some clients add. Raises ValueError with the reason."""
     standard = unquote_to_bytes(p1).translate(_STANDARD)
     try:
         packed = base64.b64decode(standard, validate=True)
@@ -203,9 +203,9 @@ def unpacked(p1: bytes) -> str:
 
 
 def time_of(line: bytes) -> int | None:
-    """The start of a request, ns since 1970; None if the line has no time."""
+    """The start of the request of a line, ns since 1970; None if the line has no time."""
     if native := _NATIVE.match(line):
-        # The stamp of Squid's own format is that of the end; the third column says how long it took, in ms.
+        # The time of Squid's native format is that of the end; the third column is the duration in ms.
         return (int(native[1]) * 1000 + int(native[2]) - max(0, int(native[3]))) * 1_000_000
     try:
         if combined := _COMBINED.search(line):

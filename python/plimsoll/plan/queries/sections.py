@@ -1,5 +1,5 @@
-"""Raw model of what makes queries for the drivers `frontier` and `sql`: `table:` and `cool:` of a workload, `from_log:`
-of a section."""
+"""Raw model of the sections from which queries for the drivers `frontier` and `sql` are made: `table:` and `cool:` of a
+workload, `from_log:` of a driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
 
 MAX_OBJECTS: Final = 100_000
-"""With versions so many ranges of a table at most: their numbers are written out, and stay exact as metrics."""
+"""Maximum number of ranges of a table with versions: their numbers are listed, and are exact as metrics."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 
 
@@ -106,14 +106,14 @@ class FromLog(Raw):
     speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
 
     @model_validator(mode="after")
-    def _replayed(self) -> FromLog:
+    def _check_speed(self) -> FromLog:
         if self.as_ == "set" and self.speed != 1.0:
             raise PydanticCustomError("speed", "speed needs `as: replay`: a set has no times")
         return self
 
 
 def _version(value: object) -> object:
-    """`1.0` without quotes is a number of YAML."""
+    """The version as text: `1.0` without quotes is a number in YAML."""
     return str(value) if isinstance(value, float) else value
 
 

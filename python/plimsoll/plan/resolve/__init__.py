@@ -1,1 +1,1 @@
-"""From one cell of the file as written to its resolved configuration."""
+"""From the raw model of one cell to its resolved configuration."""

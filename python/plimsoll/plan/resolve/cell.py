@@ -1,7 +1,7 @@
-"""From one cell's file as written to its resolved configuration.
+"""From the tree of one cell to its resolved configuration.
 
-The way of a cell: levels set into the tree (`paths`), places filled in (`expand`), checked for form (`raw`),
-and here every reference followed and every default made plain. Problems are gathered, each with its place in
+The steps: levels are set in the tree (`paths`), references to variables and environment are expanded (`expand`), the
+form is checked (`schema`), and this module resolves names and defaults. Problems are collected, each with its line in
 the file.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
@@ -42,12 +42,6 @@ from plimsoll.plan.source.secret import HIDDEN, hidden
 T = TypeVar("T")
 
 
-class Once(Protocol):
-    """Makes something of some sections, once."""
-
-    def __call__(self, what: str, of: tuple[object, ...], make: Callable[[], T]) -> T: ...
-
-
 _REQUIRED: Final = {key for key, info in ExperimentRaw.model_fields.items() if info.is_required()}
 _DEFAULTS: Final = {
     key: partial(info.get_default, call_default_factory=True)
@@ -58,8 +52,8 @@ _DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCell:
-    """One cell: its file in form (`raw`), its configuration, what is stored of it, and what must not be
-    seen."""
+    """One cell. `raw`: its sections; `stored`: its effective file as plain data, without secrets; `secrets`: values
+    that must not be stored or shown."""
 
     raw: ExperimentRaw
     config: model.Config
@@ -69,7 +63,7 @@ class ResolvedCell:
 
 @dataclass(frozen=True, slots=True)
 class FailedCell:
-    """What is wrong with a cell; `raw` where its form at least is right."""
+    """The problems of a cell. `raw`: its sections, if their form is valid."""
 
     problems: list[Problem]
     raw: ExperimentRaw | None
@@ -82,8 +76,8 @@ def resolve_cell(
     environ: Mapping[str, str],
     memo: Memo,
 ) -> ResolvedCell | FailedCell:
-    """Resolves the file of one cell, with its levels already set, or returns its problems. `memo`:
-    of the cells of this file that were resolved before."""
+    """Resolves one cell, whose levels are already set in `tree`, or returns its problems. `directory`: where relative
+    file names are looked up; `memo`: shared by all cells of the file."""
     expanded = expand(tree, environ, memo)
     context = ResolveContext(origins, expanded.written, directory)
     for path, message in expanded.wrong:
@@ -93,26 +87,29 @@ def resolve_cell(
     try:
         raw = _in_form(expanded.tree, memo)
     except ValidationError as error:
-        found = translate(error, expanded.tree, origins, expanded.written, ExperimentRaw)
-        return FailedCell([*found, *_no_load(expanded.tree, found, origins)], None)
+        problems = translate(error, expanded.tree, origins, expanded.written, ExperimentRaw)
+        return FailedCell([*problems, *_no_load(expanded.tree, problems, origins)], None)
     config = _config(raw, expanded.tree, context, memo)
     if context.problems:
         return FailedCell(context.problems, raw)
-    return ResolvedCell(raw, config, stored(raw, expanded, memo), frozenset(expanded.secrets))
+    return ResolvedCell(raw, config, stored_sections(raw, expanded, memo), frozenset(expanded.secrets))
 
 
-def _no_load(tree: Any, found: Sequence[Problem], origins: Origins) -> list[Problem]:
-    """The model checks `load` only if all other sections are valid, so a missing `load` is reported
-    here."""
-    if "load" in tree or "workload" not in tree or any(one.message == LOAD_MISSING for one in found):
+def _no_load(tree: Any, problems: Sequence[Problem], origins: Origins) -> list[Problem]:
+    """A problem if `load` is missing. The model checks this only if all other sections are valid."""
+    if (
+        "load" in tree
+        or "workload" not in tree
+        or any(problem.message == LOAD_MISSING for problem in problems)
+    ):
         return []
     file, line = origins.place(("load",))
     return [Problem(LOAD_MISSING, "load", file, line)]
 
 
 def _in_form(tree: Mapping[str, Any], memo: Memo) -> ExperimentRaw:
-    """The file checked for form. Where every section was found right before, only what holds between them is checked
-    again, and each is the very object of then. Raises ValidationError."""
+    """The checked sections. If every section was valid in an earlier cell, only their relations are checked again, and
+    each section is the same object as before. Raises ValidationError."""
     forms = {key: memo.known(f"form of {key}", (section,)) for key, section in tree.items()}
     if MISSING in forms.values() or not tree.keys() >= _REQUIRED:
         checked = ExperimentRaw.model_validate(tree)
@@ -122,41 +119,42 @@ def _in_form(tree: Mapping[str, Any], memo: Memo) -> ExperimentRaw:
         forms[key] = memo.get(f"default of {key}", (), _DEFAULTS[key])
     whole = ExperimentRaw.model_construct(set(tree), **forms)
     try:
-        return whole.belonging()
+        return whole.check_sections()
     except PydanticCustomError:
-        return ExperimentRaw.model_validate(tree)  # raises it as a ValidationError
+        return ExperimentRaw.model_validate(tree)  # raises the error as a ValidationError
 
 
-def stored(raw: ExperimentRaw, expanded: ExpandedTree, memo: Memo) -> dict[str, Any]:
-    """The effective file as plain data: with defaults, without secrets, with `${env:...}` as it was
-    written."""
-    found: dict[str, Any] = {}
+def stored_sections(raw: ExperimentRaw, expanded: ExpandedTree, memo: Memo) -> dict[str, Any]:
+    """The effective file as plain data: with defaults, without secrets, with `${env:...}` as written."""
+    sections: dict[str, Any] = {}
     for key in ExperimentRaw.model_fields:
         if key in ("factors", "design"):
             continue
-        section = memo.get(f"{key} as stored", (getattr(raw, key),), partial(_stored, raw, key, expanded))
+        section = memo.get(
+            f"{key} as stored", (getattr(raw, key),), partial(_stored_section, raw, key, expanded)
+        )
         if section is not None:
-            found[key] = section
+            sections[key] = section
     for name, value in raw.vars.items() if expanded.secrets else ():
         if isinstance(value, str | int) and str(value) in expanded.secrets:
-            found = with_value(found, ("vars", name), HIDDEN)  # a plain variable that a secret is made of
-    return found
+            # The variable is part of a secret.
+            sections = with_value(sections, ("vars", name), HIDDEN)
+    return sections
 
 
-def _stored(raw: ExperimentRaw, key: str, expanded: ExpandedTree) -> Any:
-    found: dict[str, Any] = hidden(raw.model_dump(by_alias=True, exclude_none=True, include={key}))
+def _stored_section(raw: ExperimentRaw, key: str, expanded: ExpandedTree) -> Any:
+    sections: dict[str, Any] = hidden(raw.model_dump(by_alias=True, exclude_none=True, include={key}))
     for path, text in expanded.written.items():
         if path[0] == key:
-            found = with_value(found, path, text)
-    return found.get(key)
+            sections = with_value(sections, path, text)
+    return sections.get(key)
 
 
 def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext, memo: Memo) -> model.Config:
-    def once(what: str, of: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Created once for the same sections if they have no problems: problems are reported for
-        every cell."""
+    def once(name: str, of: tuple[object, ...], make: Callable[[], T]) -> T:
+        """The result is stored only if there are no problems: problems are reported for every cell."""
         before = len(context.problems)
-        return memo.get(what, of, make, lambda: len(context.problems) == before)
+        return memo.get(name, of, make, lambda: len(context.problems) == before)
 
     services = once(
         "services",
@@ -171,26 +169,32 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
     numbers = once(
         "numbers of tables",
         (raw.workload, raw.workloads),
-        lambda: object_numbers({one.at: one.work for one in populations}, context),
+        lambda: object_numbers({population.at: population.work for population in populations}, context),
     )
 
-    def workload(one: _Population) -> model.Workload:
-        """With its load, each made once of the sections that it depends on."""
-        asked = once(
-            f"workload {one.name}",
-            (one.work, services, raw.targets, raw.data, numbers),
-            lambda: resolve_workload(one.name, one.work, tree, one.at, known, raw.targets, numbers, context),
+    def workload(population: _Population) -> model.Workload:
+        """The workload with its load. Both are created once for the same sections."""
+        resolution = once(
+            f"workload {population.name}",
+            (population.work, services, raw.targets, raw.data, numbers),
+            lambda: resolve_workload(
+                population.name, population.work, tree, population.at, known, raw.targets, numbers, context
+            ),
         )
-        found, recorded_ns = asked
+        resolved, recorded_ns = resolution
         load = once(
-            "load", (one.load, asked), lambda: resolve_load(one.load, one.load_at, context, recorded_ns)
+            "load",
+            (population.load, resolution),
+            lambda: resolve_load(population.load, population.load_at, context, recorded_ns),
         )
-        placed = replace(found, load=load)
-        return on_hosts(placed, one.work, one.load, one.at, one.load_at, hosts, context)
+        placed = replace(resolved, load=load)
+        return on_hosts(
+            placed, population.work, population.load, population.at, population.load_at, hosts, context
+        )
 
     workloads = tuple(map(workload, populations))
     check_watched(workloads, known, raw.targets, hosts, context)
-    at_each = [one.at for one in populations]
+    at_each = [population.at for population in populations]
     check_reach(hosts, known, list(zip(workloads, at_each, strict=True)), context)
     for name, hooks in (("before_run", raw.before_run), ("after_run", raw.after_run)):
         check_hooks(hosts, [hook.on for hook in hooks], (name,), context)
@@ -200,7 +204,10 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         workloads=workloads,
         run=resolve_run(
             raw.run,
-            [(work.load, one.load_at) for work, one in zip(workloads, populations, strict=True)],
+            [
+                (work.load, population.load_at)
+                for work, population in zip(workloads, populations, strict=True)
+            ],
             context,
         ),
         cpus=once("cpus", (raw.cpus, services), lambda: _cpus(raw.cpus, known, context)),
@@ -213,7 +220,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
 
 @dataclass(frozen=True, slots=True)
 class _Population:
-    """A workload as written, with its load and their places in the file."""
+    """The sections of a workload and of its load, with their paths."""
 
     name: str
     work: WorkloadRaw
@@ -228,12 +235,12 @@ def _populations(raw: ExperimentRaw) -> list[_Population]:
             _Population(name, work, work.load, ("workloads", name), ("workloads", name, "load"))
             for name, work in raw.workloads.items()
         ]
-    assert raw.workload is not None and raw.load is not None  # the raw model lets nothing else through
+    assert raw.workload is not None and raw.load is not None  # `ExperimentRaw.check_sections` checked it
     return [_Population("main", raw.workload, raw.load, ("workload",), ("load",))]
 
 
 def _cpus(raw: CpusRaw | None, known: Mapping[str, model.Service], context: ResolveContext) -> model.CpuPlan:
-    if raw is None:  # only where services run beside the testers is there something to keep apart
+    if raw is None:  # without services on this machine, there is nothing to separate from the testers
         started = any(service.starts_process for service in known.values())
         return model.CpuPlan("auto" if started else "none")
     for name in raw.services:
@@ -245,7 +252,7 @@ def _cpus(raw: CpusRaw | None, known: Mapping[str, model.Service], context: Reso
 
 
 def _ceilings(raw: ExperimentRaw, context: ResolveContext) -> tuple[model.Ceiling, ...]:
-    found = []
+    ceilings = []
     for index, ceiling in enumerate(raw.ceiling):
         at: KeyPath = ("ceiling", index)
         rule = context.rule(ceiling.test, ceiling.metric, (*at, "test"))
@@ -261,23 +268,25 @@ def _ceilings(raw: ExperimentRaw, context: ResolveContext) -> tuple[model.Ceilin
                 (*at, "test"),
                 f'"{ceiling.test}": a ceiling stops the run when it is exceeded: use > instead of <',
             )
-        found.append(model.Ceiling(ceiling.metric, rule, ceiling.test, ceiling.for_))
-    return tuple(found)
+        ceilings.append(model.Ceiling(ceiling.metric, rule, ceiling.test, ceiling.for_))
+    return tuple(ceilings)
 
 
 def reading(metric: str, rule: Rule) -> str | None:
-    """What the engine watches for a ceiling; None where it cannot."""
+    """The engine's name of the value that it monitors for a ceiling; None if it cannot monitor it."""
     named = catalogue.METRICS.named(metric, Use.CEILING)
     statistic = rule.stat if rule.arg is None else f"p({rule.arg:g})"
     return None if named is None else named.metric.live.get(statistic)
 
 
 def _watchable() -> str:
-    said = []
+    readings = []
     for row in catalogue.METRICS.by_kind(Use.CEILING):
         *others, last = row.live
-        said.append(f"{row.name} with {', '.join(others)} or {last}" if others else f"{row.name} with {last}")
-    return "; ".join(said)
+        readings.append(
+            f"{row.name} with {', '.join(others)} or {last}" if others else f"{row.name} with {last}"
+        )
+    return "; ".join(readings)
 
 
 def _hook(raw: HookRaw) -> model.Hook:

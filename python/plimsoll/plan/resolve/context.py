@@ -1,4 +1,5 @@
-"""What resolving a cell reports problems to and finds files by: the one implementation of `drivers.driver.Context`."""
+"""The context in which a cell is resolved. It collects problems and finds files, as `drivers.driver.Context`
+describes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from plimsoll.plan.source.fields import Raw
 
 
 def home_of(name: str) -> Path:
-    """A file's name with `~` and `~user` replaced; as it is where there is no such user, so that the file is missed."""
+    """A path with `~` and `~user` expanded. If there is no such user, the path is not changed, and the missing file is
+    reported."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -29,7 +31,8 @@ def home_of(name: str) -> Path:
 
 @dataclass(slots=True)
 class ResolveContext:
-    """Gathers the problems of one cell and knows where files lie. Serves as `drivers.Where`."""
+    """Collects the problems of one cell. `written`: texts of the file, by path, for values of the environment;
+    `directory`: where relative file names are looked up."""
 
     origins: Origins
     written: Mapping[KeyPath, str]
@@ -42,19 +45,18 @@ class ResolveContext:
         self.problems.append(Problem(message, dotted(path), file, line, self.written.get(path), near))
 
     def invalid(self, error: ValidationError, tree: Any, kind: type[Raw], path: KeyPath) -> None:
-        """Reports the problems of a section that is checked apart."""
+        """Reports the problems of a section that is validated separately."""
         self.problems += translate(error, tree, self.origins, self.written, kind, path)
 
     def file(self, name: str, path: KeyPath) -> str:
-        """Absolute name of a file or directory that must exist; relative ones are beside the experiment
-        file."""
+        """Absolute path of a file or directory, which must exist. A relative path is looked up in `directory`."""
         full = self.beside(name)
         if not Path(full).exists():
             self.wrong(path, f"there is no file {self.written.get(path, full)}")
         return full
 
     def beside(self, name: str) -> str:
-        """Absolute name of what may not exist."""
+        """Absolute path of a file or directory, which need not exist."""
         return str(self.directory / home_of(name))
 
     def as_written(self, path: KeyPath, value: str) -> str:
@@ -62,38 +64,39 @@ class ResolveContext:
         return self.written.get(path, value)
 
     def lines(self, name: str, path: KeyPath, largest: int = 50_000_000) -> tuple[str, ...]:
-        """The lines of a text file, without empty ones at the end. At least one."""
+        """The lines of a text file, without empty lines at the end. Reports a file that has none, that cannot be read,
+        or that has more than `largest` bytes."""
         full = Path(self.file(name, path))
         try:
             if full.is_file() and full.stat().st_size > largest:
                 self.wrong(path, f"{name} is larger than {largest:,} bytes")
                 return ()
-            found = full.read_text(encoding="utf-8").rstrip("\n").split("\n") if full.is_file() else []
+            lines = full.read_text(encoding="utf-8").rstrip("\n").split("\n") if full.is_file() else []
         except (OSError, UnicodeDecodeError) as error:
             self.wrong(path, f"{name} cannot be read: {error}")
             return ()
-        if full.exists() and (not found or found == [""]):
+        if full.exists() and (not lines or lines == [""]):
             self.wrong(path, f"{name} has no lines")
-        return tuple(found)
+        return tuple(lines)
 
     def request_log(self, name: str, path: KeyPath) -> RequestLog | None:
-        """The Frontier requests of a log; None where it holds none, or cannot be read."""
+        """The Frontier requests of a log; None if it contains none or cannot be read, which is reported."""
         full = Path(self.file(name, path))
         if not full.is_file():
             return None
         shown_name = self.written.get(path, name)
         try:
-            found = read_request_log(full)
+            log = read_request_log(full)
         except (OSError, EOFError, zlib.error) as error:
             self.wrong(path, f"{shown_name} cannot be read: {error}")
             return None
-        if not found.queries:
-            self.wrong(path, f"the log contains no Frontier request: {found.remark(shown_name)}")
+        if not log.queries:
+            self.wrong(path, f"the log contains no Frontier request: {log.remark(shown_name)}")
             return None
-        return found
+        return log
 
     def rule(self, text: str, metric: str, path: KeyPath) -> Rule | None:
-        """A rule such as "p(95)<500ms" on a metric."""
+        """A rule on a metric, such as "p(95)<500ms"; None if it is invalid, which is reported."""
         try:
             return parse_rule(text, metric)
         except RuleError as error:

@@ -1,4 +1,4 @@
-"""Resolves `data:`: the data sets, each with the service that it is written into."""
+"""Resolves `data:`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IOV_BYTES: Final = 160
 def resolve_data(
     raw: ExperimentRaw, known: Mapping[str, model.Service], context: ResolveContext
 ) -> list[model.Data]:
-    """The tables of `data:`, each with the service that it is written into."""
+    """The data sets of `data:`. `known`: the services, by name."""
     data_sets = []
     for name, data in raw.data.items():
         at: KeyPath = ("data", name)

@@ -1,4 +1,5 @@
-"""Resolves what the lab makes queries from: `table:` and `cool:` of a workload, `table:` of entries of `mix`."""
+"""Resolves the sections from which the lab makes queries: `table:` and `cool:` of a workload, `table:` of entries of
+`mix`."""
 
 from __future__ import annotations
 
@@ -14,22 +15,23 @@ from plimsoll.plan.queries.sections import CoolWork, TableWork
 from plimsoll.plan.schema.load import WorkloadRaw
 from plimsoll.plan.source.document import KeyPath
 
-_ASKING: Final = tuple(name for name, driver in DRIVERS.items() if driver.asking is not None)
-"""Drivers that ask queries."""
+_QUERY_DRIVERS: Final = tuple(name for name, driver in DRIVERS.items() if driver.query_request is not None)
+"""Drivers that send queries."""
 
 
 def object_numbers(works: Mapping[KeyPath, WorkloadRaw], context: Context) -> Mapping[str, str]:
-    """Digits for each table whose versions are written or read, in the order of their names. They
-    end the numbers of its objects, so that numbers of different tables differ. One table needs
-    none. All workloads that use objects of a table must define them in the same way."""
+    """The digits at the end of the numbers of objects, by table whose versions are written or read. With them, numbers
+    of different tables differ; a single table needs none. Reports workloads that define the objects of a table in
+    different ways. `works`: the workloads, by their path."""
     seen: dict[str, tuple[int, int, int]] = {}
     for at, raw in _versioned(works):
-        name, layout = _name(raw), (raw.rows, raw.tables, raw.distinct)
+        name, layout = _table_name(raw), (raw.rows, raw.tables, raw.distinct)
         if seen.setdefault(name, layout) != layout:
             context.wrong(
                 at,
-                f"an object of {raw.table} is {_told(seen[name])} elsewhere in this file, and "
-                f"{_told(layout)} here: writers and readers of versions need the same rows, tables and distinct",
+                f"an object of {raw.table} is {_describe_layout(seen[name])} elsewhere in this file, and "
+                f"{_describe_layout(layout)} here: writers and readers of versions need the same rows, tables "
+                "and distinct",
             )
     if len(seen) < 2:
         return dict.fromkeys(seen, "")
@@ -40,16 +42,17 @@ def object_numbers(works: Mapping[KeyPath, WorkloadRaw], context: Context) -> Ma
 def _versioned(works: Mapping[KeyPath, WorkloadRaw]) -> Iterator[tuple[KeyPath, TableWork]]:
     for at, work in works.items():
         tables = [((*at, "table"), work.table)]
-        tables += [((*at, "mix", index, "table"), one.table) for index, one in enumerate(work.mix or [])]
+        tables += [((*at, "mix", index, "table"), entry.table) for index, entry in enumerate(work.mix or [])]
         yield from ((path, raw) for path, raw in tables if raw is not None and raw.versions != "none")
 
 
-def _name(raw: TableWork) -> str:
-    """The same for PostgreSQL's `t` and `public.t`, of which `Last-Modified` wants the latter."""
+def _table_name(raw: TableWork) -> str:
+    """The table without the schema `public`: `t` and `public.t` are the same table of PostgreSQL, and `Last-Modified`
+    needs `public.t`."""
     return raw.table.lower().removeprefix("public.")
 
 
-def _told(layout: tuple[int, int, int]) -> str:
+def _describe_layout(layout: tuple[int, int, int]) -> str:
     rows, tables, distinct = layout
     return f"one of {distinct} ranges of {rows} rows of {tables} tables"
 
@@ -64,68 +67,72 @@ def made_queries(
     numbers: Mapping[str, str],
     context: Context,
 ) -> dict[int | None, QuerySet]:
-    """Queries of `table:` or `cool:` (None), and of the entries of `mix` by their index. `tree`: the whole file."""
-    found: dict[int | None, QuerySet] = {}
+    """The queries that the lab makes: of `table:` or `cool:` under the key None, of entries of `mix` by their index.
+    `section`: of the driver, as plain data; `tree`: the whole file; `at`: path of the workload; `numbers`: see
+    `object_numbers`."""
+    query_sets: dict[int | None, QuerySet] = {}
     for index, entry in enumerate(raw.mix or []):
         if entry.table is None:
             continue
         here: KeyPath = (*at, "mix", index, "table")
-        if _asks(raw, here, context):
+        if _has_query_driver(raw, here, context):
             others = [key for key in ("queries", "from_log") if (entry.__pydantic_extra__ or {}).get(key)]
-            _alone(others, here, context)
-            _table_fits(entry.table, raw, target, tree, here, services, context)
-            number = numbers.get(_name(entry.table), "")
-            found[index] = table_queries(entry.table, number, f"_{index + 1}")
+            _check_single_source(others, here, context)
+            _check_table(entry.table, raw, target, tree, here, services, context)
+            number = numbers.get(_table_name(entry.table), "")
+            query_sets[index] = table_queries(entry.table, number, f"_{index + 1}")
     kinds = [kind for kind in ("table", "cool") if getattr(raw, kind) is not None]
     if not kinds:
-        return found
+        return query_sets
     here = (*at, kinds[0])
-    if not _asks(raw, here, context):
-        return found
+    if not _has_query_driver(raw, here, context):
+        return query_sets
     others = [*kinds[1:], *(key for key in ("queries", "from_log") if section.get(key))]
-    _alone([*others, "mix"] if raw.mix is not None else others, here, context)
+    _check_single_source([*others, "mix"] if raw.mix is not None else others, here, context)
     if raw.table is not None:
-        _table_fits(raw.table, raw, target, tree, here, services, context)
-        found[None] = table_queries(raw.table, numbers.get(_name(raw.table), ""))
+        _check_table(raw.table, raw, target, tree, here, services, context)
+        query_sets[None] = table_queries(raw.table, numbers.get(_table_name(raw.table), ""))
     elif raw.cool is not None:
-        _as_written(raw.cool, tree, here, context)
-        found[None] = cool_queries(raw.cool, dialect_of(target, services))
-    return found
+        _check_cool_data(raw.cool, tree, here, context)
+        query_sets[None] = cool_queries(raw.cool, dialect_of(target, services))
+    return query_sets
 
 
-def _asks(raw: WorkloadRaw, at: KeyPath, context: Context) -> bool:
-    if raw.driver in _ASKING:
+def _has_query_driver(raw: WorkloadRaw, at: KeyPath, context: Context) -> bool:
+    if raw.driver in _QUERY_DRIVERS:
         return True
-    context.wrong(at, f"{at[-1]} makes queries for {' and '.join(_ASKING)}, not for {raw.driver}")
+    context.wrong(at, f"{at[-1]} makes queries for {' and '.join(_QUERY_DRIVERS)}, not for {raw.driver}")
     return False
 
 
-def _alone(others: list[str], at: KeyPath, context: Context) -> None:
+def _check_single_source(others: list[str], at: KeyPath, context: Context) -> None:
     if others:
         context.wrong(at, f"give {at[-1]} or {others[0]}, not both: each defines the requests")
 
 
-def _as_written(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
-    """A data set of this file with the same prefix must have at least what is requested."""
-    for name, told in _data(tree).items():
+def _check_cool_data(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
+    """Reports folders, channels and intervals that a data set of this file with the same prefix does not have."""
+    for name, data_set in _data(tree).items():
         if (
-            not isinstance(told, Mapping)
-            or told.get("kind") != "cool"
-            or told.get("prefix", "") != raw.prefix
+            not isinstance(data_set, Mapping)
+            or data_set.get("kind") != "cool"
+            or data_set.get("prefix", "") != raw.prefix
         ):
             continue
         for key in ("folders", "channels", "iovs"):
-            asked, there = getattr(raw, key), told.get(key)
-            if isinstance(there, int) and asked > there:
-                context.wrong((*at, key), f"{asked} {key} are requested, but data.{name} has only {there}")
-        if told.get("versioning", "single") != raw.versioning:
+            requested, available = getattr(raw, key), data_set.get(key)
+            if isinstance(available, int) and requested > available:
+                context.wrong(
+                    (*at, key), f"{requested} {key} are requested, but data.{name} has only {available}"
+                )
+        if data_set.get("versioning", "single") != raw.versioning:
             context.wrong(
                 (*at, "versioning"),
-                f"versioning is {raw.versioning}, but data.{name} has {told.get('versioning', 'single')}",
+                f"versioning is {raw.versioning}, but data.{name} has {data_set.get('versioning', 'single')}",
             )
 
 
-def _table_fits(
+def _check_table(
     raw: TableWork,
     work: WorkloadRaw,
     target: model.Target,
@@ -134,7 +141,7 @@ def _table_fits(
     services: Mapping[str, model.Service],
     context: Context,
 ) -> None:
-    _as_filled(raw, tree, at, context)
+    _check_table_data(raw, tree, at, context)
     if raw.versions != "write":
         return
     if work.driver != "sql":
@@ -150,23 +157,24 @@ def _table_fits(
         )
 
 
-def _as_filled(raw: TableWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
-    """A table of this file that has fewer rows than are asked for would be measured as if it had them."""
+def _check_table_data(raw: TableWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
+    """Reports tables, rows and versions that a data set of this file does not have: with fewer rows than requested, the
+    run would measure smaller responses."""
     data, key = _data(tree), raw.table.rpartition(".")[2]
-    listed = data.get(key)
-    made = listed.get("tables", 1) if isinstance(listed, Mapping) else 1
-    if made == 1 < raw.tables:  # not this one, but perhaps one for each
+    data_set = data.get(key)
+    tables = data_set.get("tables", 1) if isinstance(data_set, Mapping) else 1
+    if tables == 1 < raw.tables:  # the number of tables may be in the name of the data set
         key = f"{key}_{raw.tables}"
-        listed = data.get(key)
-    elif made > 1 and not 1 < raw.tables <= made:
-        context.wrong((*at, "tables"), f"{raw.tables} tables are requested, but data.{key} has {made}")
-    if not isinstance(listed, Mapping) or listed.get("kind", "table") != "table":
+        data_set = data.get(key)
+    elif tables > 1 and not 1 < raw.tables <= tables:
+        context.wrong((*at, "tables"), f"{raw.tables} tables are requested, but data.{key} has {tables}")
+    if not isinstance(data_set, Mapping) or data_set.get("kind", "table") != "table":
         return
-    rows = listed.get("rows")
+    rows = data_set.get("rows")
     if isinstance(rows, int) and raw.rows * raw.distinct > rows:
-        what = f"{raw.distinct} x {raw.rows}" if raw.distinct > 1 else f"{raw.rows}"
-        context.wrong((*at, "rows"), f"{what} rows are requested, but data.{key} has only {rows}")
-    if raw.versions != "none" and not listed.get("versions", False):
+        requested = f"{raw.distinct} x {raw.rows}" if raw.distinct > 1 else f"{raw.rows}"
+        context.wrong((*at, "rows"), f"{requested} rows are requested, but data.{key} has only {rows}")
+    if raw.versions != "none" and not data_set.get("versions", False):
         context.wrong((*at, "versions"), f"data.{key} has no versions: add `versions: true` to it")
 
 

@@ -1,4 +1,4 @@
-"""What is valid in an experiment file and probably a mistake. Pure."""
+"""Warnings about valid settings of an experiment file that are probably a mistake. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from plimsoll.plan.model import Cell, Config
 
 TABLES: Final = (".csv", ".tsv")
 LOCAL_PORTS: Final = 28_232
-"""Linux's default of net.ipv4.ip_local_port_range."""
+"""The number of ports of Linux's default net.ipv4.ip_local_port_range."""
 MANY_PORTS: Final = LOCAL_PORTS // 2
-"""A kernel that looks for a free port tries those of one parity first; from then on it searches long."""
+"""Connections above which a free port is found slowly: the kernel tries the ports of one parity first."""
 
 
 def unused_targets(tree: Mapping[str, Any], cells: Iterable[Cell]) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ def unused_targets(tree: Mapping[str, Any], cells: Iterable[Cell]) -> tuple[str,
 
 
 def header_as_value(name: str, file: str, items: Sequence[str]) -> tuple[str, ...]:
-    """A warning where the first line of a table seems to be a header: it would be sent as a value."""
+    """A warning if the first line of a file of values seems to be a header, which would be sent as a value."""
     if not file.lower().endswith(TABLES) or len(items) < 2:
         return ()
     first, rest = items[0], items[1:]
@@ -33,30 +33,30 @@ def header_as_value(name: str, file: str, items: Sequence[str]) -> tuple[str, ..
     words = not _has_digit(first) and sum(map(_has_digit, rest)) * 2 > len(rest)
     if not (columns or words or first.strip(' "').lower() == name.lower()):
         return ()
-    whole = ", and each line is one value that includes all its columns" if columns else ""
+    columns_note = ", and each line is one value that includes all its columns" if columns else ""
     return (
-        f'values.{name}: the first line of {file}, "{first[:60]}", is used as a value{whole}: '
+        f'values.{name}: the first line of {file}, "{first[:60]}", is used as a value{columns_note}: '
         "a file of values has no header line",
     )
 
 
 def many_ports(configs: Iterable[Config]) -> tuple[str, ...]:
     """A warning for each workload whose connections use most local ports of a host."""
-    found = {}
+    warnings = {}
     for config in configs:
         hosts = max(1, len(config.hosts.hosts), config.hosts.expected or 0)
         for work in config.workloads:
             if not work.target.endpoints:
                 continue
-            each = slots_of(work.load) / hosts / len(work.target.endpoints)
-            if each > MANY_PORTS:
-                found[work.name] = (
-                    f"{work.name}: up to {each:,.0f} connections from one host to one address. A host has about "
+            connections = slots_of(work.load) / hosts / len(work.target.endpoints)
+            if connections > MANY_PORTS:
+                warnings[work.name] = (
+                    f"{work.name}: up to {connections:,.0f} connections from one host to one address. A host has about "
                     f"{LOCAL_PORTS:,} local ports for them, and connects become slow or fail above "
                     f"{MANY_PORTS:,}: use "
                     "more hosts or more addresses of the target, or widen net.ipv4.ip_local_port_range"
                 )
-    return tuple(found.values())
+    return tuple(warnings.values())
 
 
 def _has_digit(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Resolves `watch:` of a target: which exporters are read while its runs go on, and which hosts are looked at."""
+"""Resolves `watch:` of a target: the exporters that are read, and the hosts that are monitored, during its runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from plimsoll.plan.model_hosts import LOCAL, Host, Hosts, Ssh, WatchedHost, Watc
 from plimsoll.plan.schema.targets import TargetRaw
 from plimsoll.plan.schema.watch import WatchHostRaw, WatchRaw
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.secret import carries_credentials
+from plimsoll.plan.source.secret import is_credential_name
 
 OURS: Final = ("host", "testers", "monitor", "lab")
-"""Names that components of the results have already."""
+"""Names of components of the results that always exist."""
 SITE: Final = "target"
-"""Of hosts that are watched: no testers are there."""
+"""The site of watched hosts, which have no testers."""
 _CREDENTIALS: Final = (
     "the URL contains a user, a password or a key, and URLs are stored: use a header with a secret"
 )
@@ -27,13 +27,13 @@ _CREDENTIALS: Final = (
 def resolve_watch(
     target: str, raw: TargetRaw, context: Context
 ) -> tuple[tuple[model.Watched, ...], tuple[WatchedHost, ...]]:
-    """What is watched of a target: exporters, hosts."""
+    """The watched exporters and hosts of a target."""
     exporters: list[model.Watched] = []
     hosts: list[WatchedHost] = []
     names: set[str] = set()
-    for index, one in enumerate(raw.watch):
+    for index, entry in enumerate(raw.watch):
         at: KeyPath = ("targets", target, "watch", index)
-        name, here = _name(one, at)
+        name, here = _name_and_path(entry, at)
         if name in OURS:
             context.wrong(
                 here,
@@ -42,40 +42,40 @@ def resolve_watch(
         if name in names:
             context.wrong(here, f"two entries of this list have the name {name}")
         names.add(name)
-        if isinstance(one, WatchRaw):
-            exporters.append(_watched(one, at, context))
+        if isinstance(entry, WatchRaw):
+            exporters.append(_watched(entry, at, context))
         else:
-            hosts.append(_watched_host(one, at, context))
+            hosts.append(_watched_host(entry, at, context))
     return tuple(exporters), tuple(hosts)
 
 
-def _name(raw: WatchRaw | WatchHostRaw, at: KeyPath) -> tuple[str, KeyPath]:
+def _name_and_path(raw: WatchRaw | WatchHostRaw, at: KeyPath) -> tuple[str, KeyPath]:
     """Its name in the results, and the path of that name in the file."""
     if isinstance(raw, WatchHostRaw) and raw.name is None:
         return raw.host, (*at, "host")
     if isinstance(raw, WatchHostRaw) and raw.host == LOCAL and raw.name not in OURS:
-        return f"{LOCAL} {raw.name}", (*at, "name")  # of a process: this host has its name
+        return f"{LOCAL} {raw.name}", (*at, "name")  # `name` is that of a process
     return raw.name or "", (*at, "name")
 
 
 def _watched_host(raw: WatchHostRaw, at: KeyPath, context: Context) -> WatchedHost:
-    name, _ = _name(raw, at)
+    name, _ = _name_and_path(raw, at)
     if set(name) & set(":%"):
         context.wrong(
             at, f"{name} is not valid in a file name: give the host a name, {{host: '{name}', name: ...}}"
         )
     processes = (
-        *(WatchedProcess("process", one) for one in raw.process),
-        *(WatchedProcess("pid", str(one)) for one in raw.pid),
-        *(WatchedProcess("unit", one) for one in raw.unit),
+        *(WatchedProcess("process", value) for value in raw.process),
+        *(WatchedProcess("pid", str(value)) for value in raw.pid),
+        *(WatchedProcess("unit", value) for value in raw.unit),
     )
     if raw.host == LOCAL and raw.name is not None and len(processes) == 1:
         processes = (replace(processes[0], called=raw.name),)
-    named = [one.name for one in processes]
-    for twice in dict.fromkeys(each for each in named if named.count(each) > 1):
-        context.wrong(at, f"{twice} is listed twice")
+    named = [process.name for process in processes]
+    for duplicate in dict.fromkeys(process_name for process_name in named if named.count(process_name) > 1):
+        context.wrong(at, f"{duplicate} is listed twice")
     if raw.host == LOCAL:
-        _here(raw, at, context)
+        _check_this_host(raw, at, context)
     ssh = None
     if raw.ssh is not None:
         file = None if raw.ssh.config is None else context.file(raw.ssh.config, (*at, "ssh", "config"))
@@ -85,8 +85,8 @@ def _watched_host(raw: WatchHostRaw, at: KeyPath, context: Context) -> WatchedHo
     return WatchedHost(host, processes, ssh, directory, raw.optional)
 
 
-def _here(raw: WatchHostRaw, at: KeyPath, context: Context) -> None:
-    """This host is always watched, without a login."""
+def _check_this_host(raw: WatchHostRaw, at: KeyPath, context: Context) -> None:
+    """Reports keys that do not apply to this machine, which is always monitored, without a login."""
     one_process = len([*raw.process, *raw.pid, *raw.unit]) == 1
     if raw.name is not None and not one_process:
         context.wrong((*at, "name"), "name applies to one process: give exactly one process, pid or unit")
@@ -124,10 +124,10 @@ def _host(address: str, at: KeyPath, context: Context) -> str:
         url = urlsplit(address)
         host, _ = url.hostname, url.port
     except ValueError:
-        # What is wrong with it may be a part of a password, so it is not quoted.
+        # The invalid part may belong to a password, so it is not quoted.
         context.wrong(at, "this is not a URL")
         return ""
-    if "@" in address or any(carries_credentials(name) for name, _ in parse_qsl(url.query)):
+    if "@" in address or any(is_credential_name(name) for name, _ in parse_qsl(url.query)):
         context.wrong(at, _CREDENTIALS)
     elif url.scheme not in ("http", "https") or not host:
         shown = context.as_written(at, address)
@@ -142,20 +142,22 @@ def check_watched(
     hosts: Hosts,
     context: Context,
 ) -> None:
-    """In the results a name means one thing: no service, no host of testers, and no two of what is watched in a run,
-    share one."""
+    """Reports names of watched exporters and hosts that are not unique in the results: they must differ from each
+    other, from services, and from hosts of testers."""
     known: dict[str, model.Watched | WatchedHost] = {}
     testers = {name for host in hosts.hosts for name in (host.name, *host.agent_names)} if hosts.named else ()
     for target in {work.target.name: work.target for work in workloads}.values():
         if target.name not in targets:
             continue
-        resolved = {one.name: one for one in target.watch} | {one.host.name: one for one in target.hosts}
+        resolved = {exporter.name: exporter for exporter in target.watch} | {
+            host.host.name: host for host in target.hosts
+        }
         for index, raw in enumerate(targets[target.name].watch):
-            name, at = _name(raw, ("targets", target.name, "watch", index))
-            one = resolved[name]
-            host = one if isinstance(one, WatchedHost) else None
+            name, at = _name_and_path(raw, ("targets", target.name, "watch", index))
+            watched = resolved[name]
+            host = watched if isinstance(watched, WatchedHost) else None
             if host is not None and host.is_here:
-                _no_services(host, services, at, context)
+                _check_no_services(host, services, at, context)
                 name = f"{target.name} {name}"
             elif name in services:
                 context.wrong(
@@ -165,11 +167,11 @@ def check_watched(
                 context.wrong(
                     at, f"testers run on a host with the name {name}: choose another name for what is watched"
                 )
-            if known.setdefault(name, one) != one:
+            if known.setdefault(name, watched) != watched:
                 context.wrong(at, f"{name} is also watched for another target, with different settings")
 
 
-def _no_services(one: WatchedHost, services: Collection[str], at: KeyPath, context: Context) -> None:
-    for process in one.processes:
+def _check_no_services(host: WatchedHost, services: Collection[str], at: KeyPath, context: Context) -> None:
+    for process in host.processes:
         if process.name in services:
             context.wrong(at, f"{process.name} is a service of this file, and services are always watched")

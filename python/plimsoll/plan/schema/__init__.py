@@ -1,1 +1,1 @@
-"""The experiment file as written: one model, checked for form only, and paths into it."""
+"""The raw model of an experiment file, which checks the form only, and paths of its values."""

@@ -1,4 +1,4 @@
-"""Raw model of `data:`: the file as written, checked for form only."""
+"""Raw model of `data:`. It checks the form only."""
 
 from __future__ import annotations
 

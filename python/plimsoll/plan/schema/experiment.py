@@ -1,8 +1,8 @@
-"""The experiment file as written: one pydantic model, which also gives the JSON Schema for editors.
+"""The raw model of an experiment file: one pydantic model, from which the JSON Schema for editors is also made.
 
-It checks form only: keys, types, units, what excludes what within one section. What refers to something else
-(a target that is no service, a factor in `exclude`) is checked by `resolve` and `design`, which turn it into
-the resolved model of `model.py`. Nothing here is ever changed after it was parsed.
+It checks the form only: keys, types, units, and keys of a section that exclude each other. References (a target that
+is not a service, a factor in `exclude`) are checked by `resolve` and `design`, which create the resolved model of
+`model.py`. Raw models are frozen.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Until(Raw):
     transactions: Count | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Until:
+    def _check_one_limit(self) -> Until:
         if self.each_tester is None and self.transactions is None:
             raise PydanticCustomError("until", "give each_tester or transactions")
         return self
@@ -170,7 +170,7 @@ class DesignRaw(Raw):
     loop: Labels = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _fits(self) -> DesignRaw:
+    def _check_table_and_base(self) -> DesignRaw:
         if (self.kind == "table") != (self.table is not None) and self.kind is not None:
             raise PydanticCustomError("design", "`kind: table` and `table: FILE.csv` must be given together")
         if self.base and self.kind != "one-at-a-time":
@@ -212,12 +212,11 @@ class ExperimentRaw(Raw):
     )
 
     @model_validator(mode="after")
-    def _one_form(self) -> ExperimentRaw:
-        return self.belonging()
+    def _check_sections_together(self) -> ExperimentRaw:
+        return self.check_sections()
 
-    def belonging(self) -> ExperimentRaw:
-        """The file itself. Raises PydanticCustomError where sections that are right by themselves do not belong
-        together."""
+    def check_sections(self) -> ExperimentRaw:
+        """Returns the file. Raises PydanticCustomError if valid sections do not fit together."""
         if (self.workload is None) == (self.workloads is None):
             raise PydanticCustomError(
                 "workload", "give either workload (one population) or workloads (several)"
@@ -245,8 +244,8 @@ def json_schema() -> dict[str, Any]:
 
 
 def _drop_numbers_as_defaults(node: Any) -> None:
-    """A default of 60000000000 beside a text such as "60s" would mislead; the reference of the file has them
-    all."""
+    """Removes defaults that the file does not accept: a default of 60000000000 for a text such as "60s" would mislead.
+    The reference of the file lists all defaults."""
     if isinstance(node, dict):
         default = node.get("default")
         if "default" in node and (node.get("type") == "string" or "anyOf" in node or "$ref" in node):

@@ -19,7 +19,7 @@ from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, S
 from plimsoll.plan.source.units import NS
 
 FILE_VERSION: Final = 1
-"""Of a file of hosts."""
+"""Format version of a hosts file."""
 KINDS: Final = ("local", "ssh", "slurm", "dask", "join", "testbed")
 _BOUND: Final = re.compile(r"\s*(<=|>=|<|>)\s*(\S.*?)\s*\Z")
 _PORTS: Final = re.compile(r"\s*([0-9]{1,5})\s*\.\.\s*([0-9]{1,5})\s*\Z")
@@ -28,7 +28,7 @@ _BITS_SCALE: Final = {"bit": 1, "kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9, "Tb
 
 
 def _text(pattern: str, like: str) -> Any:
-    """A text of this form; `like` says which."""
+    """Annotations of a string that matches `pattern`. `like`: the expected form in the message."""
 
     def check(value: object) -> str:
         if isinstance(value, str) and re.fullmatch(pattern, value):
@@ -43,11 +43,11 @@ def _text(pattern: str, like: str) -> Any:
 HostName = Annotated[
     str, *_text("[A-Za-z0-9_][A-Za-z0-9._:%-]{0,252}", "a host: its name, its address, or its ssh alias")
 ]
-"""What ssh is given. It cannot begin with a dash: ssh would take it for an option."""
+"""A host as ssh accepts it. It cannot begin with a dash: ssh would read it as an option."""
 AgentName = Annotated[
     str, *_text("[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", "a name of letters, digits, '.', '_' and '-'")
 ]
-"""It becomes part of file names."""
+"""A name that becomes part of file names."""
 UserName = Annotated[str, *_text("[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}", "an account")]
 Directory = Annotated[
     str,
@@ -61,7 +61,7 @@ files there."""
 
 
 def number_of(value: object) -> float:
-    """A count in a bound: "2"."""
+    """The count of a bound: "2". Raises UnitError."""
     text = str(value)
     if not re.fullmatch(r"[0-9]+", text):
         raise units.UnitError(f"{shown(text)} is not a whole number")
@@ -74,28 +74,29 @@ BOUNDS: Final[dict[str, tuple[Callable[[object], float], str]]] = {
     "rtt": (units.parse_duration, "<5ms"),
     "clock_bound": (units.parse_duration, "<1ms"),
 }
-"""What can be required of a host by a bound: how its quantity is read (counts, bytes, nanoseconds), and an example."""
+"""Quantities of a host that can be required: the parser of the value (a count, bytes or nanoseconds), and an
+example."""
 
 
-def read_bound(what: str, text: str) -> tuple[Operator, float]:
-    """The two parts of a bound such as ">=4GB". Raises UnitError."""
-    parse, example = BOUNDS[what]
-    found = _BOUND.match(text)
-    if found is None:
+def read_bound(quantity: str, text: str) -> tuple[Operator, float]:
+    """Operator and value of a bound such as ">=4GB". `quantity`: a key of BOUNDS. Raises UnitError."""
+    parse, example = BOUNDS[quantity]
+    parts = _BOUND.match(text)
+    if parts is None:
         raise units.UnitError(f'expected a bound such as "{example}", got {shown(text)}')
     operator: Operator = "<"
-    match found[1]:
+    match parts[1]:
         case "<=" | ">=" | ">" as other:
             operator = other
-    return operator, float(parse(found[2]))
+    return operator, float(parse(parts[2]))
 
 
-def _bound(what: str) -> Any:
+def _bound(quantity: str) -> Any:
     def check(value: object) -> str:
-        read_bound(what, value if isinstance(value, str) else shown(value))
+        read_bound(quantity, value if isinstance(value, str) else shown(value))
         return str(value)
 
-    schema = {"type": "string", "pattern": r"^\s*(<=|>=|<|>)", "examples": [BOUNDS[what][1]]}
+    schema = {"type": "string", "pattern": r"^\s*(<=|>=|<|>)", "examples": [BOUNDS[quantity][1]]}
     return (PlainValidator(check), WithJsonSchema(schema))
 
 
@@ -110,8 +111,8 @@ class RequireRaw(Raw):
 
 
 def _ports(value: object) -> tuple[int, int]:
-    found = _PORTS.match(value) if isinstance(value, str) else None
-    low, high = (int(found[1]), int(found[2])) if found else (value, value)
+    match = _PORTS.match(value) if isinstance(value, str) else None
+    low, high = (int(match[1]), int(match[2])) if match else (value, value)
     if not isinstance(low, int) or not isinstance(high, int) or isinstance(value, bool):
         raise PydanticCustomError(
             "ports", "expected ports such as 4000..4100, got {shown}", {"shown": shown(value)}
@@ -131,18 +132,18 @@ Ports = Annotated[
         {"anyOf": [{"type": "string", "pattern": r"^\s*[0-9]+\s*\.\.\s*[0-9]+\s*$"}, {"type": "integer"}]}
     ),
 ]
-"""A port, or the first and the last of some."""
+"""The first and the last port of a range; a single port is both."""
 
 
 def _capacity(value: object) -> float:
-    found = _BITS.match(value) if isinstance(value, str) else None
-    if found is None or float(found[1]) == 0:
+    match = _BITS.match(value) if isinstance(value, str) else None
+    if match is None or float(match[1]) == 0:
         raise PydanticCustomError(
             "capacity",
             "expected the capacity of a link such as 10Gbit/s, got {shown}",
             {"shown": shown(value)},
         )
-    return float(found[1]) * _BITS_SCALE[found[2]] / 8
+    return float(match[1]) * _BITS_SCALE[match[2]] / 8
 
 
 Capacity = Annotated[
@@ -153,7 +154,7 @@ Capacity = Annotated[
         {"type": "string", "pattern": _BITS.pattern.replace(r"\Z", "$"), "examples": ["10Gbit/s"]}
     ),
 ]
-"""Of a link, bytes a second."""
+"""The capacity of a link, bytes per second."""
 
 
 class HostRaw(Raw):
@@ -174,12 +175,12 @@ def _host(value: object) -> object:
 
 
 def _show_host(value: HostRaw) -> object:
-    found = value.model_dump(exclude_none=True)
-    return found["host"] if len(found) == 1 else found
+    fields = value.model_dump(exclude_none=True)
+    return fields["host"] if len(fields) == 1 else fields
 
 
 AnyHost = Annotated[HostRaw, BeforeValidator(_host), PlainSerializer(_show_host), Short({"type": "string"})]
-"""A host, or its name alone."""
+"""A host, or only its name."""
 SomeHosts = Annotated[list[AnyHost], Field(min_length=1, max_length=100_000)]
 
 

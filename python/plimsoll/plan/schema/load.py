@@ -1,4 +1,4 @@
-"""Raw model of `workload:`, `workloads:` and `load:`: the file as written, checked for form only."""
+"""Raw model of `workload:`, `workloads:` and `load:`. It checks the form only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Stage(Raw):
     name: PlainText | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Stage:
+    def _check_one(self) -> Stage:
         if (self.testers is None) == (self.rate is None):
             raise PydanticCustomError("stage", "a stage needs either testers or a rate")
         if self.for_ == 0:
@@ -77,7 +77,7 @@ class LoadRaw(Raw):
     replay: Literal["log"] | None = None
 
     @model_validator(mode="after")
-    def _one_kind(self) -> LoadRaw:
+    def _check_one_kind(self) -> LoadRaw:
         leads = [
             key
             for key in ("testers", "per_host", "rate", "ramp", "stages", "replay")
@@ -90,14 +90,13 @@ class LoadRaw(Raw):
                 "give one of testers or per_host (with think or every), rate, ramp, stages, replay; {got}",
                 {"got": got},
             )
-        self._misplaced(leads[0])
+        self._check_keys(leads[0])
         if self.every == 0 or (self.ramp and self.ramp.every == 0 and self.ramp.testers > 1):
             raise PydanticCustomError("load", "`every` must be longer than 0s")
         return self
 
-    def _misplaced(self, lead: str) -> None:
-        """Keys that mean nothing in this kind of load are refused: a reader would believe that they did
-        something."""
+    def _check_keys(self, lead: str) -> None:
+        """Rejects keys without effect in this kind of load: a reader would believe that they have an effect."""
         open_keys = {"arrivals", "in_flight", "when_full"}
         closed = {"every", "late"} if self.every is not None else {"think"}
         allowed = {
@@ -128,7 +127,7 @@ class LoadRaw(Raw):
 
 
 class Pair(Raw):
-    """Not written as such: `[from, to]`."""
+    """Two whole numbers, written as `[from, to]`."""
 
     low: Annotated[int, Field(ge=-(2**62), le=2**62)]
     high: Annotated[int, Field(ge=-(2**62), le=2**62)]
@@ -164,7 +163,7 @@ class ValuesRaw(Raw):
     order: Literal["sequential", "random"] | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> ValuesRaw:
+    def _check_one(self) -> ValuesRaw:
         if sum(value is not None for value in (self.uniform, self.zipf, self.list_, self.file)) != 1:
             raise PydanticCustomError("values", "give exactly one of uniform, zipf, list, file")
         if self.order is not None and self.list_ is None and self.file is None:
@@ -198,7 +197,7 @@ class OnErrorRaw(Raw):
     stop_tester: StopTester | None = Field(default=None, alias="stop-tester")
 
     @model_validator(mode="after")
-    def _one(self) -> OnErrorRaw:
+    def _check_one(self) -> OnErrorRaw:
         if self.backoff is not None and self.stop_tester is not None:
             raise PydanticCustomError("on_error", "give one of continue, backoff, stop-tester")
         return self
@@ -259,7 +258,7 @@ class WorkloadRaw(Raw):
     tcp: TcpSection | None = None
 
     @model_validator(mode="after")
-    def _some_time(self) -> WorkloadRaw:
+    def _check_timeout(self) -> WorkloadRaw:
         if self.timeout == 0:
             raise PydanticCustomError("timeout", "timeout must be longer than 0s")
         return self

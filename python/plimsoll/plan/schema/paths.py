@@ -1,9 +1,9 @@
 """Values by path: `load.testers`, `workloads.readers.load.rate`, `services.gateway.connections`,
 `thresholds.0.test`.
 
-Factors and `--set` change the file as written before it is checked, so a path is held against the model, not
-against what happens to stand in the file: `load.rate` exists though the file gives `load.testers`. Names that
-people give (of services, variables, populations) must stand in the file.
+Factors and `--set` change the file before it is checked. Therefore a path is compared with the model, not with the
+content of the file: `load.rate` exists even if the file contains `load.testers`. Names of the user (of services,
+variables, populations) must be in the file.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from plimsoll.plan.source.document import Document, KeyPath, dotted
 from plimsoll.plan.source.near import nearest
 
 OPEN_NAMES: Final = frozenset({"headers", "env", "values", "base", "where", "settings"})
-"""Mappings to which a path may add a name."""
+"""Mappings to which a path may add a key."""
 
 RUN_SECTIONS: Final = frozenset(
     {"vars", "services", "data", "targets", "workload", "workloads", "load", "run", "cpus", "ceiling"}
     | {"before_run", "after_run", "hosts"}
 )
-"""Sections of which a factor may change something: those that belong to a run, not to the experiment as a
-whole."""
+"""Sections in which a factor may set values: those of a run, not those of the whole experiment."""
 
 
 class PathError(ValueError):
-    """A path leads nowhere; the message says where it ends, and names the nearest that exists."""
+    """A path does not exist. The message contains the last part that exists, and the nearest known key."""
 
 
 def split(path: str) -> KeyPath:
-    """Parts of a dotted path. Raises PathError for empty parts."""
+    """Parts of a dotted path. Raises PathError if a part is empty."""
     parts = path.split(".")
     if not all(parts):
         raise PathError(f'"{path}" is not a path: expected a path such as load.testers')
@@ -45,26 +44,27 @@ def split(path: str) -> KeyPath:
 
 
 def check_path(tree: Mapping[str, Any], path: str) -> KeyPath:
-    """The parts of a path that exists in the model, list positions as numbers. Raises PathError with the
-    nearest."""
-    found: KeyPath = ()
+    """The parts of a path, with indexes of lists as numbers. Raises PathError if the model does not contain the
+    path."""
+    steps: KeyPath = ()
     here: Any = tree
     kinds: list[Any] = [ExperimentRaw]
     for part in split(path):
-        step, kinds = _step(kinds, here, str(part), found)
-        found = (*found, step)
+        step, kinds = _step(kinds, here, str(part), steps)
+        steps = (*steps, step)
         here = child(here, step)
-    if found[0] in ("workload", "load") and "workloads" in tree:
+    if steps[0] in ("workload", "load") and "workloads" in tree:
         names = ", ".join(map(str, tree["workloads"])) if isinstance(tree["workloads"], Mapping) else ""
-        rest = path if found[0] == "load" else path.removeprefix("workload.")
+        rest = path if steps[0] == "load" else path.removeprefix("workload.")
         raise PathError(f"this file has several workloads ({names}): write workloads.NAME.{rest}")
-    if found[0] == "workloads" and "workload" in tree:
+    if steps[0] == "workloads" and "workload" in tree:
         raise PathError('this file has one workload: write "workload..." and "load..."')
-    return found
+    return steps
 
 
 def _step(kinds: list[Any], here: Any, part: str, so_far: KeyPath) -> tuple[str | int, list[Any]]:
-    """One step further: its key or index, and the types that are allowed there."""
+    """The next step of a path: its key or index, and the types that are allowed there. `here`: the value at the path
+    `so_far`; `kinds`: its allowed types."""
     models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
     names: dict[str, list[Any]] = {}
     for model in _chosen(models, here):
@@ -83,11 +83,11 @@ def _step(kinds: list[Any], here: Any, part: str, so_far: KeyPath) -> tuple[str 
 
 
 def _chosen(models: list[type[BaseModel]], here: Any) -> list[type[BaseModel]]:
-    """Of a choice by `kind`, the one that the file has chosen: its keys are the ones to name as near."""
+    """The model that the `kind` of the file selects: messages suggest its keys only. Otherwise all models."""
     if len(models) > 1 and isinstance(here, Mapping):
         kind = here.get("kind")
-        one = [model for model in models if "kind" in model.model_fields and kind in _literals(model)]
-        return one or models
+        selected = [model for model in models if "kind" in model.model_fields and kind in _literals(model)]
+        return selected or models
     return models
 
 
@@ -134,15 +134,15 @@ def _nowhere(part: str, so_far: KeyPath, known: Iterable[str]) -> str:
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Keys of a mapping in the file and the type of each. An entry of `mix` has the single-request keys of
-    all drivers."""
-    found = {info.alias or name: _annotation(info) for name, info in model.model_fields.items()}
+    """Keys of a mapping of the file, and the type of each. An entry of `mix` has the keys of all drivers that apply to
+    single requests."""
+    fields = {info.alias or name: _annotation(info) for name, info in model.model_fields.items()}
     if issubclass(model, MixEntry):
         for driver in DRIVERS.values():
             for name, info in driver.section.model_fields.items():
                 if (info.alias or name) not in driver.shared_keys:
-                    found.setdefault(info.alias or name, _annotation(info))
-    return found
+                    fields.setdefault(info.alias or name, _annotation(info))
+    return fields
 
 
 def _annotation(info: Any) -> Any:
@@ -150,8 +150,7 @@ def _annotation(info: Any) -> Any:
 
 
 def unwrapped(annotation: Any) -> list[Any]:
-    """The types that are allowed there: the members of unions without None, without the wrapping of
-    Annotated."""
+    """The allowed types: the members of unions, without None and without Annotated."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return unwrapped(get_args(annotation)[0])
@@ -163,7 +162,7 @@ def unwrapped(annotation: Any) -> list[Any]:
 
 
 def child(here: Any, step: str | int) -> Any:
-    """The value one step further; None if there is none."""
+    """The value at a key or an index; None if there is none."""
     if isinstance(here, Mapping):
         return here.get(str(step))
     if isinstance(here, list) and isinstance(step, int) and step < len(here):
@@ -186,22 +185,21 @@ def with_value(tree: Any, path: KeyPath, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where values come from that were set by path, so that a message can name the line of the level that set
-    them.
+    """Origins of values that were set by path, so that a message can contain the line of the level that set them.
 
-    `moved`: path in the tree -> path in the document under which the value was written; `said`: path in the
-    tree -> what the user gave on the command line.
+    `moved`: path in the tree -> path of the value in the document; `set_options`: path in the tree -> text of the
+    option of the command line.
     """
 
     document: Document
     moved: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
-    said: Mapping[KeyPath, str] = field(default_factory=dict)
+    set_options: Mapping[KeyPath, str] = field(default_factory=dict)
 
     def place(self, path: KeyPath) -> tuple[str, int | None]:
         """File and line, or the option of the command line, of the value at this path."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.moved:
                 return self.document.place((*self.moved[path[:length]], *path[length:]))
-            if path[:length] in self.said:
-                return f"--set {self.said[path[:length]]}", None
+            if path[:length] in self.set_options:
+                return f"--set {self.set_options[path[:length]]}", None
         return self.document.place(path)

@@ -29,7 +29,9 @@ def translate(
     each value from the environment to its text in the file, which is shown instead; `prefix` is
     the path of `tree` in the file."""
     details = error.errors(include_url=False, include_input=True)
-    of_version = [detail for detail in details if detail["type"] == "version"]  # the rest may be right there
+    of_version = [
+        detail for detail in details if detail["type"] == "version"
+    ]  # the others may be valid there
     return [_problem(detail, tree, origins, written, model, prefix) for detail in of_version or details]
 
 
@@ -45,7 +47,7 @@ def _problem(
     full = (*prefix, *path)
     value = written.get(full, shown(detail["input"]))
     context = detail.get("ctx", {})
-    message, near = _WORDS.get(detail["type"], _as_it_is)(detail, value)
+    message, near = _WORDS.get(detail["type"], _library_message)(detail, value)
     if detail["type"] in _SHAPES and (expected := hints.of_shape(full)):
         message = f"{expected}, got {value}"
     if detail["type"] == "extra_forbidden":
@@ -61,12 +63,12 @@ def _problem(
 
 
 def _in_tree(loc: tuple[int | str, ...], tree: Any, kind: str) -> KeyPath:
-    """The place in the file: the model's own steps (the name of a chosen kind, of a short form) are left
-    out."""
+    """The path in the file: without the steps of the model itself, such as the name of a kind or of a short
+    form."""
     path: list[str | int] = []
     here = tree
     for index, part in enumerate(loc):
-        if holds(here, part):
+        if has_part(here, part):
             here = here[part]
         elif kind in ("missing", "extra_forbidden") and index == len(loc) - 1:
             pass
@@ -76,8 +78,8 @@ def _in_tree(loc: tuple[int | str, ...], tree: Any, kind: str) -> KeyPath:
     return tuple(path)
 
 
-def holds(tree: Any, part: str | int) -> bool:
-    """Whether there is such a key, or such a position."""
+def has_part(tree: Any, part: str | int) -> bool:
+    """Whether a mapping has this key, or a list this index."""
     if isinstance(tree, list):
         return isinstance(part, int) and part < len(tree)
     return isinstance(tree, Mapping) and part in tree
@@ -94,7 +96,7 @@ def _unknown_key(key: str, model: type[BaseModel], parent: KeyPath, tree: Any) -
 
 
 def known_keys(model: type[BaseModel], path: KeyPath, tree: Any) -> list[str]:
-    """The keys that a mapping at this place may have."""
+    """The keys that a mapping at this path may have."""
     kinds: list[Any] = [model]
     here = tree
     for part in path:
@@ -102,14 +104,14 @@ def known_keys(model: type[BaseModel], path: KeyPath, tree: Any) -> list[str]:
         here = here[part]
     models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
     if len(models) > 1 and isinstance(here, Mapping):
-        # What is chosen by no kind is chosen by its first key.
-        one = [
+        # If no kind selects a model, the first key of a model does.
+        selected = [
             kind
             for kind in models
             if "kind" in kind.model_fields
             and here.get("kind") in get_args(kind.model_fields["kind"].annotation)
         ] or [kind for kind in models if next(iter(kind.model_fields)) in here]
-        models = one or models
+        models = selected or models
     return [name for kind in models for name in fields_of(kind)]
 
 
@@ -124,16 +126,16 @@ def _inside(kind: Any, part: str | int) -> list[Any]:
 Words = tuple[str, str | None]
 
 
-def _as_it_is(detail: ErrorDetails, value: str) -> Words:
+def _library_message(detail: ErrorDetails, value: str) -> Words:
     text = detail["msg"]
     return text[:1].lower() + text[1:], None
 
 
-def _expected(what: str) -> Callable[[ErrorDetails, str], Words]:
-    return lambda detail, value: (f"expected {what}, got {value}", None)
+def _expected(description: str) -> Callable[[ErrorDetails, str], Words]:
+    return lambda detail, value: (f"expected {description}, got {value}", None)
 
 
-def _own(detail: ErrorDetails, value: str) -> Words:
+def _own_message(detail: ErrorDetails, value: str) -> Words:
     return str(detail["ctx"]["error"]), None
 
 
@@ -181,9 +183,9 @@ def _empty(detail: ErrorDetails, value: str) -> Words:
 _SHAPES: Final = frozenset(
     {"text", "string_type", "list_type", "dict_type", "model_type", "model_attributes_type", "int_type"}
 )
-"""Types of errors that are about the shape of a value, for which `hints` may know better."""
+"""Errors about the type of a value, for which `hints` may have a better message."""
 _WORDS: Final[dict[str, Callable[[ErrorDetails, str], Words]]] = {
-    "value_error": _own,
+    "value_error": _own_message,
     "missing": _missing,
     "literal_error": _choice,
     "union_tag_invalid": _kind,

@@ -1,4 +1,4 @@
-"""Raw model of `targets:`: the file as written, checked for form only."""
+"""Raw model of `targets:`. It checks the form only."""
 
 from __future__ import annotations
 

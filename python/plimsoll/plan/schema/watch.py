@@ -1,4 +1,4 @@
-"""Raw model of `watch:` of a target: what is read of a system that exists, checked for form only."""
+"""Raw model of `watch:` of a target: exporters and hosts of an existing system. It checks the form only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, Short, T
 from plimsoll.plan.source.units import NS
 
 
-def _seldom(value: int) -> int:
+def _check_interval(value: int) -> int:
     if not NS["s"] <= value <= NS["h"]:
         raise PydanticCustomError(
             "every",
@@ -38,12 +38,12 @@ class WatchRaw(Raw):
     metrics: list[Annotated[str, Field(pattern=r"^[A-Za-z_:*][A-Za-z0-9_:*]{0,199}$")]] = Field(
         default_factory=list
     )
-    every: Annotated[Duration, AfterValidator(_seldom)] = 5 * NS["s"]
+    every: Annotated[Duration, AfterValidator(_check_interval)] = 5 * NS["s"]
     headers: dict[str, Text] = Field(default_factory=dict)
     optional: bool = False
 
     @model_validator(mode="after")
-    def _something(self) -> WatchRaw:
+    def _check_metrics(self) -> WatchRaw:
         if self.kind is None and not self.metrics:
             raise PydanticCustomError(
                 "watch",
@@ -70,7 +70,7 @@ def _short(value: list[Any]) -> Any:
 
 
 def _one_or_more(schema: dict[str, Any]) -> tuple[Any, ...]:
-    """Each may be written without the list."""
+    """Annotations of a list; a list of one item may be written as the item alone."""
     return (Field(max_length=100), BeforeValidator(_listed), PlainSerializer(_short), Short(schema))
 
 
@@ -97,12 +97,13 @@ class WatchHostRaw(Raw):
     optional: bool = False
 
 
-def _which(value: object) -> str:
+def _kind_of_entry(value: object) -> str:
     is_host = "host" in value if isinstance(value, dict) else isinstance(value, WatchHostRaw)
     return "a host" if is_host else "an exporter"
 
 
 AnyWatch = Annotated[
-    Annotated[WatchRaw, Tag("an exporter")] | Annotated[WatchHostRaw, Tag("a host")], Discriminator(_which)
+    Annotated[WatchRaw, Tag("an exporter")] | Annotated[WatchHostRaw, Tag("a host")],
+    Discriminator(_kind_of_entry),
 ]
-"""Told by its first key: `prometheus` or `host`."""
+"""An exporter or a host: the key `host` decides."""

@@ -1,9 +1,9 @@
 """YAML text to plain data with the line of every key.
 
-YAML 1.2, of which JSON is a part: only `true` and `false` are booleans, `yes`, `on` and dates are texts, keys
-are always texts. The node graph is walked here, not by the library's constructors, because three things are
-wanted that they do not give together: the line of every key and item, duplicate keys refused, and a bound on
-what aliases expand to. Nothing in a file can name a Python type.
+The format is YAML 1.2, which includes JSON: only `true` and `false` are booleans, `yes`, `on` and dates are strings,
+keys are always strings. This module reads the node graph itself. The constructors of the library do not provide all
+of these: the line of every key and item, an error for duplicate keys, and a limit on the size of expanded aliases.
+No text of a file can create an object of a Python type.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from plimsoll.errors import BadInput, Problem
 
 MAX_TEXT: Final = 1_000_000
-"""Characters of one experiment file."""
+"""Maximum length of an experiment file, characters."""
 MAX_NODES: Final = 100_000
-"""Values in one file after aliases are expanded: a file of a kilobyte must not fill the memory."""
+"""Maximum number of values in a file after aliases are expanded: a file of 1 kB must not fill the memory."""
 DEEPEST: Final = 40
 
 KeyPath = tuple[str | int, ...]
-"""The place of a value: keys of mappings and indexes of lists, from the root."""
+"""The path of a value: keys of mappings and indexes of lists, from the root."""
 
 _INT: Final = re.compile(r"[-+]?[0-9]+\Z")
 _OCTAL: Final = re.compile(r"0o([0-7]+)\Z")
@@ -50,7 +50,7 @@ class Document:
     text: str = field(repr=False)
     lines: Mapping[KeyPath, int] = field(repr=False)
     parts: Mapping[KeyPath, Document] = field(default_factory=dict, repr=False)
-    """Other files that replace some values."""
+    """Documents of other files, by the path of the value that each replaces."""
 
     def place(self, path: KeyPath) -> tuple[str, int | None]:
         """File and line of a value."""
@@ -62,19 +62,19 @@ class Document:
     def line(self, path: KeyPath) -> int | None:
         """The line of the value, or of the nearest enclosing value in the file."""
         for length in range(len(path), -1, -1):
-            found = self.lines.get(path[:length])
-            if found is not None:
-                return found
+            line = self.lines.get(path[:length])
+            if line is not None:
+                return line
         return None
 
 
 def dotted(path: KeyPath) -> str:
-    """The path as people write it: "workloads.readers.load.rate", "thresholds.0.test"."""
+    """The path as text: "workloads.readers.load.rate", "thresholds.0.test"."""
     return ".".join(str(part) for part in path)
 
 
 def parse_document(text: str, name: str) -> Document:
-    """Parses a YAML or JSON text; `name` is what messages call it. Raises BadInput with file and line."""
+    """Parses a YAML or JSON text. `name`: of the file in messages. Raises BadInput with file and line."""
     if len(text) > MAX_TEXT:
         raise _bad(
             name,
@@ -84,7 +84,7 @@ def parse_document(text: str, name: str) -> Document:
     if name.endswith(".json"):
         text = text.replace(
             "\t", " "
-        )  # white space in JSON, not in YAML; within a JSON string it cannot stand
+        )  # white space in JSON, but not in YAML; a JSON string cannot contain it
     node = _compose(text, name)
     if node is None:
         raise _bad(name, None, "the file is empty: `plimsoll init` writes a template")
@@ -96,15 +96,14 @@ def parse_document(text: str, name: str) -> Document:
 
 
 def parse_value(text: str) -> Any:
-    """The value of `--set path=value`: what the text would be in a file ("4", "30s", "[1, 2]"). Raises
-    BadInput."""
+    """The value of `--set path=value`, read as in a file ("4", "30s", "[1, 2]"). Raises BadInput."""
     if not text.strip():
         return ""
     return parse_document(text, "").data
 
 
 def plain_scalar(text: str) -> Any:
-    """What an unquoted scalar means in YAML 1.2: null, true, false, a number, or else the text itself."""
+    """The value of an unquoted scalar in YAML 1.2: None, True, False, a number, otherwise the text itself."""
     if text in ("", "~", "null"):
         return None
     if text in ("true", "false"):
@@ -138,29 +137,29 @@ def _compose(text: str, name: str) -> Node | None:
             )
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(part for part in (error.context, error.problem) if part) or "syntax error"
+        reason = " ".join(part for part in (error.context, error.problem) if part) or "syntax error"
         line = None if mark is None else mark.line + 1
         around = text.split("\n")[max(0, line - 2) : line] if line is not None else []
-        advice = _advice(what, around[-1] if around else "", around[0] if len(around) > 1 else "")
-        raise _bad(name, line, f"invalid YAML: {what}{advice}") from None
+        advice = _advice(reason, around[-1] if around else "", around[0] if len(around) > 1 else "")
+        raise _bad(name, line, f"invalid YAML: {reason}{advice}") from None
     except (YAMLError, ValueError) as error:
-        what = str(error).splitlines()[0] if str(error) else "syntax error"
-        raise _bad(name, None, f"invalid YAML: {what}") from None
+        reason = str(error).splitlines()[0] if str(error) else "syntax error"
+        raise _bad(name, None, f"invalid YAML: {reason}") from None
     except RecursionError:
         raise _bad(name, None, f"the file is nested deeper than {DEEPEST} levels") from None
     return first
 
 
-def _advice(what: str, line: str, before: str) -> str:
+def _advice(reason: str, line: str, before: str) -> str:
     if "${" in line:
         return " (${...} inside { } or [ ] needs quotes)"
-    if "mapping values are not allowed" in what and _indent(line) > _indent(before) and ": " in before:
+    if "mapping values are not allowed" in reason and _indent(line) > _indent(before) and ": " in before:
         return " (this line is indented deeper than the line before it, which already has a value)"
-    if "mapping values are not allowed" in what:
+    if "mapping values are not allowed" in reason:
         return " (a string with a colon in it needs quotes)"
-    if "found character" in what and "'\\t'" in what:
+    if "found character" in reason and "'\\t'" in reason:
         return " (indent with spaces, not with tabs)"
-    if "cannot start any token" in what:
+    if "cannot start any token" in reason:
         return " (a string that begins with this character needs quotes)"
     return ""
 
@@ -170,7 +169,7 @@ def _indent(line: str) -> int:
 
 
 class _Walker:
-    """Builds plain data from nodes, gathering lines and problems. One for each document."""
+    """Creates plain data from the nodes of one document, and collects lines and problems."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -212,7 +211,7 @@ class _Walker:
         )  # "1e3" is a number to YAML 1.2
 
     def _mapping(self, node: MappingNode, path: KeyPath, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         first_at: dict[str, int] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
@@ -225,13 +224,13 @@ class _Walker:
                     line, path, 'merge keys ("<<") are not supported in YAML 1.2: write the keys out'
                 )
                 continue
-            if key in found:
+            if key in mapping:
                 self._problem(line, (*path, key), f"duplicate key, first in line {first_at[key]}")
                 continue
             first_at[key] = line
             self.lines[(*path, key)] = line
-            found[key] = self.value(value_node, (*path, key), depth + 1)
-        return found
+            mapping[key] = self.value(value_node, (*path, key), depth + 1)
+        return mapping
 
     def _problem(self, line: int, path: KeyPath, message: str) -> None:
         self.problems.append(Problem(message, dotted(path), self.name, line))

@@ -1,10 +1,9 @@
-"""`${vars.NAME}`, `${env:NAME}` and `{secret: ...}`: what is resolved when a plan is made.
+"""Expands `${vars.NAME}`, `${env:NAME}` and `{secret: ...}` when a plan is made.
 
-`{name}` is left alone: it is filled in for each request, by the engine. `$${` stands for `${`.
+`{name}` is not changed: the engine replaces it for each request. `$${` is an escaped `${`.
 
-A value of the environment is used, never stored: `written` remembers by path the text of the file, which
-takes its place in everything that is kept. A `{secret: "..."}` becomes a `Secret`, and a text that holds one
-becomes one too.
+A value of the environment is used, but never stored: `written` contains the text of the file by path, which is stored
+instead. A `{secret: "..."}` becomes a `Secret`, and so does a text that contains one.
 """
 
 from __future__ import annotations
@@ -19,29 +18,28 @@ from urllib.parse import unquote
 from plimsoll.plan.source.document import KeyPath, plain_scalar
 from plimsoll.plan.source.memo import Memo
 from plimsoll.plan.source.near import nearest
-from plimsoll.plan.source.secret import MIN_LENGTH, Secret, carries_credentials
+from plimsoll.plan.source.secret import MIN_LENGTH, Secret, is_credential_name
 
-_PLACE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SOUNDS_SECRET: Final = re.compile(
     r"PASS|SECRET|TOKEN|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH", re.IGNORECASE
 )
-"""Such a variable is redacted from logs even where the file forgot to say that it is a secret."""
+"""Names of variables whose values are redacted from logs even if the file does not declare them as secrets."""
 _LOGIN: Final = re.compile(r"[a-z]+://[^/@:\s]*:([^/@\s]*)@")
-"""Of a URL: its password is the group."""
+"""The login of a URL; the group is the password."""
 _DEEPEST: Final = 20
 MAX_TEXT: Final = 1_000_000
 UNTOUCHED: Final = frozenset({"factors", "design", "plimsoll", "name"})
-"""Sections without `${...}`: levels are set into the other sections first, and expanded there."""
+"""Sections that are not expanded: levels are first set in the other sections, and expanded there."""
 
 
 @dataclass(slots=True)
 class ExpandedTree:
-    """A tree with everything filled in.
+    """A tree in which all references are expanded.
 
-    `written`: path -> text in the file, for values that came from the environment; `secrets`: what must be
-    redacted;
-    `wrong`: path and message of what could not be filled in.
+    `written`: path -> text in the file, for values from the environment; `secrets`: values that must be redacted;
+    `wrong`: path and message of each reference that could not be expanded.
     """
 
     tree: dict[str, Any]
@@ -51,13 +49,13 @@ class ExpandedTree:
 
 
 class _Unknown(Exception):
-    """Something to fill in is not there."""
+    """A reference cannot be expanded."""
 
 
 def expand(tree: Mapping[str, Any], environ: Mapping[str, str], memo: Memo | None = None) -> ExpandedTree:
-    """Fills in everything but the sections in UNTOUCHED. Problems are gathered, not raised.
+    """Expands all sections except those in UNTOUCHED. Problems are collected, not raised.
 
-    A section in which there is nothing to fill in stays the same object; `memo` must have seen no other `environ`.
+    A section without references stays the same object. A `memo` must only be used with one `environ`.
     """
     memo = memo or Memo()
     done = ExpandedTree({})
@@ -83,8 +81,8 @@ def _section(tree: Mapping[str, Any], key: str, environ: Mapping[str, str]) -> E
 
 class _Expander:
     def __init__(self, tree: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-        found = tree.get("vars")
-        self.vars: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+        variables = tree.get("vars")
+        self.vars: Mapping[str, Any] = variables if isinstance(variables, Mapping) else {}
         self.environ = environ
         self.done = ExpandedTree({})
         self.used_environment = False
@@ -123,45 +121,45 @@ class _Expander:
         except _Unknown as error:
             self.done.wrong.append((path, str(error)))
             return ""
-        return self._hide(value.reveal() if isinstance(value, Secret) else str(value), text, path)
+        return self._make_secret(value.reveal() if isinstance(value, Secret) else str(value), text, path)
 
-    def _hide(self, value: str, text: str, path: KeyPath) -> Any:
+    def _make_secret(self, value: str, text: str, path: KeyPath) -> Any:
         if len(value) < MIN_LENGTH:
             self.done.wrong.append(
                 (path, f"the secret has fewer than {MIN_LENGTH} characters: it cannot be hidden in logs")
             )
             return ""
         self.done.secrets.add(value)
-        # The parts that came from outside are hidden by themselves too: a log may show the token without
-        # "Bearer ". A variable of the file may be anything, so its name must say what it is.
-        parts = (self._part(match[1] or "") for match in _PLACE.finditer(text))
+        # Values of references are also hidden on their own: a log may contain the token without "Bearer ".
+        # A variable of the file may have any value, so its name must show that it is a credential.
+        parts = (self._part(match[1] or "") for match in _REFERENCE.finditer(text))
         self.done.secrets.update(part for part in parts if len(part) >= MIN_LENGTH)
         return Secret(value)
 
-    def _part(self, place: str) -> str:
-        """What of a secret must be hidden by itself: "" where the place is no reason to."""
-        if place.startswith("env:"):
-            return self.environ.get(place[4:], "")
-        value = self.vars.get(place.removeprefix("vars."))
-        return str(value) if isinstance(value, (str, int)) and carries_credentials(place) else ""
+    def _part(self, reference: str) -> str:
+        """The value of a reference that must also be hidden on its own; "" if that is not necessary."""
+        if reference.startswith("env:"):
+            return self.environ.get(reference[4:], "")
+        value = self.vars.get(reference.removeprefix("vars."))
+        return str(value) if isinstance(value, (str, int)) and is_credential_name(reference) else ""
 
     def _fill(self, text: str, within: tuple[str, ...], whole_text: bool = False) -> Any:
-        """The text with its placeholders replaced. A single placeholder keeps the type of its
-        value."""
-        whole = _PLACE.fullmatch(text)
+        """The text with its references replaced. If the text is a single reference, its value keeps its type.
+        `within`: names of the variables that are being expanded."""
+        whole = _REFERENCE.fullmatch(text)
         if whole is not None and whole[1] is not None:
-            value = self._place(whole[1], within)
+            value = self._resolve(whole[1], within)
             return str(value) if whole_text and not isinstance(value, Secret) else value
         parts: list[str] = []
         hide = False
         at = 0
-        for match in _PLACE.finditer(text):
+        for match in _REFERENCE.finditer(text):
             parts.append(text[at : match.start()])
             at = match.end()
             if match[1] is None:
                 parts.append("${")
                 continue
-            value = self._place(match[1], within)
+            value = self._resolve(match[1], within)
             if isinstance(value, (dict, list)) or value is None:
                 raise _Unknown(
                     f"${{{match[1]}}} is not a string or a number, so it cannot be part of a string"
@@ -176,14 +174,14 @@ class _Expander:
             return Secret(joined)
         return joined
 
-    def _place(self, what: str, within: tuple[str, ...]) -> Any:
-        if what.startswith("env:"):
-            return self._environment(what[4:])
-        if not what.startswith("vars."):
-            known = nearest(what, [f"vars.{name}" for name in self.vars])
+    def _resolve(self, reference: str, within: tuple[str, ...]) -> Any:
+        if reference.startswith("env:"):
+            return self._environment(reference[4:])
+        if not reference.startswith("vars."):
+            known = nearest(reference, [f"vars.{name}" for name in self.vars])
             hint = f'; did you mean "${{{known}}}"?' if known else ": expected ${vars.NAME} or ${env:NAME}"
-            raise _Unknown(f"${{{what}}} is not valid{hint}")
-        name = what[5:]
+            raise _Unknown(f"${{{reference}}} is not valid{hint}")
+        name = reference[5:]
         if name not in self.vars:
             near = nearest(name, self.vars)
             hint = f'; did you mean "${{vars.{near}}}"?' if near else ": add it to `vars`"
@@ -212,17 +210,17 @@ class _Expander:
         self.used_environment = True
         if _SOUNDS_SECRET.search(name) and len(text) >= MIN_LENGTH:
             self.done.secrets.add(text)
-        # A number is taken as one where writing it gives the same text: "0123" stays a text.
+        # Only a number that has the same text when written is a number: "0123" stays a string.
         value = plain_scalar(text)
         return value if isinstance(value, (bool, int)) and _as_text(value) == text else text
 
 
 def _passwords(value: Any, path: KeyPath) -> set[str]:
-    """Secrets in a text that came from the environment: a password, or that of a URL, also decoded."""
-    found = {str(value)} if path[-1:] == ("password",) else set()
+    """Secrets in a value from the environment: a password, or the password of a URL, encoded and decoded."""
+    passwords = {str(value)} if path[-1:] == ("password",) else set()
     if isinstance(value, str) and (login := _LOGIN.match(value)) is not None:
-        found |= {login[1], unquote(login[1])}
-    return {one for one in found if len(one) >= MIN_LENGTH}
+        passwords |= {login[1], unquote(login[1])}
+    return {password for password in passwords if len(password) >= MIN_LENGTH}
 
 
 def _as_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The kinds of values in an experiment file, as types of the raw model.
+"""The types of values in an experiment file.
 
 Each converts the text of the file into the internal value (a duration into nanoseconds), states in
 its error what was expected, returns the text when the effective configuration is written, and
@@ -84,7 +84,7 @@ Fraction = Annotated[
 
 
 def text_of(value: object) -> str | Secret:
-    """A text; numbers and booleans are taken as they would be written, a secret stays one."""
+    """A value as text: numbers and booleans as they are written; a secret stays a secret."""
     if isinstance(value, (str, Secret)):
         return value
     if isinstance(value, bool):
@@ -103,7 +103,7 @@ def label_of(value: object) -> str:
 
 
 def plain_text_of(value: object) -> str:
-    """A text that is stored and shown, so that it cannot be a secret."""
+    """A text that is stored and shown, so it cannot be a secret."""
     text = text_of(value)
     if isinstance(text, Secret):
         raise PydanticCustomError(
@@ -114,12 +114,12 @@ def plain_text_of(value: object) -> str:
 
 
 def null_word(value: object) -> object:
-    """The word null, which YAML reads as "no value" without quotes."""
+    """The word null. Without quotes, YAML reads it as "no value"."""
     return "null" if value is None else value
 
 
 def shown(value: object) -> str:
-    """A wrong value for a message: what kind of thing it is, and the thing itself where it is short."""
+    """An invalid value for a message: its type for a mapping or a list, otherwise its text, at most 60 characters."""
     if value is None:
         return "nothing"
     if isinstance(value, Secret):
@@ -151,11 +151,12 @@ Text = Annotated[
 """A text that may be a secret."""
 
 PlainText = Annotated[str, PlainValidator(plain_text_of), WithJsonSchema(_SCALAR_SCHEMA)]
-"""A text that may not."""
+"""A text that cannot be a secret."""
 
 
 class MetricName:
-    """Marks the name of a metric in a section, for the JSON Schema. `experiment` checks it, once factors are known."""
+    """Marks the name of a metric in a section, for the JSON Schema. `experiment` checks the name when the factors are
+    known."""
 
     def __init__(self, use: Use) -> None:
         self.use = use
@@ -165,11 +166,11 @@ class MetricName:
 
 
 Label = Annotated[str, PlainValidator(label_of), WithJsonSchema(_SCALAR_SCHEMA)]
-"""Name of a level."""
+"""The name of a level."""
 
 
 def format_version(own: int) -> BeforeValidator:
-    """The first key of a file, which says of what format it is: none but our own version is read."""
+    """A validator of the first key of a file, the version of its format. It accepts only the version `own`."""
 
     def check(value: object) -> object:
         if isinstance(value, int) and not isinstance(value, bool) and value > own:
@@ -197,7 +198,7 @@ Labels = Annotated[list[Label], BeforeValidator(_labels), WithJsonSchema(_LIST_O
 """One level or a list of levels."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
-"""A name that people give: letters, digits, - and _, beginning with a letter."""
+"""A name of the user: letters, digits, - and _, beginning with a letter or _."""
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 """A number of things, at least one."""
@@ -208,7 +209,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class UniformDuration(Raw):
-    """Not written as such: `uniform: [from, to]`."""
+    """Two durations, written as `uniform: [from, to]`."""
 
     low: Duration
     high: Duration
@@ -257,7 +258,7 @@ Drawn = Annotated[
     PlainSerializer(_show_dist),
     Short({"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["1s"]}),
 ]
-"""A duration, fixed or drawn."""
+"""A fixed or random duration."""
 
 
 def _argv(value: object) -> object:
@@ -270,4 +271,4 @@ def _argv(value: object) -> object:
 
 
 Argv = Annotated[list[Text], BeforeValidator(_argv), Field(min_length=1)]
-"""A program and its arguments, no shell."""
+"""A program and its arguments, without a shell."""

@@ -1,4 +1,4 @@
-"""What to write instead, where people who know other tools write something else."""
+"""Advice for users who write names or keys of other tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OF_METRICS: Final = {
     "requests": "throughput",
     "http_reqs": "throughput",
 }
-"""Names of metrics in k6, Locust, JMeter and in speech -> ours."""
+"""Common names of metrics, such as those of k6, Locust and JMeter -> names of Plimsoll."""
 
 OF_KEYS: Final = {
     "steps": "use `load.stages` to change the load in steps, or `workload.mix` for several requests",
@@ -49,7 +49,7 @@ OF_SHAPES: Final = {
 
 
 def of_shape(path: tuple[str | int, ...]) -> str | None:
-    """What is expected at a place, if it is one of these."""
+    """The message for a path in OF_SHAPES if the value has another type; None for other paths."""
     if len(path) > 1 and isinstance(path[-1], int) and (path[-2] == "hosts" or "sites" in path[:-1]):
         return OF_SHAPES["hosts.hosts.*"]
     return OF_SHAPES.get(".".join("*" if isinstance(part, int) else part for part in path))

@@ -1,4 +1,4 @@
-"""Results remembered by the very objects that they were made from."""
+"""A cache of results by the identity of the objects from which they were made."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ MISSING: Final = object()
 
 
 class Memo:
-    """Results by a name and the identity of what they were made from, which is never changed and is kept as long.
+    """Results by a name and the identity of their source objects. The objects must not be changed; the memo keeps them
+    alive.
 
-    By identity, not by equality: to compare sections would take as long as to work on them again.
+    The key is the identity, not equality: a comparison of sections would take as long as the work itself.
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[object, ...], tuple[Any, tuple[object, ...]]] = {}
+        self._results: dict[tuple[object, ...], tuple[Any, tuple[object, ...]]] = {}
 
     def get(
-        self, what: str, of: tuple[object, ...], make: Callable[[], T], keep: Callable[[], bool] | None = None
+        self, name: str, of: tuple[object, ...], make: Callable[[], T], keep: Callable[[], bool] | None = None
     ) -> T:
-        """The result `what` of these objects, made if need be. `keep`: asked afterwards whether to remember it."""
-        found: T = self.known(what, of)
-        if found is MISSING:
-            found = make()
+        """The result `name` of these objects. If there is none, `make` creates it, and `keep` decides whether it is
+        stored (default: always)."""
+        result: T = self.known(name, of)
+        if result is MISSING:
+            result = make()
             if keep is None or keep():
-                self.put(what, of, found)
-        return found
+                self.put(name, of, result)
+        return result
 
-    def known(self, what: str, of: tuple[object, ...]) -> Any:
-        """The result if there is one, else MISSING."""
-        return self._found.get((what, *map(id, of)), (MISSING,))[0]
+    def known(self, name: str, of: tuple[object, ...]) -> Any:
+        """The stored result, or MISSING."""
+        return self._results.get((name, *map(id, of)), (MISSING,))[0]
 
-    def put(self, what: str, of: tuple[object, ...], result: object) -> None:
-        """Remembers a result."""
-        self._found[(what, *map(id, of))] = (result, of)
+    def put(self, name: str, of: tuple[object, ...], result: object) -> None:
+        """Stores a result."""
+        self._results[(name, *map(id, of))] = (result, of)

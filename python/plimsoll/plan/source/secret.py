@@ -1,9 +1,8 @@
-"""Values that must never be seen: passwords, tokens, keys.
+"""Values that must not be shown or stored: passwords, tokens, keys.
 
-A `Secret` shows as *** wherever it is printed, formatted, or written as JSON; only `reveal` gives its value,
-and only the document that goes to the engine's stdin, or a service's environment, is a reason to call it.
-Text that others produce (logs, error texts of services) passes through a `Redactor` before it is stored or
-shown.
+A `Secret` is *** wherever it is printed, formatted, or written as JSON. Only `reveal` returns its value: for checks,
+for the document on the engine's stdin, and for environments of services. Text of other programs (logs, error messages
+of services) passes through a `Redactor` before it is stored or shown.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _CREDENTIALS: Final = re.compile(
 )
 
 
-def carries_credentials(name: str) -> bool:
+def is_credential_name(name: str) -> bool:
     """Whether a header, an environment variable or a URL parameter with this name is likely to
     contain credentials. A false positive only hides a value; a false negative reveals a
     password."""
@@ -31,7 +30,7 @@ def carries_credentials(name: str) -> bool:
 
 
 class Secret:
-    """A text that shows as ***. Two are equal when their values are; it is hashable, and cannot be
+    """A text that is printed as ***. Secrets with equal values are equal. A secret is hashable, and cannot be
     pickled."""
 
     __slots__ = ("_value",)
@@ -68,9 +67,10 @@ class Secret:
 
 
 class Redactor:
-    """Replaces secret values in any text by ***, in the forms in which they usually turn up.
+    """Replaces secret values in any text by ***.
 
-    The forms: as they are, percent-encoded, inside a JSON string, and in Base64 when they stand alone in it.
+    It finds these forms: the value itself, percent-encoded, inside a JSON string, and the Base64 encoding of the
+    whole value.
     """
 
     __slots__ = ("_forms",)
@@ -103,24 +103,31 @@ class Redactor:
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Likewise for bytes of a log, whatever their encoding."""
+        """The bytes of a log without secrets. They need not be valid UTF-8."""
         for form in self._forms:
             data = data.replace(form.encode(), HIDDEN.encode())
         return data
 
 
 def shown_words(words: Sequence[str], instead: Mapping[str, str], redactor: Redactor) -> list[str]:
-    """Words of a command line as they may be kept.
+    """Words of a command line as they may be stored.
 
-    `instead`: words that hold a secret, and what is kept of them. A word may stand by itself or follow its
+    `instead`: words that contain a secret, and the texts that are stored instead. Such a word may also follow its
     option without a space (`-HCookie: ...`, `--set=path=value`).
     """
-    said = []
+    shown = []
     for word in words:
-        held = next((one for one in instead if word == one or (word[:1] == "-" and word.endswith(one))), None)
-        kept = word if held is None else word[: len(word) - len(held)] + instead[held]
-        said.append(redactor.text(kept))
-    return said
+        option = next(
+            (
+                secret_word
+                for secret_word in instead
+                if word == secret_word or (word[:1] == "-" and word.endswith(secret_word))
+            ),
+            None,
+        )
+        kept = word if option is None else word[: len(word) - len(option)] + instead[option]
+        shown.append(redactor.text(kept))
+    return shown
 
 
 def hidden(value: Any) -> Any:

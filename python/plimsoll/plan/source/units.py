@@ -1,8 +1,8 @@
 """Quantities with units: text to numbers and back.
 
 Durations become nanoseconds (int), sizes bytes (int), rates per second (float), percentages fractions of 1
-(float). A number without its unit is refused, zero included: "timeout: 30" means seconds to one reader and
-milliseconds to the next. kB = 1000 B, KiB = 1024 B.
+(float). A number without a unit is rejected, including zero: "timeout: 30" could be seconds or milliseconds.
+kB = 1000 B, KiB = 1024 B.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BYTES: Final = {
 SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 MAX_NS: Final = 366 * NS["d"]
-"""A year and a day: longer is a slip, and 64-bit nanoseconds stay far from their end."""
+"""A year and a day. A longer duration is a mistake, and the limit keeps times far below 2^63 ns."""
 MAX_BYTES: Final = 1000**5
 HIGHEST_RATE: Final = 1e9
 
@@ -59,7 +59,7 @@ _MAX_TEXT: Final = 60
 
 
 class UnitError(ValueError):
-    """A text is not the quantity that was expected; the message says what would be."""
+    """A text is not the expected quantity. The message contains an example."""
 
 
 def _shown(value: object) -> str:
@@ -93,17 +93,14 @@ def _kind(value: object) -> str:
 def _number(text: str) -> Decimal:
     try:
         return Decimal(text)
-    except (
-        InvalidOperation
-    ):  # the patterns above let nothing through that Decimal refuses; be safe all the same
+    except InvalidOperation:  # only if a pattern above accepts a text that Decimal rejects
         raise UnitError(f"{_shown(text)} is not a number") from None
 
 
 def parse_duration(value: object) -> int:
-    """Nanoseconds of "500us", "1.5s", "1m30s", "1 h". At most a year.
+    """Nanoseconds of "500us", "1.5s", "1m30s", "1 h". At most MAX_NS.
 
-    Raises UnitError where the unit is missing or unknown, for negative values and for fractions of a
-    nanosecond.
+    Raises UnitError if the unit is missing or unknown, for negative values and for fractions of a nanosecond.
     """
     text = _text_of(value, DURATION_LIKE)
     total, at = Decimal(0), 0
@@ -128,7 +125,7 @@ def parse_duration(value: object) -> int:
 def parse_size(value: object) -> int:
     """Bytes of "100B", "10 kB" (10,000), "64KiB" (65,536). At most 1 PB.
 
-    Raises UnitError where the unit is missing, unknown, or could be read in two ways (K, KB, M).
+    Raises UnitError if the unit is missing, unknown, or ambiguous (K, KB, M).
     """
     text = _text_of(value, SIZE_LIKE)
     match = _QUANTITY.match(text)
@@ -154,7 +151,7 @@ def _size_hint(unit: str) -> str:
 
 
 def parse_rate(value: object) -> float:
-    """Per second of "500/s", "30/m" (0.5), "10/h". Greater than 0, at most 1e9/s."""
+    """Rate per second of "500/s", "30/m" (0.5), "10/h". Greater than 0, at most 1e9/s. Raises UnitError."""
     rate = _rate(value)
     if rate == 0:
         raise UnitError(f"{_shown(value)}: a rate must be greater than 0")
@@ -176,7 +173,8 @@ def _rate(value: object) -> float:
 
 
 def parse_rate_range(value: object) -> tuple[float, float]:
-    """Rates at start and end of "50/s..500/s"; "50/s" is a constant one. One of the ends may be 0/s."""
+    """Rates per second at the start and the end of "50/s..500/s"; "50/s" is constant. One of both may be 0/s. Raises
+    UnitError."""
     if isinstance(value, str) and ".." in value:
         first, _, last = value.partition("..")
         low, high = _rate(first), _rate(last)
@@ -188,7 +186,7 @@ def parse_rate_range(value: object) -> tuple[float, float]:
 
 
 def parse_fraction(value: object) -> float:
-    """Fraction of "10%" (0.1). 0 to 100 %."""
+    """Fraction of "10%" (0.1). 0 to 100 %. Raises UnitError."""
     text = _text_of(value, FRACTION_LIKE)
     match = _QUANTITY.match(text)
     if match is None or match[2] != "%":
@@ -200,9 +198,9 @@ def parse_fraction(value: object) -> float:
 
 
 def quantity(value: object) -> float | None:
-    """The number behind a level, for the axis of a chart; None where there is none.
+    """The number of a level, for the axis of a chart; None if the level is not a quantity.
 
-    Numbers as they are, durations in seconds, sizes in bytes, rates per second, percentages as fractions.
+    Numbers are not changed; durations are in seconds, sizes in bytes, rates per second, percentages as fractions.
     """
     if isinstance(value, bool):
         return None
@@ -223,8 +221,8 @@ def quantity(value: object) -> float | None:
 
 
 def level_unit(label: str) -> str | None:
-    """The unit of `quantity` of a level as it is written: "s", "B", "1/s", or "" for fractions and plain numbers; None:
-    there is no number behind it."""
+    """The unit of the `quantity` of a level: "s", "B", "1/s", or "" for fractions and plain numbers. None if the level
+    is not a quantity."""
     for parse, unit in ((parse_duration, "s"), (parse_size, "B"), (_rate, "1/s")):
         try:
             parse(label)
@@ -235,8 +233,7 @@ def level_unit(label: str) -> str | None:
 
 
 def show_duration(ns: int) -> str:
-    """The duration in its largest unit that needs no rounding; parse_duration returns the same
-    value."""
+    """The duration in the largest unit that needs no rounding; parse_duration returns the same value."""
     for unit in ("h", "m", "s", "ms", "us"):
         if ns and ns % NS[unit] == 0:
             return f"{ns // NS[unit]}{unit}"
@@ -244,7 +241,7 @@ def show_duration(ns: int) -> str:
 
 
 def about_duration(ns: float) -> str:
-    """The duration for people, rounded: "3 s", "4 min 10 s", "2 h 5 min"."""
+    """The duration, rounded for messages: "3 s", "4 min 10 s", "2 h 5 min"."""
     seconds = ns / 1e9
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
@@ -263,7 +260,7 @@ def about_duration(ns: float) -> str:
 
 
 def show_size(count: int) -> str:
-    """The size in its largest unit that needs no rounding; parse_size returns the same value."""
+    """The size in the largest unit that needs no rounding; parse_size returns the same value."""
     for unit in ("TB", "TiB", "GB", "GiB", "MB", "MiB", "kB", "KiB"):
         if count and count % BYTES[unit] == 0:
             return f"{count // BYTES[unit]}{unit}"
@@ -271,7 +268,7 @@ def show_size(count: int) -> str:
 
 
 def about_size(count: float) -> str:
-    """The size for people, three digits, powers of 1000: "5.31 MB"."""
+    """The size, rounded to three digits for messages, in powers of 1000: "5.31 MB"."""
     for unit in ("TB", "GB", "MB", "kB"):
         if count >= BYTES[unit]:
             return f"{count / BYTES[unit]:.3g} {unit}"
@@ -284,7 +281,7 @@ def show_rate(rate: float) -> str:
 
 
 def show_rate_range(rates: tuple[float, float]) -> str:
-    """parse_rate_range backwards."""
+    """The rates at start and end; parse_rate_range returns the same values."""
     return show_rate(rates[0]) if rates[0] == rates[1] else f"{show_rate(rates[0])}..{show_rate(rates[1])}"
 
 
@@ -294,6 +291,6 @@ def show_fraction(fraction: float) -> str:
 
 
 def _plain(number: float) -> str:
-    """The shortest text that reads back the same, without an exponent."""
+    """The shortest text without an exponent that is read as the same number."""
     text = format(Decimal(repr(number)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
