@@ -88,12 +88,12 @@ class Factor:
                 return level
         raise KeyError(label)
 
-    def active(self, labels: Mapping[str, str]) -> bool:
+    def is_active(self, labels: Mapping[str, str]) -> bool:
         """Whether the factor is varied in a cell with these labels of other factors."""
         return all(labels.get(other) in wanted for other, wanted in self.when.items())
 
     @property
-    def two(self) -> tuple[str, str] | None:
+    def two_levels(self) -> tuple[str, str] | None:
         """The two levels of a 2^k design; None if the file does not define them."""
         if self.low is not None and self.high is not None:
             return self.low, self.high

@@ -173,7 +173,7 @@ def _bound(sign: str, key: str) -> Callable[[ErrorDetails, str], Words]:
 
 
 def _pattern(detail: ErrorDetails, value: str) -> Words:
-    return f"{value} is not a valid name: use letters, digits, - and _, beginning with a letter", None
+    return f"{value} is not a valid name: use letters, digits, - and _, beginning with a letter or _", None
 
 
 def _empty(detail: ErrorDetails, value: str) -> Words:
