@@ -1,4 +1,4 @@
-//! Any bytes as a log of the preload recorder.
+//! Reads arbitrary bytes as a log of the preload recorder.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

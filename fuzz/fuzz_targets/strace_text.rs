@@ -1,4 +1,4 @@
-//! Any bytes as a log of strace.
+//! Reads arbitrary bytes as a log of strace.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes as a trace file.
+//! Reads arbitrary bytes as a trace file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

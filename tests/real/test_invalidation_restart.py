@@ -140,7 +140,7 @@ def test_what_changed_between_two_gateways_is_not_handed_out(site: Site, by: sig
     until("a new object", site.kept)
     site.change("and once more")
     until("the next change", lambda: "and once more" in site.ask()[0])
-    assert "1 objects that caches may keep from before are purged" in site.log()
+    assert "objects of an earlier gateway to be purged: 1" in site.log()
 
 
 class Squid:
@@ -180,7 +180,7 @@ def test_a_squid_that_refuses_purges_keeps_nothing_new(site: Site) -> None:
     squid.take_purges(takes=False)
     site.change("while it refuses")
     until("the refusal", lambda: site.stats()["refusing"] == 1)
-    assert "answers PURGE with 403: allow it there" in site.log()
+    assert "answers PURGE with status 403: allow PURGE from this gateway" in site.log()
     site.end()
     site.start()
     until("the refusal again", lambda: site.stats()["refusing"] == 1)
@@ -192,4 +192,4 @@ def test_a_squid_that_refuses_purges_keeps_nothing_new(site: Site) -> None:
     until("what changed meanwhile", lambda: "while it refuses" in site.ask()[0])
     until("a new object", site.kept)
     assert site.stats()["refusing"] == 0
-    assert "takes PURGE now" in site.log()
+    assert "accepts PURGE now" in site.log()

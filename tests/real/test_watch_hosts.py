@@ -172,7 +172,7 @@ def test_a_process_that_comes_late_and_is_restarted_is_told(lab: Lab, sshd: Sshd
     assert run["status"] == "finished" and f"{burner.name} on db1" in run["utilization"]
     said = [text for kind, text in events(lab) if kind.startswith("watch-")]
     assert said[0] == f"db1: there is no process called {burner.name}"
-    assert said[-2:] == [f"db1: {burner.name} is there, as process {first}", f"db1: {burner.name} has ended"]
+    assert said[-2:] == [f"db1: {burner.name} is running as process {first}", f"db1: {burner.name} has ended"]
     assert len(said) == 5 and sum("has ended" in note for note in run["notes"]) == 2
 
 

@@ -1,29 +1,29 @@
-//! What the two small programs share: a thin, safe skin over epoll. Neither program is part of the
-//! product; they are the yardsticks that `bench/http.py` holds it against.
+//! A minimal safe interface to epoll for three small programs: two servers and a load generator.
+//! They are not part of Plimsoll. `bench/http.py` compares Plimsoll with them.
 
 pub mod server;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Events taken from one wait.
+/// Maximum number of events per wait.
 pub const EVENTS: usize = 512;
 
-/// An epoll instance with room for [`EVENTS`] events a wait.
+/// An epoll instance that returns at most [`EVENTS`] events per wait.
 pub struct Epoll {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
 }
 
 impl Epoll {
-    /// A new instance.
+    /// Creates an instance. Fails if no descriptor is free.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked, and owned from here on.
+        // SAFETY: the call takes no pointers, and its result is checked.
         let raw = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `raw` was just created and belongs to nobody else.
+        // SAFETY: `raw` was just created and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         Ok(Self {
             fd,
@@ -31,14 +31,14 @@ impl Epoll {
         })
     }
 
-    /// Reports `source` as readable, edge by edge, under the number `token`.
+    /// Reports under the number `token` when `source` becomes readable (edge-triggered).
     pub fn add(&self, source: &impl AsRawFd, token: u64) -> io::Result<()> {
         let mut event = libc::epoll_event {
             events: (libc::EPOLLIN | libc::EPOLLET) as u32,
             u64: token,
         };
-        // SAFETY: `event` lives over the call; both descriptors are open.
-        let done = unsafe {
+        // SAFETY: `event` outlives the call, and both descriptors are open.
+        let result = unsafe {
             libc::epoll_ctl(
                 self.fd.as_raw_fd(),
                 libc::EPOLL_CTL_ADD,
@@ -46,16 +46,17 @@ impl Epoll {
                 &raw mut event,
             )
         };
-        if done < 0 {
+        if result < 0 {
             Err(io::Error::last_os_error())
         } else {
             Ok(())
         }
     }
 
-    /// Waits at most `timeout_ms` (-1: for ever) and gives the tokens of what is readable.
+    /// Waits for at most `timeout_ms` (-1: no limit). Returns the tokens of the sources that are
+    /// readable; none after a timeout or a signal.
     pub fn wait(&mut self, timeout_ms: i32) -> io::Result<impl Iterator<Item = u64> + '_> {
-        // SAFETY: `events` has room for EVENTS entries and is not touched meanwhile.
+        // SAFETY: `events` has EVENTS entries, and nothing else uses it during the call.
         let count = unsafe {
             libc::epoll_wait(
                 self.fd.as_raw_fd(),
@@ -74,7 +75,7 @@ impl Epoll {
     }
 }
 
-/// Number of times the end of an HTTP head stands in `bytes`.
+/// Number of ends of HTTP heads (an empty line) in `bytes`.
 pub fn heads(bytes: &[u8]) -> usize {
     bytes.windows(4).filter(|window| window == b"\r\n\r\n").count()
 }

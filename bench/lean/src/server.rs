@@ -1,4 +1,4 @@
-//! The lean HTTP/1.1 server: one thread, one epoll loop, one fixed small answer.
+//! A minimal HTTP/1.1 server: one thread, one epoll loop, one fixed small response.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Epoll, heads};
 
-const ANSWER: &[u8] =
+const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nServer: lean\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 const LISTENER: u64 = u64::MAX;
 
-/// Serves on `listener` until stdin closes; `on_request` is called once for every request that was
+/// Serves `listener` until stdin is closed. Calls `on_request` once for every request that it has
 /// read.
 pub fn serve(listener: &TcpListener, mut on_request: impl FnMut()) -> io::Result<()> {
     listener.set_nonblocking(true)?;
@@ -33,7 +33,7 @@ pub fn serve(listener: &TcpListener, mut on_request: impl FnMut()) -> io::Result
             if token == LISTENER {
                 peers.accept(listener, &epoll)?;
             } else {
-                peers.answer(token as usize, &mut buffer, &mut on_request);
+                peers.respond(token as usize, &mut buffer, &mut on_request);
             }
         }
     }
@@ -61,9 +61,9 @@ impl Peers {
         Ok(())
     }
 
-    fn answer(&mut self, token: usize, buffer: &mut [u8], on_request: &mut impl FnMut()) {
+    fn respond(&mut self, token: usize, buffer: &mut [u8], on_request: &mut impl FnMut()) {
         if let Some(peer) = self.streams[token].as_mut()
-            && !answer_all(peer, buffer, on_request)
+            && !respond_to_all(peer, buffer, on_request)
         {
             self.streams[token] = None;
             self.free.push(token);
@@ -71,15 +71,16 @@ impl Peers {
     }
 }
 
-/// Answers what has come; false when the peer is gone. Requests of these benchmarks arrive whole.
-fn answer_all(peer: &mut TcpStream, buffer: &mut [u8], on_request: &mut impl FnMut()) -> bool {
+/// Responds to all requests that have arrived. Returns false if the peer has closed the connection.
+/// The requests of these benchmarks are small, so each arrives as a whole.
+fn respond_to_all(peer: &mut TcpStream, buffer: &mut [u8], on_request: &mut impl FnMut()) -> bool {
     loop {
         match peer.read(buffer) {
             Ok(0) => return false,
             Ok(count) => {
                 for _ in 0..heads(&buffer[..count]) {
                     on_request();
-                    if peer.write_all(ANSWER).is_err() {
+                    if peer.write_all(RESPONSE).is_err() {
                         return false;
                     }
                 }

@@ -1,10 +1,11 @@
-//! What this host is.
+//! Facts about this host.
 
 use std::fs;
 
 use plimsoll_model::{HostFacts, HostLimits};
 
-/// Reads it; what cannot be read is 0 or empty. `engine` is our version.
+/// Reads the facts about this host. A fact that cannot be read is 0 or empty. `engine` is the
+/// version of the engine.
 pub fn host_facts(engine: &str) -> HostFacts {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     HostFacts {
@@ -22,16 +23,15 @@ pub fn host_facts(engine: &str) -> HostFacts {
     }
 }
 
-/// The hard limit, up to which an agent raises its own; `u64::MAX` is none.
+/// The hard limit, up to which an agent raises its soft limit. `u64::MAX`: no limit.
 fn limit(resource: libc::__rlimit_resource_t) -> u64 {
-    let mut found = libc::rlimit {
+    let mut limits = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `found` is valid and writable; the call reports what it does not know by an error and
-    // leaves it alone.
-    unsafe { libc::getrlimit(resource, &raw mut found) };
-    found.rlim_max
+    // SAFETY: `limits` is valid and writable. If the call fails, it does not change `limits`.
+    unsafe { libc::getrlimit(resource, &raw mut limits) };
+    limits.rlim_max
 }
 
 fn total_memory(meminfo: &str) -> u64 {
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_has_a_core_and_some_memory() {
+    fn this_host_has_at_least_one_core_and_memory() {
         let facts = host_facts("1.2.3");
         assert!(facts.cores >= 1 && facts.memory_bytes > 1_000_000 && facts.limits.open_files > 0);
         assert!(!facts.kernel.is_empty() && facts.engine == "1.2.3");
     }
 
     #[test]
-    fn texts_of_proc_are_read_and_rubbish_is_nothing() {
+    fn a_malformed_file_of_proc_counts_as_0() {
         assert_eq!(total_memory("MemTotal:  2048 kB\nMemFree: 1 kB"), 2_097_152);
         assert_eq!((total_memory(""), total_memory("MemTotal: x")), (0, 0));
         assert_eq!(local_ports("32768\t60999"), 28_232);

@@ -1,16 +1,16 @@
-//! Processes to watch, found by what people know of them.
+//! Finds the process to watch by its PID, by the name of its program, or by its systemd unit.
 
 use std::fs;
 use std::path::Path;
 
 use plimsoll_model::{HostWatch, Watch};
 
-/// The root of the process tree that is meant; none where there is none now.
+/// Finds the root of the process tree that `wanted` describes.
 ///
 /// # Errors
-/// A text for people.
+/// A message for the user, if there is no such process.
 pub(crate) fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> {
-    let (pid, what) = match (wanted.pid, &wanted.process, &wanted.unit) {
+    let (pid, description) = match (wanted.pid, &wanted.process, &wanted.unit) {
         (Some(pid), None, None) => (
             proc.join(pid.to_string()).exists().then_some(pid),
             format!("process {pid}"),
@@ -23,9 +23,14 @@ pub(crate) fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> 
             eldest(proc, |pid| is_of_unit(proc, pid, unit)),
             format!("process of unit {unit}"),
         ),
-        _ => return Err(format!("{}: give one of pid, process and unit", wanted.name)),
+        _ => {
+            return Err(format!(
+                "{}: specify exactly one of pid, process and unit",
+                wanted.name
+            ));
+        }
     };
-    let pid = pid.ok_or_else(|| format!("there is no {what}"))?;
+    let pid = pid.ok_or_else(|| format!("there is no {description}"))?;
     Ok(Watch {
         name: wanted.name.clone(),
         pid,
@@ -33,20 +38,20 @@ pub(crate) fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> 
     })
 }
 
-/// The process that began first of those that are meant: a server begins before its workers.
-fn eldest(proc: &Path, is_meant: impl Fn(u32) -> bool) -> Option<u32> {
+/// The matching process that started first: a server starts before its workers.
+fn eldest(proc: &Path, is_match: impl Fn(u32) -> bool) -> Option<u32> {
     let entries = fs::read_dir(proc).ok()?;
     let pids = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|&pid| is_meant(pid))
-        .min_by_key(|&pid| (began(proc, pid), pid))
+    pids.filter(|&pid| is_match(pid))
+        .min_by_key(|&pid| (start_ticks(proc, pid), pid))
 }
 
-/// The kernel keeps 15 bytes of a program's name.
+/// Compares the first 15 bytes, because the kernel stores only these of a program's name.
 fn is_called(proc: &Path, pid: u32, name: &str) -> bool {
-    let found = fs::read(proc.join(format!("{pid}/comm"))).unwrap_or_default();
-    found.trim_ascii_end() == &name.as_bytes()[..name.len().min(15)]
+    let comm = fs::read(proc.join(format!("{pid}/comm"))).unwrap_or_default();
+    comm.trim_ascii_end() == &name.as_bytes()[..name.len().min(15)]
 }
 
 fn is_of_unit(proc: &Path, pid: u32, unit: &str) -> bool {
@@ -61,12 +66,12 @@ fn is_of_unit(proc: &Path, pid: u32, unit: &str) -> bool {
         .any(|line| line.split('/').any(|part| part == name))
 }
 
-/// Start time in ticks since boot: field 22 of `/proc/PID/stat`, behind the name, which may hold
-/// anything.
-fn began(proc: &Path, pid: u32) -> u64 {
+/// Start time in ticks since boot: field 22 of `/proc/PID/stat`. The fields are counted after the
+/// last bracket, because the name may contain spaces and brackets.
+fn start_ticks(proc: &Path, pid: u32) -> u64 {
     let stat = fs::read_to_string(proc.join(format!("{pid}/stat"))).unwrap_or_default();
-    let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = behind.split_ascii_whitespace().nth(19);
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let field = fields.split_ascii_whitespace().nth(19);
     field.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
 }
 
@@ -91,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn a_real_process_is_found_by_its_number_and_its_name() {
+    fn a_process_is_found_by_its_pid_and_by_its_name() {
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // `spawn` returns when the child has let go of our memory; the kernel writes its new name
-        // just after that. What it answered says that it has its name.
+        // `spawn` returns when the child has released the memory of this process. The kernel sets
+        // the new name after that. A child that has responded has its new name.
         child.stdin.as_mut().unwrap().write_all(b"!").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         assert_eq!(
@@ -119,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eldest_of_a_name_or_unit_is_the_root() {
+    fn the_first_process_of_a_name_or_unit_is_the_root() {
         let proc = std::env::temp_dir().join(format!("plimsoll-find-{}", std::process::id()));
         let put = |pid: u32, comm: &str, began: u64, group: &str| {
             let own = proc.join(pid.to_string());

@@ -1,4 +1,5 @@
-//! The host as a whole: two readings of the counters in `/proc` make one set of rates.
+//! Samples of the host as a whole. Rates are differences of two readings of the counters in
+//! `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use crate::parse::{self, CpuTimes, Disk, Stat};
 use crate::rows::Rows;
 
-/// Last readings of the counters.
+/// The previous readings of the counters.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     stat: Option<Stat>,
@@ -16,9 +17,11 @@ pub(crate) struct Host {
     nets: BTreeMap<String, (u64, u64)>,
     retransmits: Option<u64>,
     pressure: BTreeMap<&'static str, u64>,
+    /// Names of the block devices that are not partitions.
     whole: BTreeSet<String>,
 }
 
+/// Metric, file in `/proc/pressure`, first word of the line.
 const PRESSURE: [(&str, &str, &str); 5] = [
     ("psi.cpu.some", "cpu", "some"),
     ("psi.io.some", "io", "some"),
@@ -28,7 +31,7 @@ const PRESSURE: [(&str, &str, &str); 5] = [
 ];
 
 impl Host {
-    /// `whole` names the devices that are no partitions (the entries of `/sys/block`).
+    /// `whole`: names of the block devices that are not partitions (the entries of `/sys/block`).
     pub(crate) fn new(whole: BTreeSet<String>) -> Self {
         Self {
             whole,
@@ -36,7 +39,7 @@ impl Host {
         }
     }
 
-    /// Reads everything; with a former reading `seconds` ago the rates go into `rows`.
+    /// Appends a reading to `rows`, with rates if there is a previous reading, `seconds` ago.
     pub(crate) fn sample(&mut self, proc: &Path, seconds: Option<f64>, rows: &mut Rows) {
         let read = |name: &str| fs::read_to_string(proc.join(name)).ok();
         if let Some(stat) = read("stat").as_deref().and_then(parse::stat) {
@@ -130,10 +133,11 @@ impl Host {
     }
 }
 
-/// Shares of the interval between two readings. `cpu.busy` is what is neither idle nor waiting for
-/// I/O: time that the hypervisor took counts as busy, because it was not to be had.
+/// Appends the shares of the interval between two readings. `cpu.busy` is the share that is neither
+/// idle nor waiting for I/O. Time that the hypervisor took counts as busy, because it was not
+/// available.
 fn shares(then: &CpuTimes, now: &CpuTimes, part: &str, rows: &mut Rows) {
-    // Idle and iowait may step back a little on some kernels: such a difference is 0.
+    // On some kernels, idle and iowait may decrease a little: such a difference counts as 0.
     let parts = [
         ("cpu.user", now.user.saturating_sub(then.user)),
         ("cpu.nice", now.nice.saturating_sub(then.nice)),
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up_and_survive_a_step_back() {
+    fn shares_add_up_to_1_and_a_decrease_counts_as_0() {
         let then = CpuTimes {
             user: 100,
             system: 50,
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_pressure_and_disks_gives_what_it_has() {
+    fn a_host_without_pressure_and_disks_has_the_other_metrics() {
         let directory = std::env::temp_dir().join(format!("plimsoll-proc-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         fs::write(

@@ -1,11 +1,11 @@
-//! What goes on beside the transactions: once a second, on one clock with them, everything of
-//! interest in `/proc`.
+//! The monitor: samples `/proc` once a second, on the clock of the transactions.
 //!
-//! Rows are tidy: time (end of the interval described), component, metric, part, value.
+//! Each row has a time (the end of the interval that it describes), component, metric, part and
+//! value.
 //!
 //! | component | metric | unit | part |
 //! |---|---|---|---|
-//! | host | `cpu.user` `.nice` `.system` `.irq` `.softirq` `.steal` `.iowait` `.idle` `.busy` | fraction of the interval; busy is all but idle and iowait | core number, empty: mean of all |
+//! | host | `cpu.user` `.nice` `.system` `.irq` `.softirq` `.steal` `.iowait` `.idle` `.busy` | fraction of the interval; busy is the sum without idle and iowait | core number, empty: mean of all |
 //! | host | `load.1` | processes | |
 //! | host | `memory.total` `.available` `.used`, `swap.used` | bytes | |
 //! | host | `disk.read` `disk.write` | bytes/s | whole device |
@@ -19,7 +19,7 @@
 //! | service:NAME, testers | `processes` `threads` `fds` | count | |
 //! | service:NAME, testers | `memory.rss` | bytes, shared pages counted once per process | |
 //! | service:NAME, testers | `io.read` `io.write` | bytes/s from and to storage | |
-//! | testers | `spin` | cores that lanes spent spinning instead of sleeping: no load | |
+//! | testers | `spin` | cores on which lanes spun instead of sleeping: not load | |
 //! | monitor | `cpu` | cores in use by the monitor itself | |
 
 mod facts;
@@ -46,7 +46,7 @@ use crate::tree::{Tree, Units};
 pub use facts::host_facts;
 pub use thread::{MonitorBooks, MonitorConfig, MonitorThread};
 
-/// Reads `/proc`, remembers the last reading, gives rates.
+/// Reads `/proc` and computes rates from the difference to the previous reading.
 pub struct Monitor {
     proc: PathBuf,
     units: Units,
@@ -58,28 +58,28 @@ pub struct Monitor {
     last_ns: Option<i64>,
 }
 
-/// One reading.
+/// Result of one reading.
 pub struct Reading {
     /// The rows of all components.
     pub samples: Vec<Sample>,
-    /// What has happened to processes since the last reading.
+    /// Processes that have ended or were found since the previous reading.
     pub events: Vec<MonitorEvent>,
 }
 
-/// Something that happened to a process that is watched.
+/// The end or the discovery of a monitored process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MonitorEvent {
-    /// The root process of this service of ours has ended.
+    /// The root process of a service of the experiment has ended. Contains the name of the service.
     ServiceGone(String),
-    /// A process that was to be watched is not there, or has ended: a text for people.
+    /// A watched process does not exist or has ended. Contains a message for the user.
     WatchLost(String),
-    /// It is there again: a text for people.
+    /// A watched process that was missing exists. Contains a message for the user.
     WatchFound(String),
 }
 
 impl Monitor {
-    /// A monitor of this host, of the process trees in `watch`, of those in `sought` while they are
-    /// there, and of the tree below `testers`.
+    /// A monitor of this host, of the process trees in `watch`, of the trees in `sought` while they
+    /// exist, and of the tree with the root process `testers` (a PID).
     pub fn new(watch: &[Watch], sought: &[HostWatch], testers: u32) -> Self {
         let services = watch
             .iter()
@@ -102,8 +102,8 @@ impl Monitor {
         }
     }
 
-    /// Reads everything at `now_ns`; `spun_ns` is what the testers have spun so far. The first
-    /// reading gives only what is no rate.
+    /// Takes a reading at the time `now_ns`. `spun_ns` is the total time for which lanes have spun,
+    /// in ns. The first reading contains no rates.
     pub fn read(&mut self, now_ns: i64, spun_ns: u64) -> Reading {
         let seconds = self
             .last_ns
@@ -118,8 +118,8 @@ impl Monitor {
                 events.push(MonitorEvent::ServiceGone(name.clone()));
             }
         }
-        for one in &mut self.sought {
-            events.extend(one.sample(&self.proc, self.units, now_ns, seconds, &mut rows));
+        for sought in &mut self.sought {
+            events.extend(sought.sample(&self.proc, self.units, now_ns, seconds, &mut rows));
         }
         self.testers.sample(&self.proc, self.units, seconds, &mut rows);
         if let Some(seconds) = seconds {
@@ -136,7 +136,7 @@ impl Monitor {
 }
 
 fn units() -> Units {
-    // SAFETY: sysconf has no preconditions and gives -1 for what it does not know.
+    // SAFETY: sysconf has no preconditions, and returns -1 for an unknown name.
     let (ticks, page) = unsafe {
         (
             libc::sysconf(libc::_SC_CLK_TCK),
@@ -149,7 +149,8 @@ fn units() -> Units {
     }
 }
 
-/// Devices that are no partitions, without those that only live in memory or stand for files.
+/// Names of the block devices that are not partitions, without those in memory (`ram`, `zram`) and
+/// those that are files (`loop`).
 fn whole_devices(directory: &Path) -> BTreeSet<String> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return BTreeSet::new();
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_real_child_that_burns_is_seen_and_its_end_too() {
+    fn a_busy_child_process_and_its_end_are_reported() {
         let mut child = Command::new("sh")
             .args(["-c", "while :; do :; done"])
             .stdin(Stdio::null())
@@ -212,15 +213,15 @@ mod tests {
         assert!(reading.events.is_empty());
         child.kill().unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        // Not waited for yet: a zombie is gone all the same.
-        let gone = MonitorEvent::ServiceGone("burner".into());
-        assert_eq!(monitor.read(at(), 0).events, [gone]);
+        // The child is not reaped yet: a zombie also counts as ended.
+        let ended = MonitorEvent::ServiceGone("burner".into());
+        assert_eq!(monitor.read(at(), 0).events, [ended]);
         child.wait().unwrap();
     }
 
     #[test]
-    fn a_process_of_somebody_else_may_be_missing_and_come_and_go_and_come() {
-        // Its name is its own: no other process of this machine is called so.
+    fn a_watched_process_may_start_and_end_repeatedly() {
+        // No other process of this machine has this name.
         let name = format!("seek{}", std::process::id());
         let program = std::env::temp_dir().join(&name);
         std::fs::copy("/bin/sleep", &program).unwrap();
@@ -241,10 +242,10 @@ mod tests {
         };
         let missing = MonitorEvent::WatchLost(format!("there is no process called {name}"));
         assert_eq!(next(&mut monitor), (false, vec![missing]));
-        assert_eq!(next(&mut monitor), (false, vec![]), "told once");
+        assert_eq!(next(&mut monitor), (false, vec![]), "reported once");
         for _ in 0..2 {
             let mut child = start();
-            // It has its name a moment after it is there.
+            // The process has its name a moment after its start.
             while !std::fs::read_to_string(format!("/proc/{}/comm", child.id()))
                 .unwrap()
                 .starts_with("seek")
@@ -253,8 +254,8 @@ mod tests {
             }
             let (first, later) = (next(&mut monitor), next(&mut monitor));
             let found = if first.0 { first.1 } else { later.1 };
-            let there = format!("db is there, as process {}", child.id());
-            assert_eq!(found, [MonitorEvent::WatchFound(there)]);
+            let text = format!("db is running as process {}", child.id());
+            assert_eq!(found, [MonitorEvent::WatchFound(text)]);
             assert_eq!(next(&mut monitor), (true, vec![]));
             child.kill().unwrap();
             child.wait().unwrap();
@@ -266,13 +267,17 @@ mod tests {
         assert_eq!(
             next(&mut monitor),
             (true, vec![]),
-            "there from the beginning: nothing to tell"
+            "a process that exists from the beginning causes no event"
         );
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(next(&mut monitor).1.len(), 1);
         for _ in 0..5 {
-            assert_eq!(next(&mut monitor), (false, vec![]), "its number may be another's");
+            assert_eq!(
+                next(&mut monitor),
+                (false, vec![]),
+                "its PID may be that of another process"
+            );
         }
         std::fs::remove_file(&program).unwrap();
     }

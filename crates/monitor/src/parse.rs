@@ -1,47 +1,48 @@
-//! The texts of `/proc`: bytes in, values out. What a kernel does not say is none, never zero.
+//! Parsers of the files of `/proc`. A value that the kernel does not report is None, not zero.
 
-/// Times of one core, or of all, in ticks since boot: the fields of a `cpu` line of `/proc/stat`.
+/// Times of one core, or of all cores, in ticks since boot: the fields of a `cpu` line of
+/// `/proc/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// In user mode (guests included).
+    /// Time in user mode, including guests.
     pub user: u64,
-    /// In user mode with low priority.
+    /// Time in user mode with low priority.
     pub nice: u64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: u64,
-    /// Idle.
+    /// Idle time.
     pub idle: u64,
-    /// Idle with I/O outstanding.
+    /// Idle time with outstanding I/O.
     pub iowait: u64,
-    /// In interrupts.
+    /// Time in interrupts.
     pub irq: u64,
-    /// In soft interrupts.
+    /// Time in soft interrupts.
     pub softirq: u64,
-    /// Taken by the hypervisor.
+    /// Time taken by the hypervisor.
     pub steal: u64,
 }
 
-/// `/proc/stat`.
+/// Contents of `/proc/stat`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// All cores together.
+    /// Sum over all cores.
     pub all: CpuTimes,
-    /// Each core that is online, by its number.
+    /// Number and times of each core that is online.
     pub cores: Vec<(u32, CpuTimes)>,
-    /// Context switches since boot.
+    /// Number of context switches since boot.
     pub switches: Option<u64>,
 }
 
-/// Reads `/proc/stat`.
+/// Parses `/proc/stat`. None without a `cpu` line.
 pub fn stat(text: &str) -> Option<Stat> {
     let mut stat = Stat::default();
-    let mut found = false;
+    let mut has_cpu = false;
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         match words.next() {
             Some("cpu") => {
                 stat.all = cpu_times(words);
-                found = true;
+                has_cpu = true;
             }
             Some("ctxt") => stat.switches = words.next().and_then(|word| word.parse().ok()),
             Some(word) => {
@@ -52,10 +53,10 @@ pub fn stat(text: &str) -> Option<Stat> {
             None => {}
         }
     }
-    found.then_some(stat)
+    has_cpu.then_some(stat)
 }
 
-/// The numbers of a `cpu` line; old kernels have fewer of them.
+/// Parses the numbers of a `cpu` line. Old kernels have fewer numbers; a missing one is 0.
 fn cpu_times<'a>(words: impl Iterator<Item = &'a str>) -> CpuTimes {
     let mut numbers = words.map(|word| word.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
@@ -71,23 +72,23 @@ fn cpu_times<'a>(words: impl Iterator<Item = &'a str>) -> CpuTimes {
     }
 }
 
-/// Load average of the last minute, from `/proc/loadavg`.
+/// Load average of the last minute in processes, from `/proc/loadavg`.
 pub fn load(text: &str) -> Option<f64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// `/proc/meminfo`, in bytes.
+/// Contents of `/proc/meminfo`, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
     /// `MemTotal`.
     pub total: u64,
-    /// `MemAvailable`; on kernels before 3.14 free + buffers + cached.
+    /// `MemAvailable`. On kernels before 3.14, which do not report it: free + buffers + cached.
     pub available: u64,
     /// `SwapTotal - SwapFree`.
     pub swap_used: u64,
 }
 
-/// Reads `/proc/meminfo`.
+/// Parses `/proc/meminfo`. None without `MemTotal`, or without available or free memory.
 pub fn memory(text: &str) -> Option<Memory> {
     let field = |name: &str| {
         let line = text
@@ -112,27 +113,28 @@ pub fn memory(text: &str) -> Option<Memory> {
     })
 }
 
-/// One line of `/proc/diskstats`, since boot.
+/// One line of `/proc/diskstats`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
-    /// Its name.
+    /// Name of the device or partition.
     pub name: String,
-    /// Bytes read.
+    /// Bytes read since boot.
     pub read: u64,
-    /// Bytes written.
+    /// Bytes written since boot.
     pub written: u64,
-    /// Time with I/O in progress, ms.
+    /// Time since boot with I/O in progress, ms.
     pub busy_ms: u64,
 }
 
-/// Reads `/proc/diskstats`; partitions stand among the devices, the caller knows which are whole.
+/// Parses `/proc/diskstats`. The result contains devices and partitions; the caller selects the
+/// devices.
 pub fn disks(text: &str) -> Vec<Disk> {
-    /// The file counts in these, whatever the device.
+    /// Unit of the file for all devices, in bytes.
     const SECTOR: u64 = 512;
     text.lines()
         .filter_map(|line| {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+            let number = |index: usize| words.get(index)?.parse::<u64>().ok();
             Some(Disk {
                 name: (*words.get(2)?).to_owned(),
                 read: number(5)?.wrapping_mul(SECTOR),
@@ -143,12 +145,12 @@ pub fn disks(text: &str) -> Vec<Disk> {
         .collect()
 }
 
-/// One interface of `/proc/net/dev`: name, bytes received, bytes sent.
+/// Parses `/proc/net/dev`. Returns name, bytes received and bytes sent of each interface.
 pub fn interfaces(text: &str) -> Vec<(String, u64, u64)> {
     text.lines()
         .filter_map(|line| {
-            let (name, rest) = line.split_once(':')?;
-            let numbers: Vec<u64> = rest
+            let (name, counters) = line.split_once(':')?;
+            let numbers: Vec<u64> = counters
                 .split_ascii_whitespace()
                 .map_while(|word| word.parse().ok())
                 .collect();
@@ -157,56 +159,56 @@ pub fn interfaces(text: &str) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// Segments that TCP sent again since boot, from `/proc/net/snmp`.
+/// Number of segments that TCP has retransmitted since boot, from `/proc/net/snmp`.
 pub fn retransmits(text: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
-    let at = lines
+    let index = lines
         .next()?
         .split_ascii_whitespace()
         .position(|word| word == "RetransSegs")?;
-    lines.next()?.split_ascii_whitespace().nth(at)?.parse().ok()
+    lines.next()?.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
-/// Stall time since boot in µs of the line `some` or `full` of a file in `/proc/pressure`.
-pub fn pressure(text: &str, line: &str) -> Option<u64> {
+/// Stall time since boot in µs, from the line that begins with `kind` (`some` or `full`) of a file
+/// in `/proc/pressure`.
+pub fn pressure(text: &str, kind: &str) -> Option<u64> {
     let line = text
         .lines()
-        .find(|found| found.split_ascii_whitespace().next() == Some(line))?;
+        .find(|line| line.split_ascii_whitespace().next() == Some(kind))?;
     line.split_ascii_whitespace()
         .find_map(|word| word.strip_prefix("total="))?
         .parse()
         .ok()
 }
 
-/// `/proc/PID/stat`, what we use of it.
+/// The fields of `/proc/PID/stat` that the monitor uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     /// Name of the program, at most 15 bytes.
     pub name: String,
-    /// R, S, D, Z, ...
+    /// State: R, S, D, Z, ... (proc(5)).
     pub state: char,
-    /// Its parent.
+    /// PID of the parent.
     pub parent: u32,
-    /// User time in ticks; own, then of children that were waited for.
+    /// User time in ticks: of the process, and of its reaped children.
     pub user: (u64, u64),
-    /// System time in ticks, likewise.
+    /// System time in ticks: of the process, and of its reaped children.
     pub system: (u64, u64),
     /// Number of threads.
     pub threads: u64,
-    /// When it began, in ticks since boot: with the pid it identifies the process.
+    /// Start time in ticks since boot. PID and start time together identify a process.
     pub started: u64,
-    /// Resident pages.
+    /// Resident memory in pages.
     pub rss_pages: u64,
 }
 
-/// Reads `/proc/PID/stat` or `/proc/PID/task/TID/stat`. The name may hold spaces and brackets of
-/// its own.
+/// Parses `/proc/PID/stat` or `/proc/PID/task/TID/stat`. The name may contain spaces and brackets.
 pub fn process(text: &str) -> Option<Process> {
     let open = text.find('(')?;
     let close = text.rfind(')')?;
     let name = text.get(open + 1..close)?.to_owned();
     let words: Vec<&str> = text.get(close + 1..)?.split_ascii_whitespace().collect();
-    // Field n of proc(5) is words[n - 3]: the first two stand before the bracket.
+    // Field n of proc(5) is words[n - 3]: the first two fields precede the bracket.
     let number = |field: usize| {
         words
             .get(field - 3)?
@@ -226,17 +228,17 @@ pub fn process(text: &str) -> Option<Process> {
     })
 }
 
-/// Time on a core in ns, from `/proc/PID/task/TID/schedstat`.
+/// Time for which a thread ran on a core in ns, from `/proc/PID/task/TID/schedstat`.
 pub fn on_core_ns(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Time spent waiting for a core while ready to run, in ns, from the same file.
+/// Time for which a thread was ready to run and waited for a core in ns, from the same file.
 pub fn waited_ns(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Bytes read from and written to storage, from `/proc/PID/io`.
+/// Bytes read from storage and written to storage, from `/proc/PID/io`.
 pub fn io(text: &str) -> Option<(u64, u64)> {
     let field = |name: &str| {
         text.lines()
@@ -250,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_of_a_modern_kernel() {
+    fn stat_of_a_current_kernel_has_all_fields() {
         let text = "cpu  100 2 30 4000 5 6 7 8 0 0\ncpu0 60 1 20 2000 3 4 5 6 0 0\ncpu3 40 1 10 2000 2 2 2 2 0 0\n\
                     intr 123 4 5\nctxt 987654\nbtime 1700000000\n";
         let stat = stat(text).unwrap();
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_with_and_without_available() {
+    fn available_memory_is_computed_if_the_kernel_does_not_report_it() {
         let text = "MemTotal:  1000 kB\nMemFree: 100 kB\nMemAvailable:  600 kB\nBuffers: 1 kB\nCached: 2 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n";
         let expected = Memory {
             total: 1_024_000,
@@ -299,11 +301,11 @@ mod tests {
     }
 
     #[test]
-    fn disks_and_interfaces() {
+    fn disks_and_interfaces_are_parsed_and_other_lines_skipped() {
         let text = "   8       0 sda 100 5 2048 30 200 6 4096 40 0 77 70 0 0 0 0 0 0\n   8       1 sda1 1 2 3 4 5 6 7 8 9 10 11\n bad line\n";
-        let found = disks(text);
+        let disks = disks(text);
         assert_eq!(
-            found[0],
+            disks[0],
             Disk {
                 name: "sda".into(),
                 read: 1_048_576,
@@ -311,7 +313,7 @@ mod tests {
                 busy_ms: 77
             }
         );
-        assert_eq!(found.len(), 2);
+        assert_eq!(disks.len(), 2);
         let text = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs\n  eth0: 111 1 0 0 0 0 0 0 222 2 0 0 0 0 0 0\n    lo:7 1 0 0 0 0 0 0 8 2 0 0 0 0 0 0\n";
         assert_eq!(
             interfaces(text),
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_and_pressure() {
+    fn retransmits_and_pressure_are_parsed() {
         let text =
             "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm RetransSegs InErrs\nTcp: 1 42 0\nUdp: A\nUdp: 1\n";
         assert_eq!(retransmits(text), Some(42));
@@ -332,22 +334,25 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_an_awkward_name() {
+    fn the_name_of_a_process_may_contain_brackets_and_spaces() {
         let text = "4242 (evil) R 1 (x) S 17 4242 4242 0 -1 4194560 1 2 3 4 500 60 7 8 20 0 9 0 123456 1000000 250 18446744073709551615 1";
-        let found = process(text).unwrap();
-        assert_eq!(found.name, "evil) R 1 (x");
+        let parsed = process(text).unwrap();
+        assert_eq!(parsed.name, "evil) R 1 (x");
         assert_eq!(
-            (found.state, found.parent, found.user, found.system),
+            (parsed.state, parsed.parent, parsed.user, parsed.system),
             ('S', 17, (500, 7), (60, 8))
         );
-        assert_eq!((found.threads, found.started, found.rss_pages), (9, 123_456, 250));
+        assert_eq!(
+            (parsed.threads, parsed.started, parsed.rss_pages),
+            (9, 123_456, 250)
+        );
         for broken in ["", "1", "1 (", "1 (a", "1 (a)", "1 (a) S", ")(", "1 (a) S 1 2 3"] {
             assert_eq!(process(broken), None, "{broken}");
         }
     }
 
     #[test]
-    fn small_files() {
+    fn load_schedstat_and_io_are_parsed() {
         assert_eq!(load("0.52 0.58 0.59 1/467 12345\n"), Some(0.52));
         assert_eq!(on_core_ns("123456789 55 7\n"), Some(123_456_789));
         assert_eq!(waited_ns("123456789 55 7\n"), Some(55));

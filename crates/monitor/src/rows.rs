@@ -1,9 +1,10 @@
-//! Samples of one component at one moment.
+//! Samples of one time.
 
 use std::sync::Arc;
 
 use plimsoll_record::Sample;
 
+/// The samples, their time in ns, the component of the following samples, and the empty part.
 pub(crate) struct Rows(pub(crate) Vec<Sample>, i64, Arc<str>, Arc<str>);
 
 impl Rows {
@@ -11,7 +12,7 @@ impl Rows {
         Self(Vec::new(), t_ns, component, "".into())
     }
 
-    /// Rows that follow belong to `component`.
+    /// Sets the component of the following rows.
     pub(crate) fn of(&mut self, component: &Arc<str>) -> &mut Self {
         self.2 = component.clone();
         self

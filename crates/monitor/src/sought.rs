@@ -1,4 +1,4 @@
-//! A process of somebody else that is watched: it may be missing, end, and come again.
+//! A watched process, which the experiment does not start. It may be missing, end, and start again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,18 +10,20 @@ use crate::find::find_in;
 use crate::rows::Rows;
 use crate::tree::{Tree, Units};
 
-/// Between two looks for a process that is missing: each walks over all processes of a host that is
-/// not ours.
-const EVERY_NS: i64 = 2_000_000_000;
+/// Time between two searches for a missing process. Each search reads all processes of the watched
+/// host.
+const SEARCH_INTERVAL_NS: i64 = 2_000_000_000;
 
 pub(crate) struct Sought {
     wanted: HostWatch,
     component: Arc<str>,
+    /// The process tree, while the process exists.
     tree: Option<Tree>,
-    /// When it is looked for again; none: no more, as its number may be another's by then.
-    look_ns: Option<i64>,
-    /// Its absence was told.
-    missed: bool,
+    /// Time of the next search. None after the end of a process that is given by its PID, which may
+    /// then be that of another process.
+    next_search_ns: Option<i64>,
+    /// Whether the absence of the process was reported.
+    is_reported_missing: bool,
 }
 
 impl Sought {
@@ -30,12 +32,13 @@ impl Sought {
             component: format!("service:{}", wanted.name).into(),
             wanted: wanted.clone(),
             tree: None,
-            look_ns: Some(i64::MIN),
-            missed: false,
+            next_search_ns: Some(i64::MIN),
+            is_reported_missing: false,
         }
     }
 
-    /// One reading at `now_ns`. A process that is there from the beginning is nothing to tell.
+    /// Takes a reading at `now_ns`. Returns an event if the process has ended, is missing for the
+    /// first time, or was found after it was missing.
     pub(crate) fn sample(
         &mut self,
         proc: &Path,
@@ -44,33 +47,39 @@ impl Sought {
         seconds: Option<f64>,
         rows: &mut Rows,
     ) -> Option<MonitorEvent> {
-        let found = self.look(proc, now_ns);
+        let event = self.search(proc, now_ns);
         let Some(tree) = &mut self.tree else {
-            return found;
+            return event;
         };
         if !tree.sample(proc, units, seconds, rows) {
-            return found;
+            return event;
         }
         self.tree = None;
-        self.missed = true;
-        self.look_ns = self.wanted.pid.is_none().then_some(now_ns + EVERY_NS);
+        self.is_reported_missing = true;
+        self.schedule_search(now_ns);
         Some(MonitorEvent::WatchLost(format!("{} has ended", self.wanted.name)))
     }
 
-    fn look(&mut self, proc: &Path, now_ns: i64) -> Option<MonitorEvent> {
-        if self.tree.is_some() || self.look_ns.is_none_or(|due| now_ns < due) {
+    fn schedule_search(&mut self, now_ns: i64) {
+        let is_by_pid = self.wanted.pid.is_some();
+        self.next_search_ns = (!is_by_pid).then_some(now_ns + SEARCH_INTERVAL_NS);
+    }
+
+    fn search(&mut self, proc: &Path, now_ns: i64) -> Option<MonitorEvent> {
+        if self.tree.is_some() || self.next_search_ns.is_none_or(|due| now_ns < due) {
             return None;
         }
         match find_in(proc, &self.wanted) {
-            Ok(found) => {
-                self.tree = Some(Tree::new(self.component.clone(), found.pid));
-                let text = format!("{} is there, as process {}", self.wanted.name, found.pid);
-                std::mem::take(&mut self.missed).then_some(MonitorEvent::WatchFound(text))
+            Ok(watch) => {
+                self.tree = Some(Tree::new(self.component.clone(), watch.pid));
+                let text = format!("{} is running as process {}", self.wanted.name, watch.pid);
+                let was_missing = std::mem::take(&mut self.is_reported_missing);
+                was_missing.then_some(MonitorEvent::WatchFound(text))
             }
             Err(text) => {
-                self.look_ns = self.wanted.pid.is_none().then_some(now_ns + EVERY_NS);
-                let first = !std::mem::replace(&mut self.missed, true);
-                first.then_some(MonitorEvent::WatchLost(text))
+                self.schedule_search(now_ns);
+                let is_first = !std::mem::replace(&mut self.is_reported_missing, true);
+                is_first.then_some(MonitorEvent::WatchLost(text))
             }
         }
     }

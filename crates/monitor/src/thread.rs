@@ -1,4 +1,4 @@
-//! The monitor's own thread: reads once a second on the seconds of the run, writes samples and
+//! The thread of the monitor. It takes a reading at every second of the run, and writes samples and
 //! clock readings.
 
 use std::path::PathBuf;
@@ -14,91 +14,94 @@ use plimsoll_record::{ClockReading, RecordError, Sample, SideWriter};
 
 use crate::{Monitor, MonitorEvent};
 
-/// A last, shorter interval is worth a sample if it is at least this long.
+/// The last interval of a run is shorter than a second. It gets a sample if it is at least this
+/// long.
 const MIN_NS: i64 = 200_000_000;
 
 /// How long [`MonitorThread::finish`] waits for a disk that does not answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What to watch and where to write.
+/// Configuration of a monitor for one run.
 pub struct MonitorConfig {
-    /// Directory of the segments; it exists.
+    /// Directory for the segments. It must exist.
     pub directory: PathBuf,
-    /// Whose samples they are.
+    /// Run and agent of the segments.
     pub origin: Origin,
-    /// Process trees of services.
+    /// Process trees of services of the experiment.
     pub watch: Vec<Watch>,
-    /// Process trees of others, which may come and go.
+    /// Watched process trees, which may start and end during the run.
     pub sought: Vec<HostWatch>,
-    /// Zero of the run on the raw clock, ns.
+    /// Time zero of the run on `CLOCK_MONOTONIC_RAW`, ns.
     pub t0_raw_ns: i64,
 }
 
-/// What the monitor did.
+/// Final report of a monitor.
 #[derive(Debug, Default)]
 pub struct MonitorBooks {
-    /// Names of the files written.
+    /// Names of the segments written.
     pub segments: Vec<String>,
-    /// What went wrong; empty when nothing did.
+    /// Messages about samples that could not be written. Empty if there was no failure.
     pub damage: Vec<String>,
     /// CPU time of the monitor itself, ns.
     pub cpu_ns: u64,
 }
 
-/// Owner of the thread.
+/// Handle of a running monitor.
 pub struct MonitorThread {
     stop: Sender<()>,
     thread: JoinHandle<MonitorBooks>,
 }
 
 impl MonitorThread {
-    /// Starts it. `spun` tells what the testers have spun so far (ns); `tell` is told, with its raw
-    /// time, what happens to processes.
+    /// Starts the monitor. `spun` returns the total time for which lanes have spun, in ns. `report`
+    /// receives each event with its time on the raw clock, in ns.
     ///
     /// # Errors
-    /// No thread is to be had.
+    /// The thread could not be started.
     pub fn start(
         config: MonitorConfig,
         clock: Arc<dyn Clock>,
         spun: impl Fn() -> u64 + Send + 'static,
-        tell: impl Fn(i64, &MonitorEvent) + Send + 'static,
+        report: impl Fn(i64, &MonitorEvent) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("monitor".into())
             .spawn(move || {
                 let t0 = config.t0_raw_ns;
-                let mut watching = Watching::new(&config, clock.clone());
-                // The first reading is the base of the first second's rates.
+                let mut recording = Recording::new(&config, clock.clone());
+                // The rates of the first second are differences to this reading.
                 let ended = wait(&stopped, (t0 - clock.raw_ns()).max(0));
-                watching.read(&spun, &tell);
+                recording.read(&spun, &report);
                 if ended {
-                    return watching.close();
+                    return recording.close();
                 }
                 let mut second = 0;
                 loop {
-                    // Counted, not read off the clock: a timer may end a few µs early on the raw
-                    // clock. Seconds that were slept through are left out.
+                    // The second is counted, not only read from the clock: a timer may expire a few
+                    // µs early on the raw clock. Seconds during which the thread did not run are
+                    // skipped.
                     second = (second + 1).max((clock.raw_ns() - t0) / 1_000_000_000);
                     let ended = wait(&stopped, (t0 + second * 1_000_000_000 - clock.raw_ns()).max(0));
-                    if !ended || clock.raw_ns() - watching.last_ns >= MIN_NS {
-                        watching.read(&spun, &tell);
+                    if !ended || clock.raw_ns() - recording.last_ns >= MIN_NS {
+                        recording.read(&spun, &report);
                     }
                     if ended {
-                        return watching.close();
+                        return recording.close();
                     }
                 }
             })?;
         Ok(Self { stop, thread })
     }
 
-    /// Takes a last reading and closes the files.
+    /// Stops the monitor: it takes a last reading and closes its files. Waits for it for at most
+    /// 20 s.
     pub fn finish(self) -> MonitorBooks {
         let _ = self.stop.send(());
         let since = Instant::now();
         while !self.thread.is_finished() {
             if since.elapsed() > TIMEOUT {
-                // It cannot be joined; it ends with the process.
+                // The thread cannot be joined. It ends with the process.
                 return MonitorBooks {
                     damage: vec![format!(
                         "the monitor did not finish within {} s: the disk does not answer",
@@ -110,13 +113,13 @@ impl MonitorThread {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.thread.join().unwrap_or_else(|_| MonitorBooks {
-            damage: vec!["the monitor's thread broke off: please report this".into()],
+            damage: vec!["the monitor's thread panicked: please report this".into()],
             ..MonitorBooks::default()
         })
     }
 }
 
-/// Waits so long; true when it is time to end.
+/// Waits for `ns`, or until the monitor is stopped (true).
 fn wait(stopped: &Receiver<()>, ns: i64) -> bool {
     !matches!(
         stopped.recv_timeout(Duration::from_nanos(ns as u64)),
@@ -124,7 +127,8 @@ fn wait(stopped: &Receiver<()>, ns: i64) -> bool {
     )
 }
 
-struct Watching {
+/// A monitor and its open files.
+struct Recording {
     monitor: Monitor,
     clock: Arc<dyn Clock>,
     samples: Option<SideWriter<Sample>>,
@@ -135,7 +139,7 @@ struct Watching {
     last_ns: i64,
 }
 
-impl Watching {
+impl Recording {
     fn new(config: &MonitorConfig, clock: Arc<dyn Clock>) -> Self {
         Self {
             monitor: Monitor::new(&config.watch, &config.sought, std::process::id()),
@@ -152,7 +156,7 @@ impl Watching {
         }
     }
 
-    fn read(&mut self, spun: &dyn Fn() -> u64, tell: &dyn Fn(i64, &MonitorEvent)) {
+    fn read(&mut self, spun: &dyn Fn() -> u64, report: &dyn Fn(i64, &MonitorEvent)) {
         let now_ns = self.clock.raw_ns();
         let clocks = ClockReading {
             raw_ns: now_ns,
@@ -161,7 +165,7 @@ impl Watching {
         };
         let mut reading = self.monitor.read(now_ns, spun());
         for event in &reading.events {
-            tell(now_ns, event);
+            report(now_ns, event);
         }
         let cpu_ns = own_cpu_ns();
         if self.last_ns != 0 {
@@ -177,13 +181,13 @@ impl Watching {
         }
         self.books.cpu_ns = cpu_ns;
         self.last_ns = now_ns;
-        keep(
+        write_or_close(
             &mut self.samples,
             &mut self.books,
             |writer| writer.write(&reading.samples),
             SideWriter::finish,
         );
-        keep(
+        write_or_close(
             &mut self.readings,
             &mut self.books,
             |writer| writer.write(&[clocks]),
@@ -207,8 +211,9 @@ impl Watching {
     }
 }
 
-/// Writes with `write`; a writer that fails is closed, said, and not used again: the run goes on.
-fn keep<W>(
+/// Writes with `write`. If that fails, the error is added to `books`, and the writer is closed. A
+/// failure of the monitor does not stop the run.
+fn write_or_close<W>(
     writer: &mut Option<W>,
     books: &mut MonitorBooks,
     write: impl FnOnce(&mut W) -> Result<(), RecordError>,
@@ -223,7 +228,7 @@ fn keep<W>(
     }
 }
 
-/// CPU time of this thread, ns; 0 where the kernel does not say.
+/// CPU time of this thread in ns, 0 if the kernel does not report it.
 fn own_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     crate::parse::on_core_ns(&text).unwrap_or(0)

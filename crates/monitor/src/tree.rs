@@ -1,9 +1,10 @@
 //! A process with all its descendants, as one component.
 //!
-//! Who has been a member stays one while it lives, also when its parent dies and init adopts it. A
-//! member is known by pid and start time, so that a pid that is used again is somebody else. CPU
-//! time of a member that ended is in its parent's books once it was waited for; where it was not
-//! (an adopted one, an ignored SIGCHLD) the sum would step back: the counters here never do.
+//! A process remains a member until it ends, also if its parent dies and init adopts it. A member
+//! is identified by PID and start time, so that a reused PID is not a member. The kernel adds the
+//! CPU time of an ended process to its parent when the parent reaps it. If the parent does not reap
+//! it (adopted by init, SIGCHLD ignored), the sum over the members decreases. The counters here
+//! never decrease.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -13,9 +14,9 @@ use std::sync::Arc;
 use crate::parse::{self, Process};
 use crate::rows::Rows;
 
-/// More members than this are not looked at: a fork bomb must not take the monitor with it.
+/// Maximum number of members that are read, so that a fork bomb does not stop the monitor.
 const MAX_MEMBERS: usize = 4096;
-/// Threads looked at one by one, per tree.
+/// Maximum number of threads that are read, per tree.
 const MAX_THREADS: usize = 2048;
 
 /// Units of the numbers in `/proc`.
@@ -25,15 +26,16 @@ pub(crate) struct Units {
     pub(crate) page_bytes: f64,
 }
 
-/// A sum over members that never steps back.
+/// A sum over members that never decreases.
 #[derive(Debug, Default)]
 struct Monotone {
     last: u64,
+    /// Sum of all decreases.
     lost: u64,
 }
 
 impl Monotone {
-    /// Takes the sum over the living; gives what has passed in all.
+    /// Adds a reading of the sum over the members. Returns the total, which never decreases.
     fn advance(&mut self, sum: u64) -> u64 {
         self.lost += self.last.saturating_sub(sum);
         self.last = sum;
@@ -86,8 +88,8 @@ impl Tree {
         }
     }
 
-    /// One reading; with a former one `seconds` ago the rates go into `rows`. Gives true once, when
-    /// the root is gone.
+    /// Appends a reading to `rows`, with rates if there is a previous reading, `seconds` ago.
+    /// Returns true once, when the root process has ended.
     pub(crate) fn sample(
         &mut self,
         proc: &Path,
@@ -106,7 +108,7 @@ impl Tree {
         let component = self.component.clone();
         let rows = rows.of(&component);
         let now = self.totals(proc, &living);
-        let [busiest, keenest] = self.busiest(proc, &living, units, seconds);
+        let [busiest, most_demanding] = self.busiest(proc, &living, units, seconds);
         rows.push("processes", living.len() as f64);
         rows.push(
             "threads",
@@ -125,18 +127,20 @@ impl Tree {
             rows.push("cpu.system", system);
             rows.push("io.read", (now.read - then.read) as f64 / seconds);
             rows.push("io.write", (now.written - then.written) as f64 / seconds);
-            for (metric, (name, share)) in [("cpu.busiest_thread", busiest), ("cpu.thread_demand", keenest)]
-                .into_iter()
-                .filter_map(|(metric, found)| Some((metric, found?)))
-            {
-                rows.push_part(metric, &name.into(), share);
+            for (metric, thread) in [
+                ("cpu.busiest_thread", busiest),
+                ("cpu.thread_demand", most_demanding),
+            ] {
+                if let Some((name, share)) = thread {
+                    rows.push_part(metric, &name.into(), share);
+                }
             }
         }
         self.last = Some(now);
         false
     }
 
-    /// All members that live, the root among them unless it ended or became somebody else.
+    /// All members that have not ended. The root is missing if it has ended or its PID was reused.
     fn living(&mut self, proc: &Path) -> BTreeMap<u32, Process> {
         let mut living = BTreeMap::new();
         let mut queue: Vec<(u32, Option<u64>)> = self
@@ -196,10 +200,10 @@ impl Tree {
         }
     }
 
-    /// Name of the thread that used most of a core since the last reading, and its share of that
-    /// core; the same of the thread that used or waited for most of one. None where the thread that
-    /// was reported before has ended and its process has not: what it did since is not known, and
-    /// the others are not the busiest (the lanes of a run end before the last reading).
+    /// The thread that used most of a core since the previous reading, and the thread that used or
+    /// waited for most of a core: name, and share of a core. None if the thread that was reported
+    /// before has ended and its process has not. What it used since is then unknown, and another
+    /// thread may not be the busiest (the lanes of a run end before the last reading).
     fn busiest(
         &mut self,
         proc: &Path,
@@ -217,8 +221,8 @@ impl Tree {
                 let Some(times) = thread_times(&path, units) else {
                     continue;
                 };
-                // A thread that was not there before was born in between; one whose number was used
-                // again likewise.
+                // A thread without a previous reading has started since. If a time has decreased,
+                // the number was reused, and the thread has also started since.
                 let before = self
                     .threads
                     .get(&tid)
@@ -246,34 +250,36 @@ impl Tree {
             most.take_if(|_| ended);
         }
         self.threads = now;
-        most.map(|found| {
-            let Busiest { ns, path, .. } = found?;
+        most.map(|busiest| {
+            let Busiest { ns, path, .. } = busiest?;
             let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
             Some((name.trim_end().to_owned(), ns as f64 / 1e9 / seconds?))
         })
     }
 }
 
-/// A thread that used, or used and waited for, most of a core; `thread`: its process and id.
+/// A thread that used, or used and waited for, most of a core.
 struct Busiest {
     ns: u64,
     path: PathBuf,
+    /// Process and id of the thread.
     thread: (u32, u32),
 }
 
 fn read_process(path: &Path) -> Option<Process> {
-    // Names are bytes, not always UTF-8.
+    // A name may contain bytes that are not UTF-8.
     parse::process(&String::from_utf8_lossy(&fs::read(path.join("stat")).ok()?))
 }
 
-/// How long a thread has been on a core, and how long it has waited for one, ns.
+/// Time for which a thread has run on a core, and has waited for one, ns.
 #[derive(Debug, Clone, Copy, Default)]
 struct ThreadTimes {
     used: u64,
     waited: u64,
 }
 
-/// To the nanosecond where the kernel keeps schedstat; else to a tick, and waits are not known.
+/// Reads the times of a thread. Their resolution is 1 ns if the kernel provides schedstat.
+/// Otherwise it is one tick, and the waiting time is unknown (0).
 fn thread_times(path: &Path, units: Units) -> Option<ThreadTimes> {
     let exact = fs::read_to_string(path.join("schedstat")).ok().and_then(|text| {
         Some(ThreadTimes {
@@ -302,16 +308,16 @@ fn numbered(path: &Path) -> Vec<(u32, PathBuf)> {
         .collect()
 }
 
-/// The children of a process, from the lists of its threads, or from a walk over all processes on
-/// kernels built without those lists.
+/// The children of a process, from the lists of its threads. On kernels that were built without
+/// these lists, from the parents of all processes.
 fn children(proc: &Path, pid: u32) -> Vec<u32> {
-    let mut found = Vec::new();
+    let mut children = Vec::new();
     for (_, path) in numbered(&proc.join(format!("{pid}/task")))
         .into_iter()
         .take(MAX_THREADS)
     {
         match fs::read_to_string(path.join("children")) {
-            Ok(text) => found.extend(
+            Ok(text) => children.extend(
                 text.split_ascii_whitespace()
                     .filter_map(|word| word.parse::<u32>().ok()),
             ),
@@ -325,15 +331,15 @@ fn children(proc: &Path, pid: u32) -> Vec<u32> {
             Err(_) => {}
         }
     }
-    found
+    children
 }
 
-/// Open descriptors of all members; none when we may not look.
+/// Number of open descriptors of all members. None without the right to read them.
 fn descriptors<'a>(proc: &Path, pids: impl Iterator<Item = &'a u32>) -> Option<u64> {
     let mut total = 0;
     for pid in pids {
         let path = proc.join(format!("{pid}/fd"));
-        // Kernels from 6.2 tell the number as the size of the directory.
+        // From Linux 6.2 on, the size of the directory is the number of descriptors.
         total += match fs::metadata(&path).ok()?.len() {
             0 => fs::read_dir(&path).ok()?.count() as u64,
             size => size,
@@ -351,7 +357,7 @@ mod tests {
         page_bytes: 4096.0,
     };
 
-    /// A made-up `/proc`.
+    /// A synthetic `/proc`.
     struct Proc(PathBuf);
 
     impl Proc {
@@ -401,13 +407,13 @@ mod tests {
     }
 
     #[test]
-    fn cpu_of_children_that_ended_is_kept() {
+    fn the_cpu_time_of_a_reaped_child_counts() {
         let proc = Proc::new("reaped");
         let mut tree = Tree::new("service:x".into(), 10);
         proc.process(10, 5, [100, 0, 50, 0], &[11], 0);
         proc.process(11, 6, [200, 0, 0, 0], &[], 0);
         proc.sample(&mut tree, None);
-        // 11 used 100 ticks more, ended, and was waited for by 10.
+        // 11 used 100 ticks more, ended, and was reaped by 10.
         proc.end(11);
         proc.process(10, 5, [100, 0, 350, 0], &[], 0);
         let (gone, values) = proc.sample(&mut tree, Some(1.0));
@@ -417,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_nobody_waited_for_does_not_turn_time_back() {
+    fn a_member_that_is_not_reaped_does_not_decrease_the_cpu_time() {
         let proc = Proc::new("lost");
         let mut tree = Tree::new("service:x".into(), 10);
         proc.process(10, 5, [100, 0, 0, 0], &[11], 0);
@@ -441,13 +447,13 @@ mod tests {
         proc.process(12, 7, [0; 4], &[], 0);
         proc.sample(&mut tree, None);
         proc.process(10, 5, [0; 4], &[], 0); // 11 and 12 were adopted by init
-        proc.process(12, 99, [0; 4], &[], 0); // and 12 is somebody else by now
+        proc.process(12, 99, [0; 4], &[], 0); // and 12 is the reused PID of another process
         let (_, values) = proc.sample(&mut tree, Some(1.0));
         assert_eq!(values["processes"].to_bits(), 2.0_f64.to_bits());
     }
 
     #[test]
-    fn a_root_that_ends_or_is_replaced_is_told_once() {
+    fn the_end_or_replacement_of_the_root_is_reported_once() {
         let proc = Proc::new("gone");
         let mut tree = Tree::new("service:x".into(), 10);
         proc.process(10, 5, [0; 4], &[], 0);
@@ -457,12 +463,12 @@ mod tests {
         assert!(!proc.sample(&mut tree, Some(1.0)).0);
         assert!(
             proc.sample(&mut Tree::new("service:y".into(), 4711), None).0,
-            "it was never there"
+            "it never existed"
         );
     }
 
     #[test]
-    fn the_busiest_thread_and_the_one_that_waits_most_have_a_name_and_a_share() {
+    fn the_busiest_and_the_most_demanding_thread_have_a_name_and_a_share() {
         let proc = Proc::new("threads");
         let mut tree = Tree::new("service:x".into(), 10);
         proc.process(10, 5, [0; 4], &[11], 1_000_000_000);

@@ -1,24 +1,24 @@
-//! What a service counts, and how a test asks for it.
+//! The counters of a service, and the requests that read them.
 //!
-//! HTTP services answer `GET /plimsoll/count` with the number of requests they answered, in decimal
-//! and a newline, and `GET /plimsoll/stats` with JSON. Services that speak lines answer the lines
-//! `plimsoll count` and `plimsoll stats`. Questions of this kind are themselves not counted.
+//! HTTP services answer `GET /plimsoll/count` with the number of requests that they have answered
+//! (decimal, with a newline), and `GET /plimsoll/stats` with JSON. Services whose requests are
+//! lines answer the lines `plimsoll count` and `plimsoll stats`. These requests are not counted.
 //!
-//! A request is counted before the last byte of its answer leaves, so that whoever holds an answer
-//! finds it counted.
+//! A request is counted before the last byte of its response is sent, so that a client that has a
+//! response finds it counted.
 //!
-//! The counts come with the time at which they were read, by the clock that testers' stamps are
-//! mapped onto: a reader that is late, or far away, still learns how many were answered between two
-//! instants. Rejected: the reader's own time (the way and a busy host would be in it), and a bin
-//! for each second in the service (a clock to be read for every request, and memory that grows with
-//! the run).
+//! The counts contain the time at which they were read, on the clock onto which the stamps of the
+//! testers are mapped. A reader that is late or far away thus still learns the number of responses
+//! between two times. Rejected: the reader's own time, which contains the network and the delays of
+//! a busy host; and a count per second in the service, which needs a clock reading for every
+//! request, and memory that grows with the run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_clock::{Clock, SystemClock};
 use serde::Serialize;
 
-/// Counters of one service. All only grow.
+/// Counters of one service. They never decrease.
 #[derive(Debug, Default)]
 pub struct Counters {
     connections: AtomicU64,
@@ -27,26 +27,26 @@ pub struct Counters {
     refused: AtomicU64,
 }
 
-/// The values of [`Counters`] at one moment.
+/// The values of [`Counters`] at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Connections accepted.
     pub connections: u64,
-    /// Whole requests read.
+    /// Complete requests read.
     pub received: u64,
-    /// Requests answered, with any status. At rest `received` = `answered` + those whose client
-    /// left first.
+    /// Requests answered, with any status. While no request is in progress, `received` = `answered`
+    /// + requests whose client closed the connection before the response.
     pub answered: u64,
-    /// Requests that were no valid request (too big, too slow, not the protocol); not in the other
-    /// two.
+    /// Invalid requests (too long, too slow, of another protocol). They are not in `received` or
+    /// `answered`.
     pub refused: u64,
-    /// When this was read: `CLOCK_MONOTONIC_RAW` of the service's host, ns. `answered` lags it by
-    /// no more than a request that is being counted on another core.
+    /// Time of this reading: `CLOCK_MONOTONIC_RAW` of the service's host, ns. `answered` may lack
+    /// requests that other cores are counting at this time.
     pub clock_ns: i64,
 }
 
 impl Counters {
-    // Relaxed: each counter is a number by itself, nothing else is published through it.
+    // Relaxed: the counters are independent, and no other data is published through them.
     pub(crate) fn connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Counters {
     }
 }
 
-/// The questions that every service answers about itself.
+/// A request for the counters of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     Count,
@@ -83,7 +83,7 @@ pub(crate) enum Question {
 }
 
 impl Question {
-    /// By the target of an HTTP request.
+    /// Parses the target of an HTTP request.
     pub(crate) fn of_target(target: &str) -> Option<Self> {
         match target {
             "/plimsoll/count" => Some(Self::Count),
@@ -92,7 +92,7 @@ impl Question {
         }
     }
 
-    /// By a line, without its end.
+    /// Parses a line without its end.
     pub(crate) fn of_line(line: &[u8]) -> Option<Self> {
         match line {
             b"plimsoll count" => Some(Self::Count),
@@ -101,11 +101,11 @@ impl Question {
         }
     }
 
-    /// The answer, with a newline at its end; `stats` is asked only where needed.
+    /// The response, with a newline at its end. `stats` is called only if its result is needed.
     pub(crate) fn answer<S: Serialize>(self, counters: &Counters, stats: impl FnOnce() -> S) -> String {
         match self {
             Self::Count => format!("{}\n", counters.counts().answered),
-            // These structs hold numbers and text only: there is nothing that JSON could refuse.
+            // The structs contain only numbers and text, so the conversion to JSON cannot fail.
             Self::Stats => serde_json::to_string(&stats()).unwrap_or_default() + "\n",
         }
     }

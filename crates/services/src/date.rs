@@ -1,11 +1,11 @@
-//! Dates, as HTTP's headers (RFC 9110, 5.6.7) and databases write them.
+//! Dates in the formats of HTTP headers (RFC 9110, 5.6.7) and of databases.
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// A moment in the calendar, in UTC.
+/// A date and time in UTC.
 struct Civil {
     year: u64,
     /// 0 to 11.
@@ -15,7 +15,7 @@ struct Civil {
     time: [u64; 3],
 }
 
-/// Days to the calendar: civil-from-days by H. Hinnant.
+/// Converts seconds since 1970 (civil-from-days by H. Hinnant).
 fn civil(seconds: u64) -> Civil {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
@@ -32,7 +32,7 @@ fn civil(seconds: u64) -> Civil {
     }
 }
 
-/// The date for a number of seconds since 1970.
+/// The HTTP date for a number of seconds since 1970.
 pub(crate) fn date(seconds: u64) -> String {
     let Civil {
         year,
@@ -45,7 +45,7 @@ pub(crate) fn date(seconds: u64) -> String {
     format!("{name}, {day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// The same moment as databases write it: `2024-01-02 03:04:05`.
+/// The same time in the format of databases: `2024-01-02 03:04:05`.
 pub(crate) fn timestamp(seconds: u64) -> String {
     let Civil {
         year,
@@ -57,9 +57,9 @@ pub(crate) fn timestamp(seconds: u64) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Seconds since 1970 of a date as [`date`] writes it (days-from-civil by H. Hinnant); `None` for
-/// anything else, and before 1970. The day of the week is not looked at, nor is what an old proxy
-/// adds after a semicolon.
+/// Seconds since 1970 of a date in the format of [`date`] (days-from-civil by H. Hinnant). `None`
+/// for another format and for dates before 1970. The day of the week is ignored, as is a suffix
+/// after a semicolon, which old proxies add.
 pub(crate) fn parse_date(text: &str) -> Option<u64> {
     let text = text.split(';').next()?.trim();
     let mut words = text.split_once(", ")?.1.split(' ');
@@ -89,15 +89,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates() {
+    fn seconds_become_http_dates_and_timestamps() {
         assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT"); // RFC 9110, 5.6.7
         assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
         assert_eq!(date(1_795_226_400), "Sat, 21 Nov 2026 02:00:00 GMT");
         assert_eq!(timestamp(1_795_226_400), "2026-11-21 02:00:00");
     }
+
     #[test]
-    fn dates_read_back() {
+    fn http_dates_are_parsed_and_other_formats_rejected() {
         for seconds in (0..4_000_000_000).step_by(12_345_677) {
             assert_eq!(parse_date(&date(seconds)), Some(seconds));
         }

@@ -1,9 +1,9 @@
-//! `echo`: gives back what it gets.
+//! `echo`: returns the data that it receives.
 //!
-//! A lean HTTP server with keep-alive: a request with a body gets that body back, any other gets a
-//! fixed body of `body` bytes, both with the configured status. `/plimsoll/count` and
-//! `/plimsoll/stats` are answered as described in [`crate::counters`]. With `http: false`, TCP,
-//! byte for byte.
+//! A minimal HTTP server with keep-alive. The response to a request with a body contains that body;
+//! any other response contains a fixed body of `body` bytes. Both have the configured status.
+//! `/plimsoll/count` and `/plimsoll/stats` are described in [`crate::counters`]. With `http: false`
+//! it returns every byte over TCP.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::counters::{Counters, Question};
 use crate::http::{Head, HttpConnection, Next, Response};
 use crate::listen::serve_connections;
 
-/// How long a TCP client may take to accept what it sent.
+/// Maximum time for a TCP client to read the returned data.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Largest fixed body.
+/// Maximum length of a body, in bytes.
 const MAX_BODY: usize = 64 * 1024 * 1024;
 
 /// Configuration of `echo`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EchoConfig {
-    /// HTTP (the default), or plain TCP.
+    /// True (the default): HTTP. False: TCP.
     pub http: bool,
-    /// HTTP: bytes of the fixed body, at most 64 MiB.
+    /// HTTP: length of the fixed body in bytes, at most 64 MiB.
     pub body: usize,
-    /// HTTP: status of every answer, 200 to 599.
+    /// HTTP: status of every response, 200 to 599.
     pub status: u16,
-    /// HTTP: largest body accepted (and echoed), bytes, at most 64 MiB; a larger one is answered
-    /// with 413.
+    /// HTTP: maximum length of a request body in bytes, at most 64 MiB. The response to a longer
+    /// body is 413.
     pub max_body: usize,
 }
 
@@ -50,7 +50,7 @@ impl Default for EchoConfig {
     }
 }
 
-/// Serves until `shutdown`.
+/// Serves until `shutdown` completes.
 pub async fn serve(
     listener: TcpListener,
     config: EchoConfig,
@@ -59,14 +59,14 @@ pub async fn serve(
     if !(200..=599).contains(&config.status) {
         return Err(ServiceError::Config {
             key: "status",
-            why: format!("200 to 599, not {}", config.status),
+            why: format!("expected 200 to 599, got {}", config.status),
         });
     }
     for (key, value) in [("body", config.body), ("max_body", config.max_body)] {
         if value > MAX_BODY {
             return Err(ServiceError::Config {
                 key,
-                why: format!("at most {MAX_BODY} bytes, not {value}"),
+                why: format!("expected at most 67,108,864 bytes (64 MiB), got {value} bytes"),
             });
         }
     }
@@ -108,7 +108,7 @@ async fn answer(mut connection: HttpConnection, status: u16, fixed: &[u8], count
             Next::Refused => return counters.refused(),
             Next::Closed => return,
         }
-        let taken = if let Some(question) = Question::of_target(head.target()) {
+        let sent = if let Some(question) = Question::of_target(head.target()) {
             let text = question.answer(counters, || counters.counts());
             connection
                 .respond(&head, &Response::text(200), text.as_bytes())
@@ -119,7 +119,7 @@ async fn answer(mut connection: HttpConnection, status: u16, fixed: &[u8], count
             let body: &[u8] = if body.is_empty() { fixed } else { &body };
             connection.respond(&head, &Response::text(status), body).await
         };
-        if !taken {
+        if !sent {
             return;
         }
     }

@@ -1,11 +1,11 @@
-//! A small HTTP/1.1 server side, shared by the services.
+//! A small HTTP/1.1 server for all services.
 //!
-//! Not hyper or axum: the gateway must send exact bytes (chunked only to 1.1, `Content-Length` for
-//! small complete bodies only, a body cut off on purpose), and a reference service has to cost less
-//! than the tool that loads it. Heads are parsed by httparse; bodies need a `Content-Length` (a
-//! chunked request is answered with 411).
+//! Rejected: hyper and axum. The gateway must send exact bytes (chunks only to HTTP/1.1,
+//! `Content-Length` only for small complete bodies, an intentionally truncated body), and a
+//! reference service must cost less than the load generator. Heads are parsed by httparse. Bodies
+//! need a `Content-Length`: the response to a chunked request is 411.
 //!
-//! Bounds: a head has 64 KiB and 20 s, a body its configured size and 30 s, an answer 30 s for each
+//! Limits: a head 64 KiB and 20 s, a body its configured length and 30 s, a response 30 s for each
 //! piece, an idle connection 5 minutes.
 
 use std::io::{self, IoSlice};
@@ -17,24 +17,24 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Longest request head, bytes. Ours is roomier than the 8 KiB of Frontier clients, and a 1 MB head
-/// is refused early.
+/// Maximum length of a request head in bytes: more than the 8 KiB of Frontier clients, and a head
+/// of 1 MB is rejected early.
 const MAX_HEAD: usize = 64 * 1024;
-/// Most header fields.
+/// Maximum number of header fields.
 const MAX_FIELDS: usize = 64;
-/// From the first byte of a head to its last.
+/// Maximum time from the first byte of a head to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
-/// For a request body.
+/// Maximum time for a request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// For a client to take one piece (at most about 100 kB) of an answer.
+/// Maximum time for a client to read one piece (at most about 100 kB) of a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between requests. Longer than the think times that people test with.
+/// Maximum time between requests, longer than usual think times.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// After a refusal: how long, and how much, is read to let the answer arrive before the close
-/// resets the connection.
+/// Maximum time and number of bytes that are read after a rejected request. Otherwise the close
+/// would reset the connection before the client has read the response.
 const LINGER: (Duration, usize) = (Duration::from_secs(2), 4 * 1024 * 1024);
 
-/// A parsed request head. Reused from request to request.
+/// A parsed request head. It is reused for the next request.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     raw: Vec<u8>,
@@ -43,14 +43,14 @@ pub(crate) struct Head {
     fields: Vec<(Range<usize>, Range<usize>)>,
     /// 0 for HTTP/1.0, 1 for 1.1.
     pub(crate) minor: u8,
-    /// The connection stays open after the answer.
+    /// Whether the connection stays open after the response.
     pub(crate) keep_alive: bool,
     length: u64,
 }
 
 impl Head {
     fn text(&self, range: &Range<usize>) -> &str {
-        // httparse lets only ASCII through for methods, and UTF-8 for targets.
+        // httparse accepts only ASCII in methods and only UTF-8 in targets.
         std::str::from_utf8(&self.raw[range.clone()]).unwrap_or_default()
     }
 
@@ -62,15 +62,15 @@ impl Head {
         self.text(&self.target)
     }
 
-    /// The first field of this name; a value that is no text counts as absent.
+    /// Value of the first field of this name. A value that is not UTF-8 counts as absent.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields
             .iter()
-            .find(|(found, _)| self.raw[found.clone()].eq_ignore_ascii_case(name.as_bytes()))
+            .find(|(field, _)| self.raw[field.clone()].eq_ignore_ascii_case(name.as_bytes()))
             .and_then(|(_, value)| std::str::from_utf8(&self.raw[value.clone()]).ok())
     }
 
-    /// Takes a head from the start of `bytes`. `Ok(None)`: not complete yet. `Ok(Some(n))`: it was
+    /// Parses a head at the start of `bytes`. `Ok(None)`: it is incomplete. `Ok(Some(n))`: it has
     /// `n` bytes.
     fn parse(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
@@ -98,12 +98,12 @@ impl Head {
         );
         self.raw.clear();
         self.raw.extend_from_slice(&bytes[..length]);
-        self.settle()?;
+        self.evaluate_fields()?;
         Ok(Some(length))
     }
 
-    /// What the fields mean for this connection.
-    fn settle(&mut self) -> Result<(), Refusal> {
+    /// Sets `keep_alive` and `length` from the fields.
+    fn evaluate_fields(&mut self) -> Result<(), Refusal> {
         self.keep_alive = match self.field("connection") {
             Some(value) if value.eq_ignore_ascii_case("close") => false,
             Some(value) if value.eq_ignore_ascii_case("keep-alive") => true,
@@ -120,7 +120,7 @@ impl Head {
     }
 }
 
-/// Why a request is not read to its end.
+/// Reason why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
     Malformed,
@@ -133,9 +133,12 @@ enum Refusal {
 impl Refusal {
     fn answer(self) -> (u16, &'static str) {
         match self {
-            Self::Malformed => (400, "the request is not HTTP/1.x\n"),
-            Self::TooSlow => (408, "the request did not arrive in time\n"),
-            Self::NeedsLength => (411, "a request body needs Content-Length here\n"),
+            Self::Malformed => (400, "the request is not valid HTTP/1.0 or HTTP/1.1\n"),
+            Self::TooSlow => (
+                408,
+                "the request did not arrive in time: at most 20 s for the head and 30 s for the body\n",
+            ),
+            Self::NeedsLength => (411, "a request with a body needs a Content-Length\n"),
             Self::BodyTooBig => (413, "the request body is longer than this service accepts\n"),
             Self::HeadTooBig => (
                 431,
@@ -145,25 +148,25 @@ impl Refusal {
     }
 }
 
-/// What came of waiting for a request.
+/// Result of waiting for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Head and body are filled in.
+    /// A request has arrived: head and body are set.
     Request,
-    /// Something else came; it has been answered, and the connection is done.
+    /// An invalid request has arrived. The response was sent, and the connection must be closed.
     Refused,
-    /// The client left, or was idle for too long.
+    /// The client has closed the connection, or was idle for too long.
     Closed,
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    /// Further fields, each ended by `\r\n`.
+    /// Further fields, each with `\r\n` at its end.
     pub(crate) fields: String,
-    /// Ends the connection after this answer, whatever the client asked for.
+    /// Closes the connection after this response, even if the client asked for keep-alive.
     pub(crate) close: bool,
 }
 
@@ -177,27 +180,27 @@ impl Response {
     }
 }
 
-/// How the end of an answer's body is told.
+/// How the client detects the end of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// `Content-Length`.
+    /// By the `Content-Length`.
     Length(usize),
-    /// Chunks, for HTTP/1.1.
+    /// By the last chunk, with HTTP/1.1.
     Chunked,
-    /// The end of the connection, for HTTP/1.0.
+    /// By the end of the connection, with HTTP/1.0.
     Close,
-    /// There is none, as with 304.
+    /// The response has no body (304).
     None,
 }
 
-/// One client's connection.
+/// A connection from a client.
 pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Start of what is not consumed yet: a pipelined request may follow.
+    /// Index of the first byte that was not consumed: a pipelined request may follow.
     from: usize,
     max_body: usize,
-    /// An answer has announced that it is the last.
+    /// The connection closes after the current response.
     done: bool,
     out: Vec<u8>,
 }
@@ -214,8 +217,8 @@ impl HttpConnection {
         }
     }
 
-    /// Waits for the next request and reads it whole. A refusal has been answered when this
-    /// returns.
+    /// Waits for the next request and reads head and body. An invalid request has been answered
+    /// when this returns.
     pub(crate) async fn next(&mut self, head: &mut Head, body: &mut Vec<u8>) -> Next {
         body.clear();
         if self.done {
@@ -240,17 +243,17 @@ impl HttpConnection {
             return Ok(false);
         }
         let deadline = Instant::now() + HEAD_TIMEOUT;
-        let mut seen = 0;
+        let mut searched = 0;
         loop {
-            // A head ends with a newline: no need to parse before one has come.
-            if memchr(b'\n', &self.buffer[seen..]).is_some()
+            // A head ends with a newline, so it is parsed only when another newline has arrived.
+            if memchr(b'\n', &self.buffer[searched..]).is_some()
                 && let Some(length) = head.parse(&self.buffer)?
             {
                 self.from = length;
                 break;
             }
-            seen = self.buffer.len();
-            if seen > MAX_HEAD {
+            searched = self.buffer.len();
+            if searched > MAX_HEAD {
                 return Err(Refusal::HeadTooBig);
             }
             match timeout_at(deadline, self.fill()).await {
@@ -292,7 +295,7 @@ impl HttpConnection {
         }
         body.extend_from_slice(&self.buffer[self.from..self.from + length]);
         self.from += length;
-        // One large body must not keep its memory for the life of the connection.
+        // The memory of a large body is released before the end of the connection.
         if self.buffer.capacity() > MAX_HEAD && self.buffer.len() == self.from {
             self.buffer = Vec::with_capacity(4096);
             self.from = 0;
@@ -304,13 +307,13 @@ impl HttpConnection {
         self.stream.read_buf(&mut self.buffer).await
     }
 
-    /// Writes a whole answer. False when the connection is of no further use.
+    /// Writes a complete response. Returns false if the connection must be closed.
     pub(crate) async fn respond(&mut self, head: &Head, response: &Response, body: &[u8]) -> bool {
         let mut out = self.head_of(head, response, Framing::Length(body.len()));
         let sent = if head.method() == "HEAD" {
             self.write(&[&out]).await
         } else if body.len() <= 16 * 1024 {
-            out.extend_from_slice(body); // one small copy is cheaper than a second slice for the kernel
+            out.extend_from_slice(body); // a small copy costs less than a second slice in the kernel
             self.write(&[&out]).await
         } else {
             self.write(&[&out, body]).await
@@ -319,8 +322,8 @@ impl HttpConnection {
         sent && !self.done
     }
 
-    /// The bytes of an answer's head, in a buffer to be given back by [`HttpConnection::recycle`]
-    /// where speed matters.
+    /// The bytes of a response head. [`HttpConnection::recycle`] returns their buffer, to save an
+    /// allocation.
     pub(crate) fn head_of(&mut self, head: &Head, response: &Response, framing: Framing) -> Vec<u8> {
         let mut out = std::mem::take(&mut self.out);
         out.clear();
@@ -350,36 +353,37 @@ impl HttpConnection {
         out
     }
 
-    /// Takes back the buffer of [`HttpConnection::head_of`].
+    /// Stores the buffer of [`HttpConnection::head_of`] for the next response.
     pub(crate) fn recycle(&mut self, out: Vec<u8>) {
         self.out = out;
     }
 
-    /// Writes pieces one after the other, in as few system calls as the kernel allows.
+    /// Writes the pieces in order, in as few system calls as possible. Returns false if the client
+    /// does not read them.
     pub(crate) async fn write(&mut self, pieces: &[&[u8]]) -> bool {
         let write = async {
             let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
-            let mut left = slices.as_mut_slice();
-            IoSlice::advance_slices(&mut left, 0); // drops empty ones
-            while !left.is_empty() {
-                let written = self.stream.write_vectored(left).await?;
+            let mut unsent = slices.as_mut_slice();
+            IoSlice::advance_slices(&mut unsent, 0); // removes empty slices
+            while !unsent.is_empty() {
+                let written = self.stream.write_vectored(unsent).await?;
                 if written == 0 {
                     return Err(io::Error::from(io::ErrorKind::WriteZero));
                 }
-                IoSlice::advance_slices(&mut left, written);
+                IoSlice::advance_slices(&mut unsent, written);
             }
             Ok(())
         };
-        let taken = matches!(timeout(WRITE_TIMEOUT, write).await, Ok(Ok(())));
-        self.done |= !taken;
-        taken
+        let sent = matches!(timeout(WRITE_TIMEOUT, write).await, Ok(Ok(())));
+        self.done |= !sent;
+        sent
     }
 
-    /// Returns when the client has closed its side, and takes no bytes.
+    /// Returns when the client has closed its side. Consumes no bytes.
     pub(crate) async fn closed(&self) {
         let mut byte = [0];
-        // peek never takes bytes away. A pipelined request makes it return at once for ever: then
-        // nobody watches.
+        // peek consumes no bytes. After a pipelined request it would return immediately each time:
+        // the end of such a connection is not detected here.
         if let Ok(1..) = self.stream.peek(&mut byte).await {
             std::future::pending::<()>().await;
         }
@@ -397,13 +401,13 @@ impl HttpConnection {
         };
         self.respond(&head, &response, text.as_bytes()).await;
         let _ = self.stream.shutdown().await;
-        let mut left = LINGER.1;
+        let mut remaining = LINGER.1;
         let mut scratch = vec![0; 16 * 1024];
         let drain = async {
             while let Ok(read @ 1..) = self.stream.read(&mut scratch).await
-                && left > 0
+                && remaining > 0
             {
-                left = left.saturating_sub(read);
+                remaining = remaining.saturating_sub(read);
             }
         };
         let _ = timeout(LINGER.0, drain).await;
@@ -437,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn heads() {
+    fn heads_are_parsed() {
         let head = parse("GET /a HTTP/1.0\r\nHost: h\r\nX-Frontier-Id: me\r\n\r\nrest")
             .unwrap()
             .unwrap();
@@ -464,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_heads() {
+    fn invalid_heads_are_rejected() {
         assert_eq!(parse("\u{16}\u{3}\u{1}\n\n").err(), Some(Refusal::Malformed));
         assert_eq!(
             parse("GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n").err(),

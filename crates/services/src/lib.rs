@@ -1,19 +1,19 @@
 //! Reference services with known behaviour, as a library.
 //!
-//! Each service is a configuration struct (it reads from JSON) and a function `serve(listener,
-//! config, shutdown) -> Result<(), ServiceError>`. The caller binds the port and owns the life:
-//! when the future `shutdown` completes, `serve` ends every connection and returns. All of them run
-//! on a current-thread as well as on a multi-thread runtime, count what they answer (see
-//! [`counters`]), and bound whatever a client can make them hold.
+//! Each service is a configuration struct (read from JSON) and a function `serve(listener, config,
+//! shutdown) -> Result<(), ServiceError>`. The caller binds the port and determines the end: when
+//! the future `shutdown` completes, `serve` ends every connection and returns. All services run on
+//! a current-thread or a multi-thread runtime, count their responses (see [`counters`]), and limit
+//! the memory that a client can make them use.
 //!
-//! | service | what it is for |
+//! | service | description |
 //! |---|---|
-//! | [`null`] | accepts and discards, or answers lines: measures the tool itself |
-//! | [`echo`] | TCP echo, and a lean HTTP server with fixed answers |
-//! | [`delay`] | c servers and one queue with drawn service times: M/M/c, an answer known from theory |
-//! | [`frontier`] | the `FroNtier` gateway over `SQLite`, `PostgreSQL` and `MariaDB` |
+//! | [`null`] | discards all input, or answers lines: measures the load generator itself |
+//! | [`echo`] | TCP echo, and a minimal HTTP server with fixed responses |
+//! | [`delay`] | c servers and one queue with random service times: M/M/c, whose response time is known from theory |
+//! | [`frontier`] | the `FroNtier` gateway to `SQLite`, `PostgreSQL` and `MariaDB` |
 //!
-//! [`data`] writes the tables that `frontier` (and any other reader of these databases) serves.
+//! [`data`] writes the tables that `frontier` (and any other client of these databases) reads.
 
 pub mod counters;
 pub mod data;
@@ -31,39 +31,39 @@ pub use listen::bind;
 
 use thiserror::Error;
 
-/// Why a service could not start, or had to stop.
+/// Reason why a service could not start or had to stop.
 #[derive(Debug, Error)]
 pub enum ServiceError {
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         what: String,
-        /// The system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The configuration holds a value that cannot be served.
+    /// A value of the configuration is invalid.
     #[error("{key}: {why}")]
     Config {
         /// Key of the configuration.
         key: &'static str,
-        /// What is expected.
+        /// The expected value and the value found.
         why: String,
     },
-    /// `SQLite` refused something.
+    /// `SQLite` reported an error.
     #[error("{what}: {source}")]
     Database {
-        /// What was being done, with the file.
+        /// The action that failed, with the path of the file.
         what: String,
-        /// `SQLite`'s answer.
+        /// The error of `SQLite`.
         source: rusqlite::Error,
     },
-    /// A database server refused something, or was not there.
+    /// A database server reported an error, or could not be reached.
     #[error("{what}: {why}")]
     Server {
-        /// What was being done, with the server.
+        /// The action that failed, with the address of the server.
         what: String,
-        /// Its answer.
+        /// The error of the server or of the connection.
         why: String,
     },
 }

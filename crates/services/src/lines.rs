@@ -1,4 +1,4 @@
-//! Requests that are lines: the smallest protocol a reference service can speak.
+//! Requests that are lines: the simplest protocol of a reference service.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longest line, in bytes without its end.
+/// Maximum length of a line, in bytes without its end.
 const MAX_LINE: usize = 64 * 1024;
-/// How long a client may take to accept an answer.
+/// Maximum time for a client to read a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection whose requests are lines.
 pub(crate) struct LineConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Start of what is not consumed yet.
+    /// Index of the first byte that was not consumed.
     from: usize,
 }
 
@@ -29,7 +29,7 @@ impl LineConnection {
         }
     }
 
-    /// The next line without its `\n` or `\r\n`, if it is here already.
+    /// The next line without its `\n` or `\r\n`, if it has arrived.
     pub(crate) fn buffered(&mut self) -> Option<&[u8]> {
         let length = memchr(b'\n', &self.buffer[self.from..])?;
         let line = &self.buffer[self.from..self.from + length];
@@ -37,7 +37,8 @@ impl LineConnection {
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// Reads more. False when no more lines can come: closed, failed, or a line without an end.
+    /// Reads from the socket. Returns false if no further line can arrive: the connection was
+    /// closed or failed, or a line is too long.
     pub(crate) async fn fill(&mut self) -> bool {
         self.buffer.drain(..self.from);
         self.from = 0;
@@ -45,7 +46,7 @@ impl LineConnection {
             && matches!(self.stream.read_buf(&mut self.buffer).await, Ok(n) if n > 0)
     }
 
-    /// Writes an answer. False when the client does not take it.
+    /// Writes a response. Returns false if the client does not read it.
     pub(crate) async fn write(&mut self, answer: &[u8]) -> bool {
         matches!(
             timeout(WRITE_TIMEOUT, self.stream.write_all(answer)).await,

@@ -1,4 +1,4 @@
-//! Accepting connections: one loop for every service.
+//! The loop that accepts connections, common to all services.
 
 use std::future::Future;
 use std::io;
@@ -11,17 +11,17 @@ use tokio::task::JoinSet;
 
 use crate::ServiceError;
 
-/// Connections served at a time. Further ones wait in the kernel's queue: a load test that opens
-/// more sees connects slow down, and the service never runs out of descriptors or memory because of
-/// them.
+/// Maximum number of connections that are served at the same time. Further connections wait in the
+/// kernel's queue: if a load test opens more, connecting takes longer, and the service does not run
+/// out of descriptors or memory.
 const MAX_CONNECTIONS: usize = 20_000;
-/// Connections that the kernel may hold for us, within `net.core.somaxconn`.
+/// Maximum number of connections in the kernel's queue, limited by `net.core.somaxconn`.
 const BACKLOG: u32 = 4096;
 
-/// Binds a listening socket with a backlog that a load test does not overflow. Port 0 picks a free
-/// one.
+/// Binds a listening socket, with a queue that a load test does not overflow. Port 0 selects a free
+/// port.
 pub fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
-    let bound = || -> io::Result<TcpListener> {
+    let listen = || -> io::Result<TcpListener> {
         let socket = if address.is_ipv4() {
             TcpSocket::new_v4()
         } else {
@@ -31,10 +31,10 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, ServiceError> {
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
-    bound().map_err(ServiceError::io(format!("cannot listen on {address}")))
+    listen().map_err(ServiceError::io(format!("cannot listen on {address}")))
 }
 
-/// Gives each connection to `handle`, until `shutdown`; then ends them all.
+/// Passes each connection to `handle` until `shutdown` completes; then ends all connections.
 pub(crate) async fn serve_connections<H, F>(
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
@@ -52,13 +52,13 @@ where
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
-                    // An answer leaves at once. Refused only for a socket that is dead already.
+                    // A response is sent without delay. The call fails only for a closed socket.
                     let _ = stream.set_nodelay(true);
                     connections.spawn(handle(stream));
                 }
-                Err(error) if passing(&error) => {}
-                // Out of descriptors or memory: those in use come back, the waiting connection
-                // stays queued.
+                Err(error) if is_of_connection(&error) => {}
+                // No descriptor or memory is free. The connection stays in the queue until others
+                // have ended.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -70,8 +70,8 @@ where
     Ok(())
 }
 
-/// Errors of the one connection that was about to be accepted, not of the listener.
-fn passing(error: &io::Error) -> bool {
+/// Whether an error concerns only the connection that was to be accepted, not the listener.
+fn is_of_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted

@@ -1,8 +1,8 @@
-//! `null`: what a load tool is measured with.
+//! `null`: a service for measurements of the load generator itself.
 //!
-//! Without `reply` it is a sink: it accepts every connection, reads everything and answers nothing;
-//! the client closes. With `reply` it answers each line (ended by `\n`) with these bytes, a newline
-//! added where they have none: the cheapest request and answer that TCP allows.
+//! Without `reply` it accepts every connection, reads all input and does not respond; the client
+//! closes the connection. With `reply` it answers each line (ended by `\n`) with these bytes, and
+//! adds a newline if they have none. This is the cheapest request and response over TCP.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::counters::{Counters, Question};
 use crate::lines::LineConnection;
 use crate::listen::serve_connections;
 
-/// Longest reply: with it the answers to one read of short lines stay below 64 MB.
+/// Maximum length of a reply, in bytes.
 const MAX_REPLY: usize = 1024;
-/// Answers are written when this many bytes have gathered, or no further line is waiting.
+/// Responses are written when they have this number of bytes, or no further line has arrived.
 const BATCH: usize = 64 * 1024;
 
 /// Configuration of `null`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NullConfig {
-    /// Answer to each line, at most 1024 bytes; nothing is answered where absent.
+    /// Response to each line, at most 1,024 bytes with its newline. None: no response.
     pub reply: Option<String>,
 }
 
-/// Serves until `shutdown`.
+/// Serves until `shutdown` completes.
 pub async fn serve(
     listener: TcpListener,
     config: NullConfig,
@@ -39,10 +39,12 @@ pub async fn serve(
         let end = if text.ends_with('\n') { "" } else { "\n" };
         Arc::from((text + end).into_bytes())
     });
-    if reply.as_ref().is_some_and(|reply| reply.len() > MAX_REPLY) {
+    if let Some(length) = reply.as_ref().map(|reply| reply.len())
+        && length > MAX_REPLY
+    {
         return Err(ServiceError::Config {
             key: "reply",
-            why: format!("at most {MAX_REPLY} bytes"),
+            why: format!("expected at most 1,024 bytes with the newline, got {length} bytes"),
         });
     }
     let counters = Arc::new(Counters::default());

@@ -1,8 +1,7 @@
-//! What servlet 3.42 does on the wire, statement by statement, asked of the gateway header by
-//! header.
+//! The protocol behaviour of servlet 3.42, tested with the gateway header by header.
 //!
-//! Each test's name is the statement. Where the gateway differs on purpose, the test says so and
-//! shows what it does.
+//! The name of each test is a statement about the servlet. If the gateway differs intentionally, a
+//! comment of the test describes the difference.
 
 #![allow(
     clippy::unwrap_used,

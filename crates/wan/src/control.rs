@@ -1,15 +1,16 @@
-//! The socket by which a testbed is asked: one JSON line there, one back. It stands in a directory
-//! that only its user can enter.
+//! The control socket of a testbed. A client sends one JSON line and receives one. The socket is in
+//! a directory that only the user of the testbed can enter.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `{"ask": "status"}` | [`Status`] |
 //! | `{"ask": "enter", "host": "lyon-1"}` | `{"user": bool, "uts": bool}`, and the namespaces as descriptors |
 //! | `{"ask": "link", "changes": [Directed, ...]}` | `{}` |
-//! | `{"ask": "down"}` | `{}`; the end of the owner is the end of the testbed |
+//! | `{"ask": "down"}` | `{}`; the testbed ends after this response |
 //!
-//! or `{"error": "..."}`. Descriptors, rather than process ids to look up below /proc: they cannot
-//! come to mean another process's namespaces between the answer and the entry.
+//! The response to a request that fails is `{"error": "..."}`. Rejected: process ids, with which
+//! the client would open the namespaces below `/proc`. Between response and use, an id can be
+//! assigned to another process; a descriptor cannot.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
@@ -37,10 +38,11 @@ use crate::{WanError, failed, refused};
 
 /// Name of the socket in the testbed's directory.
 pub const SOCKET: &str = "control";
-/// Longest request or answer without a status.
+/// Maximum length of a request, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 1 << 20;
-/// A client that says nothing for so long is dropped.
+/// The connection of a client that does not send or read for this time is closed.
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum time for a response of the loop, and of the testbed to a client.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,105 +54,107 @@ enum Request {
     Down,
 }
 
-/// What `enter` sends beside the descriptors: which of them there are. The network is always the
-/// first.
+/// Response to `enter`: which descriptors follow the network namespace. The order is network, UTS,
+/// user.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     user: bool,
     uts: bool,
 }
 
-/// How a testbed stands. Counts are since it is up.
+/// Status of a testbed. All counts start at 0 when the testbed starts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Status {
-    /// Version of this document.
+    /// Version of this document: [`VERSION`](crate::spec::VERSION).
     pub testbed: u32,
-    /// Its name.
+    /// Name of the testbed.
     pub name: String,
-    /// Process whose end is the end of all.
+    /// PID of the owner. If this process ends, the testbed ends.
     pub owner: i32,
-    /// Process that carries the frames.
+    /// PID of the middle, the process that forwards the frames.
     pub middle: i32,
-    /// Whether it lives in a user namespace.
+    /// Whether the testbed is in a user namespace.
     pub rootless: bool,
     /// Congestion control of the hosts.
     pub congestion: String,
-    /// Whether the loop runs before others where cores are busy.
+    /// Whether the middle has priority over other processes.
     pub preferred: bool,
-    /// What could not be set, and costs accuracy or comfort only.
+    /// Settings that could not be made. They affect accuracy or convenience only.
     pub notes: Vec<String>,
     /// Every direction of every link.
     pub links: Vec<LinkStatus>,
-    /// Frames that came while the loop had no room: dropped, and no link counted them.
+    /// Frames that were dropped because the receive buffer of the middle was full. No link counts
+    /// them.
     pub missed: u64,
-    /// Frames that the kernel did not take from the loop.
+    /// Frames that the kernel did not accept from the middle, dropped.
     pub unsent: u64,
-    /// Frames for nobody.
+    /// Frames without a destination, dropped.
     pub stray: u64,
-    /// Frames handed to hosts.
+    /// Frames that were sent to hosts.
     pub released: u64,
-    /// Of these, more than 1 ms after their time: cores that were busy otherwise.
+    /// Frames of `released` that were sent more than 1 ms after their due time. The machine did not
+    /// have enough free cores.
     pub late: u64,
-    /// The latest of all, us after its time.
+    /// Greatest lateness of a frame, in us.
     pub latest_us: i64,
 }
 
-/// One direction of a link.
+/// Status of one direction of a link.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// Site.
+    /// Name of the sending site.
     pub from: String,
-    /// Site.
+    /// Name of the receiving site.
     pub to: String,
-    /// What it does now.
+    /// Current properties.
     pub shape: Shape,
-    /// What it did so far.
+    /// Counts since the start of the testbed.
     #[serde(flatten)]
     pub counters: Counters,
-    /// Bytes on their way.
+    /// Bytes in transit.
     pub held_bytes: u64,
 }
 
-/// Answers at the socket, on a thread of its own.
-pub struct Gate {
-    /// Hosts by name.
+/// Serves the control socket, on a thread of its own.
+pub struct ControlServer {
+    /// Configuration of the testbed.
     pub config: Arc<Config>,
-    /// In the same order.
+    /// Namespaces of the hosts, in the order of [`Config::hosts`].
     pub spaces: Arc<Vec<Space>>,
-    /// What owns them.
+    /// User namespace that owns them. None as root.
     pub user: Option<OwnedFd>,
-    /// To the loop.
+    /// Requests to the loop.
     pub commands: Sender<Command>,
     /// Wakes the loop.
-    pub bell: Arc<EventFd>,
-    /// Told to end by `down`.
+    pub wake: Arc<EventFd>,
+    /// Process to which `down` sends SIGTERM.
     pub owner: Pid,
 }
 
-impl Gate {
-    /// Serves one client after the other, for ever.
+impl ControlServer {
+    /// Serves one client after the other, without a time limit.
     pub fn serve(&self, listener: &UnixListener) {
         for client in listener.incoming() {
-            // Without descriptors to be had there is nothing to do but to wait for better times.
+            // accept fails if no descriptor is free: try again later.
             let Ok(client) = client else {
                 std::thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            // A client that goes away in the middle of a sentence is its own loss.
-            let _ = self.answer(&client);
+            // An error concerns only this client, which has closed its connection or is too slow.
+            let _ = self.respond(&client);
         }
     }
 
-    fn answer(&self, client: &UnixStream) -> io::Result<()> {
+    fn respond(&self, client: &UnixStream) -> io::Result<()> {
         client.set_read_timeout(Some(TIMEOUT))?;
         client.set_write_timeout(Some(TIMEOUT))?;
         let mut line = String::new();
         BufReader::new(client.take(MAX_MESSAGE_BYTES)).read_line(&mut line)?;
-        let said = serde_json::from_str(&line)
-            .map_err(|why| WanError::Answer(format!("this request is not understood: {why}")))
-            .and_then(|request| self.act(request));
-        let (text, descriptors) = match said {
-            Ok(answer) => answer,
+        let response = serde_json::from_str(&line)
+            .map_err(|why| WanError::Answer(format!("the request to the testbed is malformed: {why}")))
+            .and_then(|request| self.execute(request));
+        let (text, descriptors) = match response {
+            Ok(response) => response,
             Err(why) => (
                 serde_json::json!({ "error": why.to_string() }).to_string(),
                 Vec::new(),
@@ -159,8 +163,8 @@ impl Gate {
         send_with(client, &(text + "\n"), &descriptors)
     }
 
-    fn act(&self, request: Request) -> Result<(String, Vec<RawFd>), WanError> {
-        let nothing = || ("{}".to_owned(), Vec::new());
+    fn execute(&self, request: Request) -> Result<(String, Vec<RawFd>), WanError> {
+        let empty = || ("{}".to_owned(), Vec::new());
         match request {
             Request::Status => {
                 let status = self.ask_loop(Command::Status)?;
@@ -169,19 +173,23 @@ impl Gate {
             }
             Request::Link { changes } => {
                 self.ask_loop(|to| Command::Change(changes, to))??;
-                Ok(nothing())
+                Ok(empty())
             }
-            Request::Enter { host } => self.way_in(host),
+            Request::Enter { host } => self.entry(host),
             Request::Down => {
-                kill(self.owner, Signal::SIGTERM).map_err(refused("the owner cannot be told"))?;
-                Ok(nothing())
+                kill(self.owner, Signal::SIGTERM).map_err(refused(format!(
+                    "cannot signal the owner of the testbed, process {}",
+                    self.owner
+                )))?;
+                Ok(empty())
             }
         }
     }
 
-    fn way_in(&self, host: String) -> Result<(String, Vec<RawFd>), WanError> {
-        let number = self.config.hosts.iter().position(|one| one.name == host);
-        let space = &self.spaces[number.ok_or(WanError::NoHost(host))?];
+    /// Response to `enter`: the namespaces of a host.
+    fn entry(&self, name: String) -> Result<(String, Vec<RawFd>), WanError> {
+        let index = self.config.hosts.iter().position(|host| host.name == name);
+        let space = &self.spaces[index.ok_or(WanError::NoHost(name))?];
         let mut descriptors = vec![space.net.as_raw_fd()];
         descriptors.extend(space.uts.as_ref().map(AsRawFd::as_raw_fd));
         descriptors.extend(self.user.as_ref().map(AsRawFd::as_raw_fd));
@@ -195,37 +203,45 @@ impl Gate {
 
     fn ask_loop<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, WanError> {
         let (to, from) = mpsc::channel();
-        let gone = || WanError::Answer("the middle does not answer".to_owned());
-        self.commands.send(command(to)).map_err(|_| gone())?;
-        self.bell
+        let no_answer = || {
+            WanError::Answer(format!(
+                "the middle of the testbed did not answer within {} s",
+                STATUS_TIMEOUT.as_secs()
+            ))
+        };
+        self.commands.send(command(to)).map_err(|_| no_answer())?;
+        self.wake
             .write(1)
-            .map_err(refused("the middle cannot be woken"))?;
-        from.recv_timeout(STATUS_TIMEOUT).map_err(|_| gone())
+            .map_err(refused("cannot wake the middle of the testbed"))?;
+        from.recv_timeout(STATUS_TIMEOUT).map_err(|_| no_answer())
     }
 }
 
-/// Becomes `command` on a host of the testbed in `directory`: same user, working directory,
-/// environment and descriptors, in the host's network and with its hostname. The process must have
-/// one thread.
+/// Replaces this process by `command` on a host of the testbed in `directory`. User, working
+/// directory, environment and descriptors do not change; network and hostname are those of the
+/// host. The process must have one thread.
 ///
 /// # Errors
 /// Returns only if it fails.
 pub fn enter(directory: &Path, host: &str, command: &[OsString]) -> WanError {
-    match way_in(directory, host).and_then(|()| become_program(command)) {
+    match enter_host(directory, host).and_then(|()| execute_program(command)) {
         Ok(never) => match never {},
         Err(why) => why,
     }
 }
 
-fn become_program(command: &[OsString]) -> Result<std::convert::Infallible, WanError> {
+fn execute_program(command: &[OsString]) -> Result<std::convert::Infallible, WanError> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err(WanError::Answer("no command is given".to_owned()));
+        return Err(WanError::Answer(
+            "no command to start on the host: specify a program".to_owned(),
+        ));
     };
     let why = Program::new(program).args(arguments).exec();
-    Err(failed(format!("{} cannot be started", program.display()))(why))
+    Err(failed(format!("cannot start {}", program.display()))(why))
 }
 
-fn way_in(directory: &Path, host: &str) -> Result<(), WanError> {
+/// Moves this process into the namespaces of a host.
+fn enter_host(directory: &Path, host: &str) -> Result<(), WanError> {
     let client = connect(directory)?;
     let request = Request::Enter {
         host: host.to_owned(),
@@ -235,12 +251,15 @@ fn way_in(directory: &Path, host: &str) -> Result<(), WanError> {
     let (text, mut descriptors) = receive_with(&client).map_err(silent(directory))?;
     let entry: Entry = serde_json::from_str(&text).map_err(|_| WanError::Answer(error_in(&text)))?;
     if descriptors.len() != 1 + usize::from(entry.user) + usize::from(entry.uts) {
-        return Err(WanError::Answer("the testbed sent no way in".to_owned()));
+        return Err(WanError::Answer(format!(
+            "the testbed in {} did not send the namespaces of host {host}",
+            directory.display()
+        )));
     }
     let join = |fd: &OwnedFd, kind, what: &str| {
         setns(fd.as_fd(), kind).map_err(refused(format!("cannot enter the {what} of {host}")))
     };
-    // The user namespace comes first, for it gives the right to enter the others.
+    // The user namespace is first, because it grants the right to enter the others.
     if let Some(user) = entry.user.then(|| descriptors.pop()).flatten() {
         join(&user, CloneFlags::CLONE_NEWUSER, "user namespace")?;
     }
@@ -269,7 +288,7 @@ fn error_in(text: &str) -> String {
     serde_json::from_str::<serde_json::Value>(text)
         .ok()
         .and_then(|value| value.get("error")?.as_str().map(str::to_owned))
-        .unwrap_or_else(|| "the testbed's answer is not understood".to_owned())
+        .unwrap_or_else(|| format!("the response of the testbed is malformed: {text:?}"))
 }
 
 fn send_with(client: &UnixStream, text: &str, descriptors: &[RawFd]) -> io::Result<()> {
@@ -277,7 +296,7 @@ fn send_with(client: &UnixStream, text: &str, descriptors: &[RawFd]) -> io::Resu
         let mut client = client;
         return client.write_all(text.as_bytes());
     }
-    // A short line: it goes as a whole.
+    // The line is short, so the kernel accepts it as a whole.
     let rights = [ControlMessage::ScmRights(descriptors)];
     let bytes = [IoSlice::new(text.as_bytes())];
     sendmsg::<()>(client.as_raw_fd(), &bytes, &rights, MsgFlags::MSG_NOSIGNAL, None)?;
@@ -294,7 +313,8 @@ fn receive_with(client: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
     let mut descriptors = Vec::new();
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = part {
-            // SAFETY: the kernel has just opened these for us, and nobody else knows of them.
+            // SAFETY: the kernel has just opened these descriptors for this process, and nothing
+            // else owns them.
             descriptors.extend(
                 numbers
                     .into_iter()

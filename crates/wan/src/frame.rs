@@ -1,22 +1,23 @@
-//! What must be known of a frame as a packet socket with `PACKET_VNET_HDR` gives it: 10 bytes that
-//! describe pending offload work (`struct virtio_net_hdr`, VIRTIO 1.2 section 5.1.6), then
-//! Ethernet, then IPv4.
+//! Fields of a frame as a packet socket with `PACKET_VNET_HDR` returns it: 10 bytes that describe
+//! pending offload work (`struct virtio_net_hdr`, VIRTIO 1.2 section 5.1.6), the Ethernet header,
+//! the IPv4 header.
 
 use crate::link::Wire;
 
-/// A frame with the 10 bytes before it.
+/// A frame with its offload header.
 pub type Frame = Box<[u8]>;
 
-/// Bytes before the Ethernet header.
+/// Length of the offload header, in bytes. The Ethernet header follows.
 pub const OFFLOAD: usize = 10;
-/// Ethernet header without a tag.
+/// Length of an Ethernet header without a VLAN tag, in bytes.
 const ETHERNET: usize = 14;
 const IP: usize = OFFLOAD + ETHERNET;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TCP: u8 = 6;
 const UDP_HEADER: usize = 8;
 
-/// Destination of an IPv4 frame as a number; None for anything else or too short a frame.
+/// Destination address of an IPv4 frame as a number in host byte order. None for other protocols
+/// and for a frame that is too short.
 pub fn destination(frame: &[u8]) -> Option<u32> {
     if frame.get(OFFLOAD + 12..IP)? != ETHERTYPE_IPV4 {
         return None;
@@ -25,15 +26,15 @@ pub fn destination(frame: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(address))
 }
 
-/// Addresses the frame to a host's hardware address.
+/// Sets the destination hardware address of a frame.
 pub fn readdress(frame: &mut [u8], hardware: [u8; 6]) {
-    if let Some(place) = frame.get_mut(OFFLOAD..OFFLOAD + 6) {
-        place.copy_from_slice(&hardware);
+    if let Some(destination) = frame.get_mut(OFFLOAD..OFFLOAD + 6) {
+        destination.copy_from_slice(&hardware);
     }
 }
 
-/// What the frame is on the wire. A frame of segmentation offload is cut into packets of `gso_size`
-/// payload bytes, each with a copy of the headers.
+/// Packets and bytes of a frame on the wire. Segmentation offload cuts a large frame into packets
+/// of `gso_size` payload bytes, each with a copy of the headers.
 pub fn wire(frame: &[u8]) -> Wire {
     let length = frame.len().saturating_sub(OFFLOAD);
     let size = usize::from(u16::from_le_bytes([frame[4], frame[5]]));
@@ -55,8 +56,8 @@ pub fn wire(frame: &[u8]) -> Wire {
     }
 }
 
-/// Bytes of Ethernet, IP and TCP or UDP headers. The field `hdr_len` is a hint about memory, not
-/// this.
+/// Length in bytes of the Ethernet, IP, and TCP or UDP headers. It is not the field `hdr_len`,
+/// which is only a hint for memory allocation.
 fn headers(frame: &[u8]) -> Option<usize> {
     let ip = usize::from(frame.get(IP)? & 0x0f) * 4;
     let transport = if *frame.get(IP + 9)? == TCP {
@@ -73,7 +74,7 @@ mod tests {
 
     /// An IPv4 frame with `payload` bytes after a TCP header with options (32 bytes) or a UDP
     /// header.
-    fn made(protocol: u8, payload: usize, gso: u16) -> Vec<u8> {
+    fn build_frame(protocol: u8, payload: usize, gso: u16) -> Vec<u8> {
         let transport = if protocol == TCP { 32 } else { UDP_HEADER };
         let mut frame = vec![0; IP + 20 + transport + payload];
         if gso > 0 {
@@ -91,19 +92,19 @@ mod tests {
     }
 
     #[test]
-    fn destinations() {
+    fn only_an_ipv4_frame_has_a_destination() {
         assert_eq!(
-            destination(&made(TCP, 0, 0)),
+            destination(&build_frame(TCP, 0, 0)),
             Some(u32::from_be_bytes([10, 77, 2, 3]))
         );
-        let mut other = made(TCP, 0, 0);
+        let mut other = build_frame(TCP, 0, 0);
         other[OFFLOAD + 12] = 0x86; // IPv6
         assert_eq!(destination(&other), None);
     }
 
     #[test]
-    fn every_length_of_a_cut_off_frame_is_survived() {
-        let frame = made(TCP, 3_000, 1448);
+    fn a_truncated_frame_of_any_length_does_not_panic() {
+        let frame = build_frame(TCP, 3_000, 1448);
         for length in OFFLOAD..frame.len() {
             let mut cut = frame[..length].to_vec();
             destination(&cut);
@@ -113,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn large_frames_count_as_the_packets_that_they_will_be() {
+    fn a_large_frame_counts_as_the_packets_that_offload_cuts_it_into() {
         assert_eq!(
-            wire(&made(TCP, 100, 0)),
+            wire(&build_frame(TCP, 100, 0)),
             Wire {
                 packets: 1,
                 bytes: 14 + 20 + 32 + 100
@@ -123,9 +124,12 @@ mod tests {
         );
         // 44 full segments and one byte: 45 packets.
         let bytes = 44 * 1448 + 1 + 45 * 66;
-        assert_eq!(wire(&made(TCP, 44 * 1448 + 1, 1448)), Wire { packets: 45, bytes });
         assert_eq!(
-            wire(&made(17, 2_000, 1_000)),
+            wire(&build_frame(TCP, 44 * 1448 + 1, 1448)),
+            Wire { packets: 45, bytes }
+        );
+        assert_eq!(
+            wire(&build_frame(17, 2_000, 1_000)),
             Wire {
                 packets: 2,
                 bytes: 2_000 + 2 * 42

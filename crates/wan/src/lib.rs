@@ -1,15 +1,16 @@
-//! The testbed: emulated hosts and links on one Linux machine, as root or as anybody.
+//! The testbed: emulated hosts and links on one Linux machine, as root or as an ordinary user.
 //!
-//! Each host is a network namespace with one interface. The other ends of these interfaces lie in a
-//! namespace of their own, the middle, where one process switches frames from host to host by
-//! destination address and holds each back as the links on its way say: rate, delay, jitter, loss,
-//! a bounded queue. Kernels without netem are common, and netem needs root; packet sockets in a
-//! user namespace need neither.
+//! Each host is a network namespace with one interface. The peers of these interfaces are in one
+//! additional namespace, the middle. One process there forwards frames from host to host by
+//! destination address. It delays, queues and drops each frame as the links on its path require:
+//! rate, delay, jitter, loss, bounded queue. Rejected: netem, which many kernels lack and which
+//! needs root. Packet sockets in a user namespace need neither.
 //!
-//! Pure: [`spec`] (what is asked for), [`link`] (one direction of one link), [`frame`] (what must
-//! be known of a frame), [`switch`] (all links and routes). With I/O: [`namespace`] and `netlink`
-//! (making hosts), `packets` (frames in and out), `middle` (the loop), [`control`] (the socket by
-//! which it is asked), [`owner`] (whose end is the end of all), `sweep` (that end). IPv4 only.
+//! Pure: [`spec`] (the configuration), [`link`] (one direction of one link), [`frame`] (fields of a
+//! frame), [`switch`] (all links and paths). With I/O: [`namespace`] and `netlink` (creation of the
+//! hosts), `packets` (reading and sending frames), `middle` (the forwarding loop), [`control`] (the
+//! control socket), [`owner`] (the process that starts and ends a testbed), `sweep` (ending the
+//! processes of the hosts). IPv4 only.
 
 pub mod control;
 pub mod frame;
@@ -26,50 +27,51 @@ pub mod switch;
 use std::io;
 use std::net::Ipv4Addr;
 
-/// Why a testbed could not be made, asked or entered.
+/// Why a testbed could not be started, queried, changed or entered.
 #[derive(Debug, thiserror::Error)]
 pub enum WanError {
-    /// What the lab asks for is not consistent; the lab checks files, so this is a slip of the lab.
-    #[error("the testbed's configuration is wrong: {0}")]
+    /// The configuration is inconsistent or out of range. The lab checks the user's file, so this
+    /// is a fault of the lab.
+    #[error("configuration of the testbed: {0}")]
     Config(String),
-    /// The kernel refuses what a testbed is made of.
+    /// A system call for a namespace, an interface, a socket or a process failed.
     #[error("{what}: {why}{advice}", advice = advice(*why))]
     Refused {
-        /// What was tried.
+        /// The action that failed.
         what: String,
-        /// The kernel's answer.
+        /// The error of the system call.
         why: nix::errno::Errno,
     },
     /// A daemon of a host did not start.
     #[error("{what} on host {host} {how}")]
     Daemon {
-        /// Program.
+        /// Program of the daemon.
         what: String,
-        /// Host.
+        /// Name of the host.
         host: String,
         /// How it failed, with the end of its log.
         how: String,
     },
-    /// No such host.
-    #[error("there is no host {0} in this testbed")]
+    /// The testbed has no host of this name.
+    #[error("the testbed has no host \"{0}\"")]
     NoHost(String),
-    /// Nobody answers at the control socket.
-    #[error("the testbed in {directory} does not answer ({why}): it is not up, or was killed")]
+    /// No process answers at the control socket.
+    #[error("the testbed in {directory} does not answer ({why}): it is not up, or it was killed")]
     Silent {
         /// Directory of the testbed.
         directory: String,
-        /// What happened.
+        /// Error of the socket.
         why: io::Error,
     },
-    /// The other side of the control socket says no, or nonsense.
+    /// The other side of the control socket reported an error, or its message is malformed.
     #[error("{0}")]
     Answer(String),
-    /// Something else of the operating system.
+    /// A file, a thread or a socket failed.
     #[error("{what}: {why}")]
     Io {
-        /// What was tried.
+        /// The action that failed, or the path.
         what: String,
-        /// What happened.
+        /// The error of the operating system.
         why: io::Error,
     },
 }
@@ -81,24 +83,26 @@ fn advice(why: nix::errno::Errno) -> &'static str {
              kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces"
         }
         nix::errno::Errno::ENOSPC => ". Limits: user.max_net_namespaces, user.max_user_namespaces",
-        nix::errno::Errno::EMFILE => ". A testbed needs about five open files a host: raise `ulimit -n`",
+        nix::errno::Errno::EMFILE => {
+            ". A testbed needs about five open files per host: raise the limit with `ulimit -n`"
+        }
         _ => "",
     }
 }
 
-/// What was tried, with the kernel's answer.
+/// Maps an error of a system call to [`WanError::Refused`]; `what` is the action that failed.
 pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(nix::errno::Errno) -> WanError {
     let what = what.into();
     move |why| WanError::Refused { what, why }
 }
 
-/// What was tried, with what the operating system said.
+/// Maps an I/O error to [`WanError::Io`]; `what` is the action that failed.
 pub(crate) fn failed(what: impl Into<String>) -> impl FnOnce(io::Error) -> WanError {
     let what = what.into();
     move |why| WanError::Io { what, why }
 }
 
-/// Number of an address, as it stands in frames.
+/// An address as a number in host byte order, as [`frame::destination`] returns it.
 pub(crate) fn key(address: Ipv4Addr) -> u32 {
     u32::from(address)
 }

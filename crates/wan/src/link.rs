@@ -1,12 +1,12 @@
-//! One direction of one link: a transmitter with a bounded queue, then a line with a delay.
+//! One direction of one link: a transmitter with a bounded queue, then a delay.
 //!
-//! Pure: time is an argument. A frame that is offered at `now` is lost with probability `loss`;
-//! else it waits until the transmitter is free, is refused if more than `queue_bytes` would then
-//! wait, is sent at the rate, and comes out a delay later. The order is first in, first out for the
-//! link as a whole, so that jitter never reorders a flow: where frames follow each other closer
-//! than the jitter is wide, the later one waits for the earlier, and the mean delay grows towards
-//! the upper end of the law. Rejected: an order for each flow, which would let jitter reorder
-//! between flows as no queue of a router does.
+//! Pure: time is an argument. A frame that is offered at `now` is lost with probability `loss`.
+//! Otherwise it waits until the transmitter is free. If more than `queue_bytes` would then wait, it
+//! is dropped. It is sent at the rate and leaves the link after the delay. The order is first in,
+//! first out for the whole link, so that jitter never reorders a flow. If frames follow each other
+//! at a shorter distance than the jitter, the later frame waits for the earlier one, and the mean
+//! delay grows towards the upper end of the distribution. Rejected: an order for each flow. Jitter
+//! would then reorder frames of different flows, which no queue of a router does.
 
 use std::collections::VecDeque;
 
@@ -18,94 +18,96 @@ use crate::spec::Shape;
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// What a frame is on the wire: a large frame that segmentation offload has not yet cut counts as
-/// what it will be.
+/// Packets and bytes of a frame on the wire. A large frame counts as the packets into which
+/// segmentation offload cuts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wire {
-    /// Packets, at least 1.
+    /// Number of packets, at least 1.
     pub packets: u32,
-    /// Bytes of all of them, each with its headers.
+    /// Bytes of all packets, each with its headers.
     pub bytes: u32,
 }
 
-/// What happened on a link since it is there, in packets on the wire and their bytes.
-/// offered = passed + lost + full + cut + what is on its way.
+/// Counts of a link since its creation, in packets on the wire and their bytes.
+/// offered = passed + lost + full + cut + in transit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Came to the link.
+    /// Packets that arrived at the link.
     pub offered_packets: u64,
-    /// Came to the link.
+    /// Bytes that arrived at the link.
     pub offered_bytes: u64,
-    /// Came out at the other end.
+    /// Packets that left the link at its other end.
     pub passed_packets: u64,
-    /// Came out at the other end.
+    /// Bytes that left the link at its other end.
     pub passed_bytes: u64,
-    /// Dropped at random, as asked.
+    /// Packets dropped at random, with the probability [`Shape::loss`].
     pub lost_packets: u64,
-    /// Dropped because the queue was full.
+    /// Packets dropped because the queue was full.
     pub full_packets: u64,
-    /// Dropped because the link was cut.
+    /// Packets dropped because the link was cut.
     pub cut_packets: u64,
 }
 
-/// One direction of a link, with whatever `T` stands for a frame.
+/// One direction of a link. `T` is the type of a frame.
 #[derive(Debug)]
 pub struct Link<T> {
     shape: Shape,
     rng: Pcg64Mcg,
-    /// When the transmitter has sent everything that it has accepted, ns.
+    /// Time at which the transmitter has sent every accepted frame, ns.
     free_at: i64,
-    /// When the last accepted frame comes out, ns: none comes out before it.
+    /// Time at which the last accepted frame leaves the link, ns. No later frame leaves earlier.
     last_due: i64,
-    /// Accepted frames by the time at which they come out.
-    line: VecDeque<(i64, Wire, T)>,
-    /// Bytes in `line`.
+    /// Accepted frames in the order in which they leave the link, each with that time.
+    in_transit: VecDeque<(i64, Wire, T)>,
+    /// Bytes in `in_transit`.
     held: u64,
     counters: Counters,
 }
 
 impl<T> Link<T> {
-    /// A link that nothing has passed. `stream` tells links of one seed apart.
+    /// A link without frames. `stream` selects the random stream among those of the same seed.
     pub fn new(shape: Shape, seed: u64, stream: u64) -> Self {
-        // An odd multiplier keeps the seeds of different (seed, stream) apart.
-        let own = seed ^ (stream + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        // The multiplier is odd, so different streams of one seed have different seeds.
+        let stream_seed = seed ^ (stream + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Link {
             shape,
-            rng: Pcg64Mcg::seed_from_u64(own),
+            rng: Pcg64Mcg::seed_from_u64(stream_seed),
             free_at: i64::MIN,
             last_due: i64::MIN,
-            line: VecDeque::new(),
+            in_transit: VecDeque::new(),
             held: 0,
             counters: Counters::default(),
         }
     }
 
-    /// What it does to frames.
+    /// Current properties of the link.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// What happened so far.
+    /// Counts since the creation of the link.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Bytes accepted that have not yet come out.
+    /// Bytes of the accepted frames that have not left the link.
     pub fn held_bytes(&self) -> u64 {
         self.held
     }
 
-    /// Holds for frames offered from now on. Frames already on their way keep their time, and none
-    /// overtakes them.
+    /// Changes the link for frames that are offered from now on. Frames in transit keep the time at
+    /// which they leave, and no frame overtakes them.
     pub fn set_shape(&mut self, shape: Shape, now: i64) {
         if self.shape.rate_bit_s != shape.rate_bit_s {
-            // What waits at the old rate is considered sent: its frames carry their times already.
+            // Frames that wait at the old rate count as sent: the time at which they leave is
+            // already set.
             self.free_at = self.free_at.min(now);
         }
         self.shape = shape;
     }
 
-    /// Takes a frame, or drops and counts it. `now` in ns of any clock that does not step back.
+    /// Accepts a frame (true), or drops and counts it (false). `now` is a time in ns of any clock
+    /// that does not step back.
     pub fn offer(&mut self, now: i64, wire: Wire, item: T) -> bool {
         self.counters.offered_packets += u64::from(wire.packets);
         self.counters.offered_bytes += u64::from(wire.bytes);
@@ -113,7 +115,8 @@ impl<T> Link<T> {
             self.counters.cut_packets += u64::from(wire.packets);
             return false;
         }
-        // Drawn whether or not there is room, so that the same frames are lost at any load.
+        // The loss is drawn also when the queue is full, so that the same frames are lost at any
+        // load.
         if self.shape.loss > 0.0 && self.unit() < self.shape.loss {
             self.counters.lost_packets += u64::from(wire.packets);
             return false;
@@ -125,30 +128,30 @@ impl<T> Link<T> {
         let due = (sent + self.draw_delay()).max(self.last_due);
         self.last_due = due;
         self.held += u64::from(wire.bytes);
-        self.line.push_back((due, wire, item));
+        self.in_transit.push_back((due, wire, item));
         true
     }
 
-    /// When the next frame comes out.
+    /// Time in ns at which the next frame leaves the link. None if the link is empty.
     pub fn next_due(&self) -> Option<i64> {
-        self.line.front().map(|(due, _, _)| *due)
+        self.in_transit.front().map(|(due, _, _)| *due)
     }
 
-    /// The next frame that has come out by `now`, and when it did.
+    /// Removes the next frame that has left the link by `now`. Returns it with the time at which it
+    /// left.
     pub fn pop_due(&mut self, now: i64) -> Option<(i64, Wire, T)> {
         self.next_due().filter(|due| *due <= now)?;
-        let (due, wire, item) = self.line.pop_front()?;
+        let (due, wire, item) = self.in_transit.pop_front()?;
         self.held -= u64::from(wire.bytes);
         self.counters.passed_packets += u64::from(wire.packets);
         self.counters.passed_bytes += u64::from(wire.bytes);
         Some((due, wire, item))
     }
 
-    /// When the last bit of a frame leaves the transmitter; None if there is no room for it to
-    /// wait.
+    /// Time at which the last bit of a frame leaves the transmitter. None if the queue is full.
     fn transmit(&mut self, now: i64, bytes: u64) -> Option<i64> {
         let Some(rate) = self.shape.rate_bit_s else {
-            // No queue forms, but memory has a bound.
+            // No queue forms, but the memory in use is bounded.
             return (self.held + bytes <= self.shape.queue_bytes).then_some(now);
         };
         let start = self.free_at.max(now);
@@ -169,7 +172,7 @@ impl<T> Link<T> {
         self.shape.delay_ns + ((self.unit() - 0.5) * width) as i64
     }
 
-    /// Uniform in [0, 1), 53 bits.
+    /// Draws a number from the uniform distribution on [0, 1), with 53 random bits.
     fn unit(&mut self) -> f64 {
         (self.rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_alone() {
+    fn a_frame_leaves_a_link_after_its_delay() {
         let mut link = link(Shape {
             delay_ns: 30 * MS,
             ..shape()
@@ -213,7 +216,8 @@ mod tests {
 
     #[test]
     fn a_rate_spaces_frames_and_its_queue_is_bounded() {
-        // 10 Mbit/s: 1,250 bytes take 1 ms. Room for four frames, the one in transmission included.
+        // 10 Mbit/s: 1,250 bytes take 1 ms. The queue holds four frames, including the one in
+        // transmission.
         let mut link = link(Shape {
             rate_bit_s: Some(10_000_000),
             queue_bytes: 5_000,
@@ -222,7 +226,7 @@ mod tests {
         let taken: Vec<bool> = (0..6).map(|number| link.offer(0, FRAME, number)).collect();
         assert_eq!(taken, [true, true, true, true, false, false]);
         assert_eq!(link.counters().full_packets, 2);
-        // After 1 ms one has left: there is room for one more.
+        // After 1 ms one frame has left: one more fits.
         assert!(link.offer(MS, FRAME, 6));
         assert!(!link.offer(MS, FRAME, 7));
         let out: Vec<(i64, u32)> = std::iter::from_fn(|| link.pop_due(i64::MAX))
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_holds_to_a_part_in_a_million() {
+    fn the_rate_is_exact_to_one_part_in_a_million() {
         let rate = 500_000_000;
         let mut link = link(Shape {
             rate_bit_s: Some(rate),
@@ -259,7 +263,7 @@ mod tests {
         });
         let (mut least, mut greatest, mut sum) = (i64::MAX, 0, 0.0);
         for number in 0..10_000_u32 {
-            let now = i64::from(number) * 100 * MS; // far apart: nothing waits for another
+            let now = i64::from(number) * 100 * MS; // far apart: no frame waits for another
             link.offer(now, FRAME, number);
             let (due, _, item) = link.pop_due(i64::MAX).unwrap();
             assert_eq!(item, number);
@@ -282,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_seeded_and_within_its_interval() {
+    fn loss_depends_on_the_seed_and_is_within_its_interval() {
         for (loss, stream) in [(0.01, 0), (0.05, 1)] {
             let run = |seed| {
                 let mut link = Link::new(
@@ -311,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_link_drops_and_counts_and_a_change_keeps_the_order() {
+    fn a_cut_link_drops_and_counts_frames_and_a_change_keeps_their_order() {
         let slow = Shape {
             delay_ns: 100 * MS,
             ..shape()
@@ -336,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_memory_has_a_bound() {
+    fn without_a_rate_the_queue_limits_the_bytes_in_transit() {
         let mut link = link(Shape {
             delay_ns: MS,
             queue_bytes: 2_600,
@@ -349,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_balance() {
+    fn offered_packets_equal_the_sum_of_the_other_counts() {
         let mut link = link(Shape {
             delay_ns: 2 * MS,
             jitter_ns: MS,
@@ -363,12 +367,16 @@ mod tests {
             link.offer(now, FRAME, number);
             link.pop_due(now);
         }
-        let of = link.counters();
-        let waiting = link.line.len() as u64;
+        let counters = link.counters();
+        let in_transit = link.in_transit.len() as u64;
         assert_eq!(
-            of.offered_packets,
-            of.passed_packets + of.lost_packets + of.full_packets + of.cut_packets + waiting
+            counters.offered_packets,
+            counters.passed_packets
+                + counters.lost_packets
+                + counters.full_packets
+                + counters.cut_packets
+                + in_transit
         );
-        assert!(of.lost_packets > 0 && of.full_packets > 0);
+        assert!(counters.lost_packets > 0 && counters.full_packets > 0);
     }
 }

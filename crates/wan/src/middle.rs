@@ -1,4 +1,5 @@
-//! The loop of the middle: frames in from the hosts, through the switch, out when they are due.
+//! The loop of the middle: reads frames of the hosts, passes them through the switch, and sends
+//! them when they are due.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -20,33 +21,35 @@ use crate::spec::{Config, Directed};
 use crate::switch::Switch;
 use crate::{WanError, frame, refused};
 
-/// Later than this a frame counts as late: the tail of a busy machine.
+/// A frame that is sent later than this after its due time counts as late.
 const LATE_NS: i64 = 1_000_000;
-/// A sleeping process wakes about so long after its timer: frames are let go when they are due
-/// within it, and the timer is set so much earlier. A lone frame comes out on time, and one wake
-/// serves what a fast link spaces closer.
+/// Time by which a sleeping process wakes after its timer. The timer is set earlier by this time,
+/// and frames that are due within it are sent. A lone frame is thus on time, and one wake serves
+/// frames that a fast link spaces more closely.
 const WAKE_NS: i64 = 40_000;
-/// Shortest time between two settings of the timer: bounds what timers cost under load.
+/// Minimum time between two expirations of the timer. It limits the cost of timers under load.
 const PAUSE_NS: i64 = 40_000;
-/// Frames gather for half of the delay that they have before them, and for no longer than this.
+/// Maximum time for which the loop lets frames accumulate. It waits for at most half of the delay
+/// of these frames.
 const MAX_PAUSE_NS: i64 = 100_000;
-/// A stamp older than this is taken for a wall clock that was set.
-const OLDEST_NS: i64 = 100_000_000;
-/// Batches of one port before the others have their turn.
-const TURNS: usize = 4;
+/// A frame cannot wait longer than this in its socket. If a time stamp is older, the wall clock was
+/// set.
+const MAX_AGE_NS: i64 = 100_000_000;
+/// Maximum number of batches that are read from one port before the other ports are read.
+const MAX_BATCHES: usize = 4;
 const TIMER: u64 = u64::MAX;
 const COMMANDS: u64 = u64::MAX - 1;
 const OWNER: u64 = u64::MAX - 2;
 
-/// What other threads ask of the loop.
+/// A request of another thread to the loop.
 pub enum Command {
-    /// How things stand.
+    /// Send the status.
     Status(Sender<Status>),
-    /// Other shapes of links.
+    /// Change the shapes of links, and send the result.
     Change(Vec<Directed>, Sender<Result<(), WanError>>),
 }
 
-/// The loop and all that it owns.
+/// State of the loop.
 pub struct Middle {
     config: Arc<Config>,
     spaces: Arc<Vec<Space>>,
@@ -55,12 +58,16 @@ pub struct Middle {
     hardware: Vec<[u8; 6]>,
     epoll: Epoll,
     timer: TimerFd,
+    /// Due time for which the timer is set, ns.
     armed: Option<i64>,
+    /// Time of the last release, ns.
     released_at: i64,
-    /// When frames were read last.
+    /// Time at which frames were last read, ns.
     read_at: i64,
-    /// Shortest delay before the frames read since the last pause.
-    soonest: i64,
+    /// Minimum delay in ns of the first links of the frames read since the last pause; `i64::MAX`
+    /// if none were read.
+    min_delay: i64,
+    /// Requests of other threads, and the event that announces one.
     commands: (Receiver<Command>, Arc<EventFd>),
     template: Status,
     released: u64,
@@ -69,7 +76,8 @@ pub struct Middle {
 }
 
 impl Middle {
-    /// Ready to run. `owner`: readable once the owner is gone.
+    /// Prepares the loop. `owner` becomes readable when the owner has ended; `template` contains
+    /// the constant fields of the status.
     pub fn new(
         config: Arc<Config>,
         spaces: Arc<Vec<Space>>,
@@ -78,13 +86,15 @@ impl Middle {
         owner: BorrowedFd<'_>,
         template: Status,
     ) -> Result<Self, WanError> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(refused("no epoll"))?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
+            .map_err(refused("cannot create an epoll instance"))?;
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        let timer = TimerFd::new(timerfd::ClockId::CLOCK_MONOTONIC, flags).map_err(refused("no timer"))?;
+        let timer = TimerFd::new(timerfd::ClockId::CLOCK_MONOTONIC, flags)
+            .map_err(refused("cannot create a timer"))?;
         let watch = |fd: BorrowedFd<'_>, data| {
             epoll
                 .add(fd, EpollEvent::new(EpollFlags::EPOLLIN, data))
-                .map_err(refused("no epoll"))
+                .map_err(refused("cannot add a descriptor to the epoll instance"))
         };
         for (number, port) in (0_u64..).zip(&ports) {
             watch(port.as_fd(), number)?;
@@ -103,7 +113,7 @@ impl Middle {
             armed: None,
             released_at: 0,
             read_at: 0,
-            soonest: i64::MAX,
+            min_delay: i64::MAX,
             commands,
             template,
             released: 0,
@@ -114,20 +124,20 @@ impl Middle {
         Ok(middle)
     }
 
-    /// Carries frames until the owner is gone.
+    /// Forwards frames until the owner has ended.
     pub fn run(mut self) -> Result<(), WanError> {
-        // What the kernel may be late by on purpose, to save wakes of its own.
+        // By default the kernel delays timers by up to 50 us, to combine wakes.
         let _ = prctl::set_timerslack(1);
         let mut batch = Batch::new();
         let mut events = [EpollEvent::empty(); 64];
         loop {
-            self.gather();
+            self.accumulate();
             self.release();
-            self.arm().map_err(refused("the timer cannot be set"))?;
+            self.arm().map_err(refused("cannot set the timer"))?;
             let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
                 Ok(count) => count,
                 Err(Errno::EINTR) => 0,
-                Err(why) => return Err(refused("the middle cannot wait")(why)),
+                Err(why) => return Err(refused("the middle cannot wait for frames")(why)),
             };
             for event in &events[..count] {
                 match event.data() {
@@ -135,7 +145,7 @@ impl Middle {
                         self.armed = None;
                         let _ = self.timer.wait();
                     }
-                    COMMANDS => self.obey(),
+                    COMMANDS => self.execute_commands(),
                     OWNER => return Ok(()),
                     port => self.receive(port as usize, &mut batch),
                 }
@@ -143,18 +153,19 @@ impl Middle {
         }
     }
 
-    /// Frames count from when they left their host, not from when they are read here: a loop that
-    /// is late then changes neither delays nor queues, unless it is later than they are long.
+    /// Reads the frames of a port. A frame enters its first link at the time at which its host sent
+    /// it, not at the time of this read. If the loop is late by less than the delay, delays and
+    /// queues are therefore not changed.
     fn receive(&mut self, port: usize, batch: &mut Batch) {
-        for _ in 0..TURNS {
+        for _ in 0..MAX_BATCHES {
             let (now, wall) = (now(), read_clock(ClockId::CLOCK_REALTIME));
-            let (switch, soonest) = (&mut self.switch, &mut self.soonest);
-            let more = self.ports[port].receive(batch, |left_at, frame| {
-                // A wall clock that was set meanwhile makes nonsense of a stamp.
-                let age = if left_at == 0 { 0 } else { wall - left_at };
-                let age = if (0..OLDEST_NS).contains(&age) { age } else { 0 };
+            let (switch, min_delay) = (&mut self.switch, &mut self.min_delay);
+            let more = self.ports[port].receive(batch, |sent_at, frame| {
+                // If the wall clock was set after the stamp, the stamp is not used.
+                let age = if sent_at == 0 { 0 } else { wall - sent_at };
+                let age = if (0..MAX_AGE_NS).contains(&age) { age } else { 0 };
                 if let Some(delay) = switch.accept(now - age, port, frame) {
-                    *soonest = delay.min(*soonest);
+                    *min_delay = delay.min(*min_delay);
                 }
             });
             if !more {
@@ -163,21 +174,21 @@ impl Middle {
         }
     }
 
-    /// Under load, lets frames gather where those just read have time: one wake for many costs a
-    /// fraction.
-    fn gather(&mut self) {
-        let soonest = std::mem::replace(&mut self.soonest, i64::MAX);
-        if soonest == i64::MAX {
+    /// Under load, sleeps while frames accumulate, if the delay of the frames just read permits it.
+    /// One wake for many frames costs a fraction of one wake per frame.
+    fn accumulate(&mut self) {
+        let min_delay = std::mem::replace(&mut self.min_delay, i64::MAX);
+        if min_delay == i64::MAX {
             return;
         }
         let now = now();
         let since = now - std::mem::replace(&mut self.read_at, now);
-        let pause = (soonest / 2).min(MAX_PAUSE_NS);
+        let pause = (min_delay / 2).min(MAX_PAUSE_NS);
         if pause < PAUSE_NS || since > 2 * MAX_PAUSE_NS {
             return;
         }
         let until = TimeSpec::from(Duration::from_nanos((now + pause).unsigned_abs()));
-        // Woken early by a signal, it gathers less.
+        // A signal only shortens the sleep.
         let _ = clock_nanosleep(
             ClockId::CLOCK_MONOTONIC,
             ClockNanosleepFlags::TIMER_ABSTIME,
@@ -192,10 +203,10 @@ impl Middle {
         let (ports, hardware) = (&mut self.ports, &self.hardware);
         let (released, late, latest) = (&mut self.released, &mut self.late, &mut self.latest_ns);
         self.switch.release(now + WAKE_NS, |mut arrival| {
-            let behind = now - arrival.due;
+            let lateness = now - arrival.due;
             *released += 1;
-            *late += u64::from(behind > LATE_NS);
-            *latest = behind.max(*latest);
+            *late += u64::from(lateness > LATE_NS);
+            *latest = lateness.max(*latest);
             frame::readdress(&mut arrival.frame, hardware[arrival.to]);
             ports[arrival.to].send(&arrival.frame);
         });
@@ -216,10 +227,10 @@ impl Middle {
             .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
     }
 
-    fn obey(&mut self) {
+    fn execute_commands(&mut self) {
         let _ = self.commands.1.read();
         while let Ok(command) = self.commands.0.try_recv() {
-            // Whoever asked may be gone meanwhile.
+            // Sending fails if the client no longer waits for the result.
             match command {
                 Command::Status(to) => drop(to.send(self.status())),
                 Command::Change(changes, to) => drop(to.send(self.change(&changes))),
@@ -240,8 +251,8 @@ impl Middle {
     }
 
     fn status(&mut self) -> Status {
-        let trouble = self.ports.iter_mut().map(Port::trouble);
-        let (missed, unsent) = trouble.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let dropped = self.ports.iter_mut().map(Port::dropped);
+        let (missed, unsent) = dropped.fold((0, 0), |sum, port| (sum.0 + port.0, sum.1 + port.1));
         let name = |site: usize| self.config.sites[site].clone();
         Status {
             links: self
@@ -266,13 +277,13 @@ impl Middle {
     }
 }
 
-/// What the timer uses too.
+/// Time in ns of the clock that the timer uses.
 fn now() -> i64 {
     read_clock(ClockId::CLOCK_MONOTONIC)
 }
 
 fn read_clock(clock: ClockId) -> i64 {
-    // Both clocks are there on every Linux, and nothing else can fail.
-    let at = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
-    at.tv_sec() * 1_000_000_000 + at.tv_nsec()
+    // Every Linux has both clocks, so the call does not fail.
+    let time = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
+    time.tv_sec() * 1_000_000_000 + time.tv_nsec()
 }

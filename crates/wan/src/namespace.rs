@@ -1,5 +1,5 @@
-//! Making the middle and the hosts: namespaces that are held by descriptors and processes alone. No
-//! name is left in the file system, so that nothing can outlive its last holder.
+//! Creates the namespaces of the middle and of the hosts. Only descriptors and processes hold them.
+//! They have no names in the file system, so none outlives its last holder.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -20,9 +20,9 @@ use crate::{WanError, failed, refused};
 
 /// Name of a host's interface.
 const INTERFACE: &str = "eth0";
-/// Per-host settings. Windows reach 315 ms at 500 Mbit/s (20 MB) with room; what one connection
-/// learned of a way must not change the next one's start, or the order of runs would be a hidden
-/// factor; low ports without root, for sshd.
+/// Settings of each host below `/proc/sys/net`. TCP windows are sufficient for 315 ms at 500 Mbit/s
+/// (20 MB). Connections do not reuse path metrics of earlier connections: otherwise the order of
+/// the runs would be a hidden factor. sshd binds port 22 without root.
 const SETTINGS: [(&str, &str); 4] = [
     ("ipv4/tcp_rmem", "4096 131072 268435456"),
     ("ipv4/tcp_wmem", "4096 131072 268435456"),
@@ -33,63 +33,64 @@ const SETTINGS: [(&str, &str); 4] = [
 /// Device and inode number of a namespace: the same for all processes in it.
 pub type Identity = (u64, u64);
 
-/// One emulated host.
+/// Namespaces of one emulated host.
 pub struct Space {
-    /// Its network.
+    /// The network namespace.
     pub net: OwnedFd,
-    /// Its hostname, where we may give one.
+    /// The UTS namespace with the hostname. None if the kernel does not permit one.
     pub uts: Option<OwnedFd>,
-    /// Of `net`.
+    /// Device and inode number of `net`.
     pub identity: Identity,
     netlink: Netlink,
     interface: u32,
 }
 
 impl Space {
-    /// Most packets that the host hands over as one large frame, which offload has not cut yet.
+    /// Sets the maximum number of packets that the host sends as one large frame, which
+    /// segmentation offload has not cut.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// [`WanError::Refused`] if the kernel rejects the request.
     pub fn set_segments(&self, segments: u32) -> Result<(), WanError> {
         self.netlink
             .set_gso_segments(self.interface, segments)
-            .map_err(refused("segmentation offload cannot be set"))
+            .map_err(refused("cannot set the segmentation offload of an interface"))
     }
 }
 
 /// All namespaces of a testbed.
 pub struct Spaces {
-    /// The user namespace that owns them; None where we are root and need none.
+    /// The user namespace that owns them. None as root, which needs none.
     pub user: Option<OwnedFd>,
-    /// In the order of the hosts asked for.
+    /// Namespaces of the hosts, in the order of [`Config::hosts`].
     pub hosts: Vec<Space>,
-    /// Index of the middle's interface to each host.
+    /// For each host, the index of the middle's interface to it.
     pub ports: Vec<u32>,
     /// Congestion control of the hosts' connections.
     pub congestion: String,
-    /// What could not be set, and costs accuracy or comfort only.
+    /// Settings that could not be made. They affect accuracy or convenience only.
     pub notes: Vec<String>,
 }
 
 impl Spaces {
-    /// The hosts' networks.
+    /// Identities of the hosts' network namespaces.
     pub fn identities(&self) -> HashSet<Identity> {
         self.hosts.iter().map(|host| host.identity).collect()
     }
 }
 
-/// Moves this process into the middle and makes every host with a line to it. The process must have
-/// one thread.
+/// Moves this process into the middle, and creates each host and its interface to the middle. The
+/// process must have one thread.
 ///
 /// # Errors
-/// The kernel refuses namespaces, or a congestion control that the file asks for.
+/// The kernel permits no namespaces, or does not have the congestion control of the configuration.
 pub fn build(config: &Config) -> Result<Spaces, WanError> {
     let user = enter_middle()?;
     let mut notes = Vec::new();
-    // No neighbour discovery on the lines: a testbed speaks IPv4.
+    // Without IPv6 there is no neighbour discovery: a testbed supports IPv4 only.
     let _ = write_setting("ipv6/conf/default/disable_ipv6", "1");
     let middle = current("net")?;
-    let middle_link = Netlink::open().map_err(refused("no netlink socket"))?;
+    let middle_link = Netlink::open().map_err(refused("cannot open a netlink socket"))?;
     let mut hosts = Vec::new();
     let mut ports = Vec::new();
     let mut congestion = String::new();
@@ -99,14 +100,19 @@ pub fn build(config: &Config) -> Result<Spaces, WanError> {
         setns(middle.as_fd(), CloneFlags::CLONE_NEWNET).map_err(refused("cannot return to the middle"))?;
         middle_link
             .add_veth(&port, INTERFACE, net.as_raw_fd(), hardware(host.address))
-            .map_err(refused("no pair of interfaces (veth)"))?;
-        let index = if_nametoindex(port.as_str()).map_err(refused("an interface is not there"))?;
+            .map_err(refused(format!(
+                "cannot create the pair of interfaces (veth) of host {}",
+                host.name
+            )))?;
+        let index =
+            if_nametoindex(port.as_str()).map_err(refused(format!("cannot find the interface {port}")))?;
         middle_link
             .set_up(index, true)
-            .map_err(refused("an interface cannot be set up"))?;
+            .map_err(refused(format!("cannot set up the interface {port}")))?;
         ports.push(index);
-        setns(net.as_fd(), CloneFlags::CLONE_NEWNET).map_err(refused("cannot enter a host"))?;
-        let interface = dress(host, config, &netlink, &mut notes)?;
+        setns(net.as_fd(), CloneFlags::CLONE_NEWNET)
+            .map_err(refused(format!("cannot enter the network of host {}", host.name)))?;
+        let interface = configure_host(host, config, &netlink, &mut notes)?;
         congestion = read_setting("ipv4/tcp_congestion_control");
         let identity = identity(&net)?;
         hosts.push(Space {
@@ -128,7 +134,7 @@ pub fn build(config: &Config) -> Result<Spaces, WanError> {
     })
 }
 
-/// A hardware address of our own making (locally administered) that carries the IPv4 address.
+/// A locally administered hardware address that contains the IPv4 address.
 pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
     [0x02, 0x00, a, b, c, d]
@@ -136,88 +142,107 @@ pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
 
 /// Device and inode of a namespace's descriptor.
 fn identity(namespace: &OwnedFd) -> Result<Identity, WanError> {
-    let about = namespace
+    let metadata = namespace
         .try_clone()
         .and_then(|fd| File::from(fd).metadata())
-        .map_err(failed("a namespace cannot be looked at"))?;
-    Ok((about.dev(), about.ino()))
+        .map_err(failed("cannot read the identity of a namespace"))?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
-/// A network namespace for the middle; where we may not make one, within a user namespace of our
-/// own.
+/// Creates and enters the network namespace of the middle. Without the right to do so, it creates a
+/// user namespace first, and returns it.
 fn enter_middle() -> Result<Option<OwnedFd>, WanError> {
     match unshare(CloneFlags::CLONE_NEWNET) {
         Ok(()) => return Ok(None),
         Err(Errno::EPERM) => {}
-        Err(why) => return Err(refused("no network namespace")(why)),
+        Err(why) => return Err(refused("cannot create a network namespace")(why)),
     }
     let (user, group) = (getuid(), getgid());
-    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).map_err(refused("no user namespace"))?;
-    // Everybody keeps his own number: an sshd that took itself for root would try what only root
-    // can.
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
+        .map_err(refused("cannot create a user namespace"))?;
+    // User and group keep their numbers. An sshd with user number 0 would try what only root can
+    // do.
     write("/proc/self/setgroups", "deny")?;
     write("/proc/self/gid_map", &format!("{group} {group} 1"))?;
     write("/proc/self/uid_map", &format!("{user} {user} 1"))?;
     current("user").map(Some)
 }
 
-/// A new network with its hostname. Leaves this process inside the network.
+/// Creates the network namespace of a host and, if permitted, a UTS namespace with its hostname.
+/// Afterwards this process is in the network namespace.
 fn new_host(host: &Host) -> Result<(OwnedFd, Option<OwnedFd>, Netlink), WanError> {
-    unshare(CloneFlags::CLONE_NEWNET).map_err(refused("no network namespace"))?;
+    unshare(CloneFlags::CLONE_NEWNET).map_err(refused(format!(
+        "cannot create the network namespace of host {}",
+        host.name
+    )))?;
     let uts = unshare(CloneFlags::CLONE_NEWUTS)
         .and_then(|()| sethostname(&host.name))
         .ok()
         .and_then(|()| current("uts").ok());
-    let netlink = Netlink::open().map_err(refused("no netlink socket"))?;
+    let netlink = Netlink::open().map_err(refused("cannot open a netlink socket"))?;
     Ok((current("net")?, uts, netlink))
 }
 
-/// Addresses and settings of the host whose network this process is in. Gives the index of its
-/// interface.
-fn dress(host: &Host, config: &Config, netlink: &Netlink, notes: &mut Vec<String>) -> Result<u32, WanError> {
-    let found = |name: &str| if_nametoindex(name).map_err(refused("an interface is not there"));
+/// Sets addresses and settings of the host in whose network namespace this process is. Returns the
+/// index of the host's interface.
+fn configure_host(
+    host: &Host,
+    config: &Config,
+    netlink: &Netlink,
+    notes: &mut Vec<String>,
+) -> Result<u32, WanError> {
+    let name = &host.name;
+    let index = |interface: &str| {
+        if_nametoindex(interface).map_err(refused(format!(
+            "cannot find the interface {interface} of host {name}"
+        )))
+    };
     let _ = write_setting("ipv6/conf/all/disable_ipv6", "1");
     netlink
-        .set_up(found("lo")?, false)
-        .map_err(refused("loopback cannot be set up"))?;
-    let interface = found(INTERFACE)?;
+        .set_up(index("lo")?, false)
+        .map_err(refused(format!("cannot set up the interface lo of host {name}")))?;
+    let interface = index(INTERFACE)?;
     netlink
         .add_address(interface, host.address, config.prefix)
-        .map_err(refused(format!("{} cannot have {}", host.name, host.address)))?;
-    netlink
-        .set_up(interface, true)
-        .map_err(refused("an interface cannot be set up"))?;
+        .map_err(refused(format!(
+            "cannot assign the address {} to host {name}",
+            host.address
+        )))?;
+    netlink.set_up(interface, true).map_err(refused(format!(
+        "cannot set up the interface {INTERFACE} of host {name}"
+    )))?;
     for (setting, value) in SETTINGS {
         if let Err(why) = write_setting(setting, value) {
-            notes.push(format!("net/{setting} could not be set to {value}: {why}"));
+            notes.push(format!("cannot set /proc/sys/net/{setting} to {value}: {why}"));
         }
     }
-    // Groups that may ping without the right to raw sockets: of all only this one exists in a user
-    // namespace of ours.
+    // The groups that may ping without the right to raw sockets. This group is the only one that
+    // exists in the user namespace.
     let group = getgid();
     let _ = write_setting("ipv4/ping_group_range", &format!("{group} {group}"));
     if let Some(congestion) = &config.congestion {
         write_setting("ipv4/tcp_congestion_control", congestion).map_err(failed(format!(
-            "the congestion control {congestion} cannot be set in a testbed here (this machine has {}; without root \
-             only those of net.ipv4.tcp_allowed_congestion_control are permitted)",
+            "cannot set the congestion control \"{congestion}\" (this machine has {}; without root, only those of \
+             net.ipv4.tcp_allowed_congestion_control are permitted)",
             read_setting("ipv4/tcp_available_congestion_control"),
         )))?;
     }
     Ok(interface)
 }
 
-/// The namespace of this kind that this process is in.
+/// Opens the namespace of this kind (`net`, `uts`, `user`) that this thread is in.
 fn current(kind: &str) -> Result<OwnedFd, WanError> {
     File::open(format!("/proc/thread-self/ns/{kind}"))
         .map(OwnedFd::from)
-        .map_err(failed("a namespace cannot be opened"))
+        .map_err(failed(format!("cannot open a namespace ({kind})")))
 }
 
 fn write(path: &str, text: &str) -> Result<(), WanError> {
-    fs::write(path, text).map_err(failed(path))
+    fs::write(path, text).map_err(failed(format!("cannot write {path}")))
 }
 
-/// `/proc/sys/net` shows the network of whoever looks.
+/// Writes a setting of the network namespace that this thread is in: that is the one that
+/// `/proc/sys/net` shows.
 fn write_setting(name: &str, value: &str) -> io::Result<()> {
     fs::write(Path::new("/proc/sys/net").join(name), value)
 }

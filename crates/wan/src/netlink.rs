@@ -1,5 +1,6 @@
-//! The five requests to rtnetlink (RFC 3549, `man 7 rtnetlink`) that a testbed needs. No program is
-//! run for them: in a user namespace our capabilities end at exec, and `ip` need not be installed.
+//! The four requests to rtnetlink (RFC 3549, `man 7 rtnetlink`) that a testbed needs. Rejected:
+//! the program `ip`. In a user namespace the capabilities of this process end at exec, and `ip` may
+//! not be installed.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -18,13 +19,14 @@ const VETH_INFO_PEER: u16 = 1;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
 const HEADER: usize = 16;
 
-/// A socket to the network namespace in which it was opened, wherever its owner is now.
+/// An rtnetlink socket. It acts on the network namespace in which it was opened, also after the
+/// process has entered another one.
 pub struct Netlink {
     socket: OwnedFd,
 }
 
 impl Netlink {
-    /// To the current network namespace.
+    /// Opens a socket to the current network namespace.
     pub fn open() -> Result<Self> {
         let socket = socket::socket(
             AddressFamily::Netlink,
@@ -35,8 +37,8 @@ impl Netlink {
         Ok(Netlink { socket })
     }
 
-    /// A pair of interfaces: `name` here, `peer` in another namespace with the given hardware
-    /// address.
+    /// Creates a pair of interfaces: `name` in the namespace of this socket, and `peer` in
+    /// `namespace`, with the given hardware address.
     pub fn add_veth(&self, name: &str, peer: &str, namespace: RawFd, hardware: [u8; 6]) -> Result<()> {
         let mut message = Message::new(libc::RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
         message.interface(0, 0, 0);
@@ -44,19 +46,19 @@ impl Netlink {
         message.nest(libc::IFLA_LINKINFO, |info| {
             info.text(libc::IFLA_INFO_KIND, "veth");
             info.nest(libc::IFLA_INFO_DATA, |data| {
-                data.nest(VETH_INFO_PEER, |other| {
-                    other.interface(0, 0, 0);
-                    other.text(libc::IFLA_IFNAME, peer);
-                    other.attribute(libc::IFLA_NET_NS_FD, &namespace.to_ne_bytes());
-                    other.attribute(libc::IFLA_ADDRESS, &hardware);
+                data.nest(VETH_INFO_PEER, |attributes| {
+                    attributes.interface(0, 0, 0);
+                    attributes.text(libc::IFLA_IFNAME, peer);
+                    attributes.attribute(libc::IFLA_NET_NS_FD, &namespace.to_ne_bytes());
+                    attributes.attribute(libc::IFLA_ADDRESS, &hardware);
                 });
             });
         });
         self.ask(message)
     }
 
-    /// Sets an interface up. `no_arp`: every address is taken to be at the other end, nobody is
-    /// asked.
+    /// Sets an interface up. `no_arp`: the interface sends every frame to its peer without ARP
+    /// requests.
     pub fn set_up(&self, index: u32, no_arp: bool) -> Result<()> {
         let flags = libc::IFF_UP | if no_arp { libc::IFF_NOARP } else { 0 };
         let mut message = Message::new(libc::RTM_NEWLINK, 0);
@@ -64,7 +66,7 @@ impl Netlink {
         self.ask(message)
     }
 
-    /// Gives an interface an address with its network.
+    /// Assigns an address with a prefix of `prefix` bits to an interface.
     pub fn add_address(&self, index: u32, address: Ipv4Addr, prefix: u8) -> Result<()> {
         let mut message = Message::new(libc::RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
         message.bytes(&[libc::AF_INET as u8, prefix, 0, 0]);
@@ -74,7 +76,8 @@ impl Netlink {
         self.ask(message)
     }
 
-    /// Bounds how many packets may leave an interface as one large frame: 1 for none such.
+    /// Sets the maximum number of packets that leave an interface as one large frame. 1: each
+    /// packet is a frame of its own.
     pub fn set_gso_segments(&self, index: u32, segments: u32) -> Result<()> {
         let mut message = Message::new(libc::RTM_NEWLINK, 0);
         message.interface(index, 0, 0);
@@ -82,7 +85,7 @@ impl Netlink {
         self.ask(message)
     }
 
-    /// Sends a request and waits for the kernel's answer, which comes at once.
+    /// Sends a request and reads the response. The kernel responds during the call to send.
     fn ask(&self, message: Message) -> Result<()> {
         socket::send(self.socket.as_raw_fd(), &message.finished(), MsgFlags::empty())?;
         let mut answer = [0_u8; 4096];
@@ -98,7 +101,7 @@ impl Netlink {
     }
 }
 
-/// A request under construction; everything in it is aligned to four bytes.
+/// A request under construction. Every attribute is aligned to 4 bytes.
 struct Message(Vec<u8>);
 
 impl Message {
@@ -113,7 +116,7 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    /// `struct ifinfomsg`; index 0 where the name says it.
+    /// Appends a `struct ifinfomsg`. Index 0: the interface is identified by its name.
     fn interface(&mut self, index: u32, flags: u32, change: u32) {
         self.bytes(&[0; 4]);
         for field in [index, flags, change] {
@@ -137,7 +140,7 @@ impl Message {
         self.bytes(&[0; 2]);
         self.bytes(&kind.to_ne_bytes());
         fill(self);
-        // All our attributes are a few hundred bytes at most.
+        // An attribute of these requests has a few hundred bytes at most.
         let length = (self.0.len() - start) as u16;
         self.0[start..start + 2].copy_from_slice(&length.to_ne_bytes());
         self.0.resize(self.0.len().next_multiple_of(4), 0);

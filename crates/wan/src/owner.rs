@@ -1,10 +1,10 @@
-//! The owner: the process whose end is the end of everything.
+//! The owner: the process that starts a testbed. If it ends, the testbed ends.
 //!
-//! `up` makes two processes. The owner makes the namespaces and the daemons, and then only waits;
-//! its child, the middle, carries the frames and answers at the control socket. Each watches the
-//! other: if the owner is killed the middle ends all, if the middle is killed the owner does.
-//! Daemons die with the owner by the kernel's hand. What no process of ours can prevent is both
-//! being killed in the same instant.
+//! `up` starts two processes. The owner creates the namespaces and the daemons, and then waits. Its
+//! child, the middle, forwards the frames and serves the control socket. Each process watches the
+//! other: if one is killed, the other ends the testbed. If the owner dies, the kernel kills the
+//! daemons (`PR_SET_PDEATHSIG`). If both are killed at the same instant, other processes inside
+//! survive.
 
 use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
@@ -26,7 +26,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, getpid, pipe2, setsid};
 
-use crate::control::{Gate, SOCKET, Status};
+use crate::control::{ControlServer, SOCKET, Status};
 use crate::middle::Middle;
 use crate::namespace::{Space, Spaces, build};
 use crate::packets::Port;
@@ -34,112 +34,115 @@ use crate::spec::{Config, Daemon, VERSION};
 use crate::sweep::end_all;
 use crate::{WanError, failed, refused};
 
-/// Between the polite signal and the other one, for whatever runs inside.
+/// Time between SIGTERM and SIGKILL for the processes of the hosts.
 const GRACE: Duration = Duration::from_secs(3);
-/// A daemon that does not listen after this long has failed.
+/// A daemon that does not listen after this time has failed.
 const DAEMON_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(10);
-/// What the starter is told of a testbed that stands; anything else is an error.
+/// Report of the owner to its starter if the testbed is up. Any other report is an error message.
 const UP: &[u8] = b"up";
-/// Ends what the starter is told.
-const STOP: u8 = 0;
-/// Of a daemon's log, for a message.
-const QUOTED: usize = 2_000;
+/// Last byte of the report.
+const END_OF_REPORT: u8 = 0;
+/// Maximum number of characters of a daemon's log in a message.
+const MAX_LOG_CHARS: usize = 2_000;
 
-/// Brings a testbed up in the background and waits until it stands. Call it while this process has
-/// one thread.
+/// Brings a testbed up in the background and waits until it is up. The process must have one
+/// thread.
 ///
 /// # Errors
-/// Why it does not stand; then nothing is left of it but the directory with its logs, which is the
-/// caller's to remove.
+/// The reason why the testbed is not up. Only the directory with its logs then remains; the caller
+/// removes it.
 pub fn up(config: Config) -> Result<(), WanError> {
     config.check()?;
-    let (from_owner, to_us) = pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(refused("no pipe"))?;
-    // SAFETY: this process has one thread, so that the child finds no lock held by a thread that it
-    // does not have.
-    match unsafe { fork() }.map_err(refused("no process"))? {
+    let (from_owner, to_starter) =
+        pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(refused("cannot create a pipe"))?;
+    // SAFETY: this process has one thread, so no other thread holds a lock that the child needs.
+    match unsafe { fork() }.map_err(refused("cannot create a process"))? {
         ForkResult::Child => {
             drop(from_owner);
-            let code = i32::from(own(config, File::from(to_us)).is_err());
+            let code = i32::from(run_owner(config, File::from(to_starter)).is_err());
             std::process::exit(code)
         }
         ForkResult::Parent { .. } => {
-            drop(to_us);
-            hear(File::from(from_owner))
+            drop(to_starter);
+            read_report(File::from(from_owner))
         }
     }
 }
 
-/// What the owner says: up to its full stop, not to the end of the file, for the middle inherits
-/// the other end too.
-fn hear(owner: File) -> Result<(), WanError> {
-    let mut word = Vec::new();
+/// Reads the report of the owner up to [`END_OF_REPORT`]. It does not read up to the end of the
+/// file, because the middle inherits the write end of the pipe.
+fn read_report(owner: File) -> Result<(), WanError> {
+    let mut report = Vec::new();
     BufReader::new(owner)
-        .read_until(STOP, &mut word)
-        .map_err(failed("the testbed says nothing"))?;
-    if word.pop() != Some(STOP) {
-        let killed = "the testbed was killed before it stood".to_owned();
-        return Err(WanError::Answer(killed));
+        .read_until(END_OF_REPORT, &mut report)
+        .map_err(failed("cannot read the report of the testbed's owner"))?;
+    if report.pop() != Some(END_OF_REPORT) {
+        return Err(WanError::Answer(
+            "the owner of the testbed was killed before the testbed was up".to_owned(),
+        ));
     }
-    if word == UP {
+    if report == UP {
         return Ok(());
     }
-    Err(WanError::Answer(String::from_utf8_lossy(&word).into_owned()))
+    Err(WanError::Answer(String::from_utf8_lossy(&report).into_owned()))
 }
 
-/// The life of the owner. `word` is what the starter reads.
-fn own(config: Config, mut word: File) -> Result<(), WanError> {
+/// Main function of the owner. It writes its report to `starter`.
+fn run_owner(config: Config, mut starter: File) -> Result<(), WanError> {
     let directory = config.directory.clone();
-    match stand(config) {
+    match start_testbed(config) {
         Err(why) => {
-            let _ = word.write_all(&[why.to_string().as_bytes(), &[STOP]].concat());
+            let _ = starter.write_all(&[why.to_string().as_bytes(), &[END_OF_REPORT]].concat());
             Err(why)
         }
-        Ok(mut standing) => {
-            // If the starter is gone nobody wants the testbed.
-            let wanted = word.write_all(&[UP, &[STOP]].concat());
-            drop(word);
-            if wanted.is_ok() {
-                standing.wait();
+        Ok(mut testbed) => {
+            // If the starter has ended, no process needs the testbed: it ends.
+            let reported = starter.write_all(&[UP, &[END_OF_REPORT]].concat());
+            drop(starter);
+            if reported.is_ok() {
+                testbed.wait();
             }
-            standing.end();
+            testbed.end();
             remove(&directory);
             Ok(())
         }
     }
 }
 
-/// Everything that has to be ended.
-struct Standing {
-    /// The hosts' networks. They are held open until the end, as the middle may be killed: the
-    /// kernel gives the number of a network that nobody holds to the next one, perhaps that of
-    /// another testbed, whose processes would be ended.
+/// The owner's view of a testbed that is up.
+struct RunningTestbed {
+    /// Namespaces of the hosts. The owner holds them open until the end, because the middle may be
+    /// killed. The kernel assigns the inode number of a namespace that no process holds to the next
+    /// namespace. That may be a host of another testbed, whose processes would then be ended.
     spaces: Spaces,
     middle: Pid,
     signals: SigSet,
 }
 
-/// Makes everything; what was made before something failed is ended again.
-fn stand(config: Config) -> Result<Standing, WanError> {
+/// Starts all parts of a testbed. If one fails, those that were started before are ended.
+fn start_testbed(config: Config) -> Result<RunningTestbed, WanError> {
     let signals = detach(&config.directory)?;
     let spaces = build(&config)?;
     let config = Arc::new(config);
-    let listener = UnixListener::bind(config.directory.join(SOCKET)).map_err(failed("no control socket"))?;
-    let (alive, life) = pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(refused("no pipe"))?;
+    let listener = UnixListener::bind(config.directory.join(SOCKET))
+        .map_err(failed("cannot create the control socket"))?;
+    let (owner_alive, held_by_owner) =
+        pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(refused("cannot create a pipe"))?;
     let owner = getpid();
     // SAFETY: this process has one thread.
-    let middle = match unsafe { fork() }.map_err(refused("no process"))? {
+    let middle = match unsafe { fork() }.map_err(refused("cannot create a process"))? {
         ForkResult::Child => {
-            drop(life);
-            let Err(why) = middle(&config, spaces, &listener, &alive, owner, &signals);
+            drop(held_by_owner);
+            let Err(why) = run_middle(&config, spaces, &listener, &owner_alive, owner, &signals);
             let _ = writeln!(io::stderr(), "middle: {why}");
             std::process::exit(1)
         }
         ForkResult::Parent { child } => child,
     };
-    // Held open until the end of this process, which the middle sees by its closing.
-    std::mem::forget(life);
-    let standing = Standing {
+    // Stays open until this process ends. The middle detects the end by the closed pipe.
+    std::mem::forget(held_by_owner);
+    let testbed = RunningTestbed {
         spaces,
         middle,
         signals,
@@ -147,26 +150,23 @@ fn stand(config: Config) -> Result<Standing, WanError> {
     let daemons = config
         .daemon
         .as_ref()
-        .map_or(Ok(()), |daemon| start_all(daemon, &config, &standing.spaces));
+        .map_or(Ok(()), |daemon| start_daemons(daemon, &config, &testbed.spaces));
     match daemons {
-        Ok(()) => Ok(standing),
+        Ok(()) => Ok(testbed),
         Err(why) => {
-            standing.end();
+            testbed.end();
             Err(why)
         }
     }
 }
 
-impl Standing {
-    /// Until somebody asks for the end, or the middle is gone.
+impl RunningTestbed {
+    /// Waits for a signal to end, or for the end of the middle.
     fn wait(&mut self) {
         loop {
             match self.signals.wait() {
-                Ok(Signal::SIGCHLD) if self.bury() => {
-                    let _ = writeln!(
-                        io::stderr(),
-                        "the process of the links has ended: the testbed ends"
-                    );
+                Ok(Signal::SIGCHLD) if self.reap() => {
+                    let _ = writeln!(io::stderr(), "the middle has ended: the testbed ends");
                     return;
                 }
                 Ok(Signal::SIGCHLD) | Err(_) => {}
@@ -175,62 +175,64 @@ impl Standing {
         }
     }
 
-    /// Buries the dead, which may be orphans from inside. True if the middle was among them.
-    fn bury(&self) -> bool {
-        let mut gone = false;
+    /// Reaps all children that have ended, including adopted processes of the hosts. Returns
+    /// whether the middle was one of them.
+    fn reap(&self) -> bool {
+        let mut middle_ended = false;
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _)) => {
-                    gone |= pid == self.middle;
+                    middle_ended |= pid == self.middle;
                 }
-                Ok(WaitStatus::StillAlive) | Err(_) => return gone,
+                Ok(WaitStatus::StillAlive) | Err(_) => return middle_ended,
                 Ok(_) => {}
             }
         }
     }
 
-    /// Ends all: first what is inside, while the links still carry its farewells, then the middle,
-    /// then whoever left the hosts' networks.
+    /// Ends all processes: first those of the hosts, while the links still transfer their last
+    /// frames, then the middle, then adopted processes that have left the hosts' networks.
     fn end(&self) {
-        let left = end_all(&self.spaces.identities(), GRACE, || {
-            self.bury();
+        let running = end_all(&self.spaces.identities(), GRACE, || {
+            self.reap();
         });
-        for pid in left {
+        for pid in running {
             let _ = writeln!(
                 io::stderr(),
-                "process {pid} hangs in the kernel and could not be ended"
+                "process {pid} still runs after SIGKILL: it hangs in the kernel"
             );
         }
         let _ = kill(self.middle, Signal::SIGKILL);
         for pid in children() {
             let _ = kill(pid, Signal::SIGKILL);
         }
-        let patience = Instant::now() + GRACE;
-        while !children().is_empty() && Instant::now() < patience {
-            self.bury();
+        let deadline = Instant::now() + GRACE;
+        while !children().is_empty() && Instant::now() < deadline {
+            self.reap();
             std::thread::sleep(POLL);
         }
     }
 }
 
-/// A session of our own, no terminal, no directory in use, signals to be waited for.
+/// Detaches this process: own session, no terminal, root as working directory, output to the log.
+/// Returns the signals that it has blocked, for [`RunningTestbed::wait`].
 fn detach(directory: &Path) -> Result<SigSet, WanError> {
-    setsid().map_err(refused("no session"))?;
-    std::env::set_current_dir("/").map_err(failed("no root directory"))?;
-    let nothing = File::open("/dev/null").map_err(failed("/dev/null"))?;
+    setsid().map_err(refused("cannot create a session"))?;
+    std::env::set_current_dir("/").map_err(failed("cannot change to the root directory"))?;
+    let null = File::open("/dev/null").map_err(failed("cannot open /dev/null"))?;
     let log = log_file(directory, "owner")?;
-    let done = dup2_stdin(&nothing)
+    let redirected = dup2_stdin(&null)
         .and_then(|()| dup2_stdout(&log))
         .and_then(|()| dup2_stderr(&log));
-    done.map_err(refused("descriptors cannot be moved"))?;
-    // Orphans from inside become our children.
-    prctl::set_child_subreaper(true).map_err(refused("orphans cannot be taken in"))?;
+    redirected.map_err(refused("cannot redirect stdin, stdout and stderr"))?;
+    // Orphans of the hosts become children of this process.
+    prctl::set_child_subreaper(true).map_err(refused("cannot become the parent of orphans"))?;
     raise_file_limit();
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGCHLD] {
         signals.add(signal);
     }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).map_err(refused("signals cannot be held"))?;
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&signals), None).map_err(refused("cannot block signals"))?;
     Ok(signals)
 }
 
@@ -241,10 +243,11 @@ fn log_file(directory: &Path, name: &str) -> Result<File, WanError> {
         .append(true)
         .mode(0o600)
         .open(&path)
-        .map_err(failed(path.display().to_string()))
+        .map_err(failed(format!("cannot open {}", path.display())))
 }
 
-/// As many open files as we may have: the soft limit is often 1,024, and a host takes five.
+/// Raises the limit of open files to its maximum. The soft limit is often 1,024, and a host needs
+/// five.
 fn raise_file_limit() {
     // SAFETY: rlimit is plain data; both calls take a valid pointer to it.
     unsafe {
@@ -256,19 +259,18 @@ fn raise_file_limit() {
     }
 }
 
-/// The life of the middle, which ends everything should the owner be gone.
-fn middle(
+/// Main function of the middle. If the owner has ended, it ends the testbed.
+fn run_middle(
     config: &Arc<Config>,
     spaces: Spaces,
     listener: &UnixListener,
-    alive: &OwnedFd,
+    owner_alive: &OwnedFd,
     owner: Pid,
     signals: &SigSet,
 ) -> Result<Infallible, WanError> {
-    sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(signals), None)
-        .map_err(refused("signals cannot be let through"))?;
-    setsid().map_err(refused("no session"))?;
-    let inside = spaces.identities();
+    sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(signals), None).map_err(refused("cannot unblock signals"))?;
+    setsid().map_err(refused("cannot create a session"))?;
+    let networks = spaces.identities();
     let status = Status {
         testbed: VERSION,
         name: config.name.clone(),
@@ -276,7 +278,7 @@ fn middle(
         middle: getpid().as_raw(),
         rootless: spaces.user.is_some(),
         congestion: spaces.congestion,
-        preferred: prefer(),
+        preferred: raise_priority(),
         notes: spaces.notes,
         ..Status::default()
     };
@@ -288,52 +290,53 @@ fn middle(
     let hosts = Arc::new(spaces.hosts);
     let (to_loop, commands) = mpsc::channel();
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-    let bell = Arc::new(EventFd::from_value_and_flags(0, flags).map_err(refused("no eventfd"))?);
-    let gate = Gate {
+    let wake =
+        Arc::new(EventFd::from_value_and_flags(0, flags).map_err(refused("cannot create an eventfd"))?);
+    let server = ControlServer {
         config: Arc::clone(config),
         spaces: Arc::clone(&hosts),
         user: spaces.user,
         commands: to_loop,
-        bell: Arc::clone(&bell),
+        wake: Arc::clone(&wake),
         owner,
     };
     let middle = Middle::new(
         Arc::clone(config),
         hosts,
         ports,
-        (commands, bell),
-        alive.as_fd(),
+        (commands, wake),
+        owner_alive.as_fd(),
         status,
     )?;
     let listener = listener
         .try_clone()
-        .map_err(failed("the control socket cannot be shared"))?;
+        .map_err(failed("cannot share the control socket with a thread"))?;
     std::thread::Builder::new()
         .name("control".into())
-        .spawn(move || gate.serve(&listener))
-        .map_err(failed("no thread"))?;
+        .spawn(move || server.serve(&listener))
+        .map_err(failed("cannot start a thread"))?;
     middle.run()?;
     let _ = writeln!(io::stderr(), "the owner has ended: the testbed ends");
-    end_all(&inside, GRACE, || {});
+    end_all(&networks, GRACE, || {});
     remove(&config.directory);
     std::process::exit(1)
 }
 
-/// Before others where cores are busy: what the middle does late, all links do late. Only root may.
-/// Not by niceness alone, which compares within a session only where sessions are scheduled as
-/// groups.
-fn prefer() -> bool {
-    let how = libc::sched_param { sched_priority: 1 };
+/// Raises the priority of this process above others, because a late middle makes all links late.
+/// Only root may. Rejected: niceness alone, which compares processes only within their session if
+/// the kernel schedules sessions as groups.
+fn raise_priority() -> bool {
+    let parameter = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: plain calls about this process with a valid parameter.
+    // SAFETY: both calls concern this process, and `parameter` is valid.
     unsafe {
-        libc::sched_setscheduler(0, policy, &raw const how) == 0
+        libc::sched_setscheduler(0, policy, &raw const parameter) == 0
             || libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0
     }
 }
 
-/// A daemon in every host, all of them listening.
-fn start_all(daemon: &Daemon, config: &Config, spaces: &Spaces) -> Result<(), WanError> {
+/// Starts the daemon on every host and waits until all of them listen.
+fn start_daemons(daemon: &Daemon, config: &Config, spaces: &Spaces) -> Result<(), WanError> {
     let mut started = Vec::new();
     for (host, space) in config.hosts.iter().zip(&spaces.hosts) {
         let fill = |word: &String| {
@@ -345,20 +348,30 @@ fn start_all(daemon: &Daemon, config: &Config, spaces: &Spaces) -> Result<(), Wa
             .map_err(|why| failed_daemon(daemon, &host.name, format!("cannot be started: {why}")))?;
         started.push((&host.name, child));
     }
-    let patience = Instant::now() + DAEMON_TIMEOUT;
+    let deadline = Instant::now() + DAEMON_TIMEOUT;
     for (name, mut child) in started {
-        while !listens(child.id(), daemon.port) {
-            let ended = child.try_wait().map_err(failed("a daemon cannot be looked at"))?;
-            if ended.is_some() || Instant::now() > patience {
-                let how = ended.map_or("is not ready in time".to_owned(), |status| {
-                    format!("ended ({status})")
-                });
+        while !is_listening(child.id(), daemon.port) {
+            let ended = child
+                .try_wait()
+                .map_err(failed(format!("cannot wait for the daemon of host {name}")))?;
+            if ended.is_some() || Instant::now() > deadline {
+                let how = ended.map_or_else(
+                    || {
+                        let seconds = DAEMON_TIMEOUT.as_secs();
+                        format!("does not listen on port {} after {seconds} s", daemon.port)
+                    },
+                    |status| format!("ended ({status})"),
+                );
                 let log = fs::read_to_string(config.directory.join("log").join(name)).unwrap_or_default();
-                let start = log.char_indices().rev().nth(QUOTED).map_or(0, |(at, _)| at);
+                let start = log
+                    .char_indices()
+                    .rev()
+                    .nth(MAX_LOG_CHARS)
+                    .map_or(0, |(index, _)| index);
                 return Err(failed_daemon(
                     daemon,
                     name,
-                    format!("{how}: {}", log[start..].trim()),
+                    format!("{how}; the end of its log: {}", log[start..].trim()),
                 ));
             }
             std::thread::sleep(POLL);
@@ -386,8 +399,8 @@ fn start(words: &[String], space: &Space, log: &File) -> io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log.try_clone()?);
-    // SAFETY: setns, setsid and prctl between fork and exec: plain system calls that touch no
-    // memory of ours.
+    // SAFETY: between fork and exec the closure makes only the system calls setns, setsid and
+    // prctl. It allocates no memory and takes no lock.
     unsafe {
         command.pre_exec(move || {
             setns(net.as_fd(), CloneFlags::CLONE_NEWNET)?;
@@ -402,16 +415,16 @@ fn start(words: &[String], space: &Space, log: &File) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Whether somebody listens on a port in the network of a process: rejected was a connection, which
-/// a server logs.
-fn listens(pid: u32, port: u16) -> bool {
+/// Whether a process listens on a TCP port in the network of process `pid`. Rejected: a connection,
+/// which the server would log.
+fn is_listening(pid: u32, port: u16) -> bool {
     const LISTEN: &str = "0A";
-    let end = format!(":{port:04X}");
+    let suffix = format!(":{port:04X}");
     fs::read_to_string(format!("/proc/{pid}/net/tcp")).is_ok_and(|table| {
         table.lines().skip(1).any(|line| {
             let mut words = line.split_ascii_whitespace().skip(1);
-            let local = words.next().is_some_and(|address| address.ends_with(&end));
-            local && words.nth(1) == Some(LISTEN)
+            let is_port = words.next().is_some_and(|address| address.ends_with(&suffix));
+            is_port && words.nth(1) == Some(LISTEN)
         })
     })
 }
@@ -425,9 +438,9 @@ fn children() -> Vec<Pid> {
         .collect()
 }
 
-/// The directory was made for this testbed.
+/// Removes the directory of the testbed. The lab created it for this testbed only.
 fn remove(directory: &Path) {
     if let Err(why) = fs::remove_dir_all(directory) {
-        let _ = writeln!(io::stderr(), "{} cannot be removed: {why}", directory.display());
+        let _ = writeln!(io::stderr(), "cannot remove {}: {why}", directory.display());
     }
 }

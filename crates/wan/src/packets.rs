@@ -1,7 +1,7 @@
-//! Frames in and out of one interface of the middle, many a system call.
+//! Reads and sends the frames of one interface of the middle, many frames per read.
 //!
-//! Rejected: a ring shared with the kernel (`PACKET_RX_RING`), whose slots would have to hold 64 KB
-//! each; copying a frame out of the socket costs less than the receiver's TCP.
+//! Rejected: a ring shared with the kernel (`PACKET_RX_RING`). Each of its slots would need 64 KiB,
+//! and copying a frame out of the socket costs less than TCP processing at the receiver.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -12,25 +12,24 @@ use crate::WanError;
 use crate::frame::{Frame, OFFLOAD};
 use crate::{failed, refused};
 
-/// Frames read at once.
+/// Maximum number of frames per read.
 const BATCH: usize = 32;
 /// An offload header, an Ethernet header, and the largest frame of segmentation offload.
 const MAX_PACKET_BYTES: usize = OFFLOAD + 14 + 65_536 + 256;
-/// Wanted room for frames that the loop has not read yet. Without root, the kernel gives what
-/// `net.core.rmem_max` allows.
-const ROOM: libc::c_int = 32 << 20;
+/// Requested receive buffer, bytes. Without root, the kernel grants at most `net.core.rmem_max`.
+const RECEIVE_BUFFER: libc::c_int = 32 << 20;
 
 /// Words of a control message with a time stamp: its length, level and type, seconds, nanoseconds.
 const STAMP: usize = 4;
 
-/// An interface.
+/// A packet socket on one interface of the middle.
 pub struct Port {
     socket: OwnedFd,
     missed: u64,
     unsent: u64,
 }
 
-/// Room that all ports read into.
+/// Buffers for one read. All ports use the same buffers.
 pub struct Batch(Vec<Box<[u8]>>);
 
 impl Batch {
@@ -44,29 +43,32 @@ impl Batch {
 }
 
 impl Port {
-    /// Hears IPv4 frames of the interface with this index, and no others.
+    /// Opens a socket that receives only the IPv4 frames of the interface with this index.
     pub fn open(interface: u32) -> Result<Self, WanError> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket::socket(AddressFamily::Packet, SockType::Raw, flags, None)
-            .map_err(refused("no packet socket"))?;
+            .map_err(refused("cannot open a packet socket"))?;
         let port = Port {
             socket,
             missed: 0,
             unsent: 0,
         };
         port.prepare(interface)
-            .map_err(failed("a packet socket cannot be set up"))?;
+            .map_err(failed("cannot configure a packet socket"))?;
         Ok(port)
     }
 
     fn prepare(&self, interface: u32) -> io::Result<()> {
         self.option(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        // Since Linux 4.20; before, frames that we send ourselves are heard and have to be told
-        // apart, which bind's protocol does not do: such a kernel is refused.
+        // Since Linux 4.20. Older kernels also deliver the frames that this process sends, and the
+        // protocol of bind does not exclude them: such a kernel is rejected.
         self.option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         self.option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
-        if self.option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, ROOM).is_err() {
-            self.option(libc::SOL_SOCKET, libc::SO_RCVBUF, ROOM)?;
+        if self
+            .option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)
+            .is_err()
+        {
+            self.option(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER)?;
         }
         // SAFETY: sockaddr_ll is plain data, for which zero is a valid value.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -78,7 +80,7 @@ impl Port {
         check(unsafe { libc::bind(self.fd(), (&raw const address).cast(), length) })
     }
 
-    /// For waiting.
+    /// The socket, readable when frames have arrived.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -87,8 +89,9 @@ impl Port {
         self.socket.as_raw_fd()
     }
 
-    /// Reads up to one batch, each frame with the `CLOCK_REALTIME` ns at which it left its host, 0
-    /// where the kernel does not say. False once there is nothing more.
+    /// Reads up to one batch. Passes each frame to `take` with the time in `CLOCK_REALTIME` ns at
+    /// which its host sent it, or 0 if the kernel did not report it. Returns false if no frame is
+    /// left in the socket.
     pub fn receive(&mut self, batch: &mut Batch, mut take: impl FnMut(i64, Frame)) -> bool {
         let mut stamps = [[0_u64; STAMP]; BATCH];
         let mut vectors: [libc::iovec; BATCH] = std::array::from_fn(|index| libc::iovec {
@@ -120,7 +123,8 @@ impl Port {
         count == BATCH
     }
 
-    /// Sends a frame. One that the kernel does not take is counted: a wire would not wait either.
+    /// Sends a frame. If the kernel rejects it, it is dropped and counted: a wire does not wait
+    /// either.
     pub fn send(&mut self, frame: &[u8]) {
         let flags = libc::MSG_DONTWAIT;
         // SAFETY: pointer and length are those of the frame.
@@ -128,13 +132,14 @@ impl Port {
         self.unsent += u64::from(sent < 0);
     }
 
-    /// Frames so far that came while there was no room, and that the kernel did not take.
-    pub fn trouble(&mut self) -> (u64, u64) {
+    /// Numbers of frames since the start that were dropped because the receive buffer was full, and
+    /// that the kernel did not send.
+    pub fn dropped(&mut self) -> (u64, u64) {
         let mut counts = [0_u32; 2];
         let mut length = size_of_val(&counts) as libc::socklen_t;
         let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-        // SAFETY: tpacket_stats is two u32, for which there is room; the kernel sets both to zero
-        // by this call.
+        // SAFETY: tpacket_stats consists of two u32, and `counts` has their size. The kernel resets
+        // both counters by this call.
         unsafe {
             libc::getsockopt(
                 self.fd(),
@@ -155,7 +160,7 @@ impl Port {
     }
 }
 
-/// The time in a control message of `SO_TIMESTAMPNS`.
+/// The time in ns in a control message of `SO_TIMESTAMPNS`, 0 for another message.
 fn stamp_ns(message: &[u64; STAMP]) -> i64 {
     let [_, kind, seconds, nanoseconds] = message;
     let kind = kind.to_ne_bytes();

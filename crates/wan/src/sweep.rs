@@ -1,10 +1,10 @@
-//! The end of everything that runs inside: whoever is in the network of one of the hosts, however
-//! it came there.
+//! Ends every process in the network namespace of a host, independent of how it entered.
 //!
-//! The networks are the one mark that every way in leaves: an sshd, its sessions, what they left in
-//! the background, and commands that came in by `exec` and descend from a shell of somebody's.
-//! Rejected: a PID namespace, whose end ends all at once: processes in it would have other numbers
-//! than outside, and /proc would have to be mounted anew, which takes the shared file system apart.
+//! The network namespace is the only property that all these processes share: an sshd, its
+//! sessions, their background processes, and commands of `exec`, which descend from the shell of
+//! a user. Rejected: a PID namespace, whose end would end all processes at once. Processes in it
+//! would have other numbers than outside, and /proc would have to be mounted again. The hosts would
+//! then no longer share the file system of the machine.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,29 +17,29 @@ use nix::unistd::Pid;
 use crate::namespace::Identity;
 
 const POLL: Duration = Duration::from_millis(10);
-/// After the signal that nobody can refuse. Only a process that hangs in the kernel takes longer.
+/// Time after SIGKILL. Only a process that hangs in the kernel takes longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends all processes inside, politely for `grace`, then not. `reap` is called meanwhile, for a
-/// parent among us to bury its own. Gives what is left after all patience: none, or what hangs in
-/// the kernel.
+/// Ends all processes in the given network namespaces: SIGTERM, and SIGKILL after `grace`. Calls
+/// `reap` in every round, so that a caller that is the parent can reap its children. Returns the
+/// processes that still run after [`TIMEOUT`]: those that hang in the kernel.
 pub fn end_all(inside: &HashSet<Identity>, grace: Duration, mut reap: impl FnMut()) -> Vec<Pid> {
-    let polite = Instant::now() + grace;
-    let last = polite + TIMEOUT;
-    let mut told = HashSet::new();
+    let kill_after = Instant::now() + grace;
+    let deadline = kill_after + TIMEOUT;
+    let mut terminated = HashSet::new();
     loop {
         reap();
-        let left = processes(inside);
+        let running = processes(inside);
         let now = Instant::now();
-        if left.is_empty() || now > last {
-            return left;
+        if running.is_empty() || now > deadline {
+            return running;
         }
-        for pid in left {
-            // The number may have been reused since we looked, microseconds ago: numbers go round,
-            // they do not come back at once.
-            if now > polite {
+        for pid in running {
+            // The process was found microseconds ago. Its number is not reused that soon, because
+            // the kernel assigns process numbers in a cycle.
+            if now > kill_after {
                 let _ = kill(pid, Signal::SIGKILL);
-            } else if told.insert(pid) {
+            } else if terminated.insert(pid) {
                 let _ = kill(pid, Signal::SIGTERM);
             }
         }
@@ -47,7 +47,8 @@ pub fn end_all(inside: &HashSet<Identity>, grace: Duration, mut reap: impl FnMut
     }
 }
 
-/// Processes whose network is one of these. Those that we may not look at are not ours.
+/// Processes in one of these network namespaces. Processes whose namespace this user may not read
+/// are not in a testbed of this user.
 fn processes(inside: &HashSet<Identity>) -> Vec<Pid> {
     let Ok(all) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -56,7 +57,7 @@ fn processes(inside: &HashSet<Identity>) -> Vec<Pid> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid| {
             fs::metadata(format!("/proc/{pid}/ns/net"))
-                .is_ok_and(|about| inside.contains(&(about.dev(), about.ino())))
+                .is_ok_and(|metadata| inside.contains(&(metadata.dev(), metadata.ino())))
         })
         .map(Pid::from_raw)
         .collect()

@@ -1,9 +1,9 @@
-//! All links and the ways over them: which host a frame is for, which links it passes, when it
-//! comes out.
+//! All links and the paths over them: the destination host of a frame, the links that it passes,
+//! and the time at which it arrives.
 //!
-//! Pure: time and frames are arguments. A way over several links offers a frame to the next link at
-//! the very time at which it came out of the one before, however late the loop was, so that
-//! lateness does not add up.
+//! Pure: time and frames are arguments. On a path over several links, a frame enters the next link
+//! at the time at which it was due at the end of the previous link. The lateness of the loop
+//! therefore does not accumulate.
 
 use std::collections::HashMap;
 
@@ -12,47 +12,54 @@ use crate::link::{Link, Wire};
 use crate::spec::{Config, Directed, Shape};
 use crate::{WanError, key};
 
-/// Where frames go.
+/// Forwards frames from host to host over the links.
 pub struct Switch {
+    /// Index of the host with an address.
     hosts: HashMap<u32, usize>,
+    /// Index of the site of each host.
     site_of: Vec<usize>,
+    /// Number of sites.
     sites: usize,
     links: Vec<Link<Flight>>,
+    /// Sending and receiving site of each link.
     ends: Vec<(usize, usize)>,
-    /// Link indices of the way from site a to site b, at a * sites + b.
-    ways: Vec<Vec<usize>>,
-    /// Frames for nobody: other protocols, other addresses, no way.
+    /// Link indices of the path from site a to site b, at a * sites + b.
+    paths: Vec<Vec<usize>>,
+    /// Frames without a destination: of another protocol, to an unknown address, or without a path.
     stray: u64,
 }
 
-/// A frame on its way.
+/// A frame in transit.
 struct Flight {
+    /// Index of the destination host.
     to: usize,
-    way: usize,
+    /// Index in `Switch::paths`.
+    path: usize,
+    /// Index of the current link in the path.
     hop: usize,
     frame: Frame,
 }
 
 /// A frame that has arrived.
 pub struct Arrival {
-    /// Index of the host.
+    /// Index of the destination host.
     pub to: usize,
-    /// When it should have arrived, ns.
+    /// Time at which it was due at the host, ns.
     pub due: i64,
-    /// With its offload header.
+    /// The frame with its offload header.
     pub frame: Frame,
 }
 
 impl Switch {
-    /// Links and ways as asked for.
+    /// Creates the links and paths of a configuration.
     ///
     /// # Errors
-    /// [`WanError::Config`] where a way needs a link that is not there.
+    /// [`WanError::Config`] if a route contains two successive sites without a link.
     pub fn new(config: &Config) -> Result<Self, WanError> {
         let sites = config.sites.len();
-        let mut ways = vec![Vec::new(); sites * sites];
+        let mut paths = vec![Vec::new(); sites * sites];
         for (index, link) in config.links.iter().enumerate() {
-            ways[link.from * sites + link.to] = vec![index];
+            paths[link.from * sites + link.to] = vec![index];
         }
         for route in &config.routes {
             let steps = route.sites.windows(2).map(|pair| {
@@ -61,11 +68,14 @@ impl Switch {
                     .iter()
                     .position(|link| link.from == pair[0] && link.to == pair[1])
                     .ok_or_else(|| {
-                        WanError::Config(format!("no link for a step of the way {:?}", route.sites))
+                        WanError::Config(format!(
+                            "the route over the sites {:?} has no link from site {} to site {}",
+                            route.sites, pair[0], pair[1]
+                        ))
                     })
             });
             let (from, to) = (route.sites[0], route.sites[route.sites.len() - 1]);
-            ways[from * sites + to] = steps.collect::<Result<_, _>>()?;
+            paths[from * sites + to] = steps.collect::<Result<_, _>>()?;
         }
         let links = (0_u64..)
             .zip(&config.links)
@@ -82,25 +92,25 @@ impl Switch {
             sites,
             links,
             ends: config.links.iter().map(|link| (link.from, link.to)).collect(),
-            ways,
+            paths,
             stray: 0,
         })
     }
 
-    /// Takes a frame that host `from` has sent at `now`. Gives the delay of its first link, None if
-    /// it goes nowhere.
+    /// Accepts a frame that host `from` sent at `now` (ns). Returns the mean delay in ns of its
+    /// first link, or None for a frame without a destination, which is dropped and counted.
     pub fn accept(&mut self, now: i64, from: usize, frame: Frame) -> Option<i64> {
         let to = frame::destination(&frame).and_then(|address| self.hosts.get(&address).copied());
-        let way = to.map(|to| (to, self.site_of[from] * self.sites + self.site_of[to]));
-        let first = way.and_then(|(to, way)| Some((to, way, *self.ways[way].first()?)));
-        let Some((to, way, first)) = first else {
+        let path = to.map(|to| (to, self.site_of[from] * self.sites + self.site_of[to]));
+        let first = path.and_then(|(to, path)| Some((to, path, *self.paths[path].first()?)));
+        let Some((to, path, first)) = first else {
             self.stray += 1;
             return None;
         };
         let wire = frame::wire(&frame);
         let flight = Flight {
             to,
-            way,
+            path,
             hop: 0,
             frame,
         };
@@ -108,14 +118,15 @@ impl Switch {
         Some(self.links[first].shape().delay_ns)
     }
 
-    /// Hands over everything that has arrived by `now`, in order for each link.
+    /// Passes every frame that is due at its host by `now` to `arrived`. The frames of one link are
+    /// in order.
     pub fn release(&mut self, now: i64, mut arrived: impl FnMut(Arrival)) {
-        // A frame that leaves one link may be due at the end of the next by now, too.
+        // A frame that leaves one link may also be due at the end of the next link by `now`.
         loop {
             let mut moved = false;
             for index in 0..self.links.len() {
                 while let Some((due, wire, flight)) = self.links[index].pop_due(now) {
-                    moved |= self.step(due, wire, flight, &mut arrived);
+                    moved |= self.forward(due, wire, flight, &mut arrived);
                 }
             }
             if !moved {
@@ -124,10 +135,10 @@ impl Switch {
         }
     }
 
-    /// On to the next link (true) or to the host (false).
-    fn step(&mut self, due: i64, wire: Wire, flight: Flight, arrived: &mut impl FnMut(Arrival)) -> bool {
+    /// Passes a frame to its next link (true) or to its host (false).
+    fn forward(&mut self, due: i64, wire: Wire, flight: Flight, arrived: &mut impl FnMut(Arrival)) -> bool {
         let hop = flight.hop + 1;
-        let Some(next) = self.ways[flight.way].get(hop).copied() else {
+        let Some(next) = self.paths[flight.path].get(hop).copied() else {
             arrived(Arrival {
                 to: flight.to,
                 due,
@@ -139,7 +150,7 @@ impl Switch {
         true
     }
 
-    /// When the next frame moves.
+    /// Time in ns at which the next frame leaves a link. None if no frame is in transit.
     pub fn next_due(&self) -> Option<i64> {
         self.links.iter().filter_map(Link::next_due).min()
     }
@@ -147,47 +158,50 @@ impl Switch {
     /// Changes links while they are in use.
     ///
     /// # Errors
-    /// [`WanError::Config`] for a link that is not there or a shape out of range; then nothing is
+    /// [`WanError::Config`] for a link that does not exist or a shape out of range. No link is then
     /// changed.
     pub fn change(&mut self, changes: &[Directed], now: i64) -> Result<(), WanError> {
-        let mut found = Vec::new();
+        let mut updates = Vec::new();
         for change in changes {
             change.shape.check()?;
             let ends = (change.from, change.to);
             let index = self.ends.iter().position(|pair| *pair == ends);
-            found.push((
-                index.ok_or_else(|| WanError::Config(format!("no link {ends:?}")))?,
-                change.shape,
-            ));
+            let no_link = || {
+                WanError::Config(format!(
+                    "there is no link from site {} to site {}",
+                    ends.0, ends.1
+                ))
+            };
+            updates.push((index.ok_or_else(no_link)?, change.shape));
         }
-        for (index, shape) in found {
+        for (index, shape) in updates {
             self.links[index].set_shape(shape, now);
         }
         Ok(())
     }
 
-    /// Most packets that a host of this site may send as one large frame: as the link wants that
-    /// bears the least, of all that it can use.
+    /// Maximum number of packets that a host of this site may send as one large frame: the minimum
+    /// over all links of the site's paths.
     pub fn segments(&self, site: usize) -> u32 {
-        let ways = &self.ways[site * self.sites..(site + 1) * self.sites];
-        let wanted = ways
+        let paths = &self.paths[site * self.sites..(site + 1) * self.sites];
+        let limits = paths
             .iter()
             .flatten()
             .map(|link| self.links[*link].shape().segments());
-        wanted.min().unwrap_or(1)
+        limits.min().unwrap_or(1)
     }
 
-    /// Site of a host.
+    /// Index of the site of a host.
     pub fn site_of(&self, host: usize) -> usize {
         self.site_of[host]
     }
 
-    /// Frames that were for nobody.
+    /// Number of frames without a destination, which were dropped.
     pub fn stray(&self) -> u64 {
         self.stray
     }
 
-    /// Every link: its ends, its shape, its counters, bytes on their way.
+    /// Every link: sending and receiving site, shape, counters, bytes in transit.
     pub fn links(&self) -> impl Iterator<Item = ((usize, usize), Shape, crate::link::Counters, u64)> {
         self.ends
             .iter()
@@ -204,7 +218,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Three sites in a row, 0 - 1 - 2, with a host each; 0 to 2 goes through 1.
+    /// Three sites in a row, 0 - 1 - 2, with one host each. The path from 0 to 2 goes through 1.
     fn config() -> Config {
         let delays = [(0, 1, 10), (1, 0, 20), (1, 2, 100), (2, 1, 200)];
         let shape = |ms: i64| Shape {
@@ -248,13 +262,13 @@ mod tests {
     }
 
     fn arrivals(switch: &mut Switch, now: i64) -> Vec<(usize, i64)> {
-        let mut found = Vec::new();
-        switch.release(now, |arrival| found.push((arrival.to, arrival.due)));
-        found
+        let mut arrived = Vec::new();
+        switch.release(now, |arrival| arrived.push((arrival.to, arrival.due)));
+        arrived
     }
 
     #[test]
-    fn a_way_over_two_links_adds_their_delays_however_late_the_loop_is() {
+    fn a_path_over_two_links_adds_their_delays_when_the_loop_is_late() {
         let mut switch = Switch::new(&config()).unwrap();
         switch.accept(0, 0, frame(2));
         assert_eq!(switch.next_due(), Some(10 * MS));
@@ -271,17 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_nobody_is_counted() {
+    fn frames_without_a_destination_are_counted() {
         let mut switch = Switch::new(&config()).unwrap();
         switch.accept(0, 0, frame(9));
-        switch.accept(0, 0, frame(0)); // no LAN is given for site 0
+        switch.accept(0, 0, frame(0)); // site 0 has no LAN
         switch.accept(0, 0, vec![0; 12].into());
         assert_eq!(switch.stray(), 3);
         assert_eq!(switch.next_due(), None);
     }
 
     #[test]
-    fn a_change_is_whole_or_not_at_all() {
+    fn a_rejected_change_changes_no_link() {
         let mut switch = Switch::new(&config()).unwrap();
         let change = |from, to, loss| Directed {
             from,
@@ -298,12 +312,12 @@ mod tests {
         }
         assert!(switch.segments(0) > 1);
         switch.change(&[change(1, 2, 0.5)], 0).unwrap();
-        assert_eq!(switch.segments(0), 1, "its way to site 2 passes there");
+        assert_eq!(switch.segments(0), 1, "the path to site 2 contains that link");
         assert!(switch.segments(2) > 1);
     }
 
     #[test]
-    fn large_frames_are_as_long_as_a_tenth_of_a_millisecond_at_the_rate() {
+    fn a_large_frame_takes_at_most_a_tenth_of_a_millisecond_at_the_rate() {
         let at = |mbit_s: u64| Shape {
             rate_bit_s: Some(mbit_s * 1_000_000),
             ..Shape::default()
@@ -314,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_over_a_link_that_is_not_there() {
+    fn a_route_over_a_missing_link_is_rejected() {
         let mut broken = config();
         broken.links.pop();
         assert!(matches!(Switch::new(&broken), Err(WanError::Config(_))));

@@ -1,6 +1,6 @@
-//! The least that a load generator can do: keep N connections busy from one epoll loop and count
-//! answers. No schedule, no records, no parsing beyond the length of the answer. `epoll-loop
-//! HOST:PORT CONNECTIONS SECONDS` prints the rate.
+//! A minimal load generator: it keeps N connections busy from one epoll loop and counts responses.
+//! It has no schedule, no records and no parser: each read counts as one response.
+//! `epoll-loop HOST:PORT CONNECTIONS SECONDS` prints the rate in responses per second.
 #![allow(clippy::print_stdout)]
 
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,6 +1,6 @@
-//! The lean server with a watch: when its stdin closes it prints the gaps between the requests that
-//! it read, as JSON in milliseconds: what the pacing of a load generator looks like from the other
-//! side.
+//! The lean server with a clock. When its stdin is closed, it prints quantiles of the times between
+//! successive requests as JSON, in ms. They show the pacing of a load generator as the server sees
+//! it.
 #![allow(clippy::print_stdout)]
 
 use std::io;
@@ -19,12 +19,13 @@ fn main() -> io::Result<()> {
         }
     })?;
     gaps.sort_by(f64::total_cmp);
-    let at = |share: f64| gaps.get(((gaps.len() as f64 * share) as usize).min(gaps.len().saturating_sub(1)));
+    let quantile =
+        |share: f64| gaps.get(((gaps.len() as f64 * share) as usize).min(gaps.len().saturating_sub(1)));
     println!(
         "{{\"requests\": {}, \"p50_ms\": {:.4}, \"p99_ms\": {:.4}, \"max_ms\": {:.4}}}",
         gaps.len() + 1,
-        at(0.5).copied().unwrap_or(0.0),
-        at(0.99).copied().unwrap_or(0.0),
+        quantile(0.5).copied().unwrap_or(0.0),
+        quantile(0.99).copied().unwrap_or(0.0),
         gaps.last().copied().unwrap_or(0.0)
     );
     Ok(())

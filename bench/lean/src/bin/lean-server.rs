@@ -1,5 +1,5 @@
-//! As fast as a server can well be, so that what is measured against it is the client. `lean-server
-//! [PORT]`; says its address, and ends when its stdin closes.
+//! A server that is as fast as possible, so that a measurement against it shows the limit of the
+//! client. `lean-server [PORT]` prints its address, and ends when its stdin is closed.
 #![allow(clippy::print_stdout)]
 
 use std::io;

@@ -1,28 +1,28 @@
-//! A conditions database as COOL lays it out, of synthetic content.
+//! A conditions database with the layout of COOL and synthetic content.
 //!
-//! There is one root folder set `/` with `folders` folders `/F0001`, `/F0002`, ..., each with
-//! `channels` channels (numbers from 0 on). Every channel has `iovs` intervals of validity that
-//! follow each other without a gap: interval j of a channel holds from `j * 1000` to `(j + 1) *
-//! 1000`, the last one to the end of time, 2^63 - 1. Objects are numbered in the order of time,
-//! over all channels, as they would have been stored.
+//! The root folder set `/` contains `folders` folders `/F0001`, `/F0002`, ... Each folder has
+//! `channels` channels, numbered from 0. Every channel has `iovs` intervals of validity without
+//! gaps: interval j of a channel is valid from `j * 1000` to `(j + 1) * 1000`, the last one to the
+//! end of time, 2^63 - 1. Objects are numbered in the order of time over all channels, the order in
+//! which COOL would have stored them.
 //!
 //! The payload of an interval is inline, in columns `P_1`, `P_2`, ... of strings, as in
 //! [`super::table`].
 //!
-//! Multi-version folders have `tags` tags each, all of which hold all intervals; a tag of the root
-//! holds, by `TAG2TAG`, the tag of the same number of every folder. The tables are those of COOL,
-//! keys and indexes too:
+//! Multi-version folders have `tags` tags each. Each tag contains all intervals. A tag of the root
+//! contains, by `TAG2TAG`, the tag with the same number of every folder. The tables, keys and
+//! indexes are those of COOL:
 //!
 //! | table | rows |
 //! |---|---|
 //! | `P_DB_ATTRIBUTES` | names of the other tables, and the version |
 //! | `P_NODES` | the root and the folders |
-//! | `P_TAGS`, `P_TAG2TAG` | all tags; which tag of the root holds which of a folder |
+//! | `P_TAGS`, `P_TAG2TAG` | all tags; the tags of folders that each tag of the root contains |
 //! | `P_F0001_CHANNELS` | channels |
 //! | `P_F0001_IOVS` | channels x iovs, with the payload |
 //! | `P_F0001_TAGS`, `P_F0001_IOV2TAG` | of multi-version folders: tags; tags x channels x iovs |
 //!
-//! `P` is the prefix; without one there is no underscore either.
+//! `P` is the prefix. Without a prefix, the names do not begin with an underscore.
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -37,42 +37,42 @@ use crate::ServiceError;
 const INTERVAL: u64 = 1000;
 /// The end of time.
 const MAX_UNTIL: i64 = i64::MAX;
-/// When everything was stored.
+/// Time at which all rows were stored.
 const STORED: &[u8] = b"2006-11-21_12:00:00.000000000 GMT";
-/// Characters of a column of COOL's commonest type of text.
+/// Maximum length of a text in the most frequent column type of COOL, in characters.
 const NAME: usize = 255;
-/// Most payload columns that come of a size alone.
-const FEW_COLUMNS: usize = 16;
+/// Maximum number of payload columns if `columns` is not configured.
+const MAX_DEFAULT_COLUMNS: usize = 16;
 
-/// Folders with their channels, intervals and tags.
+/// Configuration of a conditions database: folders with channels, intervals and tags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoolConfig {
-    /// Before the names of all tables; letters, digits and `_`, or nothing.
+    /// Prefix of the names of all tables: at most 40 letters, digits and `_`, or empty.
     #[serde(default)]
     pub prefix: String,
-    /// Number of folders, 1 to 9999.
+    /// Number of folders, 1 to 9,999.
     pub folders: u32,
-    /// Channels of each folder, 1 or more.
+    /// Number of channels of each folder, at least 1.
     pub channels: u32,
-    /// Intervals of each channel, 1 or more.
+    /// Number of intervals of each channel, at least 1.
     pub iovs: u64,
-    /// Tags of each folder; multi-version only, 1 where left out.
+    /// Number of tags of each multi-version folder, at least 1 (the default).
     #[serde(default = "one")]
     pub tags: u32,
-    /// Kind of the folders.
+    /// Versioning of the folders.
     #[serde(default)]
     pub versioning: Versioning,
-    /// Bytes of the payload of an interval, 1 to 16,000,000.
+    /// Length of the payload of an interval in bytes, 1 to 16,000,000.
     pub payload: usize,
-    /// Columns of the payload, 1 to 1000; where left out, as many of 255 bytes as it takes, 16 at
-    /// most.
+    /// Number of columns of the payload, 1 to 1,000. None: the number of columns of 255 bytes that
+    /// the payload needs, at most 16.
     #[serde(default)]
     pub columns: Option<usize>,
-    /// Percent of the payload's bytes that zlib level 5 saves, 0 to 95.
+    /// Share of the payload that zlib level 5 saves, in percent: 0 to 95.
     #[serde(default)]
     pub compressibility: f64,
-    /// The same seed makes the same payload.
+    /// Seed of the payload. The same seed produces the same payload.
     #[serde(default)]
     pub seed: u64,
 }
@@ -81,14 +81,14 @@ fn one() -> u32 {
     1
 }
 
-/// Whether intervals are replaced in time only, or have versions and tags.
+/// Versioning of a folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Versioning {
-    /// One version.
+    /// One version of each interval.
     #[default]
     Single,
-    /// Versions, with tags.
+    /// Several versions, selected by tags.
     Multi,
 }
 
@@ -96,32 +96,40 @@ impl CoolConfig {
     pub(super) fn check(&self) -> Result<(), ServiceError> {
         let wrong = |key, why: String| Err(ServiceError::Config { key, why });
         if !self.prefix.is_empty() && (!is_name(&self.prefix) || self.prefix.len() > 40) {
-            let why = format!("letters, digits and _, at most 40, not {:?}", self.prefix);
+            let why = format!(
+                "expected at most 40 letters, digits and _, not beginning with a digit, got {:?}",
+                self.prefix
+            );
             return wrong("prefix", why);
         }
         if !(1..=9999).contains(&self.folders) {
-            return wrong("folders", format!("1 to 9999, not {}", self.folders));
+            return wrong("folders", format!("expected 1 to 9,999, got {}", self.folders));
         }
         if self.channels == 0 {
-            return wrong("channels", "1 or more".into());
+            return wrong("channels", "expected at least 1, got 0".into());
         }
-        if !(1..=MAX_UNTIL as u64 / INTERVAL - 1).contains(&self.iovs) {
-            return wrong("iovs", "1 or more, and within the end of time".into());
+        let max_iovs = MAX_UNTIL as u64 / INTERVAL - 1;
+        if !(1..=max_iovs).contains(&self.iovs) {
+            return wrong("iovs", format!("expected 1 to {max_iovs}, got {}", self.iovs));
         }
         if self.versioning == Versioning::Multi && self.tags == 0 {
-            return wrong("tags", "1 or more for multi-version folders".into());
+            let why = "expected at least 1 for multi-version folders, got 0";
+            return wrong("tags", why.into());
         }
         if !(1..=table::MAX_ROW).contains(&self.payload) {
-            return wrong("payload", format!("1 to {} bytes", table::MAX_ROW));
+            let why = format!("expected 1 to 16,000,000 bytes, got {} bytes", self.payload);
+            return wrong("payload", why);
         }
-        if !(1..=1000.min(self.payload)).contains(&self.payload_columns()) {
-            return wrong(
-                "columns",
-                "1 to 1000, and not more than the payload has bytes".into(),
+        let columns = self.payload_columns();
+        if !(1..=1000.min(self.payload)).contains(&columns) {
+            let why = format!(
+                "expected 1 to 1,000, and at most the {} bytes of the payload, got {columns}",
+                self.payload
             );
+            return wrong("columns", why);
         }
         if !(0.0..=95.0).contains(&self.compressibility) {
-            let why = format!("0 to 95 percent, not {}", self.compressibility);
+            let why = format!("expected 0 to 95 percent, got {}", self.compressibility);
             return wrong("compressibility", why);
         }
         Ok(())
@@ -129,20 +137,21 @@ impl CoolConfig {
 
     fn payload_columns(&self) -> usize {
         self.columns
-            .unwrap_or_else(|| self.payload.div_ceil(NAME).min(FEW_COLUMNS))
+            .unwrap_or_else(|| self.payload.div_ceil(NAME).min(MAX_DEFAULT_COLUMNS))
     }
 
-    /// Bytes of payload column `at`: the same for all, but for what is left over.
-    fn payload_bytes(&self, at: usize) -> usize {
+    /// Length in bytes of the payload column with this index. All columns have the same length,
+    /// except that the remainder is distributed over the first columns.
+    fn payload_bytes(&self, index: usize) -> usize {
         let columns = self.payload_columns();
-        self.payload / columns + usize::from(at < self.payload % columns)
+        self.payload / columns + usize::from(index < self.payload % columns)
     }
 
     fn is_multi(&self) -> bool {
         self.versioning == Versioning::Multi
     }
 
-    /// Name of a table.
+    /// Name of a table, with the prefix.
     fn table(&self, name: &str) -> String {
         if self.prefix.is_empty() {
             name.to_owned()
@@ -224,7 +233,7 @@ impl CoolConfig {
         ];
         out.begin(self.table("NODES"), columns.concat(), &[0], &[])?;
         let spec: Vec<String> = (1..=self.payload_columns())
-            .map(|at| format!("P_{at}:String255"))
+            .map(|number| format!("P_{number}:String255"))
             .collect();
         for node in 0..=self.folders {
             let name = format!("F{node:04}");
@@ -232,10 +241,10 @@ impl CoolConfig {
             let of = |table: &str| self.table(&format!("{name}_{table}"));
             let (iovs, tags, iov2tag, channels) = (of("IOVS"), of("TAGS"), of("IOV2TAG"), of("CHANNELS"));
             let text = |text: &'static str| Value::Text(text.as_bytes());
-            let leaf = node > 0;
-            let leaf_text = |text| if leaf { Value::Text(text) } else { Value::Null };
+            let is_leaf = node > 0;
+            let leaf_text = |text| if is_leaf { Value::Text(text) } else { Value::Null };
             let tagged = |text| {
-                if leaf && self.is_multi() {
+                if is_leaf && self.is_multi() {
                     Value::Text(text)
                 } else {
                     Value::Null
@@ -244,18 +253,18 @@ impl CoolConfig {
             out.row(&[
                 Value::Int(i64::from(node)),
                 Value::Int(0),
-                if leaf {
+                if is_leaf {
                     Value::Text(name.as_bytes())
                 } else {
                     text("/")
                 },
-                if leaf {
+                if is_leaf {
                     Value::Text(path.as_bytes())
                 } else {
                     text("/")
                 },
                 text("made by plimsoll"),
-                Value::Int(i64::from(leaf)),
+                Value::Int(i64::from(is_leaf)),
                 text("2.0.0"),
                 Value::Text(STORED),
                 Value::Text(STORED),
@@ -274,7 +283,7 @@ impl CoolConfig {
         out.end()
     }
 
-    /// Those of all nodes, and how they hang together.
+    /// Writes the tags of all nodes, and the relations between them.
     fn tags(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
         let columns = [
             ints(&["NODE_ID", "TAG_ID"]),
@@ -314,7 +323,7 @@ impl CoolConfig {
     }
 }
 
-/// A tag's name: that of the root is the global one.
+/// Name of a tag of a node. Node 0 is the root, whose tags are global.
 fn tag_name(node: u32, tag: u32) -> String {
     match node {
         0 => format!("TAG-{tag:02}"),
@@ -322,7 +331,7 @@ fn tag_name(node: u32, tag: u32) -> String {
     }
 }
 
-/// One folder, and its tables.
+/// One folder.
 struct Folder<'a> {
     name: String,
     node: u32,
@@ -334,16 +343,23 @@ impl Folder<'_> {
         self.cool.table(&format!("{}_{name}", self.name))
     }
 
-    /// Number of the object that holds interval `iov` of a channel.
+    /// Number of the object with interval `iov` of a channel.
     fn object(&self, iov: u64, channel: u32) -> i64 {
         (iov * u64::from(self.cool.channels) + u64::from(channel) + 1) as i64
     }
 
-    /// From when until when it holds.
+    /// Start and end of interval `iov`.
     fn validity(&self, iov: u64) -> [i64; 2] {
         let since = (iov * INTERVAL) as i64;
-        let last = iov + 1 == self.cool.iovs;
-        [since, if last { MAX_UNTIL } else { since + INTERVAL as i64 }]
+        let is_last = iov + 1 == self.cool.iovs;
+        [
+            since,
+            if is_last {
+                MAX_UNTIL
+            } else {
+                since + INTERVAL as i64
+            },
+        ]
     }
 
     fn channels(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
@@ -373,15 +389,15 @@ impl Folder<'_> {
         ]
         .concat();
         let sizes: Vec<usize> = (0..cool.payload_columns())
-            .map(|at| cool.payload_bytes(at))
+            .map(|index| cool.payload_bytes(index))
             .collect();
-        for (at, size) in sizes.iter().enumerate() {
+        for (index, size) in sizes.iter().enumerate() {
             let sql = if strings.text && *size <= NAME {
                 Sql::Name
             } else {
                 Sql::Strings(*size, strings.text)
             };
-            columns.push(Column::new(format!("P_{}", at + 1), sql));
+            columns.push(Column::new(format!("P_{}", index + 1), sql));
         }
         let indexes: [&[usize]; 2] = [&[1, 2, 3], &[4, 8, 1, 2, 3]];
         out.begin(self.table("IOVS"), columns, &[0], &indexes)?;
@@ -459,7 +475,7 @@ impl Folder<'_> {
     }
 }
 
-/// A writer, and what it wrote.
+/// A writer, and the reports on its tables.
 struct Out<'a> {
     writer: &'a mut dyn Writer,
     reports: Vec<TableReport>,

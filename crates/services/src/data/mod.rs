@@ -1,14 +1,14 @@
-//! Seeded tables: the data that the gateway serves and that drivers query, in `SQLite`,
-//! `PostgreSQL` or `MariaDB`.
+//! Tables with random content: the data that the gateway serves and that drivers query, in
+//! `SQLite`, `PostgreSQL` or `MariaDB`.
 //!
-//! The same configuration writes the same rows into each of them. Rows are made and sent one after
-//! the other: memory does not depend on their number. A table is there completely or not at all,
-//! and one that exists is replaced.
+//! The same configuration writes the same rows to each of these databases. Rows are generated and
+//! sent one after the other, so the memory in use does not depend on their number. A table is
+//! written completely or not at all. An existing table is replaced.
 //!
-//! | set | what it is |
+//! | set | description |
 //! |---|---|
-//! | [`table`] | one table of random strings, and of other types where asked for |
-//! | [`cool`] | a conditions database as COOL lays it out: folders, channels, intervals of validity, tags |
+//! | [`table`] | one table of random strings, and of other types if configured |
+//! | [`cool`] | a conditions database with the layout of COOL: folders, channels, intervals of validity, tags |
 
 pub mod cool;
 pub mod table;
@@ -26,19 +26,20 @@ pub use table::{TableConfig, Type};
 
 use crate::ServiceError;
 
-/// What to write into one database.
+/// The tables to write to one database.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataConfig {
-    /// An `SQLite` file, made if absent; or a URL, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`
-    /// or `mysql://...`, of a database that exists. Its other tables stay.
+    /// Path of an `SQLite` file, which is created if it does not exist; or the URL of an existing
+    /// database, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`. Other tables of
+    /// the database are not changed.
     pub database: PathBuf,
-    /// Written in order.
+    /// The tables, in the order in which they are written.
     pub tables: Vec<DataSet>,
 }
 
 impl std::fmt::Debug for DataConfig {
-    /// Without the database, whose URL may hold a password.
+    /// Formats without the database, whose URL may contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DataConfig")
             .field("tables", &self.tables)
@@ -46,12 +47,13 @@ impl std::fmt::Debug for DataConfig {
     }
 }
 
-/// One table, or several that belong together: by `kind`, `table` where absent.
+/// One table or a group of related tables. The key `kind` selects the variant; the default is
+/// `table`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DataSet {
-    /// `table`
+    /// `kind: table`: tables of random values.
     Table(TableConfig),
-    /// `cool`
+    /// `kind: cool`: the tables of a conditions database.
     Cool(CoolConfig),
 }
 
@@ -68,24 +70,24 @@ impl<'de> Deserialize<'de> for DataSet {
         match kind.as_ref().map(|kind| kind.as_str()) {
             None | Some(Some("table")) => serde_json::from_value(value).map(Self::Table),
             Some(Some("cool")) => serde_json::from_value(value).map(Self::Cool),
-            Some(_) => return Err(D::Error::custom("kind: table or cool")),
+            Some(_) => return Err(D::Error::custom("kind: expected \"table\" or \"cool\"")),
         }
         .map_err(D::Error::custom)
     }
 }
 
-/// What was written.
+/// Report on one table that was written.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableReport {
     /// Name of the table.
     pub name: String,
-    /// Rows written.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of all strings of its payload.
+    /// Total length in bytes of all strings of its payload.
     pub bytes: u64,
-    /// Percent saved by zlib level 5 on the calibration's sample of them.
+    /// Share of the bytes that zlib level 5 saves in the sample of the calibration, in percent.
     pub saved_percent: f64,
-    /// `text` or `blob`: the type of the strings.
+    /// Type of the strings: `text`, `blob`, or `none` without strings.
     pub kind: &'static str,
 }
 
@@ -108,8 +110,8 @@ pub fn write(config: &DataConfig) -> Result<Vec<TableReport>, ServiceError> {
     Ok(reports)
 }
 
-/// Letters, digits and `_`, not beginning with a digit, at most 64: a name that needs no quotation
-/// marks.
+/// Whether a name needs no quotation marks: 1 to 64 letters, digits and `_`, without a digit at the
+/// beginning.
 fn is_name(name: &str) -> bool {
     let name = name.as_bytes();
     name.len() <= 64
@@ -122,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_are_told_apart_by_kind() {
+    fn the_key_kind_selects_the_set() {
         let config: DataConfig = serde_json::from_str(
             r#"{"database": "x", "tables": [
                 {"name": "t", "rows": 5, "row": 10},

@@ -1,16 +1,16 @@
-//! One table: `id`, a number from 1 on, and columns of seeded values.
+//! One table: a column `id` with the numbers from 1, and columns of random values.
 //!
 //! Without `types` there is one column `string`, or several (`string`, `string_2`, `string_3`,
-//! ...), of exactly `row` bytes each: random bytes, then a filler. How many are random is
-//! calibrated, so that zlib at level 5 saves the share asked for on the strings put one after the
-//! other. (Base64 and the framing of a protocol come on top, and are not counted.)
+//! ...), of exactly `row` bytes each: random bytes, then a filler. The number of random bytes is
+//! calibrated, so that zlib level 5 saves the configured share of the concatenated strings. Base64
+//! and the framing of a protocol are not included.
 //!
-//! With `versions` there is a column `version` behind `id`, 0 in each row: what changes it, and
-//! sees it change, is not ours.
+//! With `versions` there is a column `version` after `id`, which is 0 in each row. Clients of the
+//! table change it.
 //!
-//! With `types`, these are gone through again and again for all columns. A column is called by its
-//! type and place (`int_2`); the first one `string`, if it is text or bytes. Numbers and times have
-//! the same text in all databases.
+//! With `types`, these are repeated until all columns have a type. The name of a column consists of
+//! its type and number (`int_2`); the first column is called `string` if it contains text or bytes.
+//! Numbers and times have the same text in all databases.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -21,43 +21,44 @@ use super::writer::{Column, Layout, Sql, Value, Writer};
 use super::{TableReport, is_name};
 use crate::ServiceError;
 
-/// Greatest length of a string, bytes.
+/// Maximum length of a string, in bytes.
 pub(super) const MAX_ROW: usize = 16_000_000;
-/// Most columns: `MariaDB` has 1017 at most, each other database more.
+/// Maximum number of columns. The limit of `MariaDB` is 1,017; those of the others are greater.
 const MAX_COLUMNS: usize = 1000;
-/// Most tables of one kind.
+/// Maximum number of tables of one configuration.
 const MAX_TABLES: u64 = 10_000;
-/// Seconds since 1970 of the first time that occurs: 2000-01-01.
+/// The earliest time in a column, in seconds since 1970: 2000-01-01.
 const FIRST_TIME: u64 = 946_684_800;
 
-/// One table.
+/// Configuration of one table, or of several similar tables.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableConfig {
-    /// Letters, digits and `_`, not beginning with a digit, at most 64.
+    /// Name of the table: 1 to 64 letters, digits and `_`, without a digit at the beginning.
     pub name: String,
     /// Number of rows.
     pub rows: u64,
-    /// Bytes of each string, 1 to 16,000,000.
+    /// Length of each string in bytes, 1 to 16,000,000.
     pub row: usize,
-    /// Percent of the bytes that zlib level 5 saves, 0 to 95; hit within 3. (Where `types` says
-    /// text, that saves 18 at least; bytes that `PostgreSQL` keeps as `bytea` travel as twice as
-    /// many digits: see [`super::strings`].)
+    /// Share of the bytes of the strings that zlib level 5 saves, in percent: 0 to 95, with an
+    /// error of at most 3. The minimum for the type text is 18. Bytes that `PostgreSQL` stores as
+    /// `bytea` are transferred as twice the number of digits. See [`super::strings`].
     #[serde(default)]
     pub compressibility: f64,
-    /// The same seed makes the same table.
+    /// Seed of the values. The same seed produces the same table.
     #[serde(default)]
     pub seed: u64,
-    /// Number of columns beside `id`, 1 to 1000.
+    /// Number of columns in addition to `id`, 1 to 1,000.
     #[serde(default = "one")]
     pub columns: usize,
-    /// Their types, over and over; strings where empty.
+    /// Types of the columns, repeated for further columns. Empty: strings.
     #[serde(default)]
     pub types: Vec<Type>,
-    /// More than one: so many tables of other rows, called by name and number from 1 on (`t_1`).
+    /// Number of tables, 1 to 10,000. Several tables have different rows, and names with a number
+    /// from 1 (`t_1`).
     #[serde(default = "one_table")]
     pub tables: u64,
-    /// Whether there is a column `version`.
+    /// Whether the table has a column `version`.
     #[serde(default)]
     pub versions: bool,
 }
@@ -70,23 +71,23 @@ fn one_table() -> u64 {
     1
 }
 
-/// What a column holds.
+/// Type of the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Type {
     /// Printable characters.
     Text,
-    /// Whole numbers from 0 to 999,999,999.
+    /// Integers from 0 to 999,999,999.
     Int,
-    /// Numbers below 1,000,000 with three digits behind the point.
+    /// Numbers below 1,000,000 with three decimals.
     Float,
-    /// Seconds of the years 2000 to 2031.
+    /// Times of the years 2000 to 2031, in whole seconds.
     Time,
     /// Bytes of all values.
     Blob,
 }
 
-/// How a column is filled.
+/// Generator of the values of a column.
 #[derive(Clone)]
 enum Source {
     Strings(Strings),
@@ -99,27 +100,30 @@ impl TableConfig {
     pub(super) fn check(&self) -> Result<(), ServiceError> {
         let wrong = |key, why: String| Err(ServiceError::Config { key, why });
         if !(1..=MAX_TABLES).contains(&self.tables) {
-            return wrong("tables", format!("1 to {MAX_TABLES}, not {}", self.tables));
+            return wrong("tables", format!("expected 1 to 10,000, got {}", self.tables));
         }
-        let name = self.called(self.tables);
+        let name = self.table_name(self.tables);
         if !is_name(&name) {
-            return wrong("name", format!("letters, digits and _, at most 64, not {name:?}"));
+            let why =
+                format!("expected 1 to 64 letters, digits and _, not beginning with a digit, got {name:?}");
+            return wrong("name", why);
         }
         if !(1..=MAX_ROW).contains(&self.row) {
-            return wrong("row", format!("1 to {MAX_ROW} bytes, not {}", self.row));
+            let why = format!("expected 1 to 16,000,000 bytes, got {} bytes", self.row);
+            return wrong("row", why);
         }
         if !(1..=MAX_COLUMNS).contains(&self.columns) {
-            return wrong("columns", format!("1 to {MAX_COLUMNS}, not {}", self.columns));
+            return wrong("columns", format!("expected 1 to 1,000, got {}", self.columns));
         }
         if !(0.0..=95.0).contains(&self.compressibility) {
-            let why = format!("0 to 95 percent, not {}", self.compressibility);
+            let why = format!("expected 0 to 95 percent, got {}", self.compressibility);
             return wrong("compressibility", why);
         }
         Ok(())
     }
 
-    /// The name of the table of this number.
-    fn called(&self, number: u64) -> String {
+    /// Name of the table with this number.
+    fn table_name(&self, number: u64) -> String {
         if self.tables == 1 {
             self.name.clone()
         } else {
@@ -127,8 +131,8 @@ impl TableConfig {
         }
     }
 
-    /// The columns of values, with what fills them. `any_text`: whether the database takes any
-    /// bytes for text.
+    /// The columns of values with their generators. `any_text`: whether the database accepts any
+    /// bytes except 0 as text.
     fn columns(&self, any_text: bool) -> Vec<(Column, Source)> {
         let source = |kind| match kind {
             None => self.strings(None, any_text),
@@ -138,23 +142,23 @@ impl TableConfig {
             Some(Type::Float) => Source::Float,
             Some(Type::Time) => Source::Time,
         };
-        // Calibrating compresses megabytes: once for each kind is enough.
-        let mut known: Vec<(Option<Type>, Source)> = Vec::new();
+        // A calibration compresses megabytes, so its result is used for all columns of a type.
+        let mut sources: Vec<(Option<Type>, Source)> = Vec::new();
         let mut columns = Vec::with_capacity(self.columns);
-        for at in 0..self.columns {
-            let kind = self.types.get(at % self.types.len().max(1)).copied();
-            let found = known.iter().find(|(known, _)| *known == kind);
-            let source = found.map_or_else(|| source(kind), |(_, source)| source.clone());
-            known.push((kind, source.clone()));
+        for index in 0..self.columns {
+            let kind = self.types.get(index % self.types.len().max(1)).copied();
+            let existing = sources.iter().find(|(known, _)| *known == kind);
+            let source = existing.map_or_else(|| source(kind), |(_, source)| source.clone());
+            sources.push((kind, source.clone()));
             let sql = match (&source, kind) {
                 (Source::Int, _) => Sql::Int,
                 (Source::Float, _) => Sql::Float,
                 (Source::Time, _) => Sql::Time,
                 (Source::Strings(strings), Some(_)) if !strings.text => Sql::Blob(self.row),
-                // Declared as text in SQLite, whose columns take anything.
+                // Declared as text in SQLite, whose columns accept values of any type.
                 (Source::Strings(strings), _) => Sql::Strings(self.row, strings.text),
             };
-            columns.push((Column::new(column_name(at, kind), sql), source));
+            columns.push((Column::new(column_name(index, kind), sql), source));
         }
         columns
     }
@@ -184,7 +188,7 @@ impl TableConfig {
             watched: self.versions,
         };
         let write = |number| {
-            layout.name = self.called(number);
+            layout.name = self.table_name(number);
             self.fill(&layout, &sources, number, writer)
         };
         (1..=self.tables).map(write).collect()
@@ -209,31 +213,31 @@ impl TableConfig {
             writer.row(&values)?;
         }
         writer.end()?;
-        let packed: Vec<&Strings> = sources.iter().filter_map(Source::strings).collect();
+        let payload: Vec<&Strings> = sources.iter().filter_map(Source::strings).collect();
         Ok(TableReport {
             name: layout.name.clone(),
             rows: self.rows,
-            bytes: self.rows * (self.row * packed.len()) as u64,
-            saved_percent: packed.first().map_or(0.0, |strings| strings.saved_percent),
-            kind: packed.first().map_or("none", |strings| strings.kind()),
+            bytes: self.rows * (self.row * payload.len()) as u64,
+            saved_percent: payload.first().map_or(0.0, |strings| strings.saved_percent),
+            kind: payload.first().map_or("none", |strings| strings.kind()),
         })
     }
 }
 
-fn column_name(at: usize, kind: Option<Type>) -> String {
+fn column_name(index: usize, kind: Option<Type>) -> String {
     let name = match kind {
         None => "string",
-        Some(Type::Text | Type::Blob) if at == 0 => "string",
+        Some(Type::Text | Type::Blob) if index == 0 => "string",
         Some(Type::Text) => "text",
         Some(Type::Int) => "int",
         Some(Type::Float) => "float",
         Some(Type::Time) => "time",
         Some(Type::Blob) => "blob",
     };
-    if name == "string" && at == 0 {
+    if name == "string" && index == 0 {
         name.to_owned()
     } else {
-        format!("{name}_{}", at + 1)
+        format!("{name}_{}", index + 1)
     }
 }
 
@@ -254,7 +258,8 @@ impl Source {
             }
             Self::Int => Value::Int(rng.random_range(0..1_000_000_000)),
             Self::Float => {
-                // Never whole: databases differ in whether they write the point then.
+                // The number is never an integer, because databases differ in whether they write
+                // the decimal point then.
                 let number: u32 = rng.random_range(0..1_000_000) * 1000 + rng.random_range(1..1000);
                 Value::Float(f64::from(number) / 1000.0)
             }
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_tables_are_refused() {
+    fn invalid_tables_are_rejected() {
         for wrong in [
             table("1t", 1, 0.0),
             table("t; DROP", 1, 0.0),
@@ -308,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_called_by_type_and_place() {
+    fn the_name_of_a_column_consists_of_type_and_number() {
         let names = |columns, types: &[Type]| {
             let table = TableConfig {
                 columns,

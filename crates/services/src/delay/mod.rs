@@ -1,10 +1,10 @@
-//! `delay`: c servers, one queue, drawn service times. With Poisson arrivals and exponential times
-//! it is the M/M/c queue, whose mean response time and utilization theory gives.
+//! `delay`: c servers, one queue, random service times. With Poisson arrivals and exponential times
+//! it is the M/M/c queue, whose mean response time and utilization are known from theory.
 //!
-//! A request arrives when its last byte is read, waits in one first-in-first-out queue of all
-//! connections, is served for its drawn time, and then answered. Over HTTP every `GET` is such a
-//! request; over TCP every line is, answered by `ok`, `failed` or `full`. `/plimsoll/stats` (the
-//! line `plimsoll stats`) returns [`DelayStats`].
+//! A request arrives when its last byte has been read. It waits in one first-in-first-out queue of
+//! all connections, is served for its drawn time, and is then answered. Over HTTP every request is
+//! such a request. Over TCP every line is; the response is `ok`, `failed` or `full`.
+//! `/plimsoll/stats` (the line `plimsoll stats`) returns [`DelayStats`].
 
 mod queue;
 mod timer;
@@ -29,35 +29,35 @@ use queue::Queue;
 pub use queue::Stall;
 use timer::Timer;
 
-/// Longest service time, seconds. A drawn one is cut to it.
+/// Maximum service time in seconds. A greater drawn time is set to it.
 const MAX_SERVICE_S: f64 = 3600.0;
 
-/// Law of the service times, seconds.
+/// Distribution of the service times. Its parameters are in seconds, from 0 to 3,600.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Law {
-    /// Always the same.
+    /// All service times are equal.
     Fixed {
-        /// The time.
+        /// The service time, s.
         s: f64,
     },
-    /// Exponential.
+    /// The exponential distribution.
     Exponential {
-        /// Mean.
+        /// Mean, s.
         mean_s: f64,
     },
-    /// Uniform between two times.
+    /// The uniform distribution between two times.
     Uniform {
-        /// Lower end.
+        /// Lower end, s.
         from_s: f64,
-        /// Upper end.
+        /// Upper end, s. At least `from_s`.
         to_s: f64,
     },
-    /// Lognormal, by its own mean and standard deviation (not those of the logarithm).
+    /// The lognormal distribution. Its parameters are those of the time, not of its logarithm.
     Lognormal {
-        /// Mean.
+        /// Mean, s. Greater than 0.
         mean_s: f64,
-        /// Standard deviation.
+        /// Standard deviation, s.
         sd_s: f64,
     },
 }
@@ -66,28 +66,29 @@ pub enum Law {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayConfig {
-    /// HTTP (the default) or lines over TCP.
+    /// True (the default): HTTP. False: lines over TCP.
     #[serde(default = "yes")]
     pub http: bool,
     /// Number of servers, 1 to 100,000.
     #[serde(default = "one")]
     pub servers: usize,
-    /// Service times.
+    /// Distribution of the service times.
     pub service: Law,
     /// Seed of the service times and failures.
     #[serde(default)]
     pub seed: u64,
-    /// A stand-still of all servers.
+    /// A stop of all servers. None: the servers do not stop.
     #[serde(default)]
     pub stall: Option<Stall>,
-    /// Probability of a failure (500, `failed`), 0 to 1. A failing request is served like any
-    /// other.
+    /// Probability of a failure (500, `failed`), 0 to 1. A request that fails is served like any
+    /// other request.
     #[serde(default)]
     pub fail: f64,
-    /// Most requests in the system; one more is answered at once with 503, `full`.
+    /// Maximum number of requests that wait or are in service. The response to a further request is
+    /// immediate: 503, `full`.
     #[serde(default = "ten_thousand")]
     pub capacity: usize,
-    /// HTTP: bytes of an answer's body, at most 1 MiB.
+    /// HTTP: length of the body of a response in bytes, at most 1 MiB.
     #[serde(default)]
     pub body: usize,
 }
@@ -104,30 +105,30 @@ fn ten_thousand() -> usize {
     10_000
 }
 
-/// What the service knows of itself. Utilization between two moments is the growth of `busy_s`
-/// divided by `servers` times the growth of `elapsed_s`.
+/// Statistics of the service. The utilization between two readings is the increase of `busy_s`
+/// divided by `servers` times the increase of `elapsed_s`.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct DelayStats {
     /// Requests and connections.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Answers that were drawn to fail.
+    /// Requests for which a failure was drawn.
     pub failed: u64,
-    /// Requests that found the system full.
+    /// Requests that were rejected because the capacity was reached.
     pub full: u64,
     /// Number of servers.
     pub servers: usize,
-    /// Seconds since the first request; 0 before it.
+    /// Time since the first request in seconds; 0 before it.
     pub elapsed_s: f64,
-    /// Server seconds spent.
+    /// Total time for which the servers were busy, in seconds.
     pub busy_s: f64,
-    /// Requests queued and in service now.
+    /// Requests that wait or are in service now.
     pub in_system: usize,
-    /// Mean of the drawn service times, seconds.
+    /// Mean of the drawn service times, in seconds.
     pub mean_service_s: f64,
-    /// Mean time from the planned to the actual answer, seconds: the service's own error.
+    /// Mean lateness of the responses in seconds: the error of the service itself.
     pub mean_late_s: f64,
-    /// The largest of these.
+    /// Maximum lateness of a response, in seconds.
     pub max_late_s: f64,
 }
 
@@ -148,7 +149,7 @@ impl Sampler {
             if valid {
                 Ok(value)
             } else {
-                Err(wrong(format!("{name} must be 0 to {MAX_SERVICE_S}, not {value}")))
+                Err(wrong(format!("{name}: expected 0 to 3,600 s, got {value}")))
             }
         };
         Ok(match law {
@@ -160,14 +161,18 @@ impl Sampler {
             Law::Uniform { from_s, to_s } => {
                 let (from, to) = (checked("from_s", from_s)?, checked("to_s", to_s)?);
                 if from > to {
-                    return Err(wrong(format!("from_s {from} is above to_s {to}")));
+                    return Err(wrong(format!(
+                        "expected from_s to be at most to_s, got from_s {from}, to_s {to}"
+                    )));
                 }
                 Self::Uniform(from, to)
             }
             Law::Lognormal { mean_s, sd_s } => {
                 let (mean, sd) = (checked("mean_s", mean_s)?, checked("sd_s", sd_s)?);
                 if mean == 0.0 {
-                    return Err(wrong("mean_s of a lognormal law must be above 0".into()));
+                    return Err(wrong(
+                        "mean_s of a lognormal law: expected more than 0, got 0".into(),
+                    ));
                 }
                 // For a lognormal variable, variance / mean^2 = exp(sigma^2) - 1 and mean = exp(mu
                 // + sigma^2 / 2).
@@ -189,18 +194,20 @@ impl Sampler {
     }
 }
 
-/// What a request is told at its arrival.
-enum Verdict {
+/// Result of the arrival of a request.
+enum Admission {
+    /// The capacity is reached.
     Full,
-    Leaves { at: Instant, failed: bool },
+    /// Departure time, and whether the response is a failure.
+    Admitted { departure: Instant, failed: bool },
 }
 
 struct State {
     queue: Queue,
     rng: Pcg64,
-    /// Of its own, so that `fail` changes no service time.
+    /// A separate generator, so that `fail` does not change the service times.
     fail_rng: Pcg64,
-    /// The first request: time zero of the queue.
+    /// Time of the first request: time zero of the queue.
     origin: Option<Instant>,
     drawn: u64,
     drawn_ns: u64,
@@ -222,22 +229,29 @@ struct Service {
 
 impl Service {
     fn new(config: DelayConfig) -> Result<Self, ServiceError> {
-        let wrong = |key, why: &str| ServiceError::Config { key, why: why.into() };
+        let wrong = |key, why: String| ServiceError::Config { key, why };
         if !(1..=100_000).contains(&config.servers) {
-            return Err(wrong("servers", "1 to 100000"));
+            let why = format!("expected 1 to 100,000, got {}", config.servers);
+            return Err(wrong("servers", why));
         }
         if !(0.0..=1.0).contains(&config.fail) {
-            return Err(wrong("fail", "a probability, 0 to 1"));
+            let why = format!("expected a probability from 0 to 1, got {}", config.fail);
+            return Err(wrong("fail", why));
         }
         if config.body > 1 << 20 {
-            return Err(wrong("body", "at most 1 MiB"));
+            let why = format!(
+                "expected at most 1,048,576 bytes (1 MiB), got {} bytes",
+                config.body
+            );
+            return Err(wrong("body", why));
         }
-        let days = |s: f64| s.is_finite() && (0.0..=1e6).contains(&s);
-        if config
-            .stall
-            .is_some_and(|stall| !(days(stall.at_s) && days(stall.for_s)))
+        let is_valid = |s: f64| s.is_finite() && (0.0..=1e6).contains(&s);
+        if let Some(Stall { at_s, for_s }) = config.stall
+            && !(is_valid(at_s) && is_valid(for_s))
         {
-            return Err(wrong("stall", "at_s and for_s of 0 to 1000000 seconds"));
+            let why =
+                format!("expected at_s and for_s from 0 to 1,000,000 s, got at_s {at_s}, for_s {for_s}");
+            return Err(wrong("stall", why));
         }
         let state = State {
             queue: Queue::new(config.servers, config.stall),
@@ -257,7 +271,7 @@ impl Service {
             body: vec![b'x'; config.body],
             config,
             state: Mutex::new(state),
-            timer: Timer::new().map_err(ServiceError::io("cannot make a timer"))?,
+            timer: Timer::new().map_err(ServiceError::io("cannot create a timer"))?,
             counters: Counters::default(),
         })
     }
@@ -266,45 +280,45 @@ impl Service {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn arrive(&self) -> Verdict {
+    fn admit(&self) -> Admission {
         let mut state = self.state();
-        // Read under the lock: the queue's time must not go back.
+        // Read while the lock is held, because the time of the queue must not decrease.
         let now = Instant::now();
         let origin = *state.origin.get_or_insert(now);
         let elapsed = (now - origin).as_nanos() as u64;
         if state.queue.in_system(elapsed) >= self.config.capacity {
             state.full += 1;
-            return Verdict::Full;
+            return Admission::Full;
         }
         let service = self.sampler.draw(&mut state.rng);
         state.drawn += 1;
         state.drawn_ns += service;
         let failed = self.config.fail > 0.0 && state.fail_rng.random::<f64>() < self.config.fail;
         state.failed += u64::from(failed);
-        let leaves = state.queue.enqueue(elapsed, service);
-        Verdict::Leaves {
-            at: origin + Duration::from_nanos(leaves),
+        let departure_ns = state.queue.enqueue(elapsed, service);
+        Admission::Admitted {
+            departure: origin + Duration::from_nanos(departure_ns),
             failed,
         }
     }
 
-    /// Queues a request, waits for its end, and tells how it ended: ok, failed, full.
-    async fn serve(&self) -> Ending {
+    /// Queues a request, waits until it has been served, and returns its outcome.
+    async fn serve(&self) -> Outcome {
         self.counters.received(1);
-        let ending = match self.arrive() {
-            Verdict::Full => Ending::Full,
-            Verdict::Leaves { at, failed } => {
-                self.timer.wait_until(at).await;
-                let late = at.elapsed().as_nanos() as u64;
+        let outcome = match self.admit() {
+            Admission::Full => Outcome::Full,
+            Admission::Admitted { departure, failed } => {
+                self.timer.wait_until(departure).await;
+                let late = departure.elapsed().as_nanos() as u64;
                 let mut state = self.state();
                 state.late += 1;
                 state.late_ns += late;
                 state.max_late_ns = state.max_late_ns.max(late);
-                if failed { Ending::Failed } else { Ending::Served }
+                if failed { Outcome::Failed } else { Outcome::Served }
             }
         };
         self.counters.answered(1);
-        ending
+        outcome
     }
 
     fn stats(&self) -> DelayStats {
@@ -329,13 +343,13 @@ impl Service {
 }
 
 #[derive(Clone, Copy)]
-enum Ending {
+enum Outcome {
     Served,
     Failed,
     Full,
 }
 
-/// Serves until `shutdown`.
+/// Serves until `shutdown` completes.
 pub async fn serve(
     listener: TcpListener,
     config: DelayConfig,
@@ -343,11 +357,11 @@ pub async fn serve(
 ) -> Result<(), ServiceError> {
     let is_http = config.http;
     let service = Arc::new(Service::new(config)?);
-    // In a task of its own: polled with the accepting loop, each deadline would cost an attempt to
-    // accept.
+    // The timer is a separate task. If it were polled with the accept loop, each deadline would
+    // cost an attempt to accept.
     let mut timer = JoinSet::new();
-    let driven = service.clone();
-    timer.spawn(async move { driven.timer.run().await });
+    let timed = service.clone();
+    timer.spawn(async move { timed.timer.run().await });
     let connections = serve_connections(listener, shutdown, move |stream| {
         service.counters.connection();
         let service = service.clone();
@@ -374,20 +388,20 @@ async fn answer_http(mut connection: HttpConnection, service: &Service) {
             Next::Refused => return service.counters.refused(),
             Next::Closed => return,
         }
-        let taken = if let Some(question) = Question::of_target(head.target()) {
+        let sent = if let Some(question) = Question::of_target(head.target()) {
             let text = question.answer(&service.counters, || service.stats());
             connection
                 .respond(&head, &Response::text(200), text.as_bytes())
                 .await
         } else {
             let (status, body) = match service.serve().await {
-                Ending::Served => (200, service.body.as_slice()),
-                Ending::Failed => (500, b"failed as configured\n".as_slice()),
-                Ending::Full => (503, b"the queue is full\n".as_slice()),
+                Outcome::Served => (200, service.body.as_slice()),
+                Outcome::Failed => (500, b"failed as configured\n".as_slice()),
+                Outcome::Full => (503, b"the queue is full\n".as_slice()),
             };
             connection.respond(&head, &Response::text(status), body).await
         };
-        if !taken {
+        if !sent {
             return;
         }
     }
@@ -401,18 +415,18 @@ async fn answer_lines(mut connection: LineConnection, service: &Service) {
             }
             return;
         };
-        let taken = if let Some(question) = question {
+        let sent = if let Some(question) = question {
             let text = question.answer(&service.counters, || service.stats());
             connection.write(text.as_bytes()).await
         } else {
             let text: &[u8] = match service.serve().await {
-                Ending::Served => b"ok\n",
-                Ending::Failed => b"failed\n",
-                Ending::Full => b"full\n",
+                Outcome::Served => b"ok\n",
+                Outcome::Failed => b"failed\n",
+                Outcome::Full => b"full\n",
             };
             connection.write(text).await
         };
-        if !taken {
+        if !sent {
             return;
         }
     }
@@ -434,21 +448,21 @@ mod tests {
     }
 
     #[test]
-    fn laws_have_their_moments() {
-        let close = |found: (f64, f64), expected: (f64, f64)| {
-            assert!((found.0 - expected.0).abs() < 0.0002, "{found:?} {expected:?}");
-            assert!((found.1 - expected.1).abs() < 0.0004, "{found:?} {expected:?}");
+    fn drawn_times_have_the_mean_and_standard_deviation_of_their_law() {
+        let assert_close = |drawn: (f64, f64), expected: (f64, f64)| {
+            assert!((drawn.0 - expected.0).abs() < 0.0002, "{drawn:?} {expected:?}");
+            assert!((drawn.1 - expected.1).abs() < 0.0004, "{drawn:?} {expected:?}");
         };
-        close(mean_and_sd(Law::Fixed { s: 0.01 }), (0.01, 0.0));
-        close(mean_and_sd(Law::Exponential { mean_s: 0.01 }), (0.01, 0.01));
-        close(
+        assert_close(mean_and_sd(Law::Fixed { s: 0.01 }), (0.01, 0.0));
+        assert_close(mean_and_sd(Law::Exponential { mean_s: 0.01 }), (0.01, 0.01));
+        assert_close(
             mean_and_sd(Law::Uniform {
                 from_s: 0.0,
                 to_s: 0.02,
             }),
             (0.01, 0.02 / 12_f64.sqrt()),
         );
-        close(
+        assert_close(
             mean_and_sd(Law::Lognormal {
                 mean_s: 0.01,
                 sd_s: 0.005,
@@ -458,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_laws_are_refused() {
+    fn invalid_laws_are_rejected() {
         for law in [
             Law::Fixed { s: -1.0 },
             Law::Exponential { mean_s: f64::NAN },

@@ -1,26 +1,26 @@
-//! c servers and one first-in-first-out queue, as arithmetic: no clock, no waiting.
+//! c servers and one first-in-first-out queue, as arithmetic, without a clock and without waiting.
 //!
-//! Each request is told at its arrival when it will leave. That makes the model exact: a timer that
-//! wakes late delays one answer, and never the servers' next one, so utilization follows the drawn
-//! times to the nanosecond.
+//! The departure time of a request is computed at its arrival. This makes the model exact: a timer
+//! that wakes late delays one response, but not the next request of the server. Utilization follows
+//! the drawn times to the nanosecond.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use serde::{Deserialize, Serialize};
 
-/// All servers stand still once, from `at_s` seconds after the first request, for `for_s` seconds.
-/// Requests in service keep what is left of their time; arrivals queue.
+/// All servers stop once, `at_s` seconds after the first request, for `for_s` seconds. Requests in
+/// service keep their remaining service time, and arriving requests queue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stall {
-    /// Seconds after the first request.
+    /// Start in seconds after the first request, 0 to 1,000,000.
     pub at_s: f64,
-    /// Seconds.
+    /// Duration in seconds, 0 to 1,000,000.
     pub for_s: f64,
 }
 
-/// The stall in nanoseconds of the queue's time.
+/// The stall in ns of the queue's time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pause {
     at: u64,
@@ -28,7 +28,7 @@ struct Pause {
 }
 
 impl Pause {
-    /// Time that servers have been able to work until `now`.
+    /// Work time at `now`: the time for which the servers were not stopped.
     fn work(self, now: u64) -> u64 {
         if now <= self.at {
             now
@@ -37,7 +37,7 @@ impl Pause {
         }
     }
 
-    /// The moment at which the servers have been able to work for `work`.
+    /// The time at which the work time is `work`.
     fn real(self, work: u64) -> u64 {
         if work <= self.at { work } else { work + self.length }
     }
@@ -50,14 +50,15 @@ struct Job {
     start: u64,
 }
 
-/// The system. Times are nanoseconds since the first request, and must not go back.
+/// The servers and their queue. Times are in ns since the first request, and must not decrease.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// When each server is free, in work time.
+    /// Time at which each server is free, in work time.
     free: BinaryHeap<Reverse<u64>>,
-    inside: BinaryHeap<Reverse<Job>>,
+    /// Requests that wait or are in service.
+    jobs: BinaryHeap<Reverse<Job>>,
     pause: Pause,
-    /// Service time of all requests so far, those inside in full.
+    /// Total service time of all requests so far, including the future time of `jobs`.
     committed: u64,
 }
 
@@ -66,7 +67,7 @@ impl Queue {
         let nanos = |seconds: f64| (seconds * 1e9).round() as u64;
         Self {
             free: (0..servers).map(|_| Reverse(0)).collect(),
-            inside: BinaryHeap::new(),
+            jobs: BinaryHeap::new(),
             pause: stall.map_or_else(Pause::default, |stall| Pause {
                 at: nanos(stall.at_s),
                 length: nanos(stall.for_s),
@@ -75,42 +76,42 @@ impl Queue {
         }
     }
 
-    /// Takes a request that arrives at `now` and needs `service` ns of a server; returns when it
-    /// leaves.
+    /// Adds a request that arrives at `now` and needs `service` ns of a server. Returns its
+    /// departure time.
     pub(crate) fn enqueue(&mut self, now: u64, service: u64) -> u64 {
         let work = self.pause.work(now);
-        self.leave(work);
+        self.remove_finished(work);
         let Reverse(free) = self.free.pop().unwrap_or(Reverse(0));
         let start = work.max(free);
         let end = start + service;
         self.free.push(Reverse(end));
-        self.inside.push(Reverse(Job { end, start }));
+        self.jobs.push(Reverse(Job { end, start }));
         self.committed += service;
-        // A request that needs no time leaves at once, even while the servers stand still.
+        // A request without service time departs immediately, also during the stall.
         self.pause.real(end).max(now)
     }
 
-    fn leave(&mut self, work: u64) {
-        while self.inside.peek().is_some_and(|Reverse(job)| job.end <= work) {
-            self.inside.pop();
+    fn remove_finished(&mut self, work: u64) {
+        while self.jobs.peek().is_some_and(|Reverse(job)| job.end <= work) {
+            self.jobs.pop();
         }
     }
 
-    /// Requests queued and in service at `now`.
+    /// Number of requests that wait or are in service at `now`.
     pub(crate) fn in_system(&mut self, now: u64) -> usize {
-        self.leave(self.pause.work(now));
-        self.inside.len()
+        self.remove_finished(self.pause.work(now));
+        self.jobs.len()
     }
 
-    /// Server time spent until `now`, in ns, summed over the servers. A stalled server is not busy.
+    /// Total time for which the servers were busy until `now`, in ns. A stalled server is not busy.
     pub(crate) fn busy(&self, now: u64) -> u64 {
         let work = self.pause.work(now);
-        let ahead: u64 = self
-            .inside
+        let future: u64 = self
+            .jobs
             .iter()
             .map(|Reverse(job)| job.end.saturating_sub(work.max(job.start)))
             .sum();
-        self.committed - ahead
+        self.committed - future
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_free_server_takes_the_next_request() {
+    fn the_first_free_server_serves_the_next_request() {
         let mut queue = Queue::new(2, None);
         assert_eq!(queue.enqueue(0, 100), 100);
         assert_eq!(queue.enqueue(0, 10), 10);
@@ -142,23 +143,23 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_freezes_what_is_in_service_and_holds_arrivals() {
+    fn a_stall_extends_the_service_and_delays_arrivals() {
         let stall = Stall {
             at_s: 1.0,
             for_s: 1.0,
         };
         let ms = 1_000_000;
         let mut queue = Queue::new(1, Some(stall));
-        assert_eq!(queue.enqueue(900 * ms, 100 * ms), 1000 * ms); // ends as the stall begins
+        assert_eq!(queue.enqueue(900 * ms, 100 * ms), 1000 * ms); // ends at the start of the stall
         let mut queue = Queue::new(1, Some(stall));
-        assert_eq!(queue.enqueue(950 * ms, 100 * ms), 2050 * ms); // half of it before, half after
+        assert_eq!(queue.enqueue(950 * ms, 100 * ms), 2050 * ms); // half before the stall, half after it
         assert_eq!(queue.busy(1500 * ms), 50 * ms);
         assert_eq!(queue.enqueue(1500 * ms, 10 * ms), 2060 * ms);
         assert_eq!(queue.enqueue(3000 * ms, 10 * ms), 3010 * ms);
         assert_eq!(queue.busy(4000 * ms), 120 * ms);
     }
 
-    /// Mean response time of M/M/c: 1/mu + C(c, a) / (c mu - lambda), with Erlang's C by its
+    /// Mean response time of M/M/c: 1/mu + C(c, a) / (c mu - lambda). Erlang's C is computed by its
     /// recursion.
     fn erlang_response(servers: u32, lambda: f64, mu: f64) -> f64 {
         let a = lambda / mu;
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_agree_with_erlang() {
+    fn poisson_arrivals_have_the_response_time_of_erlang_c() {
         for (servers, lambda) in [(1_u32, 600.0), (4, 3000.0), (2, 400.0)] {
             let mut rng = Pcg64::seed_from_u64(u64::from(servers));
             let gaps = Sampler::new(Law::Exponential { mean_s: 1.0 / lambda }).unwrap();
@@ -182,7 +183,7 @@ mod tests {
             }
             let mean = total as f64 / f64::from(n) / 1e9;
             let expected = erlang_response(servers, lambda, 1000.0);
-            // About 1 % of standard error at these loads: 5 % is no accident of the seed.
+            // The standard error is about 1 % at these loads, so 5 % does not depend on the seed.
             assert!(
                 (mean / expected - 1.0).abs() < 0.05,
                 "{servers} servers: {mean} against {expected}"

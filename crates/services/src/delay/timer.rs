@@ -1,9 +1,9 @@
-//! Waking up at a moment, finer than the runtime's timer of one millisecond.
+//! A timer with a finer resolution than that of the runtime, which is 1 ms.
 //!
-//! A timerfd wakes the runtime shortly before the earliest deadline, and the last few microseconds
-//! are spun. How early is learned: a wake-up costs 5 us on an idle core, and ten times that on a
-//! virtual one. Rejected: a thread that sleeps (its wake-up has to cross to the runtime), and
-//! spinning throughout (a core that belongs to the test).
+//! A timerfd wakes the runtime shortly before the earliest deadline. The last few microseconds are
+//! spent spinning. The lead is learned, because a wake-up takes 5 us on an idle core and ten times
+//! that on a virtual one. Rejected: a thread that sleeps, because it must then wake the runtime
+//! too; and spinning all the time, which would take a core from the test.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -16,11 +16,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-/// How long before a deadline to wake up: at first, at least, at most, in ns.
+/// Lead, the time by which the wake-up precedes the deadline: initial, minimum, maximum, in ns.
 const LEAD: (i64, i64, i64) = (50_000, 5_000, 200_000);
-/// How far one wake-up moves the lead, in ns: up when it came too late, down by a 19th of that when
-/// it did not. The lead then settles where 95 % of the wake-ups come in time, whatever the few late
-/// ones cost (Robbins and Monro, 1951).
+/// Changes of the lead per wake-up, in ns: the increase after a late wake-up, and the decrease, a
+/// 19th of it, after one in time. The lead then converges to the value at which 95 % of the
+/// wake-ups are in time, independent of the lateness of the others (Robbins and Monro, 1951).
 const LEARN: (i64, i64) = (3_800, 200);
 
 struct Entry {
@@ -29,7 +29,7 @@ struct Entry {
 }
 
 impl Ord for Entry {
-    /// Reversed: the heap's greatest is the earliest.
+    /// Reversed, so that the greatest entry of the heap is the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.at.cmp(&self.at)
     }
@@ -49,17 +49,17 @@ impl PartialEq for Entry {
 
 impl Eq for Entry {}
 
-/// What is left to do after those due have been woken.
+/// Next step after the tasks that are due have been woken.
 enum Next {
-    /// Let them run, then look again.
+    /// Let the woken tasks run, then check again.
     Woken,
-    /// Spin until then.
+    /// Spin until this deadline.
     Close(Instant),
-    /// Wait for the timerfd: armed, or nothing to wait for.
+    /// Wait for the timerfd. It is armed, or there is no deadline.
     Armed,
 }
 
-/// Deadlines and the timerfd that serves them. Something must poll [`Timer::run`].
+/// Deadlines and the timerfd that serves them. A task must poll [`Timer::run`].
 pub(crate) struct Timer {
     fd: AsyncFd<OwnedFd>,
     waiting: Mutex<Waiting>,
@@ -67,7 +67,7 @@ pub(crate) struct Timer {
 
 struct Waiting {
     entries: BinaryHeap<Entry>,
-    /// When the timerfd expires, while it is armed.
+    /// Time at which the timerfd expires, while it is armed.
     armed: Option<Instant>,
     lead: i64,
 }
@@ -77,7 +77,7 @@ impl Waiting {
         Duration::from_nanos(self.lead.unsigned_abs())
     }
 
-    /// A wake-up by the timerfd has come.
+    /// Adapts the lead after a wake-up by the timerfd.
     fn learn(&mut self, now: Instant) {
         if let Some(late) = self
             .armed
@@ -91,18 +91,18 @@ impl Waiting {
 }
 
 impl Timer {
-    /// Must be called on a runtime.
+    /// Creates a timer. Must be called on a runtime.
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: takes two numbers and returns a descriptor or -1.
+        // SAFETY: the call takes two numbers and returns a descriptor or -1.
         let raw =
             unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was made just above and belongs to nobody else.
+        // SAFETY: the descriptor was just created and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        // SAFETY: an OwnedFd always names the same open description, and the AsyncFd owns it until
-        // its own end.
+        // SAFETY: an OwnedFd always refers to the same open description, and the AsyncFd owns it
+        // until it is dropped.
         let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
         Ok(Self {
             fd,
@@ -114,7 +114,7 @@ impl Timer {
         })
     }
 
-    /// Returns at `at`, or at once when that is over.
+    /// Returns at the time `at`, or immediately if it is past.
     pub(crate) async fn wait_until(&self, at: Instant) {
         let now = Instant::now();
         if at <= now {
@@ -133,11 +133,12 @@ impl Timer {
         let _ = woken.await;
     }
 
-    /// Wakes those whose time has come; never returns.
+    /// Wakes tasks at their deadlines. Returns only if the timerfd fails.
     pub(crate) async fn run(&self) -> io::Error {
         loop {
             match self.release() {
-                // Those woken go first: on a runtime of one thread a spin would hold them up.
+                // The woken tasks run first: on a runtime with one thread, spinning would delay
+                // them.
                 Next::Woken => {
                     tokio::task::yield_now().await;
                     continue;
@@ -154,11 +155,11 @@ impl Timer {
                 Ok(ready) => ready,
                 Err(error) => return error,
             };
-            // EAGAIN (armed anew meanwhile) clears the readiness; any outcome leads back to looking
-            // at the heap.
+            // EAGAIN (the timerfd was armed again) clears the readiness. After any result the loop
+            // checks the heap again.
             let _ = ready.try_io(|fd| {
                 let mut count = [0_u8; 8];
-                // SAFETY: the buffer has the 8 bytes that a timerfd writes.
+                // SAFETY: the buffer has the 8 bytes that a read from a timerfd writes.
                 let read = unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
                 if read < 0 {
                     Err(io::Error::last_os_error())
@@ -169,7 +170,7 @@ impl Timer {
         }
     }
 
-    /// Wakes what is due, and arms the timer for what is not.
+    /// Wakes the tasks that are due, and arms the timer for the next deadline.
     fn release(&self) -> Next {
         let mut waiting = self.lock();
         let now = Instant::now();
@@ -177,7 +178,7 @@ impl Timer {
         let mut woken = false;
         while waiting.entries.peek().is_some_and(|first| first.at <= now) {
             if let Some(entry) = waiting.entries.pop() {
-                let _ = entry.wake.send(()); // its client may have left
+                let _ = entry.wake.send(()); // fails if the client has closed its connection
                 woken = true;
             }
         }
@@ -185,7 +186,9 @@ impl Timer {
             _ if woken => Next::Woken,
             Some(at) if at - now <= waiting.lead() => Next::Close(at),
             Some(at) => {
-                self.arm(&mut waiting, at, now); // under the lock, so that no earlier deadline can be armed in between and lost
+                // The lock is held, so that no task arms an earlier deadline in between, which this
+                // call would replace.
+                self.arm(&mut waiting, at, now);
                 Next::Armed
             }
             None => Next::Armed,
@@ -193,7 +196,7 @@ impl Timer {
     }
 
     fn arm(&self, waiting: &mut Waiting, at: Instant, now: Instant) {
-        // Zero would disarm.
+        // Zero would disarm the timer.
         let distance = (at - now)
             .saturating_sub(waiting.lead())
             .max(Duration::from_nanos(1));
@@ -209,7 +212,8 @@ impl Timer {
             },
             it_value: value,
         };
-        // SAFETY: the descriptor is open, the new value is valid, and the old one is not asked for.
+        // SAFETY: the descriptor is open, the new value is valid, and a null pointer for the old
+        // value is permitted.
         unsafe { libc::timerfd_settime(self.fd.as_raw_fd(), 0, &raw const spec, std::ptr::null_mut()) };
     }
 

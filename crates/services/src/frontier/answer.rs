@@ -1,9 +1,9 @@
-//! Writing one answer: held back while it is small, streamed once it is not.
+//! Writes one response. A small response is held back, a larger one is streamed.
 //!
-//! As in the servlet, whose container has a buffer of 8 KiB: an answer that fits gets a
-//! `Content-Length`, and its headers can still change until then (the age of an error); anything
-//! larger, or with a keepalive in it, is sent in chunks to HTTP/1.1 and up to the close to
-//! HTTP/1.0, and its headers are final.
+//! This is the behaviour of the servlet, whose container has a buffer of 8 KiB. A response that
+//! fits has a `Content-Length`, and its headers can change until it is complete (the age of an
+//! error). A larger response, or one with a keepalive, is sent in chunks with HTTP/1.1 and up to
+//! the end of the connection with HTTP/1.0. Its headers are then final.
 
 use std::fmt::Write as _;
 
@@ -13,22 +13,24 @@ use super::config::unix_now;
 use crate::date::date;
 use crate::http::{Framing, Head, HttpConnection, Response};
 
-/// Bytes held back: the servlet container's buffer.
+/// Maximum number of bytes that are held back: the buffer of the servlet's container.
 const HELD: usize = 8 * 1024;
 
-/// One answer under way.
+/// A response that is being written.
 pub(super) struct Answer<'a> {
     connection: &'a mut HttpConnection,
     head: &'a Head,
-    /// Body bytes that are not sent yet. Small: pieces of data do not pass through it.
+    /// Bytes of the body that were not sent. It stays small, because pieces of data are not copied
+    /// to it.
     pub(super) held: Vec<u8>,
+    /// The framing, after the headers were sent.
     committed: Option<Framing>,
     max_age: u64,
-    /// Caches may keep nothing, whatever else is said.
+    /// Whether caches may store the response. Otherwise its age is 0.
     kept: bool,
-    /// `stale-if-error` in the header, as the client's `max-stale` asked for.
+    /// Value of `stale-if-error`: the `max-stale` of the client.
     stale: Option<String>,
-    /// When what is answered changed last, seconds since 1970.
+    /// Time of the last change of the data, in seconds since 1970.
     last_modified: Option<u64>,
 }
 
@@ -52,35 +54,35 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Headers have left: later errors can only be told in the body.
+    /// Whether the headers were sent. Later errors can then be reported only in the body.
     pub(super) fn is_committed(&self) -> bool {
         self.committed.is_some()
     }
 
-    /// The age that caches are told, while that is still possible.
+    /// Sets the maximum age in caches. Without effect after the headers were sent.
     pub(super) fn set_max_age(&mut self, seconds: u64) {
         self.max_age = seconds;
     }
 
-    /// Caches may not keep the answer: nobody could tell them when it is old.
-    pub(super) fn keep_nowhere(&mut self) {
+    /// Forbids caches to store the response, because they could not be notified of a change.
+    pub(super) fn forbid_caching(&mut self) {
         self.kept = false;
         self.stale = None;
     }
 
-    /// A payload error: its age, and the oldest possible `Last-Modified`, so that any later answer
-    /// replaces it.
+    /// Sets the maximum age for a payload error. `Last-Modified` is then the oldest possible time,
+    /// so that any later response replaces this one.
     pub(super) fn set_error_age(&mut self, seconds: u64) {
         self.max_age = seconds;
         self.last_modified = Some(0);
     }
 
-    /// What `Last-Modified` says, while that is still possible.
+    /// Sets `Last-Modified`. Without effect after the headers were sent.
     pub(super) fn set_last_modified(&mut self, seconds: u64) {
         self.last_modified = Some(seconds);
     }
 
-    /// The answer carries `Last-Modified`.
+    /// Whether the response has a `Last-Modified`.
     pub(super) fn has_last_modified(&self) -> bool {
         self.last_modified.is_some()
     }
@@ -107,19 +109,20 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Sends what is held, followed by `piece`. False when the client does not take it.
+    /// Sends the bytes that are held, followed by `piece`. Returns false if the client does not
+    /// read them.
     pub(super) async fn send(&mut self, piece: &[u8]) -> bool {
         let length = self.held.len() + piece.len();
         if length == 0 {
             return true;
         }
-        let first = self.committed.is_none();
+        let is_first = self.committed.is_none();
         let framing = *self.committed.get_or_insert(if self.head.minor == 0 {
             Framing::Close
         } else {
             Framing::Chunked
         });
-        let mut out = if first {
+        let mut out = if is_first {
             let response = self.response(200, false);
             self.connection.head_of(self.head, &response, framing)
         } else {
@@ -133,9 +136,9 @@ impl<'a> Answer<'a> {
         };
         out.extend_from_slice(&self.held);
         self.held.clear();
-        let taken = self.connection.write(&[&out, piece, end]).await;
+        let sent = self.connection.write(&[&out, piece, end]).await;
         self.connection.recycle(out);
-        taken
+        sent
     }
 
     /// Returns when the client has closed the connection.
@@ -143,7 +146,7 @@ impl<'a> Answer<'a> {
         self.connection.closed().await;
     }
 
-    /// Adds a piece of data: held while everything fits, else sent.
+    /// Adds a piece of data. It is held back if the whole response fits, otherwise sent.
     pub(super) async fn data(&mut self, piece: &[u8]) -> bool {
         if self.committed.is_none() && self.held.len() + piece.len() <= HELD {
             self.held.extend_from_slice(piece);
@@ -152,8 +155,8 @@ impl<'a> Answer<'a> {
         self.send(piece).await
     }
 
-    /// Adds the last piece of a payload: it travels with what is said of it, one system call less
-    /// for every answer.
+    /// Adds the last piece of a payload. It is sent together with the following text, which saves a
+    /// system call per response.
     pub(super) async fn last(&mut self, piece: &[u8]) -> bool {
         if self.committed.is_some() && self.held.len() + piece.len() <= 4 * HELD {
             self.held.extend_from_slice(piece);
@@ -162,16 +165,16 @@ impl<'a> Answer<'a> {
         self.data(piece).await
     }
 
-    /// Instead of an answer: what the client has is as good. Without body, type and length.
+    /// Responds that the client has the current data (304), without body, type and length.
     pub(super) async fn not_modified(self) -> bool {
         let response = self.response(304, false);
         let out = self.connection.head_of(self.head, &response, Framing::None);
-        let taken = self.connection.write(&[&out]).await;
+        let sent = self.connection.write(&[&out]).await;
         self.connection.recycle(out);
-        taken
+        sent
     }
 
-    /// Sends a text that is no document.
+    /// Sends a text that is not a Frontier document.
     pub(super) async fn plain(self, text: &[u8]) -> bool {
         let response = Response {
             content_type: "text/plain;charset=US-ASCII",
@@ -179,16 +182,16 @@ impl<'a> Answer<'a> {
         };
         let framing = Framing::Length(text.len());
         let out = self.connection.head_of(self.head, &response, framing);
-        let taken = self.connection.write(&[&out, text]).await;
+        let sent = self.connection.write(&[&out, text]).await;
         self.connection.recycle(out);
-        taken
+        sent
     }
 
-    /// Sends what is left and ends the answer. `cut` leaves the end out, so that no cache keeps the
-    /// answer.
+    /// Sends the bytes that are held and ends the response. `cut` omits the end of the body, so
+    /// that no cache stores the response.
     pub(super) async fn finish(mut self, status: u16, cut: bool) -> bool {
         if self.head.method() == "HEAD" {
-            // An error always, and small: the method is refused before anything is sent.
+            // This is always an error, and small, because the method is refused first.
             let response = self.response(status, false);
             let framing = Framing::Length(self.held.len());
             let out = self.connection.head_of(self.head, &response, framing);
@@ -200,15 +203,16 @@ impl<'a> Answer<'a> {
                 .connection
                 .head_of(self.head, &response, Framing::Length(self.held.len()));
             out.extend_from_slice(&self.held);
-            let taken = self.connection.write(&[&out]).await;
+            let sent = self.connection.write(&[&out]).await;
             self.connection.recycle(out);
-            return taken;
+            return sent;
         }
         if cut || self.head.minor == 0 {
             self.send(b"").await;
             return false;
         }
-        // The last chunk travels with what is held: one packet less for every answer.
+        // The last chunk is sent together with the bytes that are held, which saves a packet per
+        // response.
         let held = std::mem::take(&mut self.held);
         let mut out = Vec::with_capacity(held.len() + 32);
         if self.committed.is_none() {
@@ -226,7 +230,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The number of `max-stale=N` in the request's `Cache-Control`.
+/// The number N of `max-stale=N` in the `Cache-Control` of the request.
 fn max_stale(head: &Head) -> Option<String> {
     let field = head.field("cache-control")?;
     let value = field[field.find("max-stale")?..].split_once('=')?.1;

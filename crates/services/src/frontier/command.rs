@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Parses requests.
 
 use std::sync::Arc;
 
@@ -8,28 +8,30 @@ use super::database::Query;
 use super::files::FileRequest;
 use crate::http::Head;
 
-/// One payload to make. An encoding that does not exist is an error of its payload alone.
+/// A requested payload. An unknown encoding is an error of this payload only.
 pub(super) enum Work {
     Query(Query),
     File(FileRequest),
+    /// Contains the message of the error.
     Wrong(String),
 }
 
-/// What a request is about.
+/// Content of a request.
 pub(super) enum RequestKind {
     Payloads(Payloads),
-    /// The server's certificate.
+    /// A request for the server's certificate.
     Certificate,
 }
 
-/// A request's payloads, one command each.
+/// The payloads of a request, one per command.
 pub(super) struct Payloads {
     pub(super) commands: Vec<Command>,
     pub(super) works: Vec<Work>,
 }
 
-/// The payloads, or the text of a global error. `signs`: there is a key for signatures.
-pub(super) fn understand(head: &Head, signs: bool) -> Result<RequestKind, String> {
+/// Parses a request. The error is the message of a global error. `has_key`: the gateway has a key
+/// for signatures.
+pub(super) fn parse(head: &Head, has_key: bool) -> Result<RequestKind, String> {
     if head.field("x-frontier-id").is_none() {
         return Err("X-frontier-id header missing".into());
     }
@@ -39,12 +41,12 @@ pub(super) fn understand(head: &Head, signs: bool) -> Result<RequestKind, String
         other => return Err(format!("Unsupported method [{other}]")),
     }
     let commands = parse_target(head.target()).map_err(|error| error.to_string())?;
-    // As in the servlet, the first one decides.
+    // As in the servlet, the first command decides.
     if commands
         .first()
         .is_some_and(|command| command.object == "cert_request" && command.version == "1")
     {
-        return if signs {
+        return if has_key {
             Ok(RequestKind::Certificate)
         } else {
             Err("no CertFileName found".into())
@@ -53,16 +55,16 @@ pub(super) fn understand(head: &Head, signs: bool) -> Result<RequestKind, String
     let signed = || Arc::from(signed_part(head.target()));
     let works = commands
         .iter()
-        .map(|command| match (command.signed, signs) {
+        .map(|command| match (command.signed, has_key) {
             (true, false) => Err("No private key available for signing".into()),
-            (wanted, _) => work(command, wanted.then(signed)),
+            (is_signed, _) => work(command, is_signed.then(signed)),
         })
         .collect::<Result<_, _>>()?;
     Ok(RequestKind::Payloads(Payloads { commands, works }))
 }
 
 fn work(command: &Command, signed: Option<Arc<[u8]>>) -> Result<Work, String> {
-    let file = match command.object.as_str() {
+    let is_file = match command.object.as_str() {
         "frontier_request" => false,
         "frontier_file" => true,
         _ => return Err(format!("Unsupported command: {}", command.object)),
@@ -74,7 +76,7 @@ fn work(command: &Command, signed: Option<Arc<[u8]>>) -> Result<Work, String> {
     let encoding = Encoding::parse(&command.encoding);
     let wrong = || Work::Wrong(format!("Unsupported encoder: {}", command.encoding));
     let method = command.method.clone();
-    if file {
+    if is_file {
         let path = p1.to_owned();
         return Ok(encoding.map_or_else(wrong, |encoding| {
             Work::File(FileRequest {

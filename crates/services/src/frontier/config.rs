@@ -1,4 +1,4 @@
-//! What the gateway can be told, with the servlet's names beside ours.
+//! Configuration of the gateway, with the names of the servlet's keys in brackets.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,23 +11,24 @@ use super::invalidation::InvalidationConfig;
 use super::modified::is_table;
 use crate::ServiceError;
 
-/// How long caches may keep answers, seconds.
+/// Maximum ages of responses in caches, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ages {
-    /// Answers without `ttl` (`LongCacheExpireSeconds`).
+    /// Age of responses without `ttl` (`LongCacheExpireSeconds`).
     pub long: u64,
-    /// `ttl=short` (`ShortCacheExpireSeconds`).
+    /// Age of responses with `ttl=short` (`ShortCacheExpireSeconds`).
     pub short: u64,
-    /// `ttl=forever` (`ForeverCacheExpireSeconds`).
+    /// Age of responses with `ttl=forever` (`ForeverCacheExpireSeconds`).
     pub forever: u64,
-    /// Errors; those of a payload, and 503, get `short` where that is less.
+    /// Age of errors. The age of payload errors and of 503 is `short` if that is less.
     pub error: u64,
-    /// Hour of the day, 0 to 23 in UTC, at which answers without `ttl` end if that is sooner
-    /// (`LongCacheExpireHourOfDay`, which is in the servlet's own time zone).
+    /// Hour of the day, 0 to 23 in UTC, at which responses without `ttl` expire if that is earlier
+    /// (`LongCacheExpireHourOfDay`, which is in the time zone of the servlet).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub long_hour: Option<u8>,
-    /// The same for `ttl=short` (`ShortCacheExpireHourOfDay`).
+    /// Hour of the day, 0 to 23 in UTC, at which responses with `ttl=short` expire if that is
+    /// earlier (`ShortCacheExpireHourOfDay`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub short_hour: Option<u8>,
 }
@@ -47,11 +48,11 @@ impl Default for Ages {
 }
 
 impl Ages {
-    /// Of the answer to these commands, at `now` seconds since 1970. As in the servlet, the last
-    /// `ttl` in the URL that says anything counts for all payloads.
+    /// Maximum age of the response to these commands, at `now` seconds since 1970. As in the
+    /// servlet, the last `ttl` in the URL determines the age of all payloads.
     pub(super) fn of(&self, commands: &[Command], now: u64) -> u64 {
-        let said = commands.iter().rev().map(|command| command.ttl);
-        let (seconds, hour) = match said.into_iter().find(|ttl| *ttl != Ttl::Long) {
+        let mut ttls = commands.iter().rev().map(|command| command.ttl);
+        let (seconds, hour) = match ttls.find(|ttl| *ttl != Ttl::Long) {
             Some(Ttl::Short) => (self.short, self.short_hour),
             Some(Ttl::Forever) => (self.forever, None),
             _ => (self.long, self.long_hour),
@@ -59,14 +60,13 @@ impl Ages {
         hour.map_or(seconds, |hour| seconds.min(until_hour(hour, now)))
     }
 
-    /// Of errors, those of the URL alone excepted.
+    /// Maximum age of errors, except for those of the URL, whose age is `error`.
     pub(super) fn of_errors(&self) -> u64 {
         self.error.min(self.short)
     }
 }
 
-/// Seconds to the next time that a clock shows this hour; a whole day where it shows it since this
-/// very hour.
+/// Seconds to the next beginning of this hour of the day, up to a whole day if it begins now.
 fn until_hour(hour: u8, now: u64) -> u64 {
     let (hour, of_day) = (u64::from(hour), now % 86_400);
     let tomorrow = hour <= of_day / 3600;
@@ -80,7 +80,7 @@ pub(super) fn unix_now() -> u64 {
         .map_or(0, |elapsed| elapsed.as_secs())
 }
 
-/// A host as it stands in a URL, perhaps with a port.
+/// Whether a text is a host as in a URL, with or without a port.
 pub(super) fn is_host(text: &str) -> bool {
     let part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_' | b':' | b'[' | b']');
     !text.is_empty() && text.bytes().all(part)
@@ -90,70 +90,73 @@ pub(super) fn is_host(text: &str) -> bool {
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FrontierConfig {
-    /// An `SQLite` file, opened read-only; or a URL,
+    /// Path of an `SQLite` file, which is opened read-only; or a URL,
     /// `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`.
     pub database: PathBuf,
-    /// Connections to the database, 1 to 1000.
+    /// Number of connections to the database, 1 to 1,000.
     #[serde(default = "ten")]
     pub connections: usize,
-    /// Requests in progress, waiting ones included, above which further ones are refused with 503;
-    /// 1 or more (`MaxThreads`).
+    /// Maximum number of requests in progress, including those that wait for a connection; at least
+    /// 1. Further requests are refused with 503 (`MaxThreads`).
     #[serde(default = "hundred")]
     pub threads: usize,
-    /// Cache ages.
+    /// Maximum ages of responses in caches.
     #[serde(default)]
     pub ages: Ages,
-    /// Said at the start of every error (`ServerName`).
+    /// First word of every error message (`ServerName`).
     #[serde(default = "server_name")]
     pub server_name: String,
-    /// Seconds between keepalives while a client waits, above 0.
+    /// Time between keepalives while a client waits, in seconds, at least 0.001.
     #[serde(default = "five")]
     pub keepalive_s: f64,
-    /// Seconds of waiting for a connection after which a request fails, above 0
+    /// Maximum time in seconds that a request waits for a connection, at least 0.001. Then it fails
     /// (`MaxDbAcquireSeconds`).
     #[serde(default = "three_hundred")]
     pub max_acquire_s: f64,
-    /// Seconds of waiting for a query after which no more keepalives are sent; 0: none at all
+    /// Time in seconds for which keepalives are sent while a query runs. 0: none
     /// (`MaxDbExecuteSeconds`).
     #[serde(default = "ten_s")]
     pub max_execute_s: f64,
-    /// Seconds after which a query is stopped, time for sending included, above 0.
+    /// Maximum time of a query in seconds, including the transfer of its result; at least 0.001.
+    /// Then it is stopped.
     #[serde(default = "three_hundred")]
     pub query_timeout_s: f64,
-    /// Answers `max-stale` of a client by `stale-if-error` (`SendStaleIfError`).
+    /// Whether the response to a request with `max-stale` contains `stale-if-error`
+    /// (`SendStaleIfError`).
     #[serde(default = "yes")]
     pub stale_if_error: bool,
-    /// Answers without rows get the age of errors (`ExpireEmptyQueriesLikeErrors`).
+    /// Whether responses without rows have the age of errors (`ExpireEmptyQueriesLikeErrors`).
     #[serde(default)]
     pub expire_empty_like_errors: bool,
-    /// Seconds for which the time of a table's last change may be remembered; above 0, answers
-    /// carry `Last-Modified` where the query's tables are known (`ValidateLastModifiedSeconds`).
+    /// Time in seconds for which the time of a table's last change is remembered. If it is greater
+    /// than 0, responses contain `Last-Modified`, provided that the tables of the query are known
+    /// (`ValidateLastModifiedSeconds`).
     #[serde(default)]
     pub validate_last_modified_s: u64,
-    /// The table with the columns `table_owner`, `table_name` and `change_time` that says when
-    /// tables changed; may be left out for `MariaDB`, which knows by itself
+    /// Name of the table with the columns `table_owner`, `table_name` and `change_time`, which
+    /// contains the times of changes. Not required for `MariaDB`, which stores them itself
     /// (`LastModifiedTableName`).
     #[serde(default)]
     pub last_modified_table: Option<String>,
-    /// The directory below which `frontier_file` reads (`FileBaseDirectory`).
+    /// Directory that contains the files for `frontier_file` (`FileBaseDirectory`).
     #[serde(default)]
     pub files: Option<PathBuf>,
-    /// Files read at a time, 1 or more (`MaxFileConnections`).
+    /// Maximum number of files that are read at the same time, 1 to 1,000 (`MaxFileConnections`).
     #[serde(default = "five_files")]
     pub file_connections: usize,
-    /// The RSA key that signs answers, in PEM (`KeyFileName`).
+    /// Path of the RSA key that signs responses, in PEM (`KeyFileName`).
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// The certificate by which clients verify them, in PEM (`CertFileName`).
+    /// Path of the certificate with which clients verify signatures, in PEM (`CertFileName`).
     #[serde(default)]
     pub cert_file: Option<PathBuf>,
-    /// The caches to be told when objects that they keep are old.
+    /// Caches that are notified when the objects that they store are outdated.
     #[serde(default)]
     pub invalidation: Option<InvalidationConfig>,
 }
 
 impl std::fmt::Debug for FrontierConfig {
-    /// Without the database, whose URL may hold a password.
+    /// Formats without the database, whose URL may contain a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FrontierConfig")
             .field("connections", &self.connections)
@@ -188,7 +191,7 @@ fn server_name() -> String {
 }
 
 impl FrontierConfig {
-    /// The defaults of the servlet, for this database.
+    /// A configuration with the defaults of the servlet for this database.
     pub fn new(database: impl Into<PathBuf>) -> Self {
         Self {
             database: database.into(),
@@ -213,29 +216,32 @@ impl FrontierConfig {
     }
 
     pub(super) fn check(&self, dialect: Dialect) -> Result<(), ServiceError> {
-        let wrong = |key, why: &str| Err(ServiceError::Config { key, why: why.into() });
-        if !(1..=1000).contains(&self.connections) {
-            return wrong("connections", "1 to 1000");
+        let wrong = |key, why: String| Err(ServiceError::Config { key, why });
+        for (key, number) in [
+            ("connections", self.connections),
+            ("file_connections", self.file_connections),
+        ] {
+            if !(1..=1000).contains(&number) {
+                return wrong(key, format!("expected 1 to 1,000, got {number}"));
+            }
         }
         if self.threads == 0 {
-            return wrong("threads", "1 or more");
+            return wrong("threads", "expected at least 1, got 0".into());
         }
-        if !(1..=1000).contains(&self.file_connections) {
-            return wrong("file_connections", "1 to 1000");
-        }
-        for (key, seconds, least) in [
+        for (key, seconds, min) in [
             ("keepalive_s", self.keepalive_s, 0.001),
             ("query_timeout_s", self.query_timeout_s, 0.001),
             ("max_acquire_s", self.max_acquire_s, 0.001),
             ("max_execute_s", self.max_execute_s, 0.0),
         ] {
-            if !(least..=1e6).contains(&seconds) {
-                return wrong(key, "0.001 to 1000000 seconds");
+            if !(min..=1e6).contains(&seconds) {
+                return wrong(key, format!("expected {min} to 1,000,000 s, got {seconds}"));
             }
         }
         let hours = [self.ages.long_hour, self.ages.short_hour];
-        if hours.iter().flatten().any(|hour| *hour > 23) {
-            return wrong("ages", "an hour of the day is 0 to 23");
+        if let Some(hour) = hours.iter().flatten().find(|hour| **hour > 23) {
+            let why = format!("expected an hour of the day from 0 to 23, got {hour}");
+            return wrong("ages", why);
         }
         if let Some(invalidation) = &self.invalidation {
             invalidation.check(dialect)?;
@@ -243,7 +249,7 @@ impl FrontierConfig {
         match &self.last_modified_table {
             Some(table) if !is_table(table) => wrong(
                 "last_modified_table",
-                "a table's name, perhaps with its owner and a dot",
+                format!("expected TABLE or OWNER.TABLE of letters, digits, _ and $, got {table:?}"),
             ),
             _ => Ok(()),
         }
@@ -255,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hours_of_the_day() {
+    fn the_time_until_an_hour_of_the_day_is_at_most_a_day() {
         let day = 20_000 * 86_400;
         assert_eq!(until_hour(5, day), 5 * 3600);
         assert_eq!(until_hour(5, day + 5 * 3600 - 1), 1);

@@ -1,4 +1,4 @@
-//! `frontier_file`: files below a directory, each as one record of one field.
+//! `frontier_file`: files in a directory and its subdirectories, each as one record with one field.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -13,33 +13,33 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::database::{End, Failure, Packer, Part};
 
-/// Bytes read in one go.
+/// Number of bytes per read.
 const STEP: usize = 16 * 1024;
-/// Pieces of text under way to the client.
+/// Maximum number of pieces of text in the channel to the client.
 const PIECES: usize = 3;
 
-/// What to send and how to pack it.
+/// A requested file, and how to pack it.
 #[derive(Debug, Clone)]
 pub(super) struct FileRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) encoding: Encoding,
-    /// What a signature covers of the request, where the answer is to be signed.
+    /// Part of the request that the signature covers. None: the response is not signed.
     pub(super) signed: Option<Arc<[u8]>>,
 }
 
-/// The directory, and how many of its files are read at a time.
+/// The directory, and a limit of the number of files that are read at the same time.
 pub(super) struct Files {
     base: Option<PathBuf>,
     permits: Arc<Semaphore>,
 }
 
-/// A file that may be sent.
+/// An open file that may be sent.
 #[derive(Debug)]
 pub(super) struct SendableFile {
     file: File,
     length: u32,
-    /// Seconds since 1970.
+    /// Time of the last change, in seconds since 1970.
     pub(super) changed: u64,
 }
 
@@ -51,8 +51,8 @@ impl Files {
         }
     }
 
-    /// Opens a file. The message of what is wrong is that of a global error, as in the servlet,
-    /// which looks at files before it has begun its answer.
+    /// Opens a file. The error is the message of a global error, as in the servlet, which opens
+    /// files before it begins the response.
     pub(super) async fn find(&self, path: &str) -> Result<SendableFile, String> {
         let base = self.base.clone().ok_or("FileBaseDirectory not defined")?;
         let path = path.to_owned();
@@ -61,29 +61,29 @@ impl Files {
             .unwrap_or_else(|_| Err("the file could not be read".into()))
     }
 
-    /// Waits until it may be read, first come, first served.
+    /// Waits for the permit to read a file, in order of arrival.
     pub(super) async fn acquire(&self) -> Result<OwnedSemaphorePermit, Failure> {
         let permit = self.permits.clone().acquire_owned().await;
-        permit.map_err(|_| Failure::refused("the gateway ends"))
+        permit.map_err(|_| Failure::refused("the gateway is shutting down"))
     }
 
-    /// Reads it on a thread of the blocking pool, as fast as the client takes it.
+    /// Reads a file on a thread of the blocking pool, as fast as the client reads the response.
     pub(super) fn start(
-        found: SendableFile,
-        wanted: FileRequest,
+        file: SendableFile,
+        request: FileRequest,
         permit: OwnedSemaphorePermit,
     ) -> mpsc::Receiver<Part> {
         let (parts, received) = mpsc::channel(PIECES);
         tokio::task::spawn_blocking(move || {
-            let mut packer = Packer::new(wanted.encoding, wanted.signed.as_deref());
+            let mut packer = Packer::new(request.encoding, request.signed.as_deref());
             let emit = |piece| parts.blocking_send(Part::Piece(piece)).is_ok();
-            let outcome = match wanted.method.as_str() {
-                "DEFAULT" => pack(found, &mut packer, emit),
+            let outcome = match request.method.as_str() {
+                "DEFAULT" => pack(file, &mut packer, emit),
                 other => Err(Some(Failure::refused(&format!("Unknown method {other}")))),
             };
             drop(permit);
             let outcome = match outcome {
-                Err(None) => return, // the client has gone
+                Err(None) => return, // the client has closed the connection
                 Err(Some(failure)) => Err(failure),
                 Ok(()) => Ok(()),
             };
@@ -93,19 +93,24 @@ impl Files {
     }
 }
 
-/// `Err(None)`: nobody takes it any more.
+/// Packs a file. `Err(None)`: `emit` has returned false, because the client has closed the
+/// connection.
 fn pack(
-    found: SendableFile,
+    source: SendableFile,
     packer: &mut Packer,
     mut emit: impl FnMut(Vec<u8>) -> bool,
 ) -> Result<(), Option<Failure>> {
-    let mut file = found.file.take(u64::from(found.length));
-    let mut left = found.length as usize;
+    let mut file = source.file.take(u64::from(source.length));
+    let mut remaining = source.length as usize;
     let mut bytes = vec![0; STEP];
-    packer.head(found.length);
-    while left > 0 {
+    packer.head(source.length);
+    while remaining > 0 {
         let read = match file.read(&mut bytes) {
-            Ok(0) => return Err(Some(Failure::refused("the file has become shorter"))),
+            Ok(0) => {
+                return Err(Some(Failure::refused(
+                    "the file became shorter while it was read",
+                )));
+            }
             Ok(read) => read,
             Err(error) => {
                 return Err(Some(Failure::refused(&format!(
@@ -114,7 +119,7 @@ fn pack(
             }
         };
         packer.raw(&bytes[..read]);
-        left -= read;
+        remaining -= read;
         if packer.is_full() && !emit(packer.take()) {
             return Err(None);
         }
@@ -123,15 +128,15 @@ fn pack(
     Ok(())
 }
 
-/// Nothing outside of the directory is ever opened for reading, whatever names and links say: the
-/// path may not go up, and what has been opened is looked at again by its descriptor, which no
-/// later change of a link can mislead.
+/// Opens a file of the directory. No file outside it is sent, also with symbolic links: the path
+/// must not contain `..`, and the location of the open file is checked again by its descriptor. A
+/// later change of a link does not affect that check.
 fn find(base: &Path, path: &str) -> Result<SendableFile, String> {
     if path.contains("..") {
         return Err(format!("'..' not allowed in file path {path}"));
     }
     let unreadable = || format!("Cannot read file {path}");
-    // As in the servlet, a leading slash is no way out: the path is put behind the directory.
+    // As in the servlet, a path with a leading slash is relative to the directory too.
     let relative: PathBuf = Path::new(path)
         .components()
         .filter(|part| matches!(part, Component::Normal(_)))
@@ -147,12 +152,12 @@ fn find(base: &Path, path: &str) -> Result<SendableFile, String> {
     let opened =
         std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| unreadable())?;
     within(opened)?;
-    let about = file.metadata().map_err(|_| unreadable())?;
-    if !about.is_file() {
+    let metadata = file.metadata().map_err(|_| unreadable())?;
+    if !metadata.is_file() {
         return Err(unreadable());
     }
-    let length = u32::try_from(about.len()).map_err(|_| format!("File {path} has more than 4 GiB"))?;
-    let changed = about
+    let length = u32::try_from(metadata.len()).map_err(|_| format!("File {path} has more than 4 GiB"))?;
+    let changed = metadata
         .modified()
         .ok()
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());

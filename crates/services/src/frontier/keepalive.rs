@@ -1,19 +1,20 @@
-//! When to say that the answer is still coming.
+//! Times of the keepalives, which tell a waiting client that the response follows.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-/// One clock for a whole payload, as in the servlet: the wait for a connection and the wait for the
-/// query each have their own number of keepalives, and share the rhythm.
+/// The keepalives of one payload, at one interval as in the servlet. The wait for a connection and
+/// the wait for the query each have their own maximum number of keepalives.
 pub(super) struct Keepalive {
     ticks: Interval,
     every_s: f64,
-    left: u64,
+    /// Number of keepalives that may still be sent in this phase.
+    remaining: u64,
 }
 
 impl Keepalive {
-    /// One every `every_s` seconds, for `for_s` seconds.
+    /// A keepalive every `every_s` seconds, for `for_s` seconds.
     pub(super) fn new(every_s: f64, for_s: f64) -> Self {
         let every = Duration::from_secs_f64(every_s);
         let mut ticks = interval_at(Instant::now() + every, every);
@@ -21,23 +22,23 @@ impl Keepalive {
         let mut keepalive = Self {
             ticks,
             every_s,
-            left: 0,
+            remaining: 0,
         };
         keepalive.next_phase(for_s);
         keepalive
     }
 
-    /// From now on for `for_s` seconds; the number is rounded up.
+    /// Begins a phase of `for_s` seconds. The number of keepalives is rounded up.
     pub(super) fn next_phase(&mut self, for_s: f64) {
-        self.left = (for_s / self.every_s).ceil() as u64;
+        self.remaining = (for_s / self.every_s).ceil() as u64;
     }
 
-    /// Returns when one is due; never, once there have been enough.
+    /// Returns when a keepalive is due. Never returns if all keepalives of the phase were sent.
     pub(super) async fn due(&mut self) {
-        if self.left == 0 {
+        if self.remaining == 0 {
             std::future::pending::<()>().await;
         }
         self.ticks.tick().await;
-        self.left -= 1;
+        self.remaining -= 1;
     }
 }

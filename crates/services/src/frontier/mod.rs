@@ -1,18 +1,24 @@
-//! `frontier`: the gateway of the `FroNtier` protocol over an `SQLite` file, `PostgreSQL` or
-//! `MariaDB`, compatible on the wire with servlet 3.42.
+//! `frontier`: the gateway of the `FroNtier` protocol to an `SQLite` file, `PostgreSQL` or
+//! `MariaDB`. Its protocol is compatible with servlet 3.42.
 //!
-//! A request is a cacheable GET whose URL holds SQL; the answer streams from the database through
-//! zlib, MD5 and base64 to the client in pieces of about 64 kB, with bounded memory whatever the
-//! size of the result. The servlet's limits are here too: `connections` to the database, queued for
-//! first come first served with keepalives while waiting, and `threads`, above which requests are
-//! refused with 503.
+//! A request is a cacheable GET whose URL contains SQL. The response is streamed from the database
+//! through zlib, MD5 and base64 to the client, in pieces of about 64 kB. The memory in use is
+//! bounded for results of any size. The limits are those of the servlet: `connections` to the
+//! database (requests wait for one in order of arrival, and the client receives keepalives), and
+//! `threads`, above which requests are refused with 503.
 //!
-//! Where it differs from the servlet: text is sent as stored (the servlet mangles what Latin-1
-//! cannot say); a query is stopped after `query_timeout_s` or when its client has gone (the servlet
-//! lets it run); `SQLite` has no names of types but the declared ones of columns, which are sent in
-//! lower case; several statements in one query are refused, and so is anything that is no question;
-//! `BLOBzip0` is refused; the latest change of several tables is the latest time, and not the
-//! greatest text (see `database/dialect.rs`); hours of the day are those of UTC.
+//! Differences from the servlet:
+//!
+//! - Text is sent as stored. The servlet truncates characters that Latin-1 does not contain.
+//! - A query is stopped after `query_timeout_s`, or when its client has closed the connection. The
+//!   servlet lets it run.
+//! - `SQLite` has no type names except those in the declarations of columns. They are sent in lower
+//!   case.
+//! - A query with several statements is refused, as is a statement that does not read.
+//! - `BLOBzip0` is refused.
+//! - The last change of several tables is the latest time, not the greatest text (see
+//!   `database/dialect.rs`).
+//! - Hours of the day are in UTC.
 
 mod answer;
 mod command;
@@ -54,23 +60,23 @@ struct Gateway {
     files: Files,
     modified: Arc<Modified>,
     signer: Option<Signer>,
-    /// Where caches are to be told.
+    /// None: caches are not notified of changes.
     invalidation: Option<Invalidation>,
     counters: Counters,
     tally: Tally,
 }
 
-/// Serves until `shutdown`.
+/// Serves until `shutdown` completes.
 pub async fn serve(
     listener: TcpListener,
     config: FrontierConfig,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServiceError> {
-    let address = listener
-        .local_addr()
-        .map_err(ServiceError::io("the socket has no address"))?;
+    let address = listener.local_addr().map_err(ServiceError::io(
+        "cannot read the address of the listening socket",
+    ))?;
     let mut gateway = Gateway::new(config)?;
-    gateway.invalidate(address).await?;
+    gateway.start_invalidation(address).await?;
     let gateway = Arc::new(gateway);
     let shared = gateway.clone();
     let served = serve_connections(listener, shutdown, move |stream| {
@@ -87,12 +93,13 @@ impl Gateway {
     fn new(config: FrontierConfig) -> Result<Self, ServiceError> {
         let database = Database::open(&config)?;
         config.check(database.dialect())?;
-        let knows_by_itself = database.dialect() == Dialect::Mysql;
+        let has_change_times = database.dialect() == Dialect::Mysql;
         let modified = Modified::new(config.validate_last_modified_s);
-        if modified.wanted() && config.last_modified_table.is_none() && !knows_by_itself {
+        if modified.is_enabled() && config.last_modified_table.is_none() && !has_change_times {
             return Err(ServiceError::Config {
                 key: "last_modified_table",
-                why: "needed with validate_last_modified_s: this database does not know when tables changed"
+                why: "required with validate_last_modified_s, because this database does not store when its tables \
+                      changed"
                     .into(),
             });
         }
@@ -108,14 +115,14 @@ impl Gateway {
         })
     }
 
-    /// Begins to tell caches, where that is asked for.
-    async fn invalidate(&mut self, address: SocketAddr) -> Result<(), ServiceError> {
+    /// Starts the notification of caches, if it is configured.
+    async fn start_invalidation(&mut self, address: SocketAddr) -> Result<(), ServiceError> {
         if let Some(config) = &self.config.invalidation {
             let database = self.config.database.to_string_lossy();
             let dialect = self.database.dialect();
             let modified = self.modified.clone();
-            let begun = Invalidation::start(config, &database, dialect, modified, address).await?;
-            self.invalidation = Some(begun);
+            let invalidation = Invalidation::start(config, &database, dialect, modified, address).await?;
+            self.invalidation = Some(invalidation);
         }
         Ok(())
     }

@@ -1,20 +1,23 @@
-//! When the tables behind a query changed last: what `Last-Modified` says, and `If-Modified-Since`
-//! asks.
+//! The time of the last change of the tables of a query, for `Last-Modified` and
+//! `If-Modified-Since`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Sets of tables remembered. A workload has some hundred; whoever asks for more begins anew.
+/// Maximum number of sets of tables that are remembered. A workload has a few hundred. If there are
+/// more, all are forgotten.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Owners and names of tables in upper case, sorted, each once.
+/// Owners and names of tables in upper case, sorted, without duplicates.
 pub(super) type Tables = Vec<(String, String)>;
 
-/// The times that are known.
+/// The remembered times of the last change.
 pub(super) struct Modified {
-    /// How long a time may be relied on.
+    /// Time for which an entry is valid.
     valid: Duration,
+    /// For each set of tables, the time of its last change in seconds since 1970, and when it was
+    /// read.
     known: Mutex<HashMap<Tables, (u64, Instant)>>,
 }
 
@@ -26,21 +29,21 @@ impl Modified {
         }
     }
 
-    /// Where the gateway is told to look at all.
-    pub(super) fn wanted(&self) -> bool {
+    /// Whether the configuration enables `Last-Modified`.
+    pub(super) fn is_enabled(&self) -> bool {
         !self.valid.is_zero()
     }
 
-    /// Seconds since 1970, if they are known well enough.
+    /// The remembered time in seconds since 1970, if it is valid.
     pub(super) fn of(&self, tables: &Tables) -> Option<u64> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (time, since) = known.get(tables)?;
         (since.elapsed() <= self.valid).then_some(*time)
     }
 
-    /// A table has changed: the times of all of them may be others.
+    /// Forgets all times, because a table has changed.
     pub(super) fn forget(&self) {
-        if self.wanted() {
+        if self.is_enabled() {
             self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
@@ -57,7 +60,7 @@ impl Modified {
     }
 }
 
-/// The names as messages say them.
+/// The names of the tables for a message.
 pub(super) fn names(tables: &Tables) -> String {
     let names: Vec<String> = tables
         .iter()
@@ -66,7 +69,8 @@ pub(super) fn names(tables: &Tables) -> String {
     names.join(" and ")
 }
 
-/// A table's name as a configuration may give it: it is put into queries as it is.
+/// Whether a text is a valid table name in a configuration. It is inserted into queries without
+/// quotation marks.
 pub(super) fn is_table(name: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty()
@@ -77,15 +81,14 @@ pub(super) fn is_table(name: &str) -> bool {
     name.split('.').count() <= 2 && name.split('.').all(part)
 }
 
-/// All tables that a query reads, where it is one of the forms that the servlet knows: it begins
-/// with `select`, and each `from` in it is followed by `owner.table [alias]`, by several of these
-/// with commas, or by a nested select. A query with a join in it, or a table without owner, has
-/// none.
+/// All tables that a query reads, if it has one of the forms that the servlet recognises: it begins
+/// with `select`, and each `from` is followed by `owner.table [alias]`, by several of these with
+/// commas, or by a nested select. None for a query with a join, or with a table without an owner.
 ///
-/// The servlet looks at the first `from` alone (at the second where a nested select follows), so
-/// that a change of a table that only a later one names would go unnoticed; here all count.
+/// The servlet reads only the first `from` (the second one if a nested select follows). A change of
+/// a table in a later `from` is then not detected. Here every `from` counts.
 pub(super) fn tables_of(sql: &str) -> Option<Tables> {
-    // Where these are, each server sees quotations and comments in its own way.
+    // With these characters, the servers differ in where quotations and comments end.
     if sql.contains(['\\', '$', '#']) {
         return None;
     }
@@ -94,13 +97,13 @@ pub(super) fn tables_of(sql: &str) -> Option<Tables> {
         return None;
     }
     let mut tables = Tables::new();
-    for (at, token) in tokens.iter().enumerate() {
+    for (index, token) in tokens.iter().enumerate() {
         if token.eq_ignore_ascii_case("join") {
             return None;
         }
-        let from = token.eq_ignore_ascii_case("from");
-        if from && !tokens[at - 1].eq_ignore_ascii_case("distinct") {
-            list(&tokens[at + 1..], &mut tables)?;
+        let is_from = token.eq_ignore_ascii_case("from");
+        if is_from && !tokens[index - 1].eq_ignore_ascii_case("distinct") {
+            add_list(&tokens[index + 1..], &mut tables)?;
         }
     }
     tables.sort();
@@ -108,13 +111,13 @@ pub(super) fn tables_of(sql: &str) -> Option<Tables> {
     (!tables.is_empty()).then_some(tables)
 }
 
-/// The list behind one `from`.
-fn list(tokens: &[&str], tables: &mut Tables) -> Option<()> {
+/// Adds the tables of the list that follows a `from`.
+fn add_list(tokens: &[&str], tables: &mut Tables) -> Option<()> {
     let mut tokens = tokens.iter().copied().peekable();
     loop {
         let first = tokens.next()?;
         if first == "(" {
-            // What is inside has a `from` of its own.
+            // The text in brackets has its own `from`.
             let mut depth = 1;
             while depth > 0 {
                 depth += match tokens.next()? {
@@ -130,13 +133,13 @@ fn list(tokens: &[&str], tables: &mut Tables) -> Option<()> {
         tokens.next_if(|token| is_name(token) && !AFTER.iter().any(|word| token.eq_ignore_ascii_case(word)));
         match tokens.peek() {
             Some(&",") => tokens.next(),
-            Some(&"(") => return None, // a function, or names of columns
+            Some(&"(") => return None, // a function, or column names
             _ => return Some(()),
         };
     }
 }
 
-/// What may follow a table where an alias could stand.
+/// Words that may follow a table and are not an alias.
 const AFTER: [&str; 13] = [
     "where",
     "group",
@@ -157,19 +160,19 @@ fn is_name(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '"' | '`'))
 }
 
-/// `owner.table`, either perhaps in quotation marks.
+/// Parses `owner.table`, with or without quotation marks.
 fn table(token: &str) -> Option<(String, String)> {
     let (owner, name) = token.split_once('.')?;
     let plain = |part: &str| {
         let part = part.trim_matches(['"', '`']);
-        let good = !part.is_empty() && !part.contains(['.', '"', '`']);
-        good.then(|| part.to_uppercase())
+        let is_valid = !part.is_empty() && !part.contains(['.', '"', '`']);
+        is_valid.then(|| part.to_uppercase())
     };
     Some((plain(owner)?, plain(name)?))
 }
 
-/// Names (dots and quoted parts included), numbers and single marks; no comments and no literals.
-/// `None` where a quotation or comment does not end.
+/// The tokens of a query: names (with dots and quoted parts), numbers and single characters,
+/// without comments. Each literal becomes `''`. `None` if a quotation or comment has no end.
 fn tokens(sql: &str) -> Option<Vec<&str>> {
     let mut tokens = Vec::new();
     let mut rest = sql.trim_start();
@@ -217,29 +220,32 @@ fn name_length(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn found(sql: &str) -> String {
+    fn table_names(sql: &str) -> String {
         tables_of(sql).map_or_else(|| "none".into(), |tables| names(&tables))
     }
 
     #[test]
-    fn forms_of_the_servlet() {
-        assert_eq!(found("select a from o.t"), "O.T");
-        assert_eq!(found("SELECT a, b FROM o.t x WHERE a=1"), "O.T");
+    fn the_forms_of_the_servlet_have_tables() {
+        assert_eq!(table_names("select a from o.t"), "O.T");
+        assert_eq!(table_names("SELECT a, b FROM o.t x WHERE a=1"), "O.T");
         assert_eq!(
-            found("SELECT a FROM o.t, p.u y,\n\"Q\".\"V\" ORDER BY 1"),
+            table_names("SELECT a FROM o.t, p.u y,\n\"Q\".\"V\" ORDER BY 1"),
             "O.T and P.U and Q.V"
         );
-        assert_eq!(found("SELECT a FROM (SELECT a FROM o.t WHERE b=2)"), "O.T");
-        assert_eq!(found("SELECT a FROM (SELECT a FROM o.t) x, p.u"), "O.T and P.U");
-        assert_eq!(found("SELECT a FROM o.t AS x, p.u AS y"), "O.T and P.U");
+        assert_eq!(table_names("SELECT a FROM (SELECT a FROM o.t WHERE b=2)"), "O.T");
+        assert_eq!(
+            table_names("SELECT a FROM (SELECT a FROM o.t) x, p.u"),
+            "O.T and P.U"
+        );
+        assert_eq!(table_names("SELECT a FROM o.t AS x, p.u AS y"), "O.T and P.U");
         let cool = "SELECT /*+ HINT */ I3.OBJECT_ID AS \"OBJECT_ID\" FROM COOL.F1_CHANNELS C2, COOL.F1_IOVS I3 \
                     WHERE C2.CHANNEL_ID>=0 AND I3.IOV_SINCE>=COALESCE(( SELECT MAX(I1.IOV_SINCE) FROM COOL.F1_IOVS I1 \
                     WHERE I1.IOV_SINCE<=5 ),0) AND I3.X='it''s from a.b' ORDER BY 1";
-        assert_eq!(found(cool), "COOL.F1_CHANNELS and COOL.F1_IOVS");
+        assert_eq!(table_names(cool), "COOL.F1_CHANNELS and COOL.F1_IOVS");
     }
 
     #[test]
-    fn other_forms_have_no_time() {
+    fn other_forms_have_no_tables() {
         for sql in [
             "",
             "WITH a AS (SELECT 1) SELECT * FROM o.t",
@@ -258,13 +264,13 @@ mod tests {
             "SELECT a FROM \"\".\"\"",
             "SELECT 'it\\'s' FROM o.t",
         ] {
-            assert_eq!(found(sql), "none", "{sql}");
+            assert_eq!(table_names(sql), "none", "{sql}");
         }
-        assert_eq!(found("SELECT a IS DISTINCT FROM b.c FROM o.t"), "O.T");
+        assert_eq!(table_names("SELECT a IS DISTINCT FROM b.c FROM o.t"), "O.T");
     }
 
     #[test]
-    fn names_of_tables() {
+    fn a_table_name_has_at_most_one_owner_and_no_quotation_marks() {
         assert!(is_table("t") && is_table("o.t_1"));
         assert!(
             !is_table("") && !is_table("o.") && !is_table("a.b.c") && !is_table("t; x") && !is_table("\"t\"")
@@ -272,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_forgotten() {
+    fn the_number_of_remembered_times_is_limited() {
         let modified = Modified::new(3600);
         let tables = tables_of("SELECT a FROM o.t").unwrap();
         assert_eq!(modified.of(&tables), None);

@@ -1,5 +1,5 @@
-//! The way of one request, in the servlet's order: what is asked for, what the client has already,
-//! whether there is room, then payload after payload.
+//! Responds to one request, in the order of the servlet: parse it, check whether the client has the
+//! response already, check the limit of requests in progress, send payload after payload.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::Gateway;
 use super::answer::Answer;
-use super::command::{RequestKind, Work, understand};
+use super::command::{self, RequestKind, Work};
 use super::config::unix_now;
 use super::database::{End, Failure, Part, PayloadConnection, Query, Running};
 use super::files::{FileRequest, Files, SendableFile};
@@ -24,21 +24,22 @@ use super::tally::{Presence, add};
 use crate::date::parse_date;
 use crate::http::{Head, HttpConnection};
 
-/// A payload to make.
+/// A payload that was prepared.
 enum Job {
-    /// With the tables, where the time of their last change is asked for and they are known.
+    /// A query, with its tables if they are known and the time of their last change is required.
     Query(Query, Option<Tables>),
     File(FileRequest, SendableFile),
+    /// Contains the message of the error.
     Wrong(String),
 }
 
-/// What came of a payload.
+/// Result of a payload.
 enum PayloadResult {
-    /// The client has gone.
+    /// The client has closed the connection.
     Gone,
-    /// The client has the answer already.
+    /// The client has the current response already.
     NotModified,
-    /// Text has been handed on; this is left to be said. The seal is absent where nothing was
+    /// The data was sent. Contains the number of records or the error, and the seal if data was
     /// packed.
     End(Result<u64, Failure>, Option<Seal>),
 }
@@ -49,24 +50,24 @@ impl PayloadResult {
     }
 }
 
-/// What `Last-Modified` can say of a request.
+/// Time of the last change of the data of a request, for `Last-Modified`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Changed {
-    /// Nothing: a query's tables are not known, or nobody asked.
+    /// The tables of a query are not known, or `Last-Modified` is disabled.
     Unknown,
-    /// The database would have to be asked.
+    /// The database must be queried for it.
     NotYet,
     /// Seconds since 1970.
     At(u64),
 }
 
 impl Gateway {
-    /// One request to its end. False when the connection cannot be used further.
+    /// Responds to one request. Returns false if the connection must be closed.
     pub(super) async fn answer(&self, connection: &mut HttpConnection, head: &Head) -> bool {
         let (_in_progress, number) = Presence::enter(&self.tally.in_progress);
         let ages = &self.config.ages;
         let mut answer = Answer::new(connection, head, ages.error, self.config.stale_if_error);
-        let asked = match understand(head, self.signer.is_some()) {
+        let request = match command::parse(head, self.signer.is_some()) {
             Ok(RequestKind::Payloads(payloads)) => payloads,
             Ok(RequestKind::Certificate) => return self.certificate(answer).await,
             Err(why) => {
@@ -75,14 +76,14 @@ impl Gateway {
                 return self.end(answer, head, Some(message)).await;
             }
         };
-        let age = ages.of(&asked.commands, unix_now());
+        let age = ages.of(&request.commands, unix_now());
         answer.set_max_age(age);
-        // Held to the end of the answer, before which caches do not have it.
-        let keeping = self.keep(head, &asked.works, age).await;
+        // Kept until the response has been sent. Caches do not have it before.
+        let keeping = self.keep(head, &request.works, age).await;
         if !keeping.allowed {
-            answer.keep_nowhere();
+            answer.forbid_caching();
         }
-        let (jobs, changed) = match self.prepare(asked.works).await {
+        let (jobs, changed) = match self.prepare(request.works).await {
             Ok(prepared) => prepared,
             Err(why) => {
                 answer.set_max_age(ages.of_errors());
@@ -90,9 +91,9 @@ impl Gateway {
                 return self.end(answer, head, Some(format!("Exception: {why}"))).await;
             }
         };
-        // A time of zero never matches: it marks errors.
         let since = head.field("if-modified-since").and_then(parse_date);
-        // And where nobody can tell of changes, what was remembered may be old.
+        // Time 0 marks errors and never matches. If changes are not reported, the remembered time
+        // may be outdated.
         let since = since.filter(|since| *since > 0 && keeping.allowed);
         if let Changed::At(time) = changed
             && since == Some(time)
@@ -106,51 +107,51 @@ impl Gateway {
             answer.set_last_modified(time);
         }
         frame::begin(&mut answer.held);
-        frame::transaction(&mut answer.held, asked.commands.len());
-        let look = changed == Changed::NotYet && jobs.len() == 1;
+        frame::transaction(&mut answer.held, request.commands.len());
+        let query_change = changed == Changed::NotYet && jobs.len() == 1;
         let mut global_error = None;
-        for (command, job) in asked.commands.iter().zip(jobs) {
+        for (command, job) in request.commands.iter().zip(jobs) {
             frame::payload(
                 &mut answer.held,
                 &command.object,
                 &command.version,
                 &command.encoding,
             );
-            let (outcome, seal) = match self.payload(&mut answer, job, look, since).await {
+            let (outcome, seal) = match self.payload(&mut answer, job, query_change, since).await {
                 PayloadResult::Gone => return false,
                 PayloadResult::NotModified => return self.not_modified(answer).await,
                 PayloadResult::End(outcome, seal) => (outcome, seal),
             };
-            let mut quality = self.judge(&mut answer, outcome, seal, &mut global_error);
+            let mut quality = self.record_outcome(&mut answer, outcome, seal, &mut global_error);
             self.sign(&mut quality, &mut global_error).await;
             frame::quality(&mut answer.held, &self.config.server_name, &quality);
             if quality.error.is_some() {
-                break; // as in the servlet, the payloads after an error are left out
+                break; // as in the servlet, the payloads after an error are omitted
             }
         }
         frame::end_transaction(&mut answer.held);
         self.end(answer, head, global_error).await
     }
 
-    /// Finds out what can be known before anything is waited for. The message of an error is that
-    /// of the whole document.
+    /// Prepares the payloads without waiting for the database: opens files, and determines the time
+    /// of the last change. The error is the message of a global error.
     ///
-    /// The servlet lets one payload whose time is known speak for others whose time is not; here
-    /// all must be known.
+    /// In the servlet, one payload with a known time is sufficient. Here the times of all payloads
+    /// must be known.
     async fn prepare(&self, works: Vec<Work>) -> Result<(Vec<Job>, Changed), String> {
         let mut jobs = Vec::with_capacity(works.len());
         let mut times = Vec::with_capacity(works.len());
         for work in works {
             let (job, time) = match work {
                 Work::Wrong(why) => (Job::Wrong(why), None),
-                Work::File(wanted) => {
-                    let found = self.files.find(&wanted.path).await?;
-                    let changed = found.changed;
-                    (Job::File(wanted, found), Some(changed))
+                Work::File(request) => {
+                    let file = self.files.find(&request.path).await?;
+                    let changed = file.changed;
+                    (Job::File(request, file), Some(changed))
                 }
                 Work::Query(query) => {
-                    let wanted = self.modified.wanted();
-                    let tables = if wanted { tables_of(&query.sql) } else { None };
+                    let is_enabled = self.modified.is_enabled();
+                    let tables = if is_enabled { tables_of(&query.sql) } else { None };
                     let time = tables
                         .as_ref()
                         .map(|tables| self.modified.of(tables).unwrap_or(0));
@@ -169,7 +170,7 @@ impl Gateway {
         Ok((jobs, changed))
     }
 
-    /// Whether caches may keep the answer; they may where nobody is to tell them.
+    /// Whether caches may store the response. They always may if invalidation is not configured.
     async fn keep(&self, head: &Head, works: &[Work], age: u64) -> Keeping {
         let Some(invalidation) = &self.invalidation else {
             return Keeping::free();
@@ -192,7 +193,7 @@ impl Gateway {
         answer.not_modified().await
     }
 
-    /// The server's certificate, plain, with the age of errors as in the servlet.
+    /// Responds with the server's certificate as text. As in the servlet, it has the age of errors.
     async fn certificate(&self, mut answer: Answer<'_>) -> bool {
         answer.set_max_age(self.config.ages.of_errors());
         self.counters.answered(1);
@@ -200,7 +201,7 @@ impl Gateway {
         answer.plain(certificate).await
     }
 
-    /// Adds the signature where the payload is to be signed.
+    /// Adds the signature if the client requires it.
     async fn sign(&self, quality: &mut Quality, global_error: &mut Option<String>) {
         if let (
             Some(signer),
@@ -217,7 +218,7 @@ impl Gateway {
         }
     }
 
-    /// Too many requests are in progress.
+    /// Refuses a request because too many requests are in progress.
     async fn busy(&self, mut answer: Answer<'_>) -> bool {
         answer.set_max_age(self.config.ages.of_errors());
         frame::end(&mut answer.held);
@@ -226,7 +227,7 @@ impl Gateway {
         false
     }
 
-    /// The end of a document. A client may ask that no cache keeps one with a global error.
+    /// Ends a document. The client may require that no cache stores a document with a global error.
     async fn end(&self, mut answer: Answer<'_>, head: &Head, global_error: Option<String>) -> bool {
         let mut cut = false;
         if let Some(message) = global_error {
@@ -240,9 +241,9 @@ impl Gateway {
         answer.finish(200, cut).await
     }
 
-    /// Counts how a payload went, and says so: in the head of the answer if it has not left, else
-    /// in the payload.
-    fn judge(
+    /// Counts the outcome of a payload, and reports it to the client: in the head of the response,
+    /// or in the payload if the head was sent.
+    fn record_outcome(
         &self,
         answer: &mut Answer<'_>,
         outcome: Result<u64, Failure>,
@@ -259,8 +260,8 @@ impl Gateway {
                 add(&self.tally.rows, records);
                 add(&self.tally.payload_bytes, seal.map_or(0, |seal| seal.full_size));
                 if records == 0 && self.config.expire_empty_like_errors {
-                    // With Last-Modified, a later "not modified" would get the long age: then the
-                    // payload says it too.
+                    // With Last-Modified, a later response 304 has the long age. The payload then
+                    // contains the short one too.
                     if answer.is_committed() || answer.has_last_modified() {
                         quality.max_age = error_age;
                     }
@@ -288,22 +289,26 @@ impl Gateway {
         quality
     }
 
-    /// The data of one payload.
+    /// Sends the data of one payload. `query_change`: query the database for the time of the last
+    /// change first.
     async fn payload(
         &self,
         answer: &mut Answer<'_>,
         job: Job,
-        look: bool,
+        query_change: bool,
         since: Option<u64>,
     ) -> PayloadResult {
         match job {
             Job::Wrong(why) => PayloadResult::failed(Failure::refused(&why)),
-            Job::File(wanted, found) => self.file(answer, wanted, found).await,
-            Job::Query(query, tables) => self.query(answer, query, tables.as_ref(), look, since).await,
+            Job::File(request, file) => self.file(answer, request, file).await,
+            Job::Query(query, tables) => {
+                self.query(answer, query, tables.as_ref(), query_change, since)
+                    .await
+            }
         }
     }
 
-    async fn file(&self, answer: &mut Answer<'_>, wanted: FileRequest, found: SendableFile) -> PayloadResult {
+    async fn file(&self, answer: &mut Answer<'_>, request: FileRequest, file: SendableFile) -> PayloadResult {
         let config = &self.config;
         let mut keepalive = Keepalive::new(config.keepalive_s, config.max_acquire_s);
         let permit = match self.wait(answer, &mut keepalive, self.files.acquire()).await {
@@ -312,7 +317,7 @@ impl Gateway {
             Some(Ok(permit)) => permit,
         };
         keepalive.next_phase(config.max_execute_s);
-        let mut parts = Files::start(found, wanted, permit);
+        let mut parts = Files::start(file, request, permit);
         self.send(answer, &mut keepalive, &mut parts).await
     }
 
@@ -321,7 +326,7 @@ impl Gateway {
         answer: &mut Answer<'_>,
         query: Query,
         tables: Option<&Tables>,
-        look: bool,
+        query_change: bool,
         since: Option<u64>,
     ) -> PayloadResult {
         let config = &self.config;
@@ -342,27 +347,30 @@ impl Gateway {
             Some(Ok(Ok(held))) => held,
         };
         keepalive.next_phase(config.max_execute_s);
-        // Once a keepalive has left, it is too late to say when the tables changed.
-        if let Some(tables) = tables.filter(|_| look && !answer.is_committed()) {
-            held = match self.look(answer, &mut keepalive, held, tables, since).await {
+        // The headers with Last-Modified are sent with the first keepalive.
+        if let Some(tables) = tables.filter(|_| query_change && !answer.is_committed()) {
+            held = match self
+                .query_last_change(answer, &mut keepalive, held, tables, since)
+                .await
+            {
                 Ok(held) => held,
-                Err(made) => return made,
+                Err(result) => return result,
             };
         }
         add(&self.tally.queries, 1);
         let mut running = held.start(query);
-        let made = self.send(answer, &mut keepalive, &mut running).await;
-        match (made, tables) {
+        let result = self.send(answer, &mut keepalive, &mut running).await;
+        match (result, tables) {
             (PayloadResult::End(Err(Failure::Database(why)), seal), Some(tables)) => {
                 let why = format!("While querying {}: {}", modified::names(tables), bare(&why));
                 PayloadResult::End(Err(Failure::Database(format!("Exception: {why}"))), seal)
             }
-            (made, _) => made,
+            (result, _) => result,
         }
     }
 
-    /// Asks the database when the tables changed, and remembers it.
-    async fn look(
+    /// Queries the database for the time of the last change of the tables, and remembers it.
+    async fn query_last_change(
         &self,
         answer: &mut Answer<'_>,
         keepalive: &mut Keepalive,
@@ -370,27 +378,28 @@ impl Gateway {
         tables: &Tables,
         since: Option<u64>,
     ) -> Result<PayloadConnection, PayloadResult> {
-        let book = self.config.last_modified_table.as_deref();
-        let said = book.unwrap_or("information_schema.tables");
+        let change_table = self.config.last_modified_table.as_deref();
+        let source = change_table.unwrap_or("information_schema.tables");
         let failed = |why: String| PayloadResult::failed(Failure::Database(format!("Exception: {why}")));
-        // Another request may have asked while this one waited for its connection.
+        // Another request may have stored the time while this one waited for its connection.
         let (time, held) = if let Some(time) = self.modified.of(tables) {
             (Some(time), held)
         } else {
-            let sql = self.database.dialect().changed(tables, book);
+            let sql = self.database.dialect().changed(tables, change_table);
             match self.wait(answer, keepalive, held.value(&sql)).await {
                 None => return Err(PayloadResult::Gone),
                 Some(Err(Failure::Refused(why) | Failure::Database(why))) => {
                     let names = modified::names(tables);
                     return Err(failed(format!(
-                        "Error querying for {names} in {said}: {}",
+                        "Error querying for {names} in {source}: {}",
                         bare(&why)
                     )));
                 }
                 Some(Ok((value, held))) => (value.and_then(|text| whole(&text)), held),
             }
         };
-        let time = time.ok_or_else(|| failed(format!("{} not found in {said}", modified::names(tables))))?;
+        let time =
+            time.ok_or_else(|| failed(format!("{} not found in {source}", modified::names(tables))))?;
         self.modified.remember(tables, time);
         if !answer.is_committed() {
             if since == Some(time) {
@@ -401,7 +410,8 @@ impl Gateway {
         Ok(held)
     }
 
-    /// Waits for something, and keeps the client waiting with it. `None`: the client has gone.
+    /// Waits for a future, and sends keepalives to the client. `None`: the client has closed the
+    /// connection.
     async fn wait<T>(
         &self,
         answer: &mut Answer<'_>,
@@ -424,7 +434,7 @@ impl Gateway {
         }
     }
 
-    /// Hands the text of a payload on as it comes. There are keepalives until the first of it.
+    /// Sends the text of a payload as it arrives. Keepalives are sent before the first part.
     async fn send(
         &self,
         answer: &mut Answer<'_>,
@@ -456,17 +466,17 @@ impl Gateway {
     }
 }
 
-/// A message without the name of its kind.
+/// A message without the prefix `SQLException: `.
 fn bare(why: &str) -> &str {
     why.strip_prefix("SQLException: ").unwrap_or(why)
 }
 
-/// A number without its fraction; `MariaDB` may add one.
+/// The integer part of a number. `MariaDB` may send a fraction.
 fn whole(text: &str) -> Option<u64> {
     text.split('.').next()?.parse().ok()
 }
 
-/// Where the text of a payload comes from.
+/// Source of the text of a payload.
 trait Parts {
     async fn part(&mut self) -> Part;
 }

@@ -1,9 +1,8 @@
-//! Signed answers (`sec=sig`): whoever has the server's certificate can tell that an answer is the
-//! server's, and to which question, whatever caches it came through.
+//! Signed responses (`sec=sig`). A client with the server's certificate can verify that a response
+//! is from the server and belongs to its request, also if it comes from a cache.
 //!
-//! As in the servlet, a signature is the SHA-256 of the request's path and of the payload, padded
-//! as PKCS#1 v1.5 pads a signature but without the name of the digest, and raised to the private
-//! exponent.
+//! As in the servlet, a signature is the SHA-256 of the request's path and of the payload, with the
+//! padding of PKCS#1 v1.5 but without the name of the digest, raised to the private exponent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,55 +16,63 @@ use rsa::{Pkcs1v15Sign, RsaPrivateKey};
 
 use crate::ServiceError;
 
-/// Bits of a key: fewer are no protection, more take seconds.
+/// Length of a key in bits. Shorter keys do not protect; with longer keys a signature takes
+/// seconds.
 const BITS: std::ops::RangeInclusive<usize> = 1024..=8192;
 
 /// A server's key and certificate.
 pub(super) struct Signer {
     key: Arc<RsaPrivateKey>,
-    /// PEM, as `cert_request` sends it.
+    /// The certificate in PEM, as `cert_request` returns it.
     pub(super) certificate: Vec<u8>,
 }
 
 impl Signer {
-    /// Reads the files of a configuration: both, or none.
+    /// Reads the files of a configuration. None if neither file is configured.
     pub(super) fn load(
         key: Option<&PathBuf>,
         certificate: Option<&PathBuf>,
     ) -> Result<Option<Self>, ServiceError> {
-        let wrong = |key, why: &str| Err(ServiceError::Config { key, why: why.into() });
+        let wrong = |key, why: String| Err(ServiceError::Config { key, why });
         let (key, certificate) = match (key, certificate) {
             (None, None) => return Ok(None),
             (Some(key), Some(certificate)) => (key, certificate),
             (Some(_), None) => {
                 return wrong(
                     "cert_file",
-                    "needed with key_file: clients verify by the certificate",
+                    "required with key_file, because clients verify signatures with the certificate".into(),
                 );
             }
             (None, Some(_)) => {
                 return wrong(
                     "key_file",
-                    "needed with cert_file: clients then ask for signatures",
+                    "required with cert_file, because clients with the certificate request signatures".into(),
                 );
             }
         };
         let pem = read(certificate)?;
         if !pem.starts_with(b"-----BEGIN CERTIFICATE-----") {
-            return wrong(
-                "cert_file",
-                "not a certificate in PEM, which the server's own one must begin",
+            let why = format!(
+                "expected certificates in PEM, that of this server first, in {}",
+                certificate.display()
             );
+            return wrong("cert_file", why);
         }
         let text = String::from_utf8(read(key)?).unwrap_or_default();
         let parsed = RsaPrivateKey::from_pkcs8_pem(&text)
             .ok()
             .or_else(|| RsaPrivateKey::from_pkcs1_pem(&text).ok());
         let Some(parsed) = parsed else {
-            return wrong("key_file", "not an RSA key in PEM without a passphrase");
+            let why = format!(
+                "expected an RSA key in PEM without a passphrase in {}",
+                key.display()
+            );
+            return wrong("key_file", why);
         };
-        if !BITS.contains(&parsed.n().bits()) {
-            return wrong("key_file", "expected an RSA key of 1024 to 8192 bits");
+        let bits = parsed.n().bits();
+        if !BITS.contains(&bits) {
+            let why = format!("expected an RSA key of 1,024 to 8,192 bits, got {bits} bits");
+            return wrong("key_file", why);
         }
         Ok(Some(Self {
             key: Arc::new(parsed),
@@ -73,11 +80,11 @@ impl Signer {
         }))
     }
 
-    /// The signature in base64. Takes milliseconds, on a thread of the blocking pool.
+    /// Returns the signature in base64. It takes milliseconds, on a thread of the blocking pool.
     pub(super) async fn sign(&self, digest: [u8; 32]) -> Result<String, String> {
         let key = self.key.clone();
         let sign = move || {
-            // Blinded: how long it takes must tell nothing of the key.
+            // Blinded: the time that it takes does not depend on the key.
             key.sign_with_rng(
                 &mut rsa::rand_core::OsRng,
                 Pkcs1v15Sign::new_unprefixed(),
@@ -87,7 +94,7 @@ impl Signer {
         match tokio::task::spawn_blocking(sign).await {
             Ok(Ok(signature)) => Ok(STANDARD.encode(signature)),
             Ok(Err(error)) => Err(format!("cannot sign: {error}")),
-            Err(_) => Err("cannot sign: the gateway ends".into()),
+            Err(_) => Err("cannot sign: the gateway is shutting down".into()),
         }
     }
 }
@@ -101,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_key_or_no_certificate_is_refused_by_its_name() {
+    fn an_invalid_key_or_certificate_is_rejected_with_its_config_key() {
         let directory = std::env::temp_dir().join(format!("plimsoll-signature-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let file = |name: &str, text: &str| {
@@ -113,10 +120,14 @@ mod tests {
         let other = file("other", "-----BEGIN EC PRIVATE KEY-----\n");
         let absent = directory.join("absent");
         for (key, cert, expected) in [
-            (Some(&other), None, "cert_file: needed with"),
-            (None, Some(&certificate), "key_file: needed with"),
-            (Some(&other), Some(&other), "cert_file: not a certificate"),
-            (Some(&other), Some(&certificate), "key_file: not an RSA key"),
+            (Some(&other), None, "cert_file: required with key_file"),
+            (None, Some(&certificate), "key_file: required with cert_file"),
+            (
+                Some(&other),
+                Some(&other),
+                "cert_file: expected certificates in PEM",
+            ),
+            (Some(&other), Some(&certificate), "key_file: expected an RSA key"),
             (Some(&absent), Some(&certificate), "cannot read"),
         ] {
             let error = Signer::load(key, cert).err().unwrap().to_string();

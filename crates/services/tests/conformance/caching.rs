@@ -1,4 +1,4 @@
-//! How long answers live, and whether the client has them already.
+//! The ages of responses, and responses that the client has already.
 
 use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url};
 
@@ -9,7 +9,7 @@ const CHANGED: &str = "Sun, 31 Dec 2023 23:59:59 GMT";
 const LATER: &str = "Tue, 02 Jan 2024 03:04:05 GMT";
 
 #[test]
-fn the_age_follows_the_ttl() {
+fn the_age_depends_on_the_ttl() {
     let lab = lab(|config| config.ages.short = 60);
     for (ttl, expected) in [
         (Ttl::Long, "max-age=604800"),
@@ -24,7 +24,7 @@ fn the_age_follows_the_ttl() {
 }
 
 #[test]
-fn an_hour_of_the_day_ends_answers_earlier() {
+fn responses_expire_at_the_hour_of_the_day_if_it_is_earlier() {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap()
@@ -42,13 +42,13 @@ fn an_hour_of_the_day_ends_answers_earlier() {
         let field = response.field("cache-control").unwrap();
         field.strip_prefix("max-age=").unwrap().parse().unwrap()
     };
-    let found = age(Ttl::Short);
-    // The test may itself cross the hour.
+    let short_age = age(Ttl::Short);
+    // The hour may change during the test.
     assert!(
-        (left.saturating_sub(60)..=left).contains(&found) || found > 86_000,
-        "{found}, not {left}"
+        (left.saturating_sub(60)..=left).contains(&short_age) || short_age > 86_000,
+        "{short_age}, not {left}"
     );
-    assert!(age(Ttl::Long) <= 10); // sooner than the hour
+    assert!(age(Ttl::Long) <= 10); // earlier than the hour
     assert_eq!(age(Ttl::Forever), 31_536_000);
 }
 
@@ -67,14 +67,14 @@ fn max_stale_is_answered_by_stale_if_error() {
 }
 
 #[test]
-fn stale_if_error_can_be_turned_off() {
+fn stale_if_error_can_be_disabled() {
     let lab = lab(|config| config.stale_if_error = false);
     let response = lab.ask_with(EXAMPLE, Ttl::Long, "Cache-Control: max-stale=1\r\n");
     assert_eq!(response.field("cache-control"), Some("max-age=604800"));
 }
 
 #[test]
-fn errors_live_as_long_as_short_answers_but_not_longer_than_five_minutes() {
+fn errors_have_the_age_of_short_responses_and_at_most_five_minutes() {
     for (short, expected) in [(0, "max-age=0"), (60, "max-age=60"), (7200, "max-age=300")] {
         let lab = lab(|config| config.ages.short = short);
         let response = lab.ask_with("SELECT x FROM nowhere", Ttl::Forever, "");
@@ -83,7 +83,7 @@ fn errors_live_as_long_as_short_answers_but_not_longer_than_five_minutes() {
 }
 
 #[test]
-fn answers_without_rows_are_answers() {
+fn responses_without_rows_are_not_errors() {
     let lab = lab(|config| config.ages.short = 60);
     let response = lab.ask(EMPTY);
     assert_eq!(response.field("cache-control"), Some("max-age=604800"));
@@ -91,20 +91,20 @@ fn answers_without_rows_are_answers() {
 }
 
 #[test]
-fn to_be_kept_for_ever_they_are_errors() {
+fn responses_without_rows_are_errors_with_ttl_forever() {
     let lab = lab(|_| {});
     let response = lab.ask_with(EMPTY, Ttl::Forever, "");
     assert_eq!(
         error_of(&response),
         "plimsoll Exception: Empty result from query not allowed"
     );
-    // Rows were packed before it turned out that there were none.
+    // The packing had begun before the end of the result showed that there are no rows.
     assert!(quality(&response).contains("md5=") && quality(&response).ends_with("full_size=\"0\""));
     assert_eq!(verified(&lab.ask_with(EXAMPLE, Ttl::Forever, "")).rows, 2);
 }
 
 #[test]
-fn empty_answers_may_live_as_long_as_errors() {
+fn empty_responses_may_have_the_age_of_errors() {
     let lab = lab(|config| {
         config.ages.short = 60;
         config.expire_empty_like_errors = true;
@@ -113,7 +113,7 @@ fn empty_answers_may_live_as_long_as_errors() {
         config.keepalive_s = 0.05;
     });
     assert_eq!(lab.ask(EXAMPLE).field("cache-control"), Some("max-age=604800"));
-    // Without Last-Modified in the header alone; with it in the payload too.
+    // Without Last-Modified only in the header; with it in the payload too.
     let nameless = lab.ask("SELECT 1 WHERE 1=0");
     assert_eq!(nameless.field("cache-control"), Some("max-age=60"));
     assert!(!quality(&nameless).contains("max_age"));
@@ -125,7 +125,7 @@ fn empty_answers_may_live_as_long_as_errors() {
         "{}",
         quality(&named)
     );
-    // And in the payload alone, once the headers have left.
+    // Only in the payload, if the headers were sent before.
     let late = lab.ask(&format!("{SLOW} WHERE x < 0 GROUP BY x"));
     assert!(verified(&late).keepalives > 0);
     assert_eq!(late.field("cache-control"), Some("max-age=604800"));
@@ -141,7 +141,7 @@ fn without_validation_there_is_no_last_modified() {
 }
 
 #[test]
-fn an_equal_time_is_answered_by_304_and_no_other() {
+fn only_an_equal_time_is_answered_by_304() {
     let lab = lab(|config| {
         config.validate_last_modified_s = 100;
         config.last_modified_table = Some("changes".into());
@@ -150,7 +150,7 @@ fn an_equal_time_is_answered_by_304_and_no_other() {
         let fields = format!("If-Modified-Since: {time}\r\nCache-Control: max-stale=5\r\n");
         lab.ask_with(EXAMPLE, Ttl::Long, &fields)
     };
-    // The first asks the database, the others know.
+    // The first request queries the database, the others use the remembered time.
     for queries in [0, 0] {
         let same = since(CHANGED);
         assert_eq!((same.status, same.body.len()), (304, 0));
@@ -182,7 +182,7 @@ fn an_equal_time_is_answered_by_304_and_no_other() {
 }
 
 #[test]
-fn the_connection_stays_after_304() {
+fn the_connection_stays_open_after_304() {
     let lab = lab(|config| {
         config.validate_last_modified_s = 100;
         config.last_modified_table = Some("changes".into());
@@ -196,10 +196,10 @@ fn the_connection_stays_after_304() {
     }
 }
 
-/// Here the gateway differs: the servlet takes the greatest text of the form month/day/year, by
+/// Here the gateway differs: the servlet uses the greatest text of the form month/day/year, for
 /// which December 2023 is later than January 2024.
 #[test]
-fn of_several_tables_the_latest_change_counts() {
+fn the_latest_change_of_several_tables_counts() {
     let lab = lab(|config| {
         config.validate_last_modified_s = 100;
         config.last_modified_table = Some("main.changes".into());
@@ -234,7 +234,7 @@ fn queries_of_other_forms_have_no_last_modified() {
 }
 
 #[test]
-fn a_table_that_nobody_keeps_book_of_is_a_payload_error() {
+fn a_table_without_a_change_time_is_a_payload_error() {
     let lab = lab(|config| {
         config.validate_last_modified_s = 100;
         config.last_modified_table = Some("changes".into());
@@ -249,7 +249,7 @@ fn a_table_that_nobody_keeps_book_of_is_a_payload_error() {
         Some("Thu, 01 Jan 1970 00:00:00 GMT")
     );
     assert!(!quality(&response).contains("md5="));
-    // A mistake in the query itself names its tables.
+    // The message of an error in the query contains its tables.
     let wrong = lab.ask("SELECT absent FROM main.t_string");
     assert_eq!(
         error_of(&wrong),
@@ -258,7 +258,7 @@ fn a_table_that_nobody_keeps_book_of_is_a_payload_error() {
 }
 
 #[test]
-fn a_change_is_seen_when_the_memory_of_it_ends() {
+fn a_change_is_detected_after_the_validity_of_the_remembered_time() {
     let lab = lab(|config| {
         config.validate_last_modified_s = 1;
         config.last_modified_table = Some("changes".into());
@@ -272,7 +272,7 @@ fn a_change_is_seen_when_the_memory_of_it_ends() {
 }
 
 #[test]
-fn several_payloads_have_a_time_only_where_all_are_known() {
+fn several_payloads_have_a_time_only_if_all_times_are_known() {
     let lab = lab(|config| {
         config.validate_last_modified_s = 100;
         config.last_modified_table = Some("changes".into());

@@ -1,4 +1,4 @@
-//! `frontier_file`: files below one directory.
+//! `frontier_file`: files in one directory and its subdirectories.
 
 use std::io::Read;
 use std::os::unix::fs::symlink;
@@ -15,8 +15,8 @@ fn ask(lab: &Lab, path: &str) -> Response {
     )
 }
 
-/// The inflated payload. Our own reader would take the one record for the names of columns, and
-/// miss the rows.
+/// The inflated payload. Rejected: the reader of the crate `wire`, which would read the only record
+/// as the names of columns.
 fn content(response: &Response) -> Vec<u8> {
     let text = response.text();
     let (_, data) = text.split_once("<data>").unwrap();
@@ -43,7 +43,7 @@ fn with_files(change: impl FnOnce(&std::path::Path)) -> Lab {
 }
 
 #[test]
-fn a_file_is_one_record_of_one_field() {
+fn a_file_is_one_record_with_one_field() {
     let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i.wrapping_mul(i) >> 3) as u8).collect();
     let lab = with_files(|path| {
         std::fs::create_dir(path.join("files/a")).unwrap();
@@ -62,13 +62,13 @@ fn a_file_is_one_record_of_one_field() {
     expected.push(7);
     assert!(content(&response) == expected);
     assert_eq!(response.field("cache-control"), Some("max-age=604800"));
-    // Percent-encoding and a leading slash are those of URLs.
+    // The path may be percent-encoded and begin with a slash, as in URLs.
     assert!(content(&ask(&lab, "/a%2Fb.dat")) == expected);
     assert!(ask(&lab, "empty").text().contains("records=\"1\""));
 }
 
 #[test]
-fn a_file_has_its_own_time() {
+fn last_modified_is_the_time_of_the_file() {
     let lab = with_files(|path| std::fs::write(path.join("files/f"), b"x").unwrap());
     let time = ask(&lab, "f").field("last-modified").unwrap().to_owned();
     let target = "/Lab/Frontier/type=frontier_file:1&encoding=BLOB&p1=f";
@@ -79,7 +79,7 @@ fn a_file_has_its_own_time() {
 }
 
 #[test]
-fn nothing_outside_of_the_directory_is_read() {
+fn no_file_outside_the_directory_is_read() {
     let lab = with_files(|path| {
         std::fs::write(path.join("secret"), b"secret").unwrap();
         std::fs::create_dir_all(path.join("files/dir")).unwrap();
@@ -127,7 +127,7 @@ fn without_a_directory_there_are_no_files() {
 }
 
 #[test]
-fn a_query_beside_a_file() {
+fn a_request_may_contain_a_query_and_a_file() {
     let lab = with_files(|path| std::fs::write(path.join("files/f"), b"x").unwrap());
     let query = super::lab::url(super::lab::EXAMPLE);
     let response = lab.get(&format!("{query}&type=frontier_file:1&encoding=XML&p1=f"), "");

@@ -1,4 +1,4 @@
-//! A gateway over a small `SQLite` database, and what tests ask of its answers.
+//! A gateway to a small `SQLite` database, and helpers for its responses.
 
 use plimsoll_services::frontier::{self, FrontierConfig};
 use plimsoll_wire::frontier::document::{Reader, Summary};
@@ -9,9 +9,9 @@ use crate::support::{Client, Response, Running, Scratch, start};
 
 pub const ID: &str = "X-Frontier-Id: client 2.10.2 2269 lab(1000) lab\r\n";
 pub const EXAMPLE: &str = "SELECT iov_since,iov_until,payload FROM main.f0001_iovs WHERE channel_id=7";
-/// An answer of more than 8 KiB.
+/// A query with a response of more than 8 KiB.
 pub const BIG: &str = "SELECT string FROM main.t_string";
-/// About a second of counting, in which no row comes.
+/// A query that counts for about a second, without a row.
 pub const SLOW: &str =
     "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 3000000) SELECT count(*) FROM c";
 
@@ -20,7 +20,7 @@ pub struct Lab {
     pub scratch: Scratch,
 }
 
-/// A gateway with these changes to its defaults.
+/// A gateway whose default configuration is changed by this function.
 pub fn lab(change: impl FnOnce(&mut FrontierConfig)) -> Lab {
     let scratch = Scratch::new();
     Connection::open(scratch.0.join("db"))
@@ -55,7 +55,7 @@ impl Lab {
         self.ask_with(sql, Ttl::Long, "")
     }
 
-    /// `fields`: each ended by `\r\n`.
+    /// Sends a request. Each of `fields` has `\r\n` at its end.
     pub fn ask_with(&self, sql: &str, ttl: Ttl, fields: &str) -> Response {
         let target = build_url("/Lab", Form::Slash, &[sql], Encoding::Blob, ttl, None);
         self.get(&target, fields)
@@ -71,14 +71,14 @@ pub fn url(sql: &str) -> String {
     build_url("/Lab", Form::Slash, &[sql], Encoding::Blob, Ttl::Long, None)
 }
 
-/// A client of HTTP/1.0 that asks to stay connected.
+/// Header of an HTTP/1.0 client that requires keep-alive.
 pub fn ask_as_1_0(client: &mut Client, sql: &str) -> Response {
     let target = url(sql);
     client.send(format!("GET {target} HTTP/1.0\r\nHost: h\r\n{ID}Connection: keep-alive\r\n\r\n").as_bytes());
     client.response()
 }
 
-/// The document, verified as a client must.
+/// The document, verified as by a client.
 pub fn verified(response: &Response) -> Summary {
     assert!(response.complete);
     assert_eq!(response.status, 200);
@@ -89,7 +89,7 @@ pub fn error_of(response: &Response) -> String {
     verified(response).error.expect("an error").message
 }
 
-/// The rest of the line behind `<quality `.
+/// The part of the line after `<quality `.
 pub fn quality(response: &Response) -> String {
     let text = response.text();
     let from = text.find("<quality ").unwrap() + "<quality ".len();

@@ -1,4 +1,4 @@
-//! The request: its URL, its SQL, its headers.
+//! Requests: URL, SQL, headers.
 
 use plimsoll_wire::frontier::request::{Encoding, Form, Ttl, build_url, encode_p1};
 
@@ -14,7 +14,7 @@ fn path_and_query_string_are_the_same_request() {
 }
 
 #[test]
-fn up_to_32_payloads_come_in_one_document() {
+fn up_to_32_payloads_are_in_one_document() {
     let lab = lab(|_| {});
     let many = |count| {
         let queries = vec![EXAMPLE; count];
@@ -28,7 +28,7 @@ fn up_to_32_payloads_come_in_one_document() {
 }
 
 #[test]
-fn type_comes_first_and_encoding_second() {
+fn type_is_the_first_parameter_and_encoding_the_second() {
     let lab = lab(|_| {});
     let p1 = encode_p1(EXAMPLE);
     let cases = [
@@ -61,7 +61,7 @@ fn type_comes_first_and_encoding_second() {
 }
 
 #[test]
-fn a_missing_method_is_default_and_no_other_is_known() {
+fn a_missing_method_is_default_and_other_methods_are_refused() {
     let lab = lab(|_| {});
     assert_eq!(
         verified(&lab.get(&url(EXAMPLE).replace(":DEFAULT", ""), "")).rows,
@@ -82,10 +82,10 @@ fn post_is_not_implemented() {
     assert_eq!(response.field("cache-control"), Some("max-age=300"));
 }
 
-/// Here the gateway differs: `BLOBzip0`, which the servlet answers with bytes that clients cannot
-/// read, is refused.
+/// Here the gateway differs: it refuses `BLOBzip0`, to which the servlet responds with bytes that
+/// no client can read.
 #[test]
-fn encodings_are_plain_and_nine_levels() {
+fn the_encodings_are_plain_and_zip_with_nine_levels() {
     let lab = lab(|_| {});
     let ask = |encoding: &str| lab.get(&url(EXAMPLE).replace("=BLOB&", &format!("={encoding}&")), "");
     for encoding in ["BLOB", "BLOBzip", "BLOBzip1", "BLOBzip5", "BLOBzip9"] {
@@ -123,12 +123,12 @@ fn values_after_colons_are_bound_as_text() {
         rows("SELECT 1 FROM main.f0001_iovs WHERE payload = ?:' OR 1=1 --"),
         0
     );
-    // One without the other is plain SQL.
+    // A colon without a question mark, or the reverse, is plain SQL.
     assert_eq!(rows("SELECT 'a:b'"), 1);
 }
 
 #[test]
-fn five_words_cancel_a_query_wherever_they_stand() {
+fn five_words_cancel_a_query_at_any_position() {
     let lab = lab(|_| {});
     for sql in [
         "DROP TABLE x",
@@ -147,20 +147,20 @@ fn five_words_cancel_a_query_wherever_they_stand() {
 }
 
 #[test]
-fn a_client_must_name_itself() {
+fn a_client_must_send_its_name() {
     let lab = lab(|config| config.ages.short = 60);
     let response = lab.service.connect().request("GET", &url(EXAMPLE), "", b"");
     assert_eq!(
         error_of(&response),
         "plimsoll Error: Exception: X-frontier-id header missing"
     );
-    // 300 s also where other errors live shorter.
+    // 300 s, also if other errors have a shorter age.
     assert_eq!(response.field("cache-control"), Some("max-age=300"));
     assert!(!response.text().contains("<transaction"));
 }
 
 #[test]
-fn broken_packing_is_an_error_of_the_whole_document() {
+fn an_invalid_encoding_of_the_query_is_an_error_of_the_whole_document() {
     let lab = lab(|_| {});
     let good = url(EXAMPLE);
     let (head, p1) = good.split_once("p1=").unwrap();
@@ -180,7 +180,7 @@ fn broken_packing_is_an_error_of_the_whole_document() {
     }
 }
 
-/// Here the gateway differs: signatures are not there, as in a servlet without a key.
+/// Without a key, signatures are not available, as in a servlet without a key.
 #[test]
 fn a_signature_needs_a_key() {
     let lab = lab(|_| {});

@@ -1,4 +1,4 @@
-//! The response: framing, headers, the document, errors.
+//! Responses: framing, headers, documents, errors.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn assert_plain_headers(response: &Response) {
 }
 
 #[test]
-fn what_fits_8_kib_has_a_length_and_the_rest_is_chunked() {
+fn a_response_within_8_kib_has_a_length_and_a_larger_one_is_chunked() {
     let lab = lab(|_| {});
     let small = lab.ask(EXAMPLE);
     assert_plain_headers(&small);
@@ -30,7 +30,7 @@ fn what_fits_8_kib_has_a_length_and_the_rest_is_chunked() {
         (big.field("content-length"), big.field("transfer-encoding")),
         (None, Some("chunked"))
     );
-    // The border is that of the container's buffer.
+    // The limit is the length of the container's buffer.
     for (rows, chunked) in [(40, false), (80, true)] {
         let response = lab.ask(&format!("{BIG} LIMIT {rows}"));
         assert_eq!(response.body.len() > 8192, chunked);
@@ -57,14 +57,14 @@ fn http_1_0_is_never_answered_in_chunks() {
 }
 
 #[test]
-fn quality_says_error_digest_records_and_size_in_this_order() {
+fn quality_contains_error_digest_records_and_size_in_this_order() {
     let lab = lab(|_| {});
     let said = quality(&lab.ask(EXAMPLE));
     assert!(
         said.starts_with("error=\"0\" md5=\"") && said.ends_with("\" records=\"2\" full_size=\"125\""),
         "{said}"
     );
-    // The digest is that of the compressed bytes, the size that of the inflated ones: the client's
+    // The digest is that of the compressed bytes, the size that of the inflated bytes. The client
     // side checks both.
     let zipped = build_url(
         "",
@@ -80,7 +80,7 @@ fn quality_says_error_digest_records_and_size_in_this_order() {
 }
 
 #[test]
-fn a_payload_error_is_a_document_with_a_short_life() {
+fn a_payload_error_is_a_document_with_a_short_age() {
     let lab = lab(|config| config.ages.short = 60);
     let zipped = build_url(
         "",
@@ -108,17 +108,17 @@ fn a_payload_error_is_a_document_with_a_short_life() {
         said.ends_with("\" full_size=\"0\"") && !said.contains("records"),
         "{said}"
     );
-    // The packing had begun: it is an empty stream, with its digest.
+    // The packing had begun: the data is an empty stream, with its digest.
     let data = response.text();
     assert!(data.contains("<data>eJwDAAAAAAE=</data>") || data.contains("<data>eF4DAAAAAAE=</data>"));
-    // Had it not, there is neither.
+    // If the packing had not begun, there is neither data nor digest.
     let wrong = lab.get(&url(EXAMPLE).replace("=BLOB&", "=X&"), "");
     assert!(wrong.text().contains("<data></data>"));
     assert!(!quality(&wrong).contains("md5="));
 }
 
 #[test]
-fn the_payloads_after_an_error_are_left_out() {
+fn the_payloads_after_an_error_are_omitted() {
     let lab = lab(|_| {});
     let target = build_url(
         "",
@@ -136,7 +136,7 @@ fn the_payloads_after_an_error_are_left_out() {
 }
 
 #[test]
-fn an_error_after_the_headers_is_told_twice() {
+fn an_error_after_the_headers_is_reported_twice() {
     let lab = lab(|config| {
         config.ages.short = 60;
         config.query_timeout_s = 0.3;
@@ -157,7 +157,7 @@ fn an_error_after_the_headers_is_told_twice() {
 }
 
 #[test]
-fn global_errors_are_cut_off_for_clients_that_ask_so() {
+fn a_document_with_a_global_error_is_truncated_if_the_client_requires_it() {
     let lab = lab(|_| {});
     let target = url(EXAMPLE).replace("p1=", "p2=");
     let fields = "X-Frontier-Opts: a DontCacheErrors b\r\n";
@@ -165,7 +165,7 @@ fn global_errors_are_cut_off_for_clients_that_ask_so() {
     assert!(!cut.complete && cut.body.ends_with(b"</frontier>\n"));
     assert_eq!(cut.field("content-length"), None);
     assert!(lab.get(&target, "").complete);
-    // Errors of payloads are not cut off.
+    // Documents with payload errors are not truncated.
     let payload = lab.ask_with("SELECT x FROM nowhere", Ttl::Long, fields);
     assert!(payload.complete);
 }
@@ -190,7 +190,7 @@ fn too_many_requests_are_refused_with_twelve_bytes() {
 }
 
 #[test]
-fn keepalives_come_at_their_times_before_any_data() {
+fn keepalives_are_sent_at_their_interval_before_any_data() {
     let lab = lab(|config| {
         config.connections = 1;
         config.keepalive_s = 0.2;
@@ -205,7 +205,8 @@ fn keepalives_come_at_their_times_before_any_data() {
         took > Duration::from_millis(700),
         "{took:?}: too quick to tell anything"
     );
-    // As many as begin in half a second, rounded up; then silence, and the answer nevertheless.
+    // The number of intervals in 0.5 s, rounded up. After that no keepalive is sent, but the
+    // response is.
     assert_eq!(verified(&response).keepalives, 3);
     assert_eq!(verified(&response).rows, 1);
     let text = response.text();
@@ -218,7 +219,7 @@ fn keepalives_come_at_their_times_before_any_data() {
 }
 
 #[test]
-fn without_time_for_execution_there_are_no_keepalives() {
+fn without_max_execute_s_there_are_no_keepalives() {
     let lab = lab(|config| {
         config.keepalive_s = 0.05;
         config.max_execute_s = 0.0;
@@ -229,7 +230,7 @@ fn without_time_for_execution_there_are_no_keepalives() {
 }
 
 #[test]
-fn waiting_for_a_connection_ends_with_an_error_after_its_time() {
+fn waiting_for_a_connection_fails_after_max_acquire_s() {
     let lab = lab(|config| {
         config.connections = 1;
         config.keepalive_s = 0.05;

@@ -1,4 +1,4 @@
-//! Signed answers and the server's certificate.
+//! Signed responses and the server's certificate.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,13 +23,13 @@ fn signing(form: impl FnOnce(&RsaPrivateKey) -> String) -> (Lab, RsaPublicKey) {
 
 fn with_files(config: &mut FrontierConfig, key: &str, certificate: &str) {
     let directory = config.files.clone().unwrap();
-    for (name, text, place) in [
+    for (name, text, path) in [
         ("key.pem", key, &mut config.key_file),
         ("cert.pem", certificate, &mut config.cert_file),
     ] {
         let file = directory.join(name);
         std::fs::write(&file, text).unwrap();
-        *place = Some(file);
+        *path = Some(file);
     }
 }
 
@@ -41,8 +41,8 @@ fn pkcs1(key: &RsaPrivateKey) -> String {
     key.to_pkcs1_pem(LineEnding::LF).unwrap().to_string()
 }
 
-/// As the public client does it: the digest of the path from its last slash, and of what the base64
-/// holds.
+/// The digest as the public client computes it: of the path from its last slash, and of the decoded
+/// base64.
 fn is_signed(response: &Response, path: &str, key: &RsaPublicKey) -> bool {
     let text = response.text();
     let data = text
@@ -61,7 +61,7 @@ fn is_signed(response: &Response, path: &str, key: &RsaPublicKey) -> bool {
 }
 
 #[test]
-fn a_signature_stands_in_place_of_the_digest_and_covers_path_and_payload() {
+fn a_signature_replaces_the_digest_and_covers_path_and_payload() {
     for form in [pkcs8, pkcs1] {
         let (lab, key) = signing(form);
         for encoding in [Encoding::Blob, Encoding::BlobZipLevel(5)] {
@@ -79,13 +79,13 @@ fn a_signature_stands_in_place_of_the_digest_and_covers_path_and_payload() {
                 assert!(!is_signed(&response, &path.replace("BLOB", "BLOb"), &key));
             }
         }
-        // Whoever does not ask for a signature gets none.
+        // The response to a request without `sec=sig` is not signed.
         assert!(quality(&lab.ask(EXAMPLE)).starts_with("error=\"0\" md5=\""));
     }
 }
 
 #[test]
-fn an_escaped_path_is_signed_as_the_servlet_sees_it() {
+fn an_escaped_path_is_signed_as_in_the_servlet() {
     let (lab, key) = signing(pkcs8);
     let target = url(EXAMPLE) + "&sec=sig";
     let path = target.strip_prefix("/Lab/Frontier").unwrap();
@@ -94,7 +94,7 @@ fn an_escaped_path_is_signed_as_the_servlet_sees_it() {
 }
 
 #[test]
-fn an_error_is_signed_as_well() {
+fn an_error_is_signed_too() {
     let (lab, key) = signing(pkcs8);
     let target = url("SELECT nosuch FROM main.t_string") + "&sec=sig";
     let response = lab.get(&target, "");

@@ -1,4 +1,4 @@
-//! The same seeded rows in `SQLite`, `PostgreSQL` and `MariaDB`.
+//! The same rows in `SQLite`, `PostgreSQL` and `MariaDB`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn asked(service: &Running, sql: &str) -> Response {
         .request("GET", &target, "X-Frontier-Id: t\r\n", b"")
 }
 
-/// The rows of a query as a client of the gateway gets them, without the names of columns: types
+/// The rows of a query as a client of the gateway receives them, without the columns, whose types
 /// differ.
 fn rows(service: &Running, sql: &str) -> Vec<u8> {
     let response = asked(service, sql);
@@ -132,7 +132,7 @@ const SAME: [&str; 12] = [
     "SELECT * FROM COMP200_F0002_CHANNELS ORDER BY CHANNEL_ID",
 ];
 
-/// Byte strings have no text that all databases share: hexadecimal digits are.
+/// A query for byte strings as hexadecimal digits, because the databases format them differently.
 fn bytes_of(kind: Option<Kind>, table: &str, column: &str) -> String {
     let digits = match kind {
         Some(Kind::Postgres) => format!("upper(encode({column}, 'hex'))"),
@@ -142,7 +142,7 @@ fn bytes_of(kind: Option<Kind>, table: &str, column: &str) -> String {
 }
 
 #[test]
-fn every_database_gets_the_same_rows() {
+fn every_database_has_the_same_rows() {
     let scratch = Scratch::new();
     let file = scratch.0.join("db");
     let reports = write(&file, sets());
@@ -165,7 +165,7 @@ fn every_database_gets_the_same_rows() {
                 server.kind
             );
         }
-        // Written again it is the same, and other tables stay.
+        // Written again, the table is the same, and other tables are not changed.
         write(&url, vec![table("t_text", 5, 10, 50.0).into()]);
         assert_eq!(server.sql(database_of(&url), "SELECT count(*) FROM t_text"), "5");
         assert_eq!(server.sql(database_of(&url), "SELECT count(*) FROM wide"), "100");
@@ -189,8 +189,8 @@ fn types_are_those_of_the_database() {
             &url,
             vec![mixed.into(), table("t_bytes", 3, 100_000, 10.0).into()],
         );
-        // MariaDB's view has the tables of all databases: other tests use this server at the same
-        // time.
+        // The view of MariaDB contains the tables of all databases, and other tests use this server
+        // at the same time.
         let schema = match server.kind {
             Kind::Postgres => "public",
             Kind::Mariadb => database_of(&url),
@@ -221,10 +221,10 @@ fn saved_percent(bytes: &[u8]) -> f64 {
     100.0 * (1.0 - zlib.finish().unwrap().len() as f64 / bytes.len() as f64)
 }
 
-/// Where every byte is a character, strings are text and travel as they are; and as few bytes as
-/// from any database.
+/// If every byte is a character, strings are text and are sent unchanged. The number of bytes is
+/// that of the other databases.
 #[test]
-fn strings_of_a_single_byte_encoding_are_as_compressible_as_asked() {
+fn strings_in_a_single_byte_encoding_have_the_configured_compressibility() {
     let Some(server) = servers::shared(Kind::Postgres) else {
         return;
     };
@@ -264,9 +264,9 @@ fn strings_of_a_single_byte_encoding_are_as_compressible_as_asked() {
     assert_eq!(write(&url, vec![blob.into()])[0].kind, "blob");
 }
 
-/// Tables with versions, 0 at first, for which a gateway can be asked when they changed last.
+/// Tables with versions, 0 at first. A gateway returns the time of their last change.
 #[test]
-fn tables_with_versions_know_when_they_changed() {
+fn tables_with_versions_have_a_time_of_the_last_change() {
     let tables = || TableConfig {
         tables: 2,
         versions: true,
@@ -313,7 +313,7 @@ fn tables_with_versions_know_when_they_changed() {
             });
             let answer = asked(&gateway, "SELECT version FROM public.T_2 WHERE id > 5");
             assert!(answer.field("last-modified").is_some(), "{}", answer.text());
-            // Written anew, it is a change as well.
+            // Writing the table again is a change too.
             write(&url, vec![tables().into()]);
             assert!(of("t_1") > first);
             assert_eq!(sql("SELECT count(*) FROM plimsoll_changes"), "2");
@@ -344,7 +344,7 @@ fn a_conditions_database_is_consistent() {
     assert_eq!(count("SELECT count(*) FROM COMP200_TAGS"), 6);
     assert_eq!(count("SELECT count(*) FROM COMP200_TAG2TAG"), 4);
     assert_eq!(count("SELECT count(*) FROM COMP200_F0002_IOV2TAG"), 300);
-    // Without gaps, and to the end of time.
+    // The intervals have no gaps, and extend to the end of time.
     let gaps = "SELECT count(*) FROM COMP200_F0001_IOVS a WHERE a.iov_until < 9223372036854775807 AND NOT EXISTS
                 (SELECT 1 FROM COMP200_F0001_IOVS b WHERE b.channel_id = a.channel_id AND b.iov_since = a.iov_until)";
     assert_eq!(count(gaps), 0);
@@ -368,7 +368,7 @@ fn a_conditions_database_is_consistent() {
     let indexes = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL AND tbl_name =
                    'COMP200_F0001_IOVS'";
     assert_eq!(count(indexes), 2);
-    // Folders differ.
+    // The payloads of folders differ.
     assert_eq!(
         count("SELECT count(*) FROM COMP200_F0001_IOVS a, COMP200_F0002_IOVS b WHERE a.p_1 = b.p_1"),
         0
@@ -399,10 +399,10 @@ fn folders_of_one_version_have_no_tags() {
     );
 }
 
-/// The query by which COOL looks an interval up, in all three databases: one row for each channel,
+/// The query with which COOL finds an interval, in all three databases: one row for each channel,
 /// by an index.
 #[test]
-fn an_interval_is_found_as_cool_finds_it() {
+fn the_query_of_cool_finds_an_interval() {
     let sql = "SELECT COOL_I3.OBJECT_ID, COOL_I3.CHANNEL_ID, COOL_I3.IOV_SINCE, COOL_I3.IOV_UNTIL, COOL_I3.P_1
         FROM COMP200_F0002_CHANNELS COOL_C2, COMP200_F0002_IOVS COOL_I3
         WHERE COOL_C2.CHANNEL_ID>=0 AND COOL_C2.CHANNEL_ID<=100 AND COOL_I3.CHANNEL_ID=COOL_C2.CHANNEL_ID
@@ -423,7 +423,7 @@ fn an_interval_is_found_as_cool_finds_it() {
 }
 
 #[test]
-fn what_cannot_be_written_says_why() {
+fn a_failed_write_reports_the_reason() {
     for server in servers::all() {
         let name = server.database("");
         let config = |url: String, table: TableConfig| DataConfig {
@@ -455,18 +455,19 @@ fn what_cannot_be_written_says_why() {
     );
 }
 
-/// A view where the table shall be.
+/// A view with the name of the table.
 fn blocked_by_a_view(server: &Server, database: &str) {
     server.sql(database, "CREATE VIEW v AS SELECT 1 AS a");
 }
 
-/// Names the database of the process that `memory_does_not_follow_the_rows` starts.
+/// Contains the database for the process that
+/// `the_memory_does_not_depend_on_the_number_of_rows` starts.
 const DATABASE: &str = "PLIMSOLL_TEST_DATABASE";
 
-/// Many times the rows, and not more memory. In a process of its own, as other tests of this one
-/// allocate meanwhile.
+/// A multiple of the rows does not need more memory. The measurement is in a separate process,
+/// because other tests allocate memory in this one.
 #[test]
-fn memory_does_not_follow_the_rows() {
+fn the_memory_does_not_depend_on_the_number_of_rows() {
     for server in servers::all() {
         let url = server.url(&server.database(""));
         let writer = Command::new(std::env::current_exe().unwrap())

@@ -1,4 +1,4 @@
-//! The gateway over real `PostgreSQL` and `MariaDB`.
+//! The gateway with real `PostgreSQL` and `MariaDB` servers.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -33,7 +33,7 @@ fn gateway(url: &str, change: impl FnOnce(&mut FrontierConfig)) -> Running {
     })
 }
 
-/// A gateway over a new database, whose name comes with it.
+/// A gateway to a new database, and the name of the database.
 fn lab(server: &Server, change: impl FnOnce(&mut FrontierConfig)) -> (Running, String) {
     let name = server.database(TABLES);
     (gateway(&server.url(&name), change), name)
@@ -76,7 +76,7 @@ fn records(response: &Response) -> Vec<String> {
     records
 }
 
-/// A query that runs for a minute, and has no row before.
+/// A query that runs for a minute before its first row.
 fn sleep(kind: Kind) -> &'static str {
     match kind {
         Kind::Postgres => "SELECT pg_sleep(60)",
@@ -93,7 +93,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn the_worked_example_comes_byte_for_byte_from_postgresql() {
+fn the_worked_example_is_returned_byte_for_byte_from_postgresql() {
     let Some(server) = servers::shared(Kind::Postgres) else {
         return;
     };
@@ -103,7 +103,7 @@ fn the_worked_example_comes_byte_for_byte_from_postgresql() {
 }
 
 #[test]
-fn values_go_as_the_servers_text_with_their_types() {
+fn values_are_sent_as_the_text_of_the_server_with_their_types() {
     let expected: [(&str, &[&str]); 2] = [
         (
             "SELECT 1 AS a, 'x' AS b, NULL AS c, 1.50 AS d, cast(2.5 AS float8) AS e, '\\x0102'::bytea AS f, true AS g, \
@@ -137,7 +137,7 @@ fn values_go_as_the_servers_text_with_their_types() {
 }
 
 #[test]
-fn values_are_bound_as_literals_whatever_is_in_them() {
+fn parameters_are_bound_as_literals_with_any_content() {
     for server in servers::all() {
         let (service, _) = lab(&server, |_| {});
         let nasty = r#"o'b"r\i'\'e;n -- /* $$ ? "#;
@@ -154,7 +154,7 @@ fn values_are_bound_as_literals_whatever_is_in_them() {
 }
 
 #[test]
-fn big_answers_stream_and_big_values_too() {
+fn large_responses_and_large_values_are_streamed() {
     for server in servers::all() {
         let (service, _) = lab(&server, |_| {});
         for encoding in [Encoding::Blob, Encoding::BlobZipLevel(1)] {
@@ -181,7 +181,7 @@ fn big_answers_stream_and_big_values_too() {
     }
 }
 
-/// One row is held as a whole, so it has a bound.
+/// A row is held in memory as a whole, so its length is limited.
 #[test]
 fn a_row_that_is_too_long_is_an_error_and_the_next_query_works() {
     for server in servers::all() {
@@ -195,7 +195,7 @@ fn a_row_that_is_too_long_is_an_error_and_the_next_query_works() {
 }
 
 #[test]
-fn the_servers_errors_are_told_and_the_connection_stays() {
+fn errors_of_the_server_are_reported_and_the_connection_is_reused() {
     for server in servers::all() {
         let (service, name) = lab(&server, |config| config.connections = 1);
         let before = server.sql("", connections_of(server.kind, &name).as_str());
@@ -236,15 +236,15 @@ fn connections_of(kind: Kind, name: &str) -> String {
 }
 
 #[test]
-fn nothing_can_be_written() {
+fn a_query_cannot_write() {
     for server in servers::all() {
         let (service, name) = lab(&server, |config| config.connections = 1);
         let attempts: &[&str] = match server.kind {
             Kind::Postgres => &[
                 "WITH a AS (UPDATE t_string SET string = 'x' RETURNING 1) SELECT count(*) FROM a",
                 "SELECT set_config('default_transaction_read_only', 'off', false)",
-                // A function that runs a text can change the session; the next transaction is
-                // read-only nevertheless.
+                // A function that executes a text can change the session. The next transaction
+                // is read-only nevertheless.
                 "SELECT query_to_xml('SELECT set_'||'config(''default_transaction_read_only'',''off'',false)',true,true,'')",
                 "WITH a AS (UPDATE t_string SET string = 'x' RETURNING 1) SELECT count(*) FROM a",
                 "SELECT nextval('s')",
@@ -272,7 +272,7 @@ fn nothing_can_be_written() {
 }
 
 #[test]
-fn a_query_is_ended_on_the_server_when_its_time_is_over() {
+fn a_query_is_cancelled_on_the_server_after_its_timeout() {
     for server in servers::all() {
         let (service, name) = lab(&server, |config| {
             config.connections = 1;
@@ -286,14 +286,14 @@ fn a_query_is_ended_on_the_server_when_its_time_is_over() {
         assert!(error.message.contains("stopped after 0.6 s"), "{}", error.message);
         assert_eq!(error.max_age, Some(60));
         assert!(summary.keepalives >= 3);
-        // The only connection is free as soon as the server has stopped.
+        // The only connection is free when the server has stopped the query.
         assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
         wait_until("the end of the query on the server", || server.busy(&name) == 0);
     }
 }
 
 #[test]
-fn a_query_is_ended_on_the_server_when_its_client_leaves() {
+fn a_query_is_cancelled_on_the_server_when_its_client_disconnects() {
     for server in servers::all() {
         let (service, name) = lab(&server, |config| config.connections = 1);
         let mut client = service.connect();
@@ -302,7 +302,7 @@ fn a_query_is_ended_on_the_server_when_its_client_leaves() {
         drop(client);
         wait_until("its end", || server.busy(&name) == 0);
         assert_eq!(verified(&ask(&service, EXAMPLE)).rows, 2);
-        // As well in the middle of an answer of gigabytes.
+        // The same during a response of several GB.
         let mut client = service.connect();
         let endless = "SELECT a.string FROM t_string a, t_string b, digits c";
         client.send(format!("GET {} HTTP/1.1\r\n{ID}\r\n", target(endless)).as_bytes());
@@ -315,7 +315,7 @@ fn a_query_is_ended_on_the_server_when_its_client_leaves() {
 }
 
 #[test]
-fn the_end_of_the_gateway_ends_its_queries() {
+fn the_end_of_the_gateway_cancels_its_queries() {
     for server in servers::all() {
         let (service, name) = lab(&server, |_| {});
         let mut client = service.connect();
@@ -326,9 +326,10 @@ fn the_end_of_the_gateway_ends_its_queries() {
     }
 }
 
-/// 10 GB behind a client that does not read: the server is not read either.
+/// A response of 10 GB, whose client does not read: the gateway does not read from the server
+/// either.
 #[test]
-fn a_slow_reader_holds_the_server_back() {
+fn a_slow_client_slows_down_the_server() {
     let resident = || -> u64 {
         let status = std::fs::read_to_string("/proc/self/statm").unwrap();
         status.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -354,7 +355,7 @@ fn a_slow_reader_holds_the_server_back() {
 }
 
 #[test]
-fn a_server_that_dies_gives_errors_and_comes_back() {
+fn a_restarted_server_is_used_again_after_errors() {
     for kind in [Kind::Postgres, Kind::Mariadb] {
         let Some(server) = Server::new(kind) else { continue };
         let (service, _) = lab(&server, |config| config.connections = 2);
@@ -372,7 +373,7 @@ fn a_server_that_dies_gives_errors_and_comes_back() {
         server.begin();
         std::thread::sleep(Duration::from_millis(600));
         assert_eq!(verified(&ask()).rows, 2);
-        // Connections that died while they were idle cost nobody an answer.
+        // Connections that ended while they were idle do not cause an error.
         server.end();
         server.begin();
         assert_eq!(verified(&ask()).rows, 2);
@@ -381,7 +382,7 @@ fn a_server_that_dies_gives_errors_and_comes_back() {
 }
 
 #[test]
-fn a_server_that_dies_in_the_middle_of_an_answer_is_an_error_in_it() {
+fn a_server_that_dies_during_a_response_is_an_error_in_it() {
     for kind in [Kind::Postgres, Kind::Mariadb] {
         let Some(server) = Server::new(kind) else { continue };
         let (service, _) = lab(&server, |_| {});
@@ -415,7 +416,7 @@ fn a_server_that_dies_in_the_middle_of_an_answer_is_an_error_in_it() {
 }
 
 #[test]
-fn a_gateway_without_its_server_starts_and_answers_errors() {
+fn a_gateway_without_its_server_starts_and_responds_with_errors() {
     for scheme in ["postgresql", "mysql"] {
         let unused = std::net::TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -429,7 +430,7 @@ fn a_gateway_without_its_server_starts_and_answers_errors() {
         );
         assert!(!message.contains("hunter2"));
     }
-    // Something that accepts, and says nothing: an error after five seconds.
+    // A process that accepts connections without a response: an error after 5 s.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgresql://u@{}/d", silent.local_addr().unwrap());
     let service = gateway(&url, |config| config.keepalive_s = 1.0);
@@ -438,7 +439,7 @@ fn a_gateway_without_its_server_starts_and_answers_errors() {
 }
 
 #[test]
-fn wrong_urls_and_logins_say_what_is_wrong() {
+fn invalid_urls_and_logins_are_reported() {
     for url in ["postgresql://h", "oracle://u@h/d", "mysql://u:hunter2@h:1/d?x=y"] {
         let why = gateway(url, |_| {}).finish().unwrap_err().to_string();
         assert!(why.starts_with("database: ") && !why.contains("hunter2"), "{why}");
@@ -480,9 +481,9 @@ fn the_time_of_the_last_change_comes_from_the_database() {
         let fields = format!("{ID}If-Modified-Since: Tue, 02 Jan 2024 03:04:05 GMT\r\n");
         let same = service.connect().request("GET", &target(&both), &fields, b"");
         assert_eq!(same.status, 304);
-        let one = format!("SELECT string FROM {owner}.t_string WHERE id = 1");
+        let query = format!("SELECT string FROM {owner}.t_string WHERE id = 1");
         assert_eq!(
-            ask(&service, &one).field("last-modified"),
+            ask(&service, &query).field("last-modified"),
             Some("Sun, 31 Dec 2023 23:59:59 GMT")
         );
         let unknown = ask(&service, &format!("SELECT 1 FROM {owner}.elsewhere"));
@@ -492,7 +493,7 @@ fn the_time_of_the_last_change_comes_from_the_database() {
 }
 
 #[test]
-fn mariadb_knows_changes_by_itself() {
+fn mariadb_stores_the_times_of_changes_itself() {
     let Some(server) = servers::shared(Kind::Mariadb) else {
         return;
     };
@@ -510,7 +511,7 @@ fn mariadb_knows_changes_by_itself() {
 }
 
 #[test]
-fn a_thousand_clients_at_once_all_get_their_answer() {
+fn a_thousand_simultaneous_clients_all_receive_their_response() {
     for server in servers::all() {
         let (service, name) = lab(&server, |config| {
             config.connections = 10;

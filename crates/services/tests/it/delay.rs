@@ -1,5 +1,5 @@
-//! `delay` against its own arithmetic and against the clock. Bounds on times are one-sided where a
-//! loaded machine could only make them longer.
+//! The service `delay`, compared with its model and with the clock. Limits of times are one-sided
+//! if a loaded machine can only make the times longer.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn service_on(workers: usize, json: &str) -> Running {
 }
 
 #[test]
-fn a_fixed_time_is_kept_and_never_undercut() {
+fn the_response_time_is_at_least_the_fixed_service_time() {
     let service = service(r#"{"service": {"law": "fixed", "s": 0.001}}"#);
     let mut client = service.connect();
     let mut fastest = Duration::MAX;
@@ -41,9 +41,9 @@ fn a_fixed_time_is_kept_and_never_undercut() {
     assert_eq!(service.count(), 300);
 }
 
-/// Four requests at once on two servers: two leave after one time, two after two.
+/// Four simultaneous requests on two servers: two end after one service time, two after two.
 #[test]
-fn servers_are_shared_in_order_of_arrival() {
+fn requests_are_served_in_order_of_arrival() {
     let service = service_on(
         2,
         r#"{"servers": 2, "service": {"law": "fixed", "s": 0.05}, "body": 5}"#,
@@ -67,10 +67,10 @@ fn servers_are_shared_in_order_of_arrival() {
     assert!((service.stats()["busy_s"].as_f64().unwrap() - 0.2).abs() < 1e-6);
 }
 
-/// Whatever the machine does, a request that comes after the stall began cannot be answered before
-/// it ends.
+/// On any machine, a request that arrives during the stall cannot be answered before the end of the
+/// stall.
 #[test]
-fn a_stall_holds_everything() {
+fn a_stall_delays_all_requests() {
     let service =
         service(r#"{"service": {"law": "fixed", "s": 0.001}, "stall": {"at_s": 0.05, "for_s": 0.3}}"#);
     let mut client = service.connect();
@@ -88,7 +88,7 @@ fn a_stall_holds_everything() {
 }
 
 #[test]
-fn failures_follow_the_seed_and_a_full_system_refuses() {
+fn failures_depend_on_the_seed_and_a_full_system_refuses_requests() {
     let json = r#"{"service": {"law": "exponential", "mean_s": 0.00001}, "fail": 0.25, "seed": 7}"#;
     let outcomes = || {
         let service = service(json);
@@ -113,7 +113,7 @@ fn failures_follow_the_seed_and_a_full_system_refuses() {
 }
 
 #[test]
-fn lines_over_tcp() {
+fn lines_over_tcp_are_answered() {
     let service = service(r#"{"http": false, "service": {"law": "uniform", "from_s": 0, "to_s": 0.002}}"#);
     let mut client = service.connect();
     client.send(b"a\nb\nc\n");
@@ -127,7 +127,7 @@ fn lines_over_tcp() {
 }
 
 #[test]
-fn wrong_configurations_are_refused() {
+fn invalid_configurations_are_rejected() {
     for json in [
         r#"{"service": {"law": "fixed", "s": 1}, "servers": 0}"#,
         r#"{"service": {"law": "fixed", "s": -1}}"#,

@@ -1,4 +1,4 @@
-//! `echo` and `null`.
+//! The services `echo` and `null`.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -24,7 +24,7 @@ fn configured(body: usize, status: u16) -> EchoConfig {
 }
 
 #[test]
-fn tcp_gives_back_every_byte() {
+fn tcp_returns_every_byte() {
     let service = start(0, |listener, shutdown| {
         let config = EchoConfig {
             http: false,
@@ -46,7 +46,7 @@ fn tcp_gives_back_every_byte() {
 }
 
 #[test]
-fn http_answers_fixed_bodies_and_echoes_sent_ones() {
+fn http_returns_the_fixed_body_or_that_of_the_request() {
     let service = http(configured(70_000, 201));
     let mut client = service.connect();
     for _ in 0..3 {
@@ -58,7 +58,7 @@ fn http_answers_fixed_bodies_and_echoes_sent_ones() {
         (answer.status, answer.body.as_slice()),
         (201, b"hello".as_slice())
     );
-    // Pipelined: both answers come, in order.
+    // Pipelined requests: both responses arrive, in order.
     client
         .send(b"PUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\nabPUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\ncd");
     assert_eq!([client.response().body, client.response().body], [b"ab", b"cd"]);
@@ -67,7 +67,7 @@ fn http_answers_fixed_bodies_and_echoes_sent_ones() {
 }
 
 #[test]
-fn http_1_0_closes_unless_asked_to_stay() {
+fn http_1_0_closes_the_connection_without_keep_alive() {
     let service = http(configured(3, 200));
     let mut client = service.connect();
     client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -116,7 +116,7 @@ fn counts_from_many_connections_are_exact() {
 }
 
 #[test]
-fn wrong_configurations_are_refused() {
+fn invalid_configurations_are_rejected() {
     for config in [configured(0, 99), configured(1 << 40, 200)] {
         let error = http(config).finish().unwrap_err().to_string();
         assert!(

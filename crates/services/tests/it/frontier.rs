@@ -1,4 +1,4 @@
-//! The gateway, read by the client side of the same codec and, where bytes matter, byte by byte.
+//! The gateway, tested with the client side of the same codec and, where required, byte by byte.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -91,7 +91,7 @@ fn error_of(response: &Response) -> String {
 const BLOB_DOCUMENT: &str = include_str!("worked_example_blob.xml");
 
 #[test]
-fn the_worked_example_comes_byte_for_byte() {
+fn the_worked_example_is_returned_byte_for_byte() {
     let lab = lab(|_| {});
     let mut client = lab.service.connect();
     let plain = client.request("GET", &url(EXAMPLE, Encoding::Blob), ID, b"");
@@ -112,7 +112,7 @@ fn the_worked_example_comes_byte_for_byte() {
             .unwrap();
         assert_eq!((summary.rows, summary.payload_bytes), (2, 125));
         assert!(inflated == expected, "level {level}");
-        // Around the data, and apart from the digest, the document is the published one.
+        // Apart from the data and the digest, the document equals the published one.
         let outside = |text: &str| {
             let (before, rest) = text.split_once("<data>").unwrap();
             let (_, after) = rest.split_once("</data>").unwrap();
@@ -128,7 +128,7 @@ fn the_worked_example_comes_byte_for_byte() {
 }
 
 #[test]
-fn both_url_forms_several_payloads_and_binds() {
+fn both_url_forms_several_payloads_and_parameters_are_accepted() {
     let lab = lab(|_| {});
     let mut client = lab.service.connect();
     for form in [Form::Slash, Form::Query] {
@@ -147,7 +147,7 @@ fn both_url_forms_several_payloads_and_binds() {
 }
 
 #[test]
-fn values_go_as_text_with_declared_types() {
+fn values_are_sent_as_text_with_declared_types() {
     let lab = lab(|_| {});
     let response = ask(
         &mut lab.service.connect(),
@@ -177,7 +177,7 @@ fn values_go_as_text_with_declared_types() {
 }
 
 #[test]
-fn ages_follow_ttl_errors_and_max_stale() {
+fn the_age_depends_on_ttl_errors_and_max_stale() {
     let ages = Ages {
         long: 1000,
         short: 60,
@@ -227,7 +227,7 @@ fn ages_follow_ttl_errors_and_max_stale() {
 }
 
 #[test]
-fn payload_errors_say_what_happened() {
+fn payload_errors_contain_a_message() {
     let lab = lab(|config| config.server_name = "lab <1>".into());
     let mut client = lab.service.connect();
     let cases = [
@@ -313,13 +313,13 @@ fn global_errors_have_no_transaction() {
         assert!(!response.text().contains("<transaction"), "{expected}");
         assert!(response.text().contains("\n  <global_error msg=\""));
     }
-    // The connection is cut before the last chunk: no proxy may keep this.
+    // The connection ends before the last chunk, so that no proxy stores the response.
     let cut = client.request("GET", &good, "X-Frontier-Opts: DontCacheErrors\r\n", b"");
     assert!(!cut.complete && cut.body.ends_with(b"</frontier>\n"));
 }
 
 #[test]
-fn big_answers_stream_in_chunks_or_to_the_close() {
+fn large_responses_are_streamed_in_chunks_or_to_the_close() {
     let lab = lab(|_| {});
     let sql = "SELECT string FROM t_string LIMIT 10000";
     let mut client = lab.service.connect();
@@ -354,14 +354,14 @@ fn big_answers_stream_in_chunks_or_to_the_close() {
     }
 }
 
-/// About a second of counting inside `SQLite`, in which no row comes.
+/// Counts inside `SQLite` for about a second, without a row.
 const SLOW: &str =
     "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 3000000) SELECT count(*) FROM c";
-/// Never ends by itself.
+/// A query that does not end.
 const ENDLESS: &str = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT count(*) FROM c";
 
 #[test]
-fn keepalives_come_while_waiting_and_errors_after_them_are_global() {
+fn keepalives_are_sent_while_waiting_and_errors_after_them_are_global() {
     let lab = lab(|config| {
         config.keepalive_s = 0.05;
         config.query_timeout_s = 0.6;
@@ -376,12 +376,12 @@ fn keepalives_come_while_waiting_and_errors_after_them_are_global() {
     assert_eq!((error.payload, error.max_age), (1, Some(60)));
     assert!(response.text().contains("<global_error"));
     assert_eq!(response.field("last-modified"), None);
-    // The connection to the database is good for the next.
+    // The connection to the database can be used by the next request.
     assert_eq!(verified(&ask(&mut client, EXAMPLE)).rows, 2);
 }
 
 #[test]
-fn waiting_for_one_of_few_connections_ends_with_an_answer() {
+fn a_request_that_waits_for_a_connection_is_answered() {
     let lab = lab_on(2, |config| {
         config.connections = 1;
         config.keepalive_s = 0.02;
@@ -421,14 +421,14 @@ fn too_many_requests_in_progress_are_refused() {
         (refused.field("connection"), refused.field("cache-control")),
         (Some("close"), Some("max-age=0"))
     );
-    // Clients that leave end their queries, the running one as well as the waiting one.
+    // Clients that disconnect cancel their queries: the running one and the waiting one.
     drop(busy);
     wait_until("both to end", || lab.service.stats()["in_progress"] == 0);
     assert_eq!(verified(&ask(&mut lab.service.connect(), EXAMPLE)).rows, 2);
 }
 
 #[test]
-fn a_slow_reader_holds_bounded_memory_and_a_leaver_frees_its_connection() {
+fn a_slow_client_uses_bounded_memory_and_a_closed_one_releases_its_connection() {
     let lab = lab(|config| config.connections = 1);
     let many = "SELECT a.string FROM t_string a, t_string b LIMIT 20000000"; // 2 GB
     let mut slow = lab.service.connect();
@@ -447,7 +447,7 @@ fn a_slow_reader_holds_bounded_memory_and_a_leaver_frees_its_connection() {
 }
 
 #[test]
-fn clients_that_send_half_a_head_take_no_place() {
+fn clients_that_send_an_incomplete_head_do_not_count_as_requests() {
     let lab = lab(|config| config.threads = 1);
     let half: Vec<_> = (0..200)
         .map(|_| {
@@ -464,7 +464,7 @@ fn clients_that_send_half_a_head_take_no_place() {
 }
 
 #[test]
-fn a_missing_or_wrong_database_is_an_error_of_the_start() {
+fn a_missing_or_invalid_database_is_an_error_at_the_start() {
     let scratch = Scratch::new();
     let begin = |path: std::path::PathBuf| {
         let config = FrontierConfig::new(path);
@@ -488,7 +488,7 @@ fn a_missing_or_wrong_database_is_an_error_of_the_start() {
 }
 
 #[test]
-fn data_is_seeded_and_replaced() {
+fn data_depends_on_the_seed_and_is_replaced() {
     let lab = lab(|_| {});
     let path = lab.scratch.0.join("db");
     let sum = || {

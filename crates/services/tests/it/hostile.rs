@@ -1,4 +1,4 @@
-//! What a broken or hostile client may send: a clear answer or a close, and the service goes on.
+//! Invalid and hostile requests: the service responds or closes the connection, and continues.
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ fn http() -> Running {
 }
 
 #[test]
-fn refusals_have_their_status() {
+fn invalid_requests_are_refused_with_a_status() {
     let service = http();
     let cases: [(&[u8], u16); 6] = [
         (b"\x16\x03\x01\x02\x00\x01\n\n", 400),
@@ -52,7 +52,7 @@ fn refusals_have_their_status() {
 }
 
 #[test]
-fn a_megabyte_of_head_is_refused_and_the_answer_arrives() {
+fn a_head_of_1_mb_is_refused_and_the_client_receives_the_response() {
     let service = http();
     for head in [
         format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(1 << 20)),
@@ -65,7 +65,7 @@ fn a_megabyte_of_head_is_refused_and_the_answer_arrives() {
 }
 
 #[test]
-fn half_requests_and_early_closes_leave_nothing_behind() {
+fn incomplete_requests_and_early_closes_do_not_affect_other_clients() {
     let service = http();
     for bytes in [
         &b""[..],
@@ -77,7 +77,7 @@ fn half_requests_and_early_closes_leave_nothing_behind() {
         client.send(bytes);
         drop(client);
     }
-    // One byte at a time is slow, and right.
+    // One byte at a time is slow, but valid.
     let mut client = service.connect();
     for byte in b"GET / HTTP/1.1\r\n\r\n" {
         client.send(&[*byte]);
@@ -88,7 +88,7 @@ fn half_requests_and_early_closes_leave_nothing_behind() {
 }
 
 #[test]
-fn a_line_without_end_is_cut_off() {
+fn a_line_without_an_end_closes_the_connection() {
     let config = NullConfig {
         reply: Some("r".into()),
     };
@@ -100,10 +100,10 @@ fn a_line_without_end_is_cut_off() {
     assert_eq!(client.line(), None);
 }
 
-/// Random bytes and mutated requests: each is answered or closed, and a good request still works
-/// afterwards.
+/// Random bytes and mutated requests: each is answered or its connection closed, and a valid
+/// request works afterwards.
 #[test]
-fn noise() {
+fn random_bytes_are_answered_or_closed() {
     let service = http();
     let mut state = 12_345_u64;
     let mut random = move || {

@@ -1,5 +1,5 @@
-//! Caches are told when objects that they keep are old: real databases, and caches that write down
-//! what they are told.
+//! Caches are notified when their objects are outdated. The databases are real; the caches record
+//! the requests that they receive.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,16 +22,16 @@ const ONE: &str = "SELECT text FROM one WHERE id = 1";
 const TWO: &str = "SELECT text FROM two WHERE id = 1";
 const BOTH: &str = "SELECT one.text FROM one, two WHERE one.id = two.id";
 
-/// What caches were told, in order: the number of the cache, and the URL.
+/// The purges that caches received, in order: the number of the cache, and the URL.
 type Purges = Arc<Mutex<Vec<(usize, String)>>>;
 
-/// Caches that answer 200 to every PURGE, as long as somebody is connected.
+/// Caches that answer every PURGE with 200, until the connection ends.
 struct Caches {
-    told: Purges,
+    purges: Purges,
     proxies: Vec<String>,
 }
 
-fn serve_cache(number: usize, stream: TcpStream, told: &Purges) {
+fn serve_cache(number: usize, stream: TcpStream, purges: &Purges) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut stream = stream;
     while let Some(Ok(line)) = lines.next() {
@@ -39,7 +39,7 @@ fn serve_cache(number: usize, stream: TcpStream, told: &Purges) {
             continue;
         };
         let url = rest.strip_suffix(" HTTP/1.1").unwrap().to_owned();
-        told.lock().unwrap().push((number, url));
+        purges.lock().unwrap().push((number, url));
         if stream
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
             .is_err()
@@ -52,7 +52,7 @@ fn serve_cache(number: usize, stream: TcpStream, told: &Purges) {
 impl Caches {
     fn new(count: usize) -> Self {
         let mut caches = Self {
-            told: Purges::default(),
+            purges: Purges::default(),
             proxies: Vec::new(),
         };
         for _ in 0..count {
@@ -66,17 +66,17 @@ impl Caches {
     }
 
     fn listen(&self, number: usize, listener: TcpListener) {
-        let told = self.told.clone();
+        let purges = self.purges.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let told = told.clone();
-                std::thread::spawn(move || serve_cache(number, stream.unwrap(), &told));
+                let purges = purges.clone();
+                std::thread::spawn(move || serve_cache(number, stream.unwrap(), &purges));
             }
         });
     }
 
-    /// Each change is told once: of an answer that leaves within `MariaDB`'s time to settle, a
-    /// second telling would look like that of the next change.
+    /// With these settings, each change causes one purge. A second purge of a response within
+    /// `settle_ms` of `MariaDB` could not be distinguished from that of the next change.
     fn config(&self) -> InvalidationConfig {
         InvalidationConfig {
             settle_ms: Some(0),
@@ -85,11 +85,14 @@ impl Caches {
         }
     }
 
-    /// How often a cache was told of a query.
+    /// Number of purges of a query that a cache received.
     fn count(&self, number: usize, sql: &str) -> usize {
         let url = format!("http://h{}", target(sql));
-        let told = self.told.lock().unwrap();
-        told.iter().filter(|one| **one == (number, url.clone())).count()
+        let purges = self.purges.lock().unwrap();
+        purges
+            .iter()
+            .filter(|purge| **purge == (number, url.clone()))
+            .count()
     }
 }
 
@@ -111,7 +114,7 @@ fn ask(service: &Running, sql: &str) -> Response {
     response
 }
 
-/// Asks, and says whether caches may keep the answer.
+/// Sends a query. Returns whether caches may store the response.
 fn kept(service: &Running, sql: &str) -> bool {
     let response = ask(service, sql);
     assert!(
@@ -134,8 +137,8 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Waits until all has been taken in that the database told before it tells of this change: a
-/// statement that makes anything anew is told in several steps.
+/// Waits until the gateway has processed all changes that the database reported before this one. A
+/// statement that creates a relation again is reported in several steps.
 fn catch_up(server: &Server, name: &str, service: &Running, caches: &Caches, (sql, change): (&str, &str)) {
     let before = caches.count(0, sql);
     wait_until("an answer to be kept", || kept(service, sql));
@@ -148,7 +151,7 @@ fn number(service: &Running, key: &str) -> u64 {
 }
 
 #[test]
-fn a_change_purges_what_depends_on_its_table_and_nothing_else() {
+fn a_change_purges_only_the_objects_that_depend_on_its_table() {
     for server in servers::all() {
         let name = server.database(TABLES);
         let caches = Caches::new(1);
@@ -164,8 +167,8 @@ fn a_change_purges_what_depends_on_its_table_and_nothing_else() {
         for (turn, change) in changes.into_iter().enumerate() {
             assert!(kept(&service, ONE) && kept(&service, BOTH));
             server.sql(&name, change);
-            let told = || caches.count(0, ONE) > turn && caches.count(0, BOTH) > turn;
-            wait_until(change, told);
+            let are_purged = || caches.count(0, ONE) > turn && caches.count(0, BOTH) > turn;
+            wait_until(change, are_purged);
         }
         assert_eq!(caches.count(0, TWO), 0);
         server.sql(&name, "UPDATE two SET text = 'x'");
@@ -182,7 +185,7 @@ fn a_change_purges_what_depends_on_its_table_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_told_of_what_was_taken_back_or_needs_no_telling() {
+fn a_rollback_or_an_unrelated_change_purges_nothing() {
     for server in servers::all() {
         let name = server.database(TABLES);
         let caches = Caches::new(1);
@@ -206,7 +209,7 @@ fn nothing_is_told_of_what_was_taken_back_or_needs_no_telling() {
 }
 
 #[test]
-fn caches_are_told_in_their_order() {
+fn caches_are_purged_in_their_order() {
     let Some(server) = servers::shared(Kind::Postgres) else {
         return;
     };
@@ -221,16 +224,21 @@ fn caches_are_told_in_their_order() {
     }
     server.sql(&name, "UPDATE one SET text = 'x'");
     wait_until("both caches", || number(&service, "purged") == 200);
-    let told = caches.told.lock().unwrap();
+    let purges = caches.purges.lock().unwrap();
     for sql in &queries {
         let url = format!("http://h{}", target(sql));
-        let at = |number| told.iter().position(|one| *one == (number, url.clone())).unwrap();
+        let at = |number| {
+            purges
+                .iter()
+                .position(|purge| *purge == (number, url.clone()))
+                .unwrap()
+        };
         assert!(at(0) < at(1));
     }
 }
 
 #[test]
-fn an_answer_that_was_on_its_way_is_purged_again() {
+fn a_response_in_transit_is_purged_again() {
     for server in servers::all() {
         let name = server.database(TABLES);
         let caches = Caches::new(1);
@@ -252,7 +260,7 @@ fn an_answer_that_was_on_its_way_is_purged_again() {
 }
 
 #[test]
-fn nothing_may_be_kept_while_changes_cannot_be_seen_and_everything_is_purged_afterwards() {
+fn nothing_is_cached_while_changes_are_not_detected_and_everything_is_purged_afterwards() {
     for kind in [Kind::Postgres, Kind::Mariadb] {
         let Some(server) = Server::new(kind) else { continue };
         let name = server.database(TABLES);
@@ -276,7 +284,7 @@ fn nothing_may_be_kept_while_changes_cannot_be_seen_and_everything_is_purged_aft
 }
 
 #[test]
-fn what_is_made_anew_is_noticed() {
+fn relations_that_are_created_again_are_detected() {
     for server in servers::all() {
         let name = server.database(TABLES);
         server.sql(
@@ -290,7 +298,7 @@ fn what_is_made_anew_is_noticed() {
         server.sql(&name, "UPDATE one SET text = 'x'");
         wait_until("a change under a view", || caches.count(0, view) >= 1);
         assert_eq!(caches.count(0, TWO), 0);
-        // A table that comes later.
+        // A table that is created later.
         server.sql(&name, "CREATE TABLE later (id int, text varchar(9))");
         let later = "SELECT text FROM later";
         catch_up(
@@ -300,12 +308,12 @@ fn what_is_made_anew_is_noticed() {
             &caches,
             (TWO, "UPDATE two SET text = 'x'"),
         );
-        std::thread::sleep(Duration::from_millis(1100)); // between two looks that queries ask for
+        std::thread::sleep(Duration::from_millis(1100)); // at least READ_INTERVAL
         assert!(kept(&service, later));
         server.sql(&name, "INSERT INTO later VALUES (1, 'a')");
         wait_until("a change of a new table", || caches.count(0, later) >= 1);
         let behind = (later, "INSERT INTO later VALUES (2, 'b')");
-        // A view that becomes another one.
+        // A view that is replaced by another one.
         assert!(kept(&service, view));
         let before = caches.count(0, view);
         server.sql(&name, "CREATE OR REPLACE VIEW v AS SELECT text FROM two");
@@ -331,9 +339,9 @@ fn what_is_made_anew_is_noticed() {
     }
 }
 
-/// What a query answers so shortly after a change may be from before it.
+/// Shortly after a change, a query may return the data from before it.
 #[test]
-fn an_answer_right_behind_a_change_is_purged_without_another_one() {
+fn a_response_shortly_after_a_change_is_purged_without_another_change() {
     for server in servers::all() {
         let name = server.database(TABLES);
         let caches = Caches::new(1);
@@ -353,7 +361,7 @@ fn an_answer_right_behind_a_change_is_purged_without_another_one() {
 }
 
 #[test]
-fn changes_that_reach_further_than_they_say() {
+fn changes_of_dependent_tables_are_detected() {
     for server in servers::all() {
         let name = server.database(TABLES);
         server.sql(
@@ -387,7 +395,7 @@ fn changes_that_reach_further_than_they_say() {
 }
 
 #[test]
-fn what_cannot_be_watched_may_not_be_kept() {
+fn responses_from_tables_that_cannot_be_watched_are_not_cached() {
     let Some(server) = servers::shared(Kind::Postgres) else {
         return;
     };
@@ -410,7 +418,7 @@ fn what_cannot_be_watched_may_not_be_kept() {
         assert!(!kept(&service, sql), "{sql}");
     }
     assert_eq!(number(&service, "unkept"), 3);
-    // Without the right to make triggers, until somebody who has it has made one.
+    // The user has no right to create triggers, until an administrator has created one.
     let url = server.url(&name).replace("lab@", &format!("reader_{name}@"));
     let service = gateway(&url, caches.config());
     assert!(!kept(&service, ONE) && !kept(&service, ONE));
@@ -435,7 +443,7 @@ fn what_cannot_be_watched_may_not_be_kept() {
 }
 
 #[test]
-fn a_full_table_of_keys_keeps_no_more() {
+fn a_full_table_of_keys_accepts_no_further_key() {
     let Some(server) = servers::shared(Kind::Postgres) else {
         return;
     };
@@ -448,16 +456,16 @@ fn a_full_table_of_keys_keeps_no_more() {
     let service = gateway(&server.url(&name), config);
     assert!(kept(&service, ONE));
     assert!(!kept(&service, TWO));
-    assert!(kept(&service, ONE), "a key that is known needs no room");
+    assert!(kept(&service, ONE), "a known key is always accepted");
     server.sql(&name, "UPDATE one SET text = 'x'");
-    wait_until("room", || {
+    wait_until("free capacity for keys", || {
         number(&service, "keys") == 0 && number(&service, "purged") >= 1
     });
     assert!(kept(&service, TWO));
 }
 
 #[test]
-fn a_cache_that_is_away_is_told_when_it_is_back() {
+fn a_cache_that_cannot_be_reached_is_purged_when_it_is_back() {
     let Some(server) = servers::shared(Kind::Postgres) else {
         return;
     };
@@ -468,17 +476,17 @@ fn a_cache_that_is_away_is_told_when_it_is_back() {
     let service = gateway(&server.url(&name), caches.config());
     assert!(kept(&service, ONE));
     server.sql(&name, "UPDATE one SET text = 'x'");
-    // The listening one has the number 0; it is not kept waiting for ever.
+    // The listening cache has the number 0. It does not wait without a time limit.
     wait_until("the next cache", || caches.count(0, ONE) == 1);
     assert!(number(&service, "purge_failures") > 0 && number(&service, "owed") == 1);
     caches.listen(7, TcpListener::bind(away).unwrap());
     wait_until("the cache that was away", || caches.count(7, ONE) == 1);
-    wait_until("the one behind it, once more", || caches.count(0, ONE) == 2);
+    wait_until("a second purge of the next cache", || caches.count(0, ONE) == 2);
     assert_eq!(number(&service, "owed"), 0);
 }
 
 #[test]
-fn everything_every_so_often_works_without_a_server() {
+fn on_every_purges_everything_also_without_a_server() {
     let directory = crate::support::Scratch::new();
     let file = directory.0.join("data.sqlite");
     let database = rusqlite::Connection::open(&file).unwrap();
@@ -499,7 +507,7 @@ fn everything_every_so_often_works_without_a_server() {
 }
 
 #[test]
-fn a_database_that_cannot_be_watched_is_an_error_of_the_start() {
+fn a_database_that_cannot_be_watched_is_an_error_at_the_start() {
     let caches = Caches::new(1);
     let why = |url: &str| gateway(url, caches.config()).finish().unwrap_err().to_string();
     assert!(why("/nowhere.sqlite").contains("/nowhere.sqlite"));
@@ -521,9 +529,9 @@ fn a_database_that_cannot_be_watched_is_an_error_of_the_start() {
     assert!(why(&server.url(&name)).contains("--binlog-format=ROW"));
 }
 
-/// A gateway ends, the table changes, and the next gateway starts: it has not seen the change.
+/// A gateway ends, the table changes, and the next gateway starts. It has not received the change.
 #[test]
-fn what_an_earlier_gateway_has_answered_is_purged_at_the_start() {
+fn the_keys_of_an_earlier_gateway_are_purged_at_the_start() {
     let directory = std::env::temp_dir().join(format!("plimsoll-keys-{}", std::process::id()));
     for server in servers::all() {
         let _ = std::fs::remove_dir_all(&directory);
@@ -537,20 +545,24 @@ fn what_an_earlier_gateway_has_answered_is_purged_at_the_start() {
         assert_eq!(caches.count(0, ONE), 0);
         for number in 1..=2 {
             let next = gateway(&url, config.clone());
-            let told = || caches.count(0, ONE) >= number && caches.count(1, ONE) >= number;
-            wait_until("both caches to be told", told);
+            let are_purged = || caches.count(0, ONE) >= number && caches.count(1, ONE) >= number;
+            wait_until("both caches to be purged", are_purged);
             drop(next);
         }
         let last = gateway(&url, config);
         wait_until("an answer to be kept", || kept(&last, TWO));
-        assert_eq!(caches.count(0, TWO), 0, "what no earlier one has answered");
+        assert_eq!(
+            caches.count(0, TWO),
+            0,
+            "no earlier gateway has answered this query"
+        );
     }
     let _ = std::fs::remove_dir_all(&directory);
 }
 
-/// A cache that may not be purged is one that nobody can tell: found out before anything is kept.
+/// A cache that refuses PURGE is detected before caches store a response.
 #[test]
-fn nothing_is_kept_while_a_cache_refuses_to_be_told() {
+fn nothing_is_cached_while_a_cache_refuses_purge() {
     let Some(server) = servers::all().next() else {
         return;
     };
@@ -582,7 +594,7 @@ fn nothing_is_kept_while_a_cache_refuses_to_be_told() {
     config.caches.push(CacheConfig { proxy: refusing });
     let service = gateway(&server.url(&name), config);
     for _ in 0..3 {
-        assert!(!kept(&service, ONE), "before it was ever to be told of anything");
+        assert!(!kept(&service, ONE), "before the first purge");
     }
     assert_eq!(number(&service, "refusing"), 1);
     assert_eq!(number(&service, "unkept"), 3);

@@ -1,4 +1,4 @@
-//! Every service behind its real listener on a free port of the loopback.
+//! Tests of every service with its real listener, on a free port of the loopback interface.
 
 #![allow(
     clippy::unwrap_used,

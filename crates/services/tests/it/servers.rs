@@ -1,7 +1,7 @@
-//! Real database servers on free ports of the loopback, as an unprivileged user. Tests that run at
-//! the same time share one.
+//! Real database servers on free ports of the loopback interface, as an unprivileged user. Tests
+//! that run at the same time share one server.
 //!
-//! Where the software is missing, a test says SKIPPED and why; with `CI=true` it fails.
+//! If the software is missing, a test prints SKIPPED and the reason. With `CI=true` it fails.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::Scratch;
 
-/// The user `nobody` and his group, on every Linux.
+/// User and group number of `nobody` on every Linux.
 const NOBODY: u32 = 65_534;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub enum Kind {
     Mariadb,
 }
 
-/// A server's process, held by a thread that lives as long: what ends with its parent ends with the
-/// thread that began it.
+/// The process of a server, and the thread that started it. The thread lives as long as the
+/// process, because a process with a death signal ends with the thread that started it.
 struct Life {
     stop: mpsc::Sender<()>,
     thread: JoinHandle<()>,
@@ -40,7 +40,7 @@ pub struct Server {
     life: Mutex<Option<Life>>,
 }
 
-/// The shared server of this kind; `None` where it cannot be had.
+/// The shared server of this kind. `None` if the software is missing.
 pub fn shared(kind: Kind) -> Option<Arc<Server>> {
     static SHARED: [Mutex<Weak<Server>>; 2] = [const { Mutex::new(Weak::new()) }; 2];
     let mut slot = SHARED[kind as usize]
@@ -53,12 +53,12 @@ pub fn shared(kind: Kind) -> Option<Arc<Server>> {
     })
 }
 
-/// Both kinds, as far as they can be had.
+/// The shared servers of both kinds, without those whose software is missing.
 pub fn all() -> impl Iterator<Item = Arc<Server>> {
     [Kind::Postgres, Kind::Mariadb].into_iter().filter_map(shared)
 }
 
-#[allow(clippy::print_stdout, reason = "whoever reads the tests' output is told")]
+#[allow(clippy::print_stdout, reason = "the output of the tests contains the reason")]
 fn skipped(reason: &str) {
     println!("SKIPPED: {reason}");
     assert!(
@@ -67,15 +67,15 @@ fn skipped(reason: &str) {
     );
 }
 
-/// The newest directory of `PostgreSQL`'s programs.
+/// The directory with the programs of the newest `PostgreSQL`.
 fn postgres_programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    let mut found: Vec<PathBuf> = versions
+    let mut directories: Vec<PathBuf> = versions
         .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
         .collect();
-    found.retain(|path| path.join("initdb").is_file() && path.join("postgres").is_file());
-    found.sort();
-    found.pop()
+    directories.retain(|path| path.join("initdb").is_file() && path.join("postgres").is_file());
+    directories.sort();
+    directories.pop()
 }
 
 fn program(name: &str) -> Option<PathBuf> {
@@ -89,7 +89,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A command as `nobody`, where we are root: the servers refuse to be.
+/// A command that runs as `nobody` if this process is root, because the servers refuse root.
 fn unprivileged(program: &Path, home: &Path) -> Command {
     let mut command = if is_root() {
         let mut command = Command::new("setpriv");
@@ -120,13 +120,13 @@ fn must(command: &mut Command) {
 }
 
 impl Server {
-    /// A server of the test's own. A `MariaDB` writes a binary log.
+    /// A server for one test. A `MariaDB` writes a binary log.
     pub fn new(kind: Kind) -> Option<Self> {
         let log: &[&str] = &["--log-bin=log", "--binlog-format=ROW", "--server-id=1"];
         Self::with(kind, if kind == Kind::Mariadb { log } else { &[] })
     }
 
-    /// With these options.
+    /// A server for one test, with these options.
     pub fn with(kind: Kind, options: &'static [&'static str]) -> Option<Self> {
         let missing = match kind {
             Kind::Postgres if postgres_programs().is_none() => "postgresql",
@@ -185,8 +185,8 @@ impl Server {
                             "--skip-test-db",
                         ])
                         .arg(format!("--datadir={}", home.join("data").display()))
-                        // A server removes the temporary tables of all others from /tmp as it
-                        // starts.
+                        // At its start, a server removes the temporary tables of all other
+                        // servers from /tmp.
                         .arg(format!("--tmpdir={}", home.display())),
                 );
             }
@@ -227,7 +227,7 @@ impl Server {
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let (stop, stopped) = mpsc::channel();
         let polite = match self.kind {
-            Kind::Postgres => "-INT", // a fast shutdown: TERM waits for the clients
+            Kind::Postgres => "-INT", // a fast shutdown: with TERM the server waits for its clients
             Kind::Mariadb => "-TERM",
         };
         let thread = std::thread::spawn(move || {
@@ -257,7 +257,7 @@ impl Server {
         }
     }
 
-    /// What the server's own client prints for these statements, without headings; columns are
+    /// The output of the server's own client for these statements, without headings. Columns are
     /// separated by `|`.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         self.client(database, sql)
@@ -303,7 +303,7 @@ impl Server {
         }
     }
 
-    /// A new database with these tables in it; its name.
+    /// Creates a database with these tables. Returns its name.
     pub fn database(&self, setup: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("d{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -322,7 +322,7 @@ impl Server {
         url
     }
 
-    /// Queries of others that run in this database now.
+    /// Number of queries of other sessions that run in this database now.
     pub fn busy(&self, database: &str) -> u32 {
         let sql = match self.kind {
             Kind::Postgres => format!(
@@ -343,14 +343,14 @@ impl Drop for Server {
     }
 }
 
-/// Politely, then not.
-fn end(child: &mut Child, polite: &str) {
+/// Sends this signal, and SIGKILL if the process does not end.
+fn end(child: &mut Child, first_signal: &str) {
     let signal = |name: &str, child: &Child| {
         let _ = Command::new("kill")
             .args([name, &child.id().to_string()])
             .status();
     };
-    signal(polite, child);
+    signal(first_signal, child);
     let deadline = Instant::now() + Duration::from_secs(5);
     while let Ok(None) = child.try_wait() {
         if Instant::now() > deadline {

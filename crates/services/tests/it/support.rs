@@ -1,4 +1,4 @@
-//! A service on a thread of its own, and a client that shows every byte.
+//! A service on a separate thread, and a client that returns every byte.
 
 use std::future::Future;
 use std::io::{Read, Write};
@@ -12,21 +12,21 @@ use plimsoll_services::{ServiceError, bind};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// A running service; ended when dropped.
+/// A running service. It ends when this is dropped.
 pub struct Running {
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServiceError>>>,
 }
 
-/// Starts a service on a current-thread runtime, or on one with two workers.
+/// Starts a service on a current-thread runtime, or on a runtime with two workers.
 pub fn start<F, Fut>(workers: usize, serve: F) -> Running
 where
     F: FnOnce(TcpListener, Shutdown) -> Fut + Send + 'static,
     Fut: Future<Output = Result<(), ServiceError>>,
 {
     let (stop, stopped) = oneshot::channel();
-    let (told, address) = std::sync::mpsc::channel();
+    let (address_sender, address) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         let runtime = match workers {
             0 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
@@ -37,7 +37,7 @@ where
         };
         runtime.unwrap().block_on(async move {
             let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-            told.send(listener.local_addr().unwrap()).unwrap();
+            address_sender.send(listener.local_addr().unwrap()).unwrap();
             serve(listener, Shutdown(stopped)).await
         })
     });
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// Completes when the test is done with the service.
+/// Completes when the test ends the service.
 pub struct Shutdown(oneshot::Receiver<()>);
 
 impl IntoFuture for Shutdown {
@@ -72,7 +72,7 @@ impl Running {
         }
     }
 
-    /// Ends the service and returns what it returned.
+    /// Ends the service and returns its result.
     pub fn finish(mut self) -> Result<(), ServiceError> {
         let _ = self.stop.take().map(|stop| stop.send(()));
         self.thread.take().unwrap().join().unwrap()
@@ -108,10 +108,10 @@ pub struct Client {
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
-    /// Lower-case `name: value` lines.
+    /// The lines `name: value`, in lower case.
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The body had its end: the last chunk, all of its length, or the close.
+    /// Whether the body is complete: the last chunk, the whole length, or the close has arrived.
     pub complete: bool,
 }
 
@@ -119,7 +119,7 @@ impl Response {
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields
             .iter()
-            .find(|(found, _)| found == name)
+            .find(|(field, _)| field == name)
             .map(|(_, value)| value.as_str())
     }
 
@@ -137,7 +137,7 @@ impl Client {
         self.request("GET", target, "", b"")
     }
 
-    /// `fields`: each ended by `\r\n`.
+    /// Sends a request. Each of `fields` has `\r\n` at its end.
     pub fn request(&mut self, method: &str, target: &str, fields: &str, body: &[u8]) -> Response {
         let length = if body.is_empty() {
             String::new()
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Everything up to the close.
+    /// Reads all bytes up to the close.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.fill() {}
         std::mem::take(&mut self.buffer)
@@ -203,7 +203,7 @@ impl Client {
             complete: true,
         };
         if response.status == 304 {
-            // never has a body
+            // it never has a body
         } else if let Some(length) = response.field("content-length") {
             let length: usize = length.parse().unwrap();
             while self.buffer.len() < length && self.fill() {}
@@ -230,7 +230,7 @@ impl Client {
     }
 }
 
-/// A directory that goes away.
+/// A directory that is removed when this is dropped.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {

@@ -8,33 +8,33 @@ use plimsoll_wire::sql::{Address, Event, Session};
 
 use crate::ServiceError;
 
-/// For connecting.
-const CONNECT: Duration = Duration::from_secs(10);
-/// For the server to take a piece of data.
-const WRITE: Duration = Duration::from_secs(600);
-/// For the server to answer: an index over a large table takes its time.
-const READ: Duration = Duration::from_secs(3600);
+/// Maximum time for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time for the server to read a piece of data.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum time for the server to respond. Creating an index on a large table takes long.
+const READ_TIMEOUT: Duration = Duration::from_secs(3600);
 
 pub(super) struct Client {
     stream: TcpStream,
     session: Session,
     buffer: Vec<u8>,
-    /// For messages; without the login.
-    place: String,
+    /// Host and port for messages, without the login.
+    address: String,
 }
 
 impl Client {
     pub(super) fn open(address: Address) -> Result<Self, ServiceError> {
-        let place = format!("{}:{}", address.host, address.port);
+        let host_and_port = format!("{}:{}", address.host, address.port);
         let stream = connect(&address).map_err(|error| ServiceError::Server {
-            what: format!("cannot connect to the database at {place}"),
+            what: format!("cannot connect to the database at {host_and_port}"),
             why: error.to_string(),
         })?;
         let mut client = Self {
             stream,
             session: Session::new(address.server, address.login),
             buffer: vec![0; 16 * 1024],
-            place,
+            address: host_and_port,
         };
         client.wait(|event| *event == Event::Ready)?;
         Ok(client)
@@ -42,18 +42,18 @@ impl Client {
 
     fn failed(&self, why: &impl ToString) -> ServiceError {
         ServiceError::Server {
-            what: format!("cannot write the database at {}", self.place),
+            what: format!("cannot write the database at {}", self.address),
             why: why.to_string(),
         }
     }
 
-    /// Carries out a statement.
+    /// Executes a statement.
     pub(super) fn execute(&mut self, sql: &str) -> Result<(), ServiceError> {
         self.session.query(sql);
         self.wait(|event| *event == Event::Ready)
     }
 
-    /// Asks for a single value; empty where there is none.
+    /// Queries a single value. Empty if there is no row, or NULL.
     pub(super) fn value(&mut self, sql: &str) -> Result<String, ServiceError> {
         self.session.query(sql);
         self.wait(|event| matches!(event, Event::Row | Event::Complete))?;
@@ -69,13 +69,13 @@ impl Client {
         self.wait(|event| *event == Event::CopyIn)
     }
 
-    /// Sends a part of what is copied.
+    /// Sends a part of the data of a copy.
     pub(super) fn copy_data(&mut self, bytes: &[u8]) -> Result<(), ServiceError> {
         self.session.copy_data(bytes);
         self.send()
     }
 
-    /// Ends the copy, and waits for the server to have it.
+    /// Ends the copy, and waits until the server has received it.
     pub(super) fn copy_done(&mut self) -> Result<(), ServiceError> {
         self.session.copy_done();
         self.wait(|event| *event == Event::Ready)
@@ -85,14 +85,14 @@ impl Client {
         let outgoing = self.session.outgoing();
         let written = self.stream.write_all(outgoing);
         outgoing.clear();
-        // A server that closes says why first.
+        // A server sends the reason before it closes the connection.
         written.map_err(|error| match self.wait(|_| false) {
-            Err(said) => said,
+            Err(reason) => reason,
             Ok(()) => self.failed(&error),
         })
     }
 
-    /// Goes on until an event; the first refusal on the way is the error.
+    /// Waits for an event. If the server reports errors before it, returns the first one.
     fn wait(&mut self, until: impl Fn(&Event) -> bool) -> Result<(), ServiceError> {
         let mut refused = None;
         loop {
@@ -133,18 +133,22 @@ impl Drop for Client {
     }
 }
 
-/// Names are the lab's to look up, which has a C library of this host behind it: ours may be linked
-/// in (see `net` of the drivers).
+/// Connects to an IP address. The lab resolves host names, because it uses the C library of this
+/// host. That of the engine may be linked statically (see `net` of the drivers).
 fn connect(address: &Address) -> std::io::Result<TcpStream> {
     let bare = address.host.trim_start_matches('[').trim_end_matches(']');
     let host: IpAddr = match bare.parse() {
         Ok(host) => host,
         Err(_) if bare == "localhost" => Ipv4Addr::LOCALHOST.into(),
-        Err(_) => return Err(std::io::Error::other("the host must be given by its address")),
+        Err(_) => {
+            return Err(std::io::Error::other(
+                "expected an IP address or localhost as the host: replace the name by its address",
+            ));
+        }
     };
-    let stream = TcpStream::connect_timeout(&SocketAddr::new(host, address.port), CONNECT)?;
+    let stream = TcpStream::connect_timeout(&SocketAddr::new(host, address.port), CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(READ))?;
-    stream.set_write_timeout(Some(WRITE))?;
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
+    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     Ok(stream)
 }

@@ -1,4 +1,4 @@
-//! Where rows go: one interface, three databases.
+//! Writers of tables: one interface, three databases.
 
 mod client;
 mod mysql;
@@ -11,27 +11,27 @@ use plimsoll_wire::sql::{Address, Server};
 
 use crate::ServiceError;
 
-/// What a column takes.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sql {
-    /// Whole numbers of 64 bits.
+    /// 64-bit integers.
     Int,
-    /// Likewise, 0 where nothing is said.
+    /// 64-bit integers, with the default 0.
     Version,
     Float,
-    /// A time without zone, to the second.
+    /// Times without a time zone, in whole seconds.
     Time,
-    /// Text of at most 255 characters, and perhaps NULL.
+    /// Text of at most 255 characters, or NULL.
     Name,
-    /// Text of any length, and perhaps NULL.
+    /// Text of any length, or NULL.
     Long,
-    /// Strings of this many bytes; text or not.
+    /// Strings of this number of bytes; whether they are text.
     Strings(usize, bool),
-    /// Strings of this many bytes that are no text.
+    /// Strings of this number of bytes that are not text.
     Blob(usize),
 }
 
-/// A column.
+/// Name and type of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Column {
     pub(super) name: String,
@@ -44,31 +44,35 @@ impl Column {
         Self { name, sql }
     }
 
-    fn nullable(&self) -> bool {
+    fn is_nullable(&self) -> bool {
         matches!(self.sql, Sql::Name | Sql::Long)
     }
 }
 
-/// A table: columns, and which of them form its key and its indexes.
+/// A table: its columns, and the indices of those in its key and in its indexes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layout {
     pub(super) name: String,
     pub(super) columns: Vec<Column>,
     pub(super) key: Vec<usize>,
     pub(super) indexes: Vec<Vec<usize>>,
-    /// Whether the time of its last change must be known, also where the database does not keep it
-    /// by itself.
+    /// Whether the time of the last change must be available, also if the database does not store
+    /// it by itself.
     pub(super) watched: bool,
 }
 
 impl Layout {
-    /// The names of these columns, quoted, with commas.
+    /// The quoted names of these columns, separated by commas.
     fn names(&self, columns: &[usize], quoted: impl Fn(&str) -> String) -> String {
-        let names: Vec<String> = columns.iter().map(|at| quoted(&self.columns[*at].name)).collect();
+        let names: Vec<String> = columns
+            .iter()
+            .map(|index| quoted(&self.columns[*index].name))
+            .collect();
         names.join(", ")
     }
 
-    /// `CREATE TABLE`, with the database's way to quote a name and to call a type.
+    /// The statement `CREATE TABLE`. `quoted` quotes a name and `type_of` returns the name of a
+    /// type of the database.
     fn create(&self, quoted: impl Fn(&str) -> String, type_of: impl Fn(Sql) -> String) -> String {
         let mut parts: Vec<String> = self
             .columns
@@ -76,7 +80,7 @@ impl Layout {
             .map(|column| {
                 let not = match column.sql {
                     Sql::Version => " DEFAULT 0 NOT NULL",
-                    _ if column.nullable() => "",
+                    _ if column.is_nullable() => "",
                     _ => " NOT NULL",
                 };
                 format!("{} {}{not}", quoted(&column.name), type_of(column.sql))
@@ -88,7 +92,7 @@ impl Layout {
         format!("CREATE TABLE {} ({})", quoted(&self.name), parts.join(", "))
     }
 
-    /// `CREATE INDEX` for each.
+    /// A statement `CREATE INDEX` for each index.
     fn create_indexes(&self, quoted: impl Fn(&str) -> String) -> Vec<String> {
         let create = |(number, columns): (usize, &Vec<usize>)| {
             let index = quoted(&format!("{}_{}IX", self.name, number + 1));
@@ -121,22 +125,22 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Takes tables, one after the other, and rows, one after the other.
+/// Writes tables to a database, one after the other, row by row.
 pub(super) trait Writer {
-    /// Whether a text may hold any bytes but 0.
+    /// Whether a text may contain any bytes except 0.
     fn takes_any_text(&self) -> bool {
         false
     }
 
-    /// Begins a table; one of this name is replaced.
+    /// Begins a table. An existing table of this name is replaced.
     fn begin(&mut self, table: &Layout) -> Result<(), ServiceError>;
-    /// A row, with a value for each column.
+    /// Writes a row, with a value for each column.
     fn row(&mut self, values: &[Value<'_>]) -> Result<(), ServiceError>;
-    /// The table is complete: its indexes are made, and others see it.
+    /// Ends the table: creates its indexes, and makes it visible to other sessions.
     fn end(&mut self) -> Result<(), ServiceError>;
 }
 
-/// A writer for a file or URL.
+/// Opens a writer for the path of a file or a URL.
 pub(super) fn open(database: &Path) -> Result<Box<dyn Writer>, ServiceError> {
     let text = database.to_str().filter(|text| text.contains("://"));
     let Some(url) = text else {
@@ -152,7 +156,7 @@ pub(super) fn open(database: &Path) -> Result<Box<dyn Writer>, ServiceError> {
     })
 }
 
-/// Two hexadecimal digits for each byte.
+/// Appends two hexadecimal digits for each byte.
 fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.extend(

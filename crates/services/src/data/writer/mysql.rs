@@ -1,6 +1,7 @@
-//! Into `MariaDB`: inserts of about a megabyte each, in one transaction.
+//! Writer for `MariaDB`: statements INSERT of about 1 MB each, in one transaction.
 //!
-//! Making a table ends a transaction there: a table whose filling fails is left behind empty.
+//! In `MariaDB`, `CREATE TABLE` ends a transaction. If the rows cannot be written, an empty table
+//! therefore remains.
 
 use std::io::Write as _;
 
@@ -11,15 +12,16 @@ use super::{Layout, Sql, Value, Writer};
 use crate::ServiceError;
 use crate::date::timestamp;
 
-/// Bytes of one statement: well below `max_allowed_packet`, which is 16 MiB and sometimes 4.
+/// Minimum length of a statement in bytes, except for the last one. It is well below
+/// `max_allowed_packet`, which is 16 MiB, or 4 MiB on some servers.
 const STATEMENT: usize = 1_000_000;
 
 pub(super) struct Mysql {
     client: Client,
     table: Layout,
-    /// The statement so far.
+    /// The incomplete statement.
     statement: Vec<u8>,
-    /// How every statement begins.
+    /// The beginning of every statement.
     head: String,
 }
 
@@ -44,8 +46,8 @@ fn type_of(sql: Sql) -> String {
 impl Mysql {
     pub(super) fn open(address: Address) -> Result<Self, ServiceError> {
         let mut client = Client::open(address)?;
-        // Strict: a value that does not fit is an error. And backslashes escape, which `put` relies
-        // on.
+        // In the strict mode a value that does not fit is an error. This value also makes
+        // backslashes escape characters, which `put` requires.
         client.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES'")?;
         client.execute("SET SESSION unique_checks = 0, foreign_key_checks = 0")?;
         Ok(Self {
@@ -60,8 +62,8 @@ impl Mysql {
         if self.statement.is_empty() {
             return Ok(());
         }
-        // All text that we write is ASCII; what is not would be a mistake that the server should
-        // see.
+        // All text is ASCII. Other bytes would be a fault, and are passed on so that the server
+        // rejects them.
         let statement = String::from_utf8_lossy(&self.statement);
         self.client.execute(&statement)?;
         self.statement.clear();
@@ -87,8 +89,8 @@ impl Writer for Mysql {
         } else {
             self.statement.push(b',');
         }
-        for (at, value) in values.iter().enumerate() {
-            self.statement.push(if at == 0 { b'(' } else { b',' });
+        for (index, value) in values.iter().enumerate() {
+            self.statement.push(if index == 0 { b'(' } else { b',' });
             put(&mut self.statement, *value);
         }
         self.statement.push(b')');
@@ -109,7 +111,7 @@ impl Writer for Mysql {
     }
 }
 
-/// A value as a literal.
+/// Appends a value as a literal.
 fn put(statement: &mut Vec<u8>, value: Value<'_>) {
     // Writing to a Vec cannot fail.
     let _ = match value {
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_as_literals() {
+    fn values_become_literals() {
         let text = |value| {
             let mut statement = Vec::new();
             put(&mut statement, value);

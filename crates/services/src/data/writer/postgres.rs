@@ -1,12 +1,12 @@
-//! Into `PostgreSQL`: `COPY ... FROM STDIN` in the transaction that makes the table.
+//! Writer for `PostgreSQL`: `COPY ... FROM STDIN` in the transaction that creates the table.
 //!
-//! Names are in lower case, as the server folds those that queries do not quote. `FREEZE` spares
-//! the first reader the work of marking every row as committed, and `ANALYZE` the middle of a
-//! measurement that of the server's own one.
+//! Names are in lower case, because the server converts unquoted names in queries to lower case.
+//! With `FREEZE`, the first reader need not mark every row as committed. After `ANALYZE`, the
+//! server does not start its own analysis during a measurement.
 //!
-//! The server does not know when a table changed last. Of those for which that is wanted,
-//! [`CHANGES`] says it: the gateway takes `Last-Modified` from there. Writers of one table wait for
-//! each other over its row in it, until each commits.
+//! The server does not store the time of the last change of a table. For watched tables,
+//! [`CHANGES`] stores it, and the gateway reads `Last-Modified` from there. A writer of a watched
+//! table waits for the commit of other writers of this table, because they update the same row.
 
 use std::io::Write as _;
 
@@ -18,11 +18,11 @@ use super::{Layout, Sql, Value, Writer};
 use crate::ServiceError;
 use crate::date::timestamp;
 
-/// How the names of encodings begin in which every byte but 0 is a character.
+/// Prefixes of the names of encodings in which every byte except 0 is a character.
 const SINGLE_BYTE: [&str; 5] = ["LATIN", "ISO_8859", "WIN", "KOI8", "SQL_ASCII"];
-/// Bytes sent at a time.
+/// Number of bytes that are sent together.
 const PIECE: usize = 256 * 1024;
-/// A row for each watched table, which a trigger of that table keeps.
+/// Creates a table with a row for each watched table, which a trigger of that table updates.
 const CHANGES: &str = "CREATE TABLE IF NOT EXISTS plimsoll_changes (table_owner text NOT NULL, table_name text NOT NULL, \
     change_time timestamptz NOT NULL, PRIMARY KEY (table_owner, table_name)); \
     CREATE OR REPLACE FUNCTION plimsoll_last_modified() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -58,8 +58,7 @@ impl Postgres {
         let encoding = client.value("SHOW server_encoding")?;
         let any_text = SINGLE_BYTE.iter().any(|known| encoding.starts_with(known));
         if any_text {
-            // As by default, unless somebody has told the server otherwise: nothing is to be
-            // converted.
+            // No conversion. This is the default, but the configuration of the server may differ.
             client.execute(&format!("SET client_encoding = '{encoding}'"))?;
         }
         Ok(Self {
@@ -76,7 +75,7 @@ impl Postgres {
         Ok(())
     }
 
-    /// From now on, the time of the table's last change is known.
+    /// Installs the trigger that stores the time of the table's last change.
     fn watch(&mut self) -> Result<(), ServiceError> {
         let table = &self.table.name.to_ascii_lowercase();
         self.client.execute(CHANGES)?;
@@ -107,8 +106,8 @@ impl Writer for Postgres {
     }
 
     fn row(&mut self, values: &[Value<'_>]) -> Result<(), ServiceError> {
-        for (at, value) in values.iter().enumerate() {
-            if at > 0 {
+        for (index, value) in values.iter().enumerate() {
+            if index > 0 {
                 self.rows.push(b'\t');
             }
             put(&mut self.rows, *value);
@@ -135,7 +134,7 @@ impl Writer for Postgres {
     }
 }
 
-/// A value in the text format of `COPY`.
+/// Appends a value in the text format of `COPY`.
 fn put(rows: &mut Vec<u8>, value: Value<'_>) {
     // Writing to a Vec cannot fail.
     let _ = match value {
@@ -165,7 +164,7 @@ fn escape(rows: &mut Vec<u8>, bytes: &[u8]) {
     escape_line(rows, &bytes[from..]);
 }
 
-/// Of what holds no carriage return.
+/// Escapes bytes without a carriage return.
 fn escape_line(rows: &mut Vec<u8>, bytes: &[u8]) {
     let mut from = 0;
     for at in memchr3_iter(b'\\', b'\n', b'\t', bytes) {
@@ -186,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_in_the_copy_format() {
+    fn values_are_written_in_the_copy_format() {
         let text = |value| {
             let mut rows = Vec::new();
             put(&mut rows, value);

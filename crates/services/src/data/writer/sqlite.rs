@@ -1,4 +1,4 @@
-//! Into an `SQLite` file: one transaction a table, one prepared statement.
+//! Writer for an `SQLite` file: one transaction per table, with a prepared statement.
 
 use std::path::{Path, PathBuf};
 
@@ -50,10 +50,10 @@ fn failed(path: &Path, source: rusqlite::Error) -> ServiceError {
 
 impl Writer for Sqlite {
     fn begin(&mut self, table: &Layout) -> Result<(), ServiceError> {
-        // Only a key that is declared this way is the number of the row itself.
+        // A single integer key is declared as INTEGER PRIMARY KEY: only then it is the rowid.
         let mut layout = table.clone();
-        let number = layout.key == [0] && layout.columns[0].sql == Sql::Int;
-        if number {
+        let is_rowid = layout.key == [0] && layout.columns[0].sql == Sql::Int;
+        if is_rowid {
             layout.key.clear();
         }
         let mut create = layout.create(quoted, |sql| {
@@ -65,13 +65,13 @@ impl Writer for Sqlite {
             }
             .to_owned()
         });
-        if number {
+        if is_rowid {
             create = create.replacen("INTEGER NOT NULL", "INTEGER PRIMARY KEY", 1);
         }
         self.execute("BEGIN IMMEDIATE")?;
         self.execute(&format!("DROP TABLE IF EXISTS \"{}\"; {create}", table.name))?;
-        let places = vec!["?"; table.columns.len()].join(", ");
-        self.insert = format!("INSERT INTO \"{}\" VALUES ({places})", table.name);
+        let parameters = vec!["?"; table.columns.len()].join(", ");
+        self.insert = format!("INSERT INTO \"{}\" VALUES ({parameters})", table.name);
         self.table = table.clone();
         Ok(())
     }

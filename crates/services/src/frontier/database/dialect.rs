@@ -1,4 +1,4 @@
-//! Where the databases' SQL differs: literals, values bound into a text, the time of a table's last
+//! Differences between the SQL of the databases: literals, parameters, the time of a table's last
 //! change.
 
 use super::super::modified::Tables;
@@ -8,7 +8,7 @@ mod lexer;
 
 use lexer::{Lexer, Piece};
 
-/// Whose SQL.
+/// The database whose SQL is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
@@ -17,8 +17,8 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// A string literal. `PostgreSQL` is told to take backslashes as they are, and `MariaDB` not
-    /// to.
+    /// A string literal. The sessions are configured so that a backslash is an ordinary character
+    /// in `PostgreSQL` and an escape character in `MariaDB`.
     pub(crate) fn literal(self, text: &str) -> String {
         let doubled = text.replace('\'', "''");
         match self {
@@ -30,39 +30,39 @@ impl Dialect {
     /// The text to send to a server for a client's query: one statement that reads, with the values
     /// in place of its `?`.
     ///
-    /// A semicolon is taken at the end and inside plain quotations only, and there only where
-    /// nothing in the text (an escape, a comment, a dollar) could make the server see the end of a
-    /// quotation elsewhere than we do.
+    /// A semicolon is accepted only at the end and inside plain quotations. Inside quotations it is
+    /// accepted only if the text contains no escape, comment or dollar sign: with these, the server
+    /// may see the end of a quotation at another position than this lexer.
     pub(crate) fn statement(self, sql: &str, values: &[&str]) -> Result<String, Failure> {
-        self.is_one_question(sql)?;
-        self.forbidden(sql)?;
+        self.check_single_read(sql)?;
+        self.check_forbidden(sql)?;
         if values.is_empty() {
             return Ok(sql.to_owned());
         }
         let mut text = String::with_capacity(sql.len() + 64);
-        let mut left = values.iter();
+        let mut unused = values.iter();
         for piece in Lexer::new(self, sql) {
             match piece {
                 Piece::Space(part) | Piece::Comment(part) | Piece::Word(part) | Piece::Other(part) => {
                     text.push_str(part);
                 }
-                Piece::Parameter => match left.next() {
+                Piece::Parameter => match unused.next() {
                     Some(value) => text.push_str(&self.literal(value)),
-                    None => return Err(Failure::database("there are fewer values than ?")),
+                    None => return Err(Failure::database("the query has more ? than values")),
                 },
                 Piece::End | Piece::Unclosed => {}
             }
         }
-        match left.next() {
-            Some(_) => Err(Failure::database("there are more values than ?")),
+        match unused.next() {
+            Some(_) => Err(Failure::database("the query has fewer ? than values")),
             None => Ok(text),
         }
     }
 
-    /// Puts before a question what makes its very transaction read-only. `PostgreSQL`'s functions
-    /// can change the settings of a session, for later queries too, and can hardly be found all;
-    /// the transaction's own cannot be changed once it has begun to read. It costs gateway and
-    /// server 15 us together.
+    /// Prefixes a query with the statement that makes its transaction read-only. Functions of
+    /// `PostgreSQL` can change the settings of a session, also for later queries, and it is hardly
+    /// possible to list all of them. The setting of a transaction cannot be changed after its first
+    /// read. It costs gateway and server 15 us together.
     pub(crate) fn read_only(self, text: String) -> String {
         match self {
             Self::Postgres => "SET TRANSACTION READ ONLY; ".to_owned() + &text,
@@ -70,10 +70,10 @@ impl Dialect {
         }
     }
 
-    /// What could be the name of a table in a text, in lower case and in order: words and
-    /// quotations outside of literals and comments. `None` where one may be hidden.
+    /// All words of a text that may be the name of a table, in lower case and in order: words and
+    /// quotations outside literals and comments. `None` if the text may contain further names.
     pub(crate) fn names(self, sql: &str) -> Option<Vec<String>> {
-        // A name by the numbers of its letters.
+        // A name written as code points.
         if self == Self::Postgres && sql.to_ascii_lowercase().contains("u&\"") {
             return None;
         }
@@ -86,7 +86,8 @@ impl Dialect {
                     let inner = |mark: char| quotation.strip_prefix(mark)?.strip_suffix(mark);
                     let name =
                         |mark: char| Some(inner(mark)?.replace(&format!("{mark}{mark}"), &mark.to_string()));
-                    // MariaDB takes the first for a literal, unless it is told otherwise.
+                    // In MariaDB, double quotation marks enclose a literal, unless sql_mode
+                    // contains ANSI_QUOTES.
                     names.extend(name('"').or_else(|| name('`')).map(|name| name.to_lowercase()));
                 }
                 Piece::Space(_) | Piece::Comment(_) | Piece::Parameter | Piece::End => {}
@@ -95,11 +96,12 @@ impl Dialect {
         Some(names)
     }
 
-    fn is_one_question(self, sql: &str) -> Result<(), Failure> {
+    /// Accepts a single statement that reads.
+    fn check_single_read(self, sql: &str) -> Result<(), Failure> {
         let several = || Failure::refused("Query cancelled: it has several statements");
         let inner = sql.trim_end_matches(|c: char| c == ';' || c.is_ascii_whitespace());
-        let doubtful = ["\\", "$", "#", "--", "/*"];
-        if inner.contains(';') && doubtful.iter().any(|mark| inner.contains(mark)) {
+        let ambiguous = ["\\", "$", "#", "--", "/*"];
+        if inner.contains(';') && ambiguous.iter().any(|mark| inner.contains(mark)) {
             return Err(several());
         }
         let mut first_word = "";
@@ -110,23 +112,23 @@ impl Dialect {
                     let why = "Query cancelled: a quotation or comment has no end";
                     return Err(Failure::refused(why));
                 }
-                // An opening parenthesis may stand before a SELECT.
+                // A SELECT may be preceded by an opening parenthesis.
                 Piece::Word(word) | Piece::Other(word) if first_word.is_empty() && word != "(" => {
                     first_word = word;
                 }
                 _ => {}
             }
         }
-        if reads(first_word) {
+        if is_read(first_word) {
             return Ok(());
         }
-        let why = "Query cancelled: only SELECT, WITH, VALUES, TABLE, SHOW and EXPLAIN are answered";
+        let why = "Query cancelled: only SELECT, WITH, VALUES, TABLE, SHOW and EXPLAIN are allowed";
         Err(Failure::refused(why))
     }
 
-    /// What a read-only session could still be made to do by a SELECT: write files, or stop being
-    /// what others rely on.
-    fn forbidden(self, text: &str) -> Result<(), Failure> {
+    /// Rejects words with which a SELECT in a read-only session could write files or change the
+    /// settings of the session.
+    fn check_forbidden(self, text: &str) -> Result<(), Failure> {
         let words: &[&str] = match self {
             Self::Mysql => &["outfile", "dumpfile"],
             Self::Postgres => &["set_config"],
@@ -134,22 +136,25 @@ impl Dialect {
         };
         let lower = text.to_ascii_lowercase();
         match words.iter().find(|word| lower.contains(*word)) {
-            Some(word) => Err(Failure::refused(&format!("Query cancelled: {word}"))),
+            Some(word) => Err(Failure::refused(&format!(
+                "Query cancelled: {word} is not allowed"
+            ))),
             None => Ok(()),
         }
     }
 
-    /// A query for the time of the last change of any of these tables, in whole seconds since 1970;
-    /// NULL if one of them is not known. `book` is the table that says it.
+    /// A query for the time of the last change of any of these tables, in whole seconds since 1970.
+    /// Its result is NULL if one of them is unknown. `change_table` is the table that contains the
+    /// times.
     ///
-    /// The servlet takes the greatest text of the form month/day/year, which is wrong across years:
-    /// this takes the latest time.
-    pub(crate) fn changed(self, tables: &Tables, book: Option<&str>) -> String {
-        let one = |(owner, name): &(String, String)| {
+    /// The servlet uses the greatest text of the form month/day/year, which is wrong across years.
+    /// This query returns the latest time.
+    pub(crate) fn changed(self, tables: &Tables, change_table: Option<&str>) -> String {
+        let query = |(owner, name): &(String, String)| {
             let (owner, name) = (self.literal(owner), self.literal(name));
-            match book {
-                Some(book) => format!(
-                    "SELECT (SELECT max({}) FROM {book} WHERE upper(table_owner) = {owner} AND upper(table_name) = \
+            match change_table {
+                Some(change_table) => format!(
+                    "SELECT (SELECT max({}) FROM {change_table} WHERE upper(table_owner) = {owner} AND upper(table_name) = \
                      {name}) AS t",
                     self.seconds()
                 ),
@@ -159,17 +164,18 @@ impl Dialect {
                 ),
             }
         };
-        let all: Vec<String> = tables.iter().map(one).collect();
+        let queries: Vec<String> = tables.iter().map(query).collect();
         format!(
             "SELECT CASE WHEN count(*) = count(t) THEN max(t) END FROM ({}) AS changes",
-            all.join(" UNION ALL ")
+            queries.join(" UNION ALL ")
         )
     }
 
-    /// `change_time` in seconds since 1970. A time without a zone is UTC.
+    /// The expression for `change_time` in seconds since 1970. A time without a time zone is in
+    /// UTC.
     fn seconds(self) -> &'static str {
         match self {
-            // A number is seconds already; a text is what SQLite's functions take.
+            // A number is in seconds. A text has a format of SQLite's date functions.
             Self::Sqlite => {
                 "CAST(CASE typeof(change_time) WHEN 'text' THEN strftime('%s', change_time) ELSE change_time END AS \
                  INTEGER)"
@@ -180,8 +186,8 @@ impl Dialect {
     }
 }
 
-/// First words of statements that have a result and change nothing.
-fn reads(word: &str) -> bool {
+/// Whether a statement with this first word only reads and has a result.
+fn is_read(word: &str) -> bool {
     ["select", "with", "values", "table", "show", "explain"]
         .iter()
         .any(|known| word.eq_ignore_ascii_case(known))
@@ -194,7 +200,7 @@ mod tests {
     fn refused(dialect: Dialect, sql: &str) -> String {
         match dialect.statement(sql, &[]) {
             Err(Failure::Refused(why) | Failure::Database(why)) => why,
-            Ok(text) => panic!("{sql} was taken: {text}"),
+            Ok(text) => panic!("{sql} was accepted: {text}"),
         }
     }
 
@@ -221,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn one_statement_that_reads() {
+    fn only_a_single_statement_that_reads_is_accepted() {
         for sql in [
             "SELECT 1",
             "  select 1 ; \n",
@@ -256,10 +262,10 @@ mod tests {
         }
     }
 
-    /// Each of these is two statements to a server that reads its quotations and comments otherwise
-    /// than we do.
+    /// Each of these is two statements for a server whose rules for quotations and comments differ
+    /// from those of this lexer.
     #[test]
-    fn statements_do_not_hide_in_quotations() {
+    fn a_second_statement_hidden_in_a_quotation_is_refused() {
         for sql in [
             "SELECT '\\'; SET x=1; --'",
             "SELECT E'\\''; SET x=1",
@@ -281,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn quotations_are_the_servers() {
+    fn quotations_follow_the_rules_of_the_server() {
         let bound = |dialect: Dialect, sql: &str| dialect.statement(sql, &["v"]).unwrap();
         assert_eq!(bound(Dialect::Postgres, "SELECT '\\', ?"), "SELECT '\\', 'v'");
         assert_eq!(
@@ -310,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_outside_of_literals_and_comments() {
+    fn names_are_outside_literals_and_comments() {
         let names = |dialect: Dialect, sql: &str| dialect.names(sql).map(|names| names.join(" "));
         let sql = "SELECT A.\"b\"\"C\", 'd' /* e */ FROM s.T -- f\n JOIN \"Ü\" WHERE x=1";
         let expected = "select a b\"c from s t join ü where x 1";
@@ -328,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_select_could_still_do() {
+    fn a_select_that_writes_a_file_or_changes_a_setting_is_refused() {
         assert!(refused(Dialect::Mysql, "SELECT 1 INTO OUTFILE '/tmp/x'").contains("outfile"));
         assert!(refused(Dialect::Postgres, "SELECT Set_Config('x','y',false)").contains("set_config"));
     }

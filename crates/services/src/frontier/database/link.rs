@@ -1,4 +1,4 @@
-//! One connection to a database server: the session of the wire crate, with a socket.
+//! A connection to a database server: a session of the crate `wire`, and its socket.
 
 use std::fmt;
 use std::io;
@@ -9,17 +9,18 @@ use tokio::net::TcpStream;
 
 use super::MAX_ROW;
 
-/// Bytes read in one go.
+/// Maximum number of bytes per read.
 const READ: usize = 64 * 1024;
 
-/// Why a connection, or what is asked over it, does not go on.
+/// Reason why a connection or a query failed.
 #[derive(Debug)]
 pub(in crate::frontier) enum Trouble {
-    /// The server says no; the connection is good if it comes to take queries again.
+    /// The server reported an error. The connection can be used again when the server is ready for
+    /// a query.
     Refused(Refusal),
     /// The connection has ended.
     Dead(String),
-    /// What comes is not understood, or too much. The server may still be at work.
+    /// A message of the server is malformed or too long. The server may still run the query.
     Doubtful(String),
 }
 
@@ -28,7 +29,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Refused(refusal) => write!(f, "{}", refusal.message),
             Self::Dead(why) => write!(f, "the connection to the database was lost: {why}"),
-            Self::Doubtful(why) => write!(f, "the connection to the database was ended: {why}"),
+            Self::Doubtful(why) => write!(f, "the connection to the database was closed: {why}"),
         }
     }
 }
@@ -44,13 +45,13 @@ pub(in crate::frontier) struct Link {
     stream: TcpStream,
     session: Session,
     read: Box<[u8]>,
-    /// Bytes that came since the last event: those of one message.
+    /// Number of bytes received since the last event: those of an incomplete message.
     held: usize,
-    /// Takes a query.
+    /// Whether the server is ready for a query.
     ready: bool,
-    /// Has answered a query before.
+    /// Whether the connection has answered a query before.
     pub(super) used: bool,
-    /// `MariaDB`'s number of the connection, to be killed by.
+    /// `MariaDB`'s number of the connection, for KILL.
     number: Option<u64>,
 }
 
@@ -80,26 +81,26 @@ impl Link {
         Ok(link)
     }
 
-    /// It takes a query.
+    /// Whether the server is ready for a query.
     pub(super) fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// It is as it was left. Something that came unasked, or the end of the connection, makes it
-    /// doubtful.
+    /// Whether the connection can be reused: the server is ready, and has neither sent data nor
+    /// closed the connection since.
     pub(super) fn is_fresh(&self) -> bool {
-        // Costs a system call only where something has come.
-        let nothing = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        self.ready && self.stream.try_read(&mut [0; 1]).is_err_and(nothing)
+        // tokio makes a system call only if data has arrived.
+        let is_empty = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        self.ready && self.stream.try_read(&mut [0; 1]).is_err_and(is_empty)
     }
 
-    /// Asks; events follow.
+    /// Starts a query. Events follow.
     pub(in crate::frontier) fn query(&mut self, sql: &str) {
         self.ready = false;
         self.session.query(sql);
     }
 
-    /// Asks for `MariaDB`'s binary log from this place on.
+    /// Requests `MariaDB`'s binary log from this position on.
     pub(in crate::frontier) fn follow_log(&mut self, replica: u32, file: &str, position: u32) {
         self.ready = false;
         self.session.follow_log(replica, file, position);
@@ -110,7 +111,8 @@ impl Link {
         self.session.row()
     }
 
-    /// What has come already, if anything. Cheap: most rows arrive many at a time.
+    /// The next event that has already arrived, if any. It needs no system call, which saves time
+    /// because most rows arrive many at a time.
     pub(super) fn arrived(&mut self) -> Result<Option<Event>, Trouble> {
         match self.session.next() {
             Ok(Some(event)) => {
@@ -125,7 +127,7 @@ impl Link {
         }
     }
 
-    /// What comes next. May be given up and called again.
+    /// Waits for the next event. Cancel-safe.
     pub(in crate::frontier) async fn event(&mut self) -> Result<Event, Trouble> {
         loop {
             if let Some(event) = self.arrived()? {
@@ -149,7 +151,7 @@ impl Link {
         }
     }
 
-    /// The first value of the first row as text; `None` where there is no row, or NULL.
+    /// The first value of the first row as text. `None` if there is no row, or NULL.
     pub(super) async fn value(&mut self, sql: &str) -> Result<Option<String>, Trouble> {
         self.query(sql);
         let mut value = None;
@@ -172,8 +174,8 @@ impl Link {
         }
     }
 
-    /// Says good-bye, if that is possible at once: a connection that is merely closed makes servers
-    /// write warnings.
+    /// Ends the session, if that is possible without waiting. Servers write a warning if a
+    /// connection is closed without this message.
     pub(in crate::frontier) fn quit(mut self) {
         if self.ready {
             self.session.quit();
@@ -181,7 +183,7 @@ impl Link {
         }
     }
 
-    /// What it takes to end what runs on this connection.
+    /// The handle with which another connection can cancel the query of this one.
     pub(super) fn handle(&self) -> Option<Handle> {
         match (self.session.cancel_key(), self.number) {
             (Some(key), _) => Some(Handle::Key(key)),
@@ -191,7 +193,7 @@ impl Link {
     }
 }
 
-/// Names a connection to its server.
+/// Identifies a connection to its server.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Handle {
     Key(CancelKey),
@@ -199,17 +201,18 @@ pub(super) enum Handle {
 }
 
 impl Handle {
-    /// Ends what runs on the connection, over another one.
+    /// Cancels the query on the connection, over another connection.
     pub(super) async fn cancel(self, address: &Address) -> Result<(), Trouble> {
         match self {
             Self::Key(key) => {
                 let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
                 stream.write_all(&key.request()).await?;
-                // The server closes when it has passed the request on, and says nothing.
+                // The server closes the connection without a response when it has passed the
+                // request on.
                 let _ = stream.read(&mut [0; 1]).await?;
             }
             Self::Number(number) => {
-                let mut link = Self::spare(address).await?;
+                let mut link = Self::open_boxed(address).await?;
                 link.value(&format!("KILL {number}")).await?;
                 link.quit();
             }
@@ -217,8 +220,8 @@ impl Handle {
         Ok(())
     }
 
-    /// Boxed: `Link::open` and this would otherwise be one endless type.
-    fn spare(
+    /// Opens a connection. Boxed, because the future would otherwise contain itself.
+    fn open_boxed(
         address: &Address,
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<Link, Trouble>> + Send + '_>> {
         Box::pin(Link::open(address))

@@ -1,12 +1,12 @@
-//! The databases behind the gateway: one small interface, three kinds.
+//! The databases of the gateway: one small interface, three implementations.
 //!
-//! [`Database::acquire`] waits for a connection, [`PayloadConnection::value`] asks it for a single
-//! value, [`PayloadConnection::start`] runs a query whose text comes piece by piece from
-//! [`Running::next`]. Whoever drops a `Running` ends its query.
+//! [`Database::acquire`] waits for a connection, [`PayloadConnection::value`] queries a single
+//! value, and [`PayloadConnection::start`] starts a query, whose packed text [`Running::next`]
+//! returns piece by piece. Dropping a `Running` stops its query.
 //!
-//! `SQLite` blocks, so each of its connections has a thread ([`sqlite`]). `PostgreSQL` and
-//! `MariaDB` are read by the very task that writes to the client ([`server`], [`running`]): nothing
-//! is handed over, and a client that does not read makes the task stop reading from the database.
+//! `SQLite` blocks, so each of its connections has a thread ([`sqlite`]). The task that writes to
+//! the client also reads from `PostgreSQL` and `MariaDB` ([`server`], [`running`]). No data is
+//! passed between tasks, and if a client does not read, the task stops reading from the database.
 
 mod dialect;
 mod link;
@@ -29,23 +29,23 @@ pub(super) use pack::Packer;
 use super::config::FrontierConfig;
 use crate::ServiceError;
 
-/// Longest value or row, bytes: what one query can make a connection hold.
+/// Maximum length of a value or row in bytes. It limits the memory of a connection.
 const MAX_ROW: usize = 16 * 1024 * 1024;
 
-/// What to run and how to pack it.
+/// A query, and how to pack its result.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
     pub(super) method: String,
     pub(super) sql: String,
     pub(super) encoding: Encoding,
     pub(super) ttl: Ttl,
-    /// What a signature covers of the request, where the answer is to be signed.
+    /// Part of the request that the signature covers. None: the response is not signed.
     pub(super) signed: Option<Arc<[u8]>>,
 }
 
 impl Query {
-    /// The servlet's own checks, with its words: a plain search for five words, also inside
-    /// literals. The real protection is that connections can only read.
+    /// The checks of the servlet, with its messages: a search for five words, also inside literals.
+    /// The actual protection is that connections can only read.
     fn check(&self) -> Result<(), Failure> {
         if self.method != "DEFAULT" {
             return Err(Failure::refused(&format!("Unknown method {}", self.method)));
@@ -59,12 +59,12 @@ impl Query {
     }
 }
 
-/// Why a payload has no answer: the message of its error.
+/// Reason why a payload failed, with the message of its error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// We say no.
+    /// The gateway refused the request.
     Refused(String),
-    /// The database says no, or does not answer.
+    /// The database reported an error, or did not respond.
     Database(String),
 }
 
@@ -85,14 +85,14 @@ impl Failure {
     }
 }
 
-/// What comes back from a query.
+/// A part of the result of a query.
 #[derive(Debug)]
 pub(super) enum Part {
     Piece(Vec<u8>),
     End(End),
 }
 
-/// The end of a payload: text not handed on yet, and how it went.
+/// The end of a payload: the last text, the seal, and the number of records or the error.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) text: Vec<u8>,
@@ -101,8 +101,8 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Of what has been packed. An answer without rows to be kept for ever is an error, as in the
-    /// servlet.
+    /// The end of a packed payload. As in the servlet, a response without rows and with
+    /// `ttl=forever` is an error.
     pub(super) fn new(packer: Packer, outcome: Result<(), Failure>, ttl: Ttl) -> Self {
         let records = packer.records();
         let (text, seal) = packer.finish();
@@ -115,7 +115,7 @@ impl End {
         Self { text, seal, outcome }
     }
 
-    /// Of what will not be packed any more.
+    /// The end of a payload whose packer is lost.
     pub(super) fn lost(why: &str) -> Self {
         Self::new(
             Packer::new(Encoding::Blob, None),
@@ -132,8 +132,8 @@ pub(super) enum Database {
 }
 
 impl Database {
-    /// `SQLite` is opened at once, so that a wrong file is an error of the start. A server may come
-    /// later, and go.
+    /// Opens an `SQLite` file, so that an invalid file is an error at the start of the service. A
+    /// server is connected later, and may be restarted.
     pub(super) fn open(config: &FrontierConfig) -> Result<Self, ServiceError> {
         let timeout = Duration::from_secs_f64(config.query_timeout_s);
         let text = config.database.to_str().filter(|text| text.contains("://"));
@@ -159,7 +159,7 @@ impl Database {
         }
     }
 
-    /// Connections in use now.
+    /// Number of connections that are in use now.
     pub(super) fn in_use(&self) -> usize {
         match self {
             Self::Sqlite(pool) => pool.in_use(),
@@ -167,14 +167,14 @@ impl Database {
         }
     }
 
-    /// Ends what still runs, for a short while, and says good-bye.
+    /// Waits a short time for running queries to end, and ends the idle sessions.
     pub(super) async fn close(&self) {
         if let Self::Server(pool) = self {
             pool.close().await;
         }
     }
 
-    /// Waits for a connection, first come, first served.
+    /// Waits for a connection, in order of arrival.
     pub(super) async fn acquire(&self) -> Result<PayloadConnection, Failure> {
         match self {
             Self::Sqlite(pool) => pool.acquire().await.map(PayloadConnection::Sqlite),
@@ -193,7 +193,7 @@ pub(super) enum PayloadConnection {
 }
 
 impl PayloadConnection {
-    /// The first value of the first row as text; `None` where there is no row, or NULL.
+    /// The first value of the first row as text. `None` if there is no row, or NULL.
     pub(super) async fn value(self, sql: &str) -> Result<(Option<String>, Self), Failure> {
         match self {
             Self::Sqlite(lease) => {
@@ -207,7 +207,7 @@ impl PayloadConnection {
         }
     }
 
-    /// Starts the query. The parts must be read to the end, or dropped, which ends the query.
+    /// Starts a query. Its parts must be read to the end. Dropping the result stops the query.
     pub(super) fn start(self, query: Query) -> Running {
         match self {
             Self::Sqlite(lease) => Running::Sqlite(lease.start(query)),
@@ -216,14 +216,14 @@ impl PayloadConnection {
     }
 }
 
-/// A query that runs.
+/// A running query.
 pub(super) enum Running {
     Sqlite(sqlite::Running),
     Server(Box<running::Running>),
 }
 
 impl Running {
-    /// The next part; nothing may be asked for after the end.
+    /// Waits for the next part. Must not be called after the end.
     pub(super) async fn next(&mut self) -> Part {
         match self {
             Self::Sqlite(running) => running.next().await,
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_guard_is_as_naive_as_the_servlets() {
+    fn the_check_finds_the_words_of_the_servlet_also_in_literals() {
         let check = |sql: &str| {
             let query = Query {
                 method: "DEFAULT".into(),

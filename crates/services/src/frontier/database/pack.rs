@@ -1,17 +1,16 @@
-//! From values to text: result set -> zlib -> MD5 -> base64, in pieces of bounded size.
+//! Packs values as text: result set -> zlib -> MD5 -> base64, in pieces of bounded size.
 
 use plimsoll_wire::frontier::armor::{Armor, Seal};
 use plimsoll_wire::frontier::payload::Encoder;
 use plimsoll_wire::frontier::request::Encoding;
 
-/// Text of a payload is handed on in pieces of about this size.
+/// Approximate length of a piece of text, in bytes.
 pub(super) const PIECE: usize = 64 * 1024;
-/// Bytes of result set gathered before they are packed; longer values go past the gathering, in
-/// steps of this size.
+/// Number of bytes of the result set that are collected before they are packed. Longer values are
+/// packed directly, in steps of this length.
 pub(super) const GATHER: usize = 16 * 1024;
 
-/// Packs one payload. Whoever feeds it looks at [`Packer::is_full`] after each value, and takes the
-/// piece.
+/// Packs one payload. After each value, the caller checks [`Packer::is_full`] and takes the piece.
 #[derive(Debug)]
 pub(crate) struct Packer {
     armor: Armor,
@@ -21,20 +20,24 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// `signed`: of the request, where the answer is to be signed.
+    /// A packer without data. `signed`: part of the request that the signature covers, if the
+    /// response is to be signed.
     pub(crate) fn new(encoding: Encoding, signed: Option<&[u8]>) -> Self {
         Self {
-            armor: signed.map_or_else(|| Armor::new(encoding), |asked| Armor::signed(encoding, asked)),
+            armor: signed.map_or_else(
+                || Armor::new(encoding),
+                |request| Armor::signed(encoding, request),
+            ),
             rows: Encoder::default(),
             text: Vec::new(),
             records: 0,
         }
     }
 
-    /// A column of the first record.
+    /// Adds a column to the first record.
     pub(crate) fn column(&mut self, name: &str, type_name: &str) {
         self.rows.column(name, type_name);
-        self.settle(GATHER);
+        self.pack_above(GATHER);
     }
 
     /// Ends the record of the columns.
@@ -46,76 +49,77 @@ impl Packer {
     pub(crate) fn end_row(&mut self) {
         self.rows.end_record();
         self.records += 1;
-        self.settle(GATHER);
+        self.pack_above(GATHER);
     }
 
     /// Packs a value of the row from byte `from` on. `Some(byte)`: a piece is full, and the value
-    /// goes on there.
+    /// continues at this byte.
     pub(crate) fn value(&mut self, value: Option<&[u8]>, from: usize) -> Option<usize> {
         let Some(bytes) = value.filter(|bytes| bytes.len() > GATHER) else {
             self.rows.value(value);
-            self.settle(GATHER);
+            self.pack_above(GATHER);
             return None;
         };
         if from == 0 {
-            self.head(u32::try_from(bytes.len()).unwrap_or(u32::MAX)); // limits far below see to it
+            self.head(u32::try_from(bytes.len()).unwrap_or(u32::MAX)); // MAX_ROW is far below
         }
-        let mut at = from;
+        let mut index = from;
         for step in bytes[from..].chunks(GATHER) {
-            if at > from && self.is_full() {
-                return Some(at);
+            if index > from && self.is_full() {
+                return Some(index);
             }
             self.raw(step);
-            at += step.len();
+            index += step.len();
         }
         None
     }
 
-    /// The head of a value whose bytes follow by [`Packer::raw`].
+    /// Adds the head of a value. [`Packer::raw`] adds its bytes.
     pub(crate) fn head(&mut self, length: u32) {
         self.rows.array(length);
-        self.settle(0);
+        self.pack_above(0);
     }
 
-    /// Bytes of a value, at most some [`GATHER`] at a time.
+    /// Adds bytes of a value, at most about [`GATHER`] per call.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.armor.push(bytes, &mut self.text);
     }
 
-    /// A piece is ready to be taken.
+    /// Whether a piece can be taken.
     pub(crate) fn is_full(&self) -> bool {
         self.text.len() >= PIECE
     }
 
-    /// The text so far; it may be empty.
+    /// Removes and returns the text packed so far. It may be empty.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.text)
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// Ends the payload: the rest of the text, and what is said of it.
+    /// Ends the payload. Returns the last text and the seal.
     pub(crate) fn finish(mut self) -> (Vec<u8>, Seal) {
-        self.settle(0);
+        self.pack_above(0);
         let seal = self.armor.finish(&mut self.text);
         (self.text, seal)
     }
 
-    fn settle(&mut self, least: usize) {
-        if self.rows.buffer.len() > least {
+    /// Packs the collected bytes if they are more than `limit`.
+    fn pack_above(&mut self, limit: usize) {
+        if self.rows.buffer.len() > limit {
             if self.text.capacity() == 0 {
-                self.text.reserve(self.expected());
+                self.text.reserve(self.expected_length());
             }
             self.armor.push(&self.rows.buffer, &mut self.text);
             self.rows.buffer.clear();
         }
     }
 
-    /// A whole piece where there is more than a small answer.
-    fn expected(&self) -> usize {
+    /// Expected length of the text: that of a piece, except for a small response.
+    fn expected_length(&self) -> usize {
         if self.rows.buffer.len() < GATHER {
             2 * self.rows.buffer.len() + 128
         } else {
@@ -131,8 +135,8 @@ mod tests {
 
     use super::*;
 
-    /// One row of these values, read back by a client from the pieces put together; and the
-    /// greatest piece.
+    /// One row of these values, as a client reads it from the concatenated pieces; and the length
+    /// of the longest piece.
     fn round_trip(values: &[Option<&[u8]>]) -> (Vec<u8>, usize) {
         let mut packer = Packer::new(Encoding::Blob, None);
         let mut document = Vec::new();
@@ -150,9 +154,9 @@ mod tests {
         packer.end_columns();
         for value in values {
             let mut from = 0;
-            while let Some(at) = packer.value(*value, from) {
+            while let Some(next) = packer.value(*value, from) {
                 emit(packer.take());
-                from = at;
+                from = next;
             }
             if packer.is_full() {
                 emit(packer.take());
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_any_size_come_whole_in_bounded_pieces() {
+    fn values_of_any_length_are_packed_completely_in_bounded_pieces() {
         let big: Vec<u8> = (0..1_000_000_u32).map(|i| (i % 251) as u8).collect();
         for value in [&big[..], &big[..GATHER], &big[..=GATHER], &big[..PIECE], b""] {
             let (plain, greatest) = round_trip(&[None, Some(value), Some(b"end")]);

@@ -1,4 +1,4 @@
-//! A query that runs on a connection to a server: its rows, packed until a piece is full.
+//! A running query on a connection to a server. Its rows are packed until a piece is full.
 
 use plimsoll_wire::frontier::request::{Ttl, split_binds};
 use plimsoll_wire::sql::Event;
@@ -9,31 +9,32 @@ use super::{End, Failure, Packer, Part, Query};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No column has come.
+    /// No column has arrived.
     Begun,
-    /// The columns have come.
+    /// The columns have arrived.
     Columns,
     /// A row is being packed.
     Row,
 }
 
-/// A query that runs.
+/// A running query.
 pub(crate) struct Running {
     lease: Lease,
-    /// To be sent, or why not.
+    /// The text to be sent, or why it is refused.
     text: Option<Result<String, Failure>>,
     packer: Option<Packer>,
     ttl: Ttl,
     deadline: Instant,
     state: State,
-    /// How far the row has been packed: a piece may be full in the middle of a value.
+    /// Column and byte up to which the row is packed: a piece may be full in the middle of a value.
     column: usize,
     byte: usize,
     failed: Option<Failure>,
 }
 
 impl Running {
-    /// Runs a query on a connection. What must not be asked is found out here, and told at the end.
+    /// Starts a query on a connection. A query that is refused is detected here, and reported at
+    /// its end.
     pub(super) fn start(lease: Lease, query: &Query) -> Self {
         let (sql, values) = split_binds(&query.sql);
         let dialect = lease.pool.dialect();
@@ -59,7 +60,7 @@ impl Running {
             return Part::End(End::lost("the query has ended"));
         };
         let stopped = Err(Failure::stopped(self.lease.pool.query_timeout));
-        // A client that reads slowly: nobody has looked at the clock.
+        // If the client reads slowly, the deadline may have passed since the last piece.
         let outcome = if Instant::now() >= self.deadline {
             stopped
         } else {
@@ -74,16 +75,16 @@ impl Running {
                 Err(_) => stopped,
             }
         };
-        // Back in the pool before the end is told: a client that asks again at once finds a
-        // connection.
+        // The connection returns to the pool before the end is reported, so that a client finds one
+        // for its next request.
         self.lease.release();
         Part::End(End::new(packer, outcome, self.ttl))
     }
 
-    /// Packs what comes until a piece is full.
+    /// Packs rows as they arrive until a piece is full.
     async fn fill(&mut self, packer: &mut Packer) -> Result<More, Failure> {
         let mut event = match self.text.take() {
-            Some(text) => Some(self.lease.ask(&text?).await?),
+            Some(text) => Some(self.lease.query(&text?).await?),
             None => None,
         };
         loop {
@@ -98,7 +99,7 @@ impl Running {
                 Ok(None) => self.lease.event().await,
                 Err(lost) => Err(lost),
             };
-            // The server's own words, where it had some before it closed.
+            // If the server sent an error before it closed the connection, that is the reason.
             let now = now.map_err(|lost| self.failed.take().unwrap_or(lost))?;
             match now {
                 Event::Row => self.state = State::Row,
@@ -129,7 +130,7 @@ impl Running {
         }
     }
 
-    /// False when a piece is full.
+    /// Packs the current row. Returns false if a piece is full.
     fn pack_row(&mut self, packer: &mut Packer) -> bool {
         let Some(link) = &self.lease.link else { return true };
         for value in link.row().skip(self.column) {

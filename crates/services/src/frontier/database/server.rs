@@ -1,5 +1,5 @@
-//! A bounded pool of connections to `PostgreSQL` or `MariaDB`, read by the tasks that write to the
-//! clients.
+//! A bounded pool of connections to `PostgreSQL` or `MariaDB`. The tasks that write to the clients
+//! read from them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,31 +11,32 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::link::{Link, Trouble};
 use super::{Dialect, Failure};
 
-/// For connecting, logging in and the first settings.
-const CONNECT: Duration = Duration::from_secs(5);
-/// After a failed attempt: how long others are told the same without another attempt.
-const AGAIN: Duration = Duration::from_millis(500);
-/// For the server to end a query that nobody wants any more.
-const CANCEL: Duration = Duration::from_secs(5);
-/// At the end of the service, for all of them.
-const CLOSE: Duration = Duration::from_secs(3);
-/// By how much the server's own limit for a query is longer than ours.
-const SPARE_S: f64 = 5.0;
+/// Maximum time for connecting, logging in and the first settings.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after a failed attempt during which further requests fail with the same message, without
+/// another attempt.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum time for the server to cancel a query.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time for all queries to end at the end of the service.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Difference between the limit of the server for a query and that of the gateway, in seconds.
+const SERVER_MARGIN_S: f64 = 5.0;
 
 /// The pool.
 pub(crate) struct Pool {
     address: Address,
-    /// Last in, first out: the connection used last has the warmest caches.
+    /// Last in, first out, because the connection that was used last has the warmest caches.
     idle: Mutex<Vec<Link>>,
     permits: Arc<Semaphore>,
     size: usize,
     pub(super) query_timeout: Duration,
-    /// Until when nobody tries to connect, and why.
+    /// Time of the next attempt to connect, and the failure of the last one.
     trouble: Mutex<Option<(Instant, Failure)>>,
 }
 
 impl Pool {
-    /// Connects to nothing yet: a server may come later than its gateway.
+    /// Creates a pool without connections: the server may be started after the gateway.
     pub(super) fn new(address: Address, connections: usize, query_timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             address,
@@ -60,7 +61,7 @@ impl Pool {
 
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<Lease, Failure> {
         let permit = self.permits.clone().acquire_owned().await;
-        let permit = permit.map_err(|_| Failure::refused("the gateway ends"))?;
+        let permit = permit.map_err(|_| Failure::refused("the gateway is shutting down"))?;
         let mut lease = Lease {
             link: None,
             pool: self.clone(),
@@ -87,30 +88,31 @@ impl Pool {
         {
             return Err(failure.clone());
         }
-        let why = match timeout(CONNECT, self.open()).await {
+        let why = match timeout(CONNECT_TIMEOUT, self.open()).await {
             Ok(Ok(link)) => {
                 *trouble() = None;
                 return Ok(link);
             }
             Ok(Err(trouble)) => trouble.to_string(),
-            Err(_) => format!("no answer within {} s", CONNECT.as_secs()),
+            Err(_) => format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
         };
         let (host, port) = (&self.address.host, self.address.port);
         let failure = Failure::database(format!("cannot connect to the database at {host}:{port}: {why}"));
-        *trouble() = Some((Instant::now() + AGAIN, failure.clone()));
+        *trouble() = Some((Instant::now() + RETRY_INTERVAL, failure.clone()));
         Err(failure)
     }
 
-    /// A connection that can only read, and whose server ends by itself what we could not end.
+    /// Opens a connection that can only read. Its server also limits the time of a query, in case
+    /// the gateway cannot cancel it.
     async fn open(&self) -> Result<Link, Trouble> {
         let mut link = Link::open(&self.address).await?;
-        let limit = self.query_timeout.as_secs_f64() + SPARE_S;
-        let (needed, wanted): (&[&str], _) = match self.address.server {
+        let limit = self.query_timeout.as_secs_f64() + SERVER_MARGIN_S;
+        let (required, optional): (&[&str], _) = match self.address.server {
             Server::Postgres => (
                 &["SET default_transaction_read_only = on; SET standard_conforming_strings = on"],
                 [
                     format!("SET statement_timeout = {}", (limit * 1000.0).min(2e9) as u64),
-                    // Only on Linux, and from version 14.
+                    // Only on Linux, from version 14 on.
                     "SET client_connection_check_interval = 2000".to_owned(),
                 ],
             ),
@@ -121,7 +123,7 @@ impl Pool {
                      'NO_BACKSLASH_ESCAPES', ''), ',,', ','))",
                 ],
                 [
-                    // MariaDB in seconds, MySQL in milliseconds.
+                    // The first is for MariaDB (s), the second for MySQL (ms).
                     format!("SET SESSION max_statement_time = {limit}"),
                     format!(
                         "SET SESSION max_execution_time = {}",
@@ -130,10 +132,10 @@ impl Pool {
                 ],
             ),
         };
-        for sql in needed {
+        for sql in required {
             link.value(sql).await?;
         }
-        for sql in &wanted {
+        for sql in &optional {
             match link.value(sql).await {
                 Ok(_) | Err(Trouble::Refused(_)) => {}
                 Err(broken) => return Err(broken),
@@ -142,21 +144,21 @@ impl Pool {
         Ok(link)
     }
 
-    /// Waits a while for queries to be ended, and says good-bye to the idle connections.
+    /// Waits a short time for running queries to end, and ends the idle sessions.
     pub(super) async fn close(&self) {
         let all = u32::try_from(self.size).unwrap_or(u32::MAX);
-        let _ = timeout(CLOSE, self.permits.acquire_many(all)).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.permits.acquire_many(all)).await;
         while let Some(link) = self.pop() {
             link.quit();
         }
     }
 }
 
-/// A connection that belongs to one payload.
+/// A connection that is used by one payload.
 ///
-/// Dropped, it goes back into the pool if it takes the next query. If not, what still runs on it is
-/// ended, and the connection with it: whether the server has stopped cannot be seen on a connection
-/// whose answer nobody reads. Its place in the pool is free only then.
+/// When it is dropped, the connection returns to the pool if it is ready for the next query.
+/// Otherwise its query is cancelled and the connection is closed, because the end of a query cannot
+/// be detected without reading its result. Its permit is released only then.
 pub(crate) struct Lease {
     pub(super) link: Option<Link>,
     pub(super) pool: Arc<Pool>,
@@ -171,7 +173,7 @@ impl Drop for Lease {
 
 impl Lease {
     pub(super) fn release(&mut self) {
-        // Free only when the connection is back, or no more.
+        // Released only when the connection is in the pool or closed.
         let permit = self.permit.take();
         let Some(mut link) = self.link.take() else { return };
         if link.is_ready() {
@@ -188,14 +190,14 @@ impl Lease {
         };
         let pool = self.pool.clone();
         runtime.spawn(async move {
-            let _ = timeout(CANCEL, handle.cancel(&pool.address)).await;
+            let _ = timeout(CANCEL_TIMEOUT, handle.cancel(&pool.address)).await;
             drop((link, permit));
         });
     }
 
-    /// Asks, and waits for what comes first. A connection that was idle may have died unseen: then
-    /// once more, on a new one.
-    pub(super) async fn ask(&mut self, sql: &str) -> Result<Event, Failure> {
+    /// Sends a query, and waits for the first event. An idle connection may have ended without
+    /// notice; the query is then sent again over a new one.
+    pub(super) async fn query(&mut self, sql: &str) -> Result<Event, Failure> {
         if let Some(link) = &mut self.link {
             link.query(sql);
             match link.event().await {
@@ -223,7 +225,7 @@ impl Lease {
 
     pub(super) async fn event(&mut self) -> Result<Event, Failure> {
         let Some(link) = &mut self.link else {
-            return Err(Failure::database("there is no connection"));
+            return Err(Failure::database("there is no connection to the database"));
         };
         match link.event().await {
             Ok(event) => Ok(event),
@@ -231,7 +233,8 @@ impl Lease {
         }
     }
 
-    /// Lets go of a connection that has ended: there is nothing to end any more.
+    /// The failure of a connection. A connection that has ended is dropped, because it has no query
+    /// to cancel.
     fn broken(&mut self, trouble: &Trouble) -> Failure {
         if matches!(trouble, Trouble::Dead(_)) {
             self.link = None;
@@ -247,7 +250,7 @@ impl Lease {
     }
 
     async fn first_value(&mut self, sql: &str) -> Result<Option<String>, Failure> {
-        let mut event = self.ask(sql).await?;
+        let mut event = self.query(sql).await?;
         let mut value = None;
         let mut failed = None;
         loop {
@@ -265,7 +268,7 @@ impl Lease {
     }
 }
 
-/// `PostgreSQL` says so before it closes.
+/// Whether an error precedes the end of the connection, which `PostgreSQL` then closes.
 fn ends_connection(refusal: &Refusal) -> bool {
     refusal.code.starts_with("57P") || refusal.code.starts_with("08")
 }

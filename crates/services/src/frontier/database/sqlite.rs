@@ -1,5 +1,5 @@
-//! A bounded pool of read-only `SQLite` connections, each owned by a thread: `SQLite` blocks, the
-//! runtime must not.
+//! A bounded pool of read-only `SQLite` connections. Each is owned by a thread, because `SQLite`
+//! blocks and the runtime must not.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,16 @@ use crate::ServiceError;
 
 mod rows;
 
-/// Virtual machine steps between two looks at the clock and at the client: well below a
-/// millisecond.
+/// Number of steps of `SQLite`'s virtual machine between two checks of the deadline and the client:
+/// well below 1 ms.
 const STEPS: i32 = 10_000;
-/// Page cache of a connection, KiB.
+/// Page cache of a connection, in KiB.
 const CACHE_KIB: u32 = 8 * 1024;
-/// Pieces of text under way from a connection to its client: with the writer's one, about 300 kB.
+/// Maximum number of pieces of text in the channel from a connection to its client. With the piece
+/// that is being written, they have about 300 kB.
 const PIECES: usize = 3;
-/// Statements that a connection keeps prepared. Workloads of distinct queries turn the cache over;
-/// those that repeat a few hundred do not.
+/// Maximum number of prepared statements of a connection. A workload that repeats a few hundred
+/// queries finds most of them prepared.
 const CACHED_STATEMENTS: usize = 256;
 
 enum Task {
@@ -37,24 +38,24 @@ struct Job {
     task: Task,
     number: u64,
     timeout: Duration,
-    /// The worker's way back into the pool. It holds the only sender: a pool that is dropped ends
-    /// its threads.
+    /// Returns the worker to the pool when it is dropped. It contains the only sender, so the
+    /// threads end when the pool is dropped.
     lease: Lease,
 }
 
-/// What the progress handler of a connection looks at.
+/// State that the progress handler of a connection checks.
 #[derive(Default)]
 struct Control {
-    /// The job that runs.
+    /// Number of the running job.
     running: AtomicU64,
-    /// The last job whose client left.
+    /// Number of the last job that was cancelled.
     cancelled: AtomicU64,
-    /// When the running job has to end.
+    /// Time at which the running job is stopped.
     deadline: Mutex<Option<Instant>>,
 }
 
 impl Control {
-    fn stop(&self) -> bool {
+    fn must_stop(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed) == self.running.load(Ordering::Relaxed)
             || self
                 .deadline
@@ -76,7 +77,7 @@ struct Worker {
 
 /// The pool.
 pub(crate) struct Pool {
-    /// Last in, first out: the connection used last has the warmest caches.
+    /// Last in, first out, because the connection that was used last has the warmest caches.
     free: Mutex<Vec<Worker>>,
     permits: Arc<Semaphore>,
     size: usize,
@@ -85,7 +86,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens all connections, so that a database that cannot be read is noticed at once.
+    /// Opens all connections, so that a database that cannot be read is an error at the start.
     pub(super) fn open(
         database: &Path,
         connections: usize,
@@ -124,8 +125,7 @@ impl Pool {
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<Lease, Failure> {
         let gone = || Failure::refused("No database connection available");
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| gone())?;
-        // Empty only if a thread died, which nothing here makes it do; then the request fails, and
-        // says so.
+        // The pool is empty only if a thread has panicked. The request then fails with a message.
         let worker = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Ok(Lease {
             worker: Some(worker.ok_or_else(gone)?),
@@ -137,7 +137,7 @@ impl Pool {
     }
 }
 
-/// A connection that belongs to one payload. Goes back into the pool when dropped.
+/// A connection that is used by one payload. It returns to the pool when it is dropped.
 pub(crate) struct Lease {
     worker: Option<Worker>,
     pool: Weak<Pool>,
@@ -155,12 +155,12 @@ impl Drop for Lease {
                 .unwrap_or_else(PoisonError::into_inner)
                 .push(worker);
         }
-        self.permit.take(); // only now, or another would find the pool empty
+        self.permit.take(); // after the push, or another request would find the pool empty
     }
 }
 
 impl Lease {
-    /// Hands the connection's thread a job, with the lease in it.
+    /// Sends a job to the thread of the connection. The job contains the lease.
     fn send(mut self, task: Task) -> Option<Cancel> {
         let number = self.jobs;
         self.jobs += 1;
@@ -172,8 +172,8 @@ impl Lease {
             timeout: self.timeout,
             lease: self,
         };
-        // Fails only if the thread died: then the job is dropped, and who waits for its result sees
-        // that.
+        // Fails only if the thread has panicked. The job is then dropped, which closes the channel
+        // of its result.
         let _ = jobs.send(job);
         Some(Cancel { control, number })
     }
@@ -196,7 +196,7 @@ impl Lease {
     }
 }
 
-/// Ends its job when dropped.
+/// Cancels its job when it is dropped.
 struct Cancel {
     control: Arc<Control>,
     number: u64,
@@ -208,7 +208,7 @@ impl Drop for Cancel {
     }
 }
 
-/// A query that runs.
+/// A running query.
 pub(crate) struct Running {
     parts: async_mpsc::Receiver<Part>,
     _cancel: Option<Cancel>,
@@ -223,7 +223,7 @@ impl Running {
     }
 }
 
-/// The life of a connection's thread: until the pool is gone.
+/// Main function of a connection's thread. It ends when the pool is dropped.
 fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, control: &Control) {
     while let Ok(job) = inbox.recv() {
         let deadline = Instant::now() + job.timeout;
@@ -245,8 +245,8 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, control: &Control)
                 let outcome = rows::pack(connection, &query, &mut packer, |piece| {
                     parts.blocking_send(Part::Piece(piece)).is_ok()
                 });
-                // Back in the pool before the end is told: a client that asks again at once finds a
-                // connection.
+                // The connection returns to the pool before the end is reported, so that a client
+                // finds one for its next request.
                 drop(job.lease);
                 match outcome {
                     Err(rows::Stop::Gone) => {}
@@ -275,7 +275,7 @@ fn open(database: &Path, control: Arc<Control>) -> rusqlite::Result<Connection> 
     connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_ROW as i32)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-    // Reading the schema here makes a file that is no database an error of the start.
+    // Reads the schema, so that a file that is not a database is an error at the start.
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => Authorization::Allow,
@@ -284,6 +284,6 @@ fn open(database: &Path, control: Arc<Control>) -> rusqlite::Result<Connection> 
         }
         _ => Authorization::Deny,
     }))?;
-    connection.progress_handler(STEPS, Some(move || control.stop()))?;
+    connection.progress_handler(STEPS, Some(move || control.must_stop()))?;
     Ok(connection)
 }

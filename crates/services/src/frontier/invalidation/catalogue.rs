@@ -1,16 +1,17 @@
-//! Which tables a query depends on, by the names in it and what the database has under them.
+//! Determines the tables on which a query depends, from the names in it and the catalogue of the
+//! database.
 //!
-//! Conservative: every name outside literals and comments that is a table's counts, in whatever
-//! schema and place. A view stands for the tables under it. What can read more than its name says
-//! (a function of the database, a foreign table, a materialised view) has answers that nobody can
-//! tell of, so that they are not kept.
+//! The result is conservative: every name outside literals and comments counts that is the name of
+//! a table, in any schema and at any position. A view represents the tables that it reads.
+//! Functions of the database, foreign tables and materialised views read data whose changes cannot
+//! be detected. Responses that use them are not stored by caches.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::keys::Name;
 
-/// Functions of `PostgreSQL` that read what a text in their arguments says.
+/// Prefixes of functions of `PostgreSQL` that read tables named by the text of an argument.
 const READERS: [&str; 6] = [
     "query_to_xml",
     "table_to_xml",
@@ -20,66 +21,68 @@ const READERS: [&str; 6] = [
     "dblink",
 ];
 
-/// What a name in a query is.
+/// Kind of a relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Table,
     View,
-    /// Its changes cannot be seen.
+    /// Its changes cannot be detected.
     Unknowable,
 }
 
-/// A table or view as the database lists it.
+/// A table or view in the catalogue of the database.
 #[derive(Debug, Clone)]
 pub(super) struct Relation {
-    /// What the others call it by.
+    /// Identifier in the other lists of [`Listing`].
     pub(super) id: String,
-    /// `schema.table`, as changes are told.
+    /// `schema.table`, as in the reports of changes.
     pub(super) full: String,
-    /// Without its schema.
+    /// Name without the schema.
     pub(super) name: String,
-    /// The schema that must be named with it, or be that of the session; none where the name alone
-    /// may mean it.
+    /// The schema that the query must contain, or that must be the schema of the session. None: the
+    /// name alone is sufficient.
     pub(super) schema: Option<String>,
-    /// As it stands in a statement.
+    /// The quoted name for a statement.
     pub(super) quoted: String,
     pub(super) kind: Kind,
-    /// Another one when it has been made anew.
+    /// A text that changes when the relation is created again.
     pub(super) version: String,
-    /// Its changes are told.
+    /// Whether its changes are reported.
     pub(super) watched: bool,
 }
 
-/// What the database says that it has.
+/// Contents of the catalogue of the database.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) relations: Vec<Relation>,
-    /// Parts of one table, as partitions are: a change of one is a change of the other. Ids.
+    /// Identifiers of two parts of one table, such as partitions. A change of one counts as a
+    /// change of the other.
     pub(super) parts: Vec<(String, String)>,
-    /// A view, and what it reads. Ids.
+    /// Identifiers of a view, and of a relation or function that it uses.
     pub(super) uses: Vec<(String, String)>,
-    /// A table whose changes change another one, which nobody tells of. Ids.
+    /// Identifiers of a table, and of another table that changes with it without a report.
     pub(super) cascades: Vec<(String, String)>,
-    /// Id and name of functions that could read anything.
+    /// Identifier and name of functions that may read any table.
     pub(super) routines: Vec<(String, String)>,
-    /// The schema of sessions.
+    /// The schema of the sessions.
     pub(super) home: String,
 }
 
-/// What a query depends on.
+/// Dependencies of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Depends {
-    /// No table.
+    /// The query depends on no table.
     Nothing,
-    /// Units of tables.
+    /// The query depends on these units.
     On(Arc<[Name]>),
-    /// Nobody knows.
+    /// The dependencies cannot be determined.
     Unknowable,
 }
 
-/// What a name means, where its schema fits.
+/// A meaning of a name.
 #[derive(Debug, Default, Clone)]
 struct Meaning {
+    /// See [`Relation::schema`].
     schema: Option<String>,
     units: BTreeSet<Name>,
     unknowable: bool,
@@ -92,25 +95,25 @@ pub(super) struct TriggerTable {
     pub(super) watched: bool,
 }
 
-/// What changed between two looks at the database.
+/// Differences between two versions of the catalogue.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Differences {
-    /// Units that have been made anew, or are behind another view than before.
+    /// Units that were created again, or whose views have changed.
     pub(super) units: BTreeSet<Name>,
-    /// Names that mean something more than before.
+    /// Names with a new meaning.
     pub(super) names: BTreeSet<String>,
-    /// Of these, names that meant something else in the same place.
+    /// Whether one of these names had another meaning in the same schema.
     pub(super) shadowed: bool,
 }
 
-/// The names of a database. A unit is a table, or a family of tables whose changes count as one.
+/// The names of a database. A unit is a table, or several tables whose changes count as one.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     meanings: HashMap<String, Vec<Meaning>>,
     unit_of: HashMap<String, Name>,
     members: HashMap<Name, Vec<TriggerTable>>,
     cascades: HashMap<Name, BTreeSet<Name>>,
-    /// By full name: what it is, and what is behind it.
+    /// For each full name, its version and units.
     versions: HashMap<String, Version>,
     home: String,
 }
@@ -129,7 +132,7 @@ impl Catalogue {
             .relations
             .iter()
             .enumerate()
-            .map(|(at, one)| (one.id.as_str(), at))
+            .map(|(index, relation)| (relation.id.as_str(), index))
             .collect();
         let units = units(listing, &by_id);
         let mut catalogue = Self {
@@ -137,29 +140,29 @@ impl Catalogue {
             ..Self::default()
         };
         let views = Views::new(listing, &by_id, &units);
-        for (at, one) in listing.relations.iter().enumerate() {
+        for (index, relation) in listing.relations.iter().enumerate() {
             let mut meaning = Meaning {
-                schema: one.schema.as_ref().map(|schema| schema.to_lowercase()),
+                schema: relation.schema.as_ref().map(|schema| schema.to_lowercase()),
                 ..Meaning::default()
             };
-            match one.kind {
+            match relation.kind {
                 Kind::Table => {
-                    let unit = &units[at];
+                    let unit = &units[index];
                     meaning.units.insert(unit.clone());
-                    catalogue.unit_of.insert(one.full.clone(), unit.clone());
+                    catalogue.unit_of.insert(relation.full.clone(), unit.clone());
                     let member = TriggerTable {
-                        quoted: one.quoted.clone(),
-                        watched: one.watched,
+                        quoted: relation.quoted.clone(),
+                        watched: relation.watched,
                     };
                     catalogue.members.entry(unit.clone()).or_default().push(member);
                 }
-                Kind::View => views.add(at, &mut meaning, &mut HashSet::new()),
+                Kind::View => views.add(index, &mut meaning, &mut HashSet::new()),
                 Kind::Unknowable => meaning.unknowable = true,
             }
             catalogue.add(
-                &one.full,
-                &one.name,
-                format!("{} {}", one.id, one.version),
+                &relation.full,
+                &relation.name,
+                format!("{} {}", relation.id, relation.version),
                 meaning,
             );
         }
@@ -170,7 +173,7 @@ impl Catalogue {
             };
             catalogue.add(&format!("function {id}"), name, String::new(), meaning);
         }
-        let unit = |id: &String| by_id.get(id.as_str()).map(|at| units[*at].clone());
+        let unit = |id: &String| by_id.get(id.as_str()).map(|index| units[*index].clone());
         for (from, to) in &listing.cascades {
             if let (Some(from), Some(to)) = (unit(from), unit(to)) {
                 catalogue.cascades.entry(from).or_default().insert(to);
@@ -191,7 +194,7 @@ impl Catalogue {
         self.meanings.entry(name).or_default().push(meaning);
     }
 
-    /// What a name among these means.
+    /// The meanings of a name in a query with these names.
     fn meanings<'a>(
         &'a self,
         name: &str,
@@ -199,21 +202,21 @@ impl Catalogue {
         home: &'a str,
     ) -> impl Iterator<Item = &'a Meaning> + use<'a> {
         let fits = move |schema: &String| schema == home || names.contains(schema);
-        let found = self.meanings.get(name).into_iter().flatten();
-        found.filter(move |meaning| meaning.schema.as_ref().is_none_or(fits))
+        let meanings = self.meanings.get(name).into_iter().flatten();
+        meanings.filter(move |meaning| meaning.schema.as_ref().is_none_or(fits))
     }
 
-    /// A name among these, in lower case, means something.
+    /// Whether a name has a meaning in a query with these names, all in lower case.
     pub(super) fn has(&self, name: &str, names: &[String]) -> bool {
         self.meanings(name, names, &self.home).next().is_some()
     }
 
-    /// What a query with these names in it (in lower case) depends on.
+    /// The dependencies of a query with these names, in lower case.
     pub(super) fn depends(&self, names: &[String]) -> Depends {
         self.depends_in(names, &self.home)
     }
 
-    /// The same in a session of another schema.
+    /// The dependencies of a query in a session with the schema `home`.
     pub(super) fn depends_in(&self, names: &[String], home: &str) -> Depends {
         let mut all = BTreeSet::new();
         for name in names {
@@ -234,16 +237,16 @@ impl Catalogue {
         }
     }
 
-    /// All units whose content changes when this table does; none where it is not known.
+    /// All units whose data changes with this table. Empty for an unknown table.
     pub(super) fn changed_with(&self, full: &str) -> BTreeSet<Name> {
-        let mut found = BTreeSet::new();
-        let mut open: Vec<Name> = self.unit_of.get(full).cloned().into_iter().collect();
-        while let Some(unit) = open.pop() {
-            if found.insert(unit.clone()) {
-                open.extend(self.cascades.get(&unit).into_iter().flatten().cloned());
+        let mut units = BTreeSet::new();
+        let mut queue: Vec<Name> = self.unit_of.get(full).cloned().into_iter().collect();
+        while let Some(unit) = queue.pop() {
+            if units.insert(unit.clone()) {
+                queue.extend(self.cascades.get(&unit).into_iter().flatten().cloned());
             }
         }
-        found
+        units
     }
 
     /// The tables of a unit.
@@ -251,76 +254,76 @@ impl Catalogue {
         self.members.get(unit).map_or(&[], Vec::as_slice)
     }
 
-    /// All changes of a unit are told.
+    /// Whether all changes of a unit are reported.
     pub(super) fn is_watched(&self, unit: &Name) -> bool {
         self.members
             .get(unit)
             .is_some_and(|members| members.iter().all(|member| member.watched))
     }
 
-    /// From now on all changes of a unit are told.
-    pub(super) fn watched(&mut self, unit: &Name) {
+    /// Registers that from now on all changes of a unit are reported.
+    pub(super) fn set_watched(&mut self, unit: &Name) {
         for member in self.members.get_mut(unit).into_iter().flatten() {
             member.watched = true;
         }
     }
 
-    /// What a later look at the database has found.
+    /// The differences of a later version of the catalogue.
     pub(super) fn differences(&self, later: &Self) -> Differences {
-        let mut found = Differences::default();
+        let mut differences = Differences::default();
         for (full, version) in &self.versions {
-            let same = |other: &Version| other.text == version.text && other.units == version.units;
-            if !later.versions.get(full).is_some_and(same) {
-                found.units.extend(version.units.iter().cloned());
+            let is_same = |other: &Version| other.text == version.text && other.units == version.units;
+            if !later.versions.get(full).is_some_and(is_same) {
+                differences.units.extend(version.units.iter().cloned());
             }
         }
         for unit in self.members.keys() {
             if self.is_watched(unit) && !later.is_watched(unit) {
-                found.units.insert(unit.clone());
+                differences.units.insert(unit.clone());
             }
         }
         for (full, version) in &later.versions {
             if !self.versions.contains_key(full) {
                 let mut before = self.meanings.get(&version.name).into_iter().flatten();
-                found.shadowed |= before.any(|other| other.schema == version.schema);
-                found.names.insert(version.name.clone());
+                differences.shadowed |= before.any(|other| other.schema == version.schema);
+                differences.names.insert(version.name.clone());
             }
         }
-        found
+        differences
     }
 }
 
-/// The unit of each relation: the first table, by its full name, of those that are parts of one.
+/// The unit of each relation. If several tables are parts of one, it is the first by full name.
 fn units(listing: &Listing, by_id: &HashMap<&str, usize>) -> Vec<Name> {
     let mut head: Vec<usize> = (0..listing.relations.len()).collect();
-    let find = |head: &[usize], mut at: usize| {
-        while head[at] != at {
-            at = head[at];
+    let find = |head: &[usize], mut index: usize| {
+        while head[index] != index {
+            index = head[index];
         }
-        at
+        index
     };
-    for (one, other) in &listing.parts {
-        if let (Some(one), Some(other)) = (by_id.get(one.as_str()), by_id.get(other.as_str())) {
-            let (one, other) = (find(&head, *one), find(&head, *other));
-            let full = |at: usize| &listing.relations[at].full;
-            let (first, second) = if full(one) <= full(other) {
-                (one, other)
+    for (left, right) in &listing.parts {
+        if let (Some(left), Some(right)) = (by_id.get(left.as_str()), by_id.get(right.as_str())) {
+            let (left, right) = (find(&head, *left), find(&head, *right));
+            let full = |index: usize| &listing.relations[index].full;
+            let (first, second) = if full(left) <= full(right) {
+                (left, right)
             } else {
-                (other, one)
+                (right, left)
             };
             head[second] = first;
         }
     }
-    let name = |at: usize| Name::from(listing.relations[find(&head, at)].full.as_str());
+    let name = |index: usize| Name::from(listing.relations[find(&head, index)].full.as_str());
     (0..listing.relations.len()).map(name).collect()
 }
 
-/// What stands under the views.
+/// The relations and functions that the views use.
 struct Views<'a> {
     listing: &'a Listing,
     units: &'a [Name],
     uses: HashMap<usize, Vec<usize>>,
-    /// Views that call a function which could read anything.
+    /// Views that call a function that may read any table.
     opaque: HashSet<usize>,
 }
 
@@ -382,8 +385,8 @@ mod tests {
 
     fn pairs(text: &str) -> Vec<(String, String)> {
         let pair = |text: &str| {
-            let (one, other) = text.split_once('>').unwrap();
-            (one.to_owned(), other.to_owned())
+            let (left, right) = text.split_once('>').unwrap();
+            (left.to_owned(), right.to_owned())
         };
         text.split_whitespace().map(pair).collect()
     }
@@ -421,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_for_all_tables_that_they_could_mean() {
+    fn a_query_depends_on_all_tables_that_its_names_may_mean() {
         assert_eq!(depends("select x"), "nothing");
         assert_eq!(depends("select a"), "s.a t.a");
         assert_eq!(depends("b b"), "s.B");
@@ -434,10 +437,10 @@ mod tests {
     }
 
     #[test]
-    fn where_the_schema_must_be_named_it_counts() {
+    fn a_required_schema_selects_the_table() {
         let mut listing = listing();
-        for one in &mut listing.relations {
-            one.schema = one.full.split('.').next().map(str::to_owned);
+        for relation in &mut listing.relations {
+            relation.schema = relation.full.split('.').next().map(str::to_owned);
         }
         listing.home = "S".into();
         let catalogue = Catalogue::new(&listing);
@@ -456,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_goes_down_the_cascades() {
+    fn a_change_includes_the_tables_of_its_cascades() {
         let catalogue = Catalogue::new(&listing());
         let changed = |full| Vec::from_iter(catalogue.changed_with(full)).join(" ");
         assert_eq!(changed("s.B"), "s.B s.a t.a");
@@ -465,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_look_tells_what_was_made_anew() {
+    fn differences_contain_the_relations_that_were_created_again() {
         let before = Catalogue::new(&listing());
         assert_eq!(
             before.differences(&Catalogue::new(&listing())),
@@ -476,12 +479,12 @@ mod tests {
             change(&mut listing);
             before.differences(&Catalogue::new(&listing))
         };
-        let units = |found: Differences| Vec::from_iter(found.units).join(" ");
+        let units = |differences: Differences| Vec::from_iter(differences.units).join(" ");
         assert_eq!(
             units(differences(|listing| listing.relations[1].version = "2".into())),
             "s.B"
         );
-        // A view is what is behind it, before or after.
+        // The units of a view are those of its tables, before and after.
         assert_eq!(
             units(differences(|listing| listing.relations[5].version = "2".into())),
             "s.B s.part_1"
@@ -504,13 +507,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_trigger_is_noticed() {
+    fn a_lost_trigger_is_a_difference() {
         let mut before = Catalogue::new(&listing());
         let unit: Name = "s.part_1".into();
         assert!(!before.is_watched(&unit));
-        before.watched(&unit);
+        before.set_watched(&unit);
         assert!(before.is_watched(&unit) && before.members(&unit).len() == 2);
-        let found = before.differences(&Catalogue::new(&listing()));
-        assert_eq!(Vec::from_iter(found.units), [unit]);
+        let differences = before.differences(&Catalogue::new(&listing()));
+        assert_eq!(Vec::from_iter(differences.units), [unit]);
     }
 }

@@ -1,5 +1,4 @@
-//! What the gateway is told of the caches before it, and of how it learns that their objects are
-//! old.
+//! Configuration of the caches in front of the gateway, and of the detection of outdated objects.
 
 use std::path::PathBuf;
 
@@ -9,57 +8,58 @@ use super::super::config::is_host;
 use super::super::database::Dialect;
 use crate::ServiceError;
 
-/// Most keys that can be asked for; each costs a few hundred bytes and its URL.
+/// Maximum of `most_keys`. Each key needs a few hundred bytes and its URL.
 const MAX_KEYS: usize = 10_000_000;
 
 /// Configuration of `frontier.invalidation`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InvalidationConfig {
-    /// In the order in which they are told: nearest the gateway first, as a cache must not fill
-    /// itself again from a parent that has not been told yet.
+    /// The caches, in the order in which they are purged. The cache nearest the gateway is first,
+    /// because a cache must not load an object again from a parent that was not purged yet.
     pub caches: Vec<CacheConfig>,
-    /// What stands before the path in the caches' keys, `http://HOST:PORT`. Left out: what each
-    /// request's `Host` says, which is what a cache keeps its object under, unless it hides that.
+    /// Prefix of the path in the keys of the caches, `http://HOST:PORT`. None: the `Host` of each
+    /// request, which is correct unless a cache sends another `Host` than that of its key.
     #[serde(default)]
     pub base: Option<String>,
     /// When objects are purged.
     #[serde(default)]
     pub on: On,
-    /// With `on: every`, seconds between two purges of everything.
+    /// With `on: every`, the time between two purges of all objects in seconds, 0.01 to 1,000,000.
     #[serde(default)]
     pub every_s: Option<f64>,
-    /// Milliseconds after a change has been seen in which queries may not see it yet: 0 for
-    /// `PostgreSQL`, which tells of a change once everybody can see it, and 100 for `MariaDB`,
-    /// whose log is ahead of the data.
+    /// Time in ms after a change was reported during which queries may still return the old data,
+    /// at most 600,000. Default: 0 for `PostgreSQL`, which reports a change when all sessions can
+    /// see it; 100 for `MariaDB`, whose log is ahead of the data.
     #[serde(default)]
     pub settle_ms: Option<u64>,
-    /// Milliseconds that an answer may need to arrive in every cache: objects that left so shortly
-    /// before a purge are purged once more.
+    /// Time in ms that a response may need to reach every cache, at most 600,000. Objects that were
+    /// sent within this time before a purge are purged again.
     #[serde(default = "again_ms")]
     pub again_ms: u64,
-    /// Most objects to remember, 1 or more. What is answered beyond them may not be kept by caches.
+    /// Maximum number of objects that are remembered, 1 to 10,000,000. Caches must not store
+    /// further responses.
     #[serde(default = "most_keys")]
     pub most_keys: usize,
-    /// Where keys are kept for the next gateway, which purges them when it starts. Left out:
-    /// objects that caches hold when a gateway ends are not purged by the next one.
+    /// Path of the file that stores the keys for the next gateway, which purges them at its start.
+    /// None: the next gateway does not purge the objects that caches store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_file: Option<PathBuf>,
-    /// Who makes the triggers by which `PostgreSQL` tells of changes.
+    /// Who creates the triggers with which `PostgreSQL` reports changes.
     #[serde(default)]
     pub triggers: Triggers,
 }
 
-/// A cache to be told.
+/// A cache that is notified of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheConfig {
-    /// Where it takes `PURGE` with a whole URL, `http://HOST:PORT`.
+    /// Address at which the cache accepts `PURGE` with a complete URL, `http://HOST:PORT`.
     pub proxy: String,
 }
 
 impl CacheConfig {
-    /// `HOST:PORT`.
+    /// `HOST:PORT`. None if `proxy` is invalid.
     pub(super) fn address(&self) -> Option<&str> {
         let address = self.proxy.strip_prefix("http://")?;
         let address = address.strip_suffix('/').unwrap_or(address);
@@ -72,21 +72,22 @@ impl CacheConfig {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum On {
-    /// Those of a table, when it has changed.
+    /// The objects of a table, when it has changed.
     #[default]
     Change,
-    /// All, every so often.
+    /// All objects, at a fixed interval.
     Every,
 }
 
-/// Who makes the triggers.
+/// Who creates the triggers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Triggers {
-    /// The gateway, when a table is first asked for.
+    /// The gateway creates the trigger of a table before the first query on it.
     #[default]
     Install,
-    /// Somebody else has made them; answers from tables without may not be kept.
+    /// An administrator has created the triggers. Caches must not store responses from tables
+    /// without a trigger.
     Present,
 }
 
@@ -98,7 +99,7 @@ fn most_keys() -> usize {
 }
 
 impl InvalidationConfig {
-    /// The defaults, for these caches.
+    /// A configuration with the default values for these caches.
     pub fn new(proxies: &[String]) -> Self {
         let caches = proxies.iter().cloned().map(|proxy| CacheConfig { proxy });
         Self {
@@ -115,36 +116,59 @@ impl InvalidationConfig {
     }
 
     pub(in super::super) fn check(&self, dialect: Dialect) -> Result<(), ServiceError> {
-        let wrong = |why: &str| {
+        let wrong = |why: String| {
             Err(ServiceError::Config {
                 key: "invalidation",
-                why: why.into(),
+                why,
             })
         };
-        if self.caches.is_empty() || self.caches.iter().any(|cache| cache.address().is_none()) {
-            return wrong("caches: at least one, each as {\"proxy\": \"http://HOST:PORT\"}");
+        if self.caches.is_empty() {
+            return wrong("caches: expected at least one {\"proxy\": \"http://HOST:PORT\"}".into());
+        }
+        if let Some(cache) = self.caches.iter().find(|cache| cache.address().is_none()) {
+            return wrong(format!(
+                "caches: expected {{\"proxy\": \"http://HOST:PORT\"}}, got {:?}",
+                cache.proxy
+            ));
         }
         if let Some(base) = &self.base
             && !base.strip_prefix("http://").is_some_and(is_host)
         {
-            return wrong("base: http://HOST:PORT, without a path");
+            return wrong(format!(
+                "base: expected http://HOST:PORT without a path, got {base:?}"
+            ));
         }
         match (self.on, self.every_s) {
             (On::Change, None) => {}
             (On::Every, Some(seconds)) if (0.01..=1e6).contains(&seconds) => {}
-            (On::Every, _) => {
-                return wrong("every_s: needed with \"on\": \"every\", 0.01 to 1000000 seconds");
+            (On::Every, Some(seconds)) => {
+                return wrong(format!("every_s: expected 0.01 to 1,000,000 s, got {seconds}"));
             }
-            (On::Change, Some(_)) => return wrong("every_s: only with \"on\": \"every\""),
+            (On::Every, None) => {
+                return wrong("every_s is required with \"on\": \"every\": set 0.01 to 1,000,000 s".into());
+            }
+            (On::Change, Some(_)) => {
+                return wrong("every_s is allowed only with \"on\": \"every\": remove it or set on".into());
+            }
         }
         if self.on == On::Change && dialect == Dialect::Sqlite {
-            return wrong("\"on\": \"change\" needs PostgreSQL or MariaDB; \"every\" works with SQLite too");
+            return wrong(
+                "\"on\": \"change\" needs PostgreSQL or MariaDB: use \"on\": \"every\" with SQLite".into(),
+            );
         }
-        if self.settle_ms.is_some_and(|ms| ms > 600_000) || self.again_ms > 600_000 {
-            return wrong("settle_ms and again_ms: at most 600000");
+        for (key, ms) in [
+            ("settle_ms", self.settle_ms.unwrap_or(0)),
+            ("again_ms", self.again_ms),
+        ] {
+            if ms > 600_000 {
+                return wrong(format!("{key}: expected at most 600,000 ms, got {ms}"));
+            }
         }
         if !(1..=MAX_KEYS).contains(&self.most_keys) {
-            return wrong("most_keys: 1 to 10000000");
+            return wrong(format!(
+                "most_keys: expected 1 to 10,000,000, got {}",
+                self.most_keys
+            ));
         }
         Ok(())
     }
@@ -155,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn an_invalid_configuration_is_rejected_with_its_key() {
         let good = InvalidationConfig::new(&["http://127.0.0.1:3128".into(), "http://[::1]:80/".into()]);
         assert!(good.check(Dialect::Postgres).is_ok());
         let refused = |change: fn(&mut InvalidationConfig), dialect| {

@@ -1,13 +1,13 @@
-//! The keys of objects that caches may hold, in a file: a gateway that is started anew purges what
-//! an earlier one has answered, as it does not know what has changed meanwhile.
+//! A file with the keys of objects that caches may store. A gateway purges the keys of an earlier
+//! gateway at its start, because it does not know what has changed in between.
 //!
-//! A key is written before its answer leaves, by one system call, so that it survives a gateway
-//! that is killed; it is not synced, so that it may not survive a host that loses its power.
-//! Nothing is taken out: a key that was purged since costs one more PURGE at the next start. The
-//! file is written anew at each start, and when it holds twice as many keys as are remembered.
+//! A key is written by one system call before its response is sent, so it survives a killed
+//! gateway. It is not synced, so it may not survive a power failure of the host. Keys are not
+//! removed: a key that was purged since costs another PURGE at the next start. The file is
+//! rewritten at each start, and when it contains twice the maximum number of remembered keys.
 //!
-//! A line is `UNTIL URL`, UNTIL in seconds since 1970. One that was cut off is passed over: its
-//! answer never left.
+//! A line is `UNTIL URL`, with UNTIL in seconds since 1970. A truncated line is ignored: its
+//! response was not sent.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use super::keys::Name;
 
-/// Added to the age of a key, which begins when the answer has left.
+/// Added to the age of a key, because the age begins when the response has been sent.
 const MARGIN_S: u64 = 3600;
-/// Lines below which a file is not written anew.
-const FEW: usize = 10_000;
-/// How long a gateway that ends may still hold its lock. A process that it has just started holds
-/// it, too, until its execve(2).
+/// Minimum number of keys at which the file is rewritten.
+const MIN_FULL: usize = 10_000;
+/// Maximum time for which a gateway that ends may hold its lock. A process that it has just started
+/// also holds it until its execve(2).
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -30,16 +30,17 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
-    /// Until when each key in the file counts.
+    /// For each key in the file, the time until which a cache may store its object, in seconds
+    /// since 1970.
     until: HashMap<Name, u64>,
-    /// A line may have been cut off by an error.
+    /// Whether the last line may be truncated, because a write has failed.
     torn: bool,
-    /// Held as long as this: two gateways with one file would take each other's keys out.
+    /// Held until this is dropped. Two gateways with the same file would remove each other's keys.
     _lock: File,
 }
 
-/// Locks the file. An error where another gateway goes on holding it.
-fn take(lock: &File) -> io::Result<()> {
+/// Locks the file. Returns an error if another gateway holds the lock.
+fn acquire(lock: &File) -> io::Result<()> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match lock.try_lock() {
@@ -48,7 +49,7 @@ fn take(lock: &File) -> io::Result<()> {
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(LOCK_INTERVAL),
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::other(
-                    "another gateway uses it: give each a file of its own",
+                    "another gateway uses this file: set a different keys_file for each gateway",
                 ));
             }
         }
@@ -56,26 +57,30 @@ fn take(lock: &File) -> io::Result<()> {
 }
 
 impl Journal {
-    /// Opens a file, which may not be there yet; also the keys in it that count at `now`, and until
-    /// when.
+    /// Opens a file, which need not exist. Also returns the keys in it that are valid at `now`, and
+    /// until when.
     pub(super) fn open(path: &Path, now: u64) -> io::Result<(Self, Vec<(Name, u64)>)> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        let lock = beside(path, "lock");
+        let lock = with_suffix(path, "lock");
         let lock = OpenOptions::new().create(true).append(true).open(lock)?;
-        take(&lock)?;
+        acquire(&lock)?;
         let text = match std::fs::read(path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error),
         };
         let mut until = HashMap::new();
-        for (at, url) in text.lines().filter_map(parsed).filter(|(at, _)| *at > now) {
-            until.insert(Name::from(url), at);
+        for (time, url) in text
+            .lines()
+            .filter_map(parse_line)
+            .filter(|(time, _)| *time > now)
+        {
+            until.insert(Name::from(url), time);
         }
-        let file = write_anew(path, &until)?;
-        let found = until.iter().map(|(url, at)| (url.clone(), *at)).collect();
+        let file = rewrite(path, &until)?;
+        let keys = until.iter().map(|(url, time)| (url.clone(), *time)).collect();
         let journal = Self {
             path: path.to_owned(),
             file,
@@ -83,30 +88,32 @@ impl Journal {
             torn: false,
             _lock: lock,
         };
-        Ok((journal, found))
+        Ok((journal, keys))
     }
 
-    /// Whether it holds far more keys than the `most` that are remembered.
-    pub(super) fn is_full(&self, most: usize) -> bool {
-        self.until.len() >= most.saturating_mul(2).max(FEW)
+    /// Whether the file contains at least twice the maximum number `max` of remembered keys, and at
+    /// least [`MIN_FULL`].
+    pub(super) fn is_full(&self, max: usize) -> bool {
+        self.until.len() >= max.saturating_mul(2).max(MIN_FULL)
     }
 
-    /// Writes the file anew, with those keys only that are known.
+    /// Rewrites the file with the keys that are known.
     pub(super) fn shrink(&mut self, now: u64, is_known: impl Fn(&Name) -> bool) -> io::Result<()> {
         self.until.retain(|url, until| *until > now && is_known(url));
-        self.file = write_anew(&self.path, &self.until)?;
+        self.file = rewrite(&self.path, &self.until)?;
         self.torn = false;
         Ok(())
     }
 
-    /// Caches may keep this for `age` seconds from some time soon on.
-    pub(super) fn note(&mut self, url: &Name, age: u64, now: u64) -> io::Result<()> {
+    /// Adds a key whose object caches may store for `age` seconds after its response, which is sent
+    /// soon.
+    pub(super) fn add(&mut self, url: &Name, age: u64, now: u64) -> io::Result<()> {
         let needed = now.saturating_add(age).saturating_add(MARGIN_S);
         if self.until.get(url).is_some_and(|until| *until >= needed) {
             return Ok(());
         }
-        // Twice the age, so that an object that is asked for again and again costs a line for each
-        // of its lives.
+        // Twice the age, so that an object that is requested repeatedly costs only one line per
+        // age.
         let until = needed.saturating_add(age);
         let begin = if self.torn { "\n" } else { "" };
         self.torn = true;
@@ -118,21 +125,21 @@ impl Journal {
     }
 }
 
-fn parsed(line: &str) -> Option<(u64, &str)> {
+fn parse_line(line: &str) -> Option<(u64, &str)> {
     let (until, url) = line.split_once(' ')?;
     Some((until.parse().ok()?, url)).filter(|(_, url)| url.starts_with("http://"))
 }
 
-fn beside(path: &Path, what: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");
-    name.push(what);
+    name.push(suffix);
     path.with_file_name(name)
 }
 
-/// Replaces the file as a whole; gives it open for appending.
-fn write_anew(path: &Path, until: &HashMap<Name, u64>) -> io::Result<File> {
-    let temporary = beside(path, "new");
+/// Replaces the file atomically. Returns it open for appending.
+fn rewrite(path: &Path, until: &HashMap<Name, u64>) -> io::Result<File> {
+    let temporary = with_suffix(path, "new");
     let mut out = BufWriter::new(File::create(&temporary)?);
     for (url, until) in until {
         writeln!(out, "{until} {url}")?;
@@ -157,77 +164,80 @@ mod tests {
     }
 
     fn reopened(path: &Path, now: u64) -> Vec<Name> {
-        let (_, found) = Journal::open(path, now).unwrap();
-        let mut found: Vec<Name> = found.into_iter().map(|(url, _)| url).collect();
-        found.sort();
-        found
+        let (_, keys) = Journal::open(path, now).unwrap();
+        let mut urls: Vec<Name> = keys.into_iter().map(|(url, _)| url).collect();
+        urls.sort();
+        urls
     }
 
     #[test]
-    fn keys_outlive_their_gateway_until_no_cache_may_hold_them() {
-        let place = directory("life");
-        let path = place.join("below/keys");
-        let (mut journal, found) = Journal::open(&path, 1000).unwrap();
-        assert!(found.is_empty());
+    fn keys_survive_their_gateway_until_no_cache_may_store_them() {
+        let directory = directory("life");
+        let path = directory.join("below/keys");
+        let (mut journal, keys) = Journal::open(&path, 1000).unwrap();
+        assert!(keys.is_empty());
         for number in [1, 2, 1] {
-            journal.note(&url(number), 100, 1000).unwrap();
+            journal.add(&url(number), 100, 1000).unwrap();
         }
-        journal.note(&url(3), 100_000, 1000).unwrap();
-        let again = Journal::open(&path, 1000).err().unwrap().to_string();
-        assert!(again.contains("another gateway uses it"), "{again}");
+        journal.add(&url(3), 100_000, 1000).unwrap();
+        let error = Journal::open(&path, 1000).err().unwrap().to_string();
+        assert!(error.contains("another gateway uses this file"), "{error}");
         drop(journal);
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();
-        assert_eq!(lines, 3, "a key that counts for long enough is not written again");
+        assert_eq!(
+            lines, 3,
+            "a key that is valid for long enough is not written again"
+        );
         assert_eq!(reopened(&path, 1000 + 100 + MARGIN_S), [url(1), url(2), url(3)]);
         assert_eq!(reopened(&path, 1000 + 200 + MARGIN_S), [url(3)]);
-        assert_eq!(reopened(&path, 1001), [url(3)], "the others have been taken out");
-        std::fs::remove_dir_all(place).unwrap();
+        assert_eq!(reopened(&path, 1001), [url(3)], "the others were removed");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
-    fn lines_that_were_cut_off_are_passed_over() {
-        let place = directory("torn");
-        let path = place.join("keys");
-        std::fs::create_dir_all(&place).unwrap();
+    fn truncated_lines_are_ignored() {
+        let directory = directory("torn");
+        let path = directory.join("keys");
+        std::fs::create_dir_all(&directory).unwrap();
         let text = "9000 http://h/1\n90\n9000 http\nrubbish\n\u{0}\n9000 http://h/2\n9000 htt";
         std::fs::write(&path, text).unwrap();
         assert_eq!(reopened(&path, 1000), [url(1), url(2)]);
-        std::fs::remove_dir_all(place).unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
-    fn what_cannot_be_written_is_said_and_does_not_spoil_what_follows() {
+    fn a_failed_write_is_reported_and_does_not_damage_the_next_line() {
         assert!(Journal::open(Path::new("/proc/version/keys"), 1).is_err());
-        let place = directory("full");
-        let path = place.join("keys");
+        let directory = directory("full");
+        let path = directory.join("keys");
         let (mut journal, _) = Journal::open(&path, 1000).unwrap();
         let good = std::mem::replace(
             &mut journal.file,
             OpenOptions::new().append(true).open("/dev/full").unwrap(),
         );
-        assert!(journal.note(&url(1), 100, 1000).is_err());
+        assert!(journal.add(&url(1), 100, 1000).is_err());
         journal.file = good;
         journal.file.write_all(b"90").unwrap();
-        journal.note(&url(2), 100, 1000).unwrap();
+        journal.add(&url(2), 100, 1000).unwrap();
         drop(journal);
         assert_eq!(reopened(&path, 1000), [url(2)]);
-        std::fs::remove_dir_all(place).unwrap();
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
-    fn a_file_that_grows_is_written_anew_with_what_is_known() {
-        let place = directory("grown");
-        let path = place.join("keys");
+    fn a_full_file_is_rewritten_with_the_known_keys() {
+        let directory = directory("grown");
+        let path = directory.join("keys");
         let (mut journal, _) = Journal::open(&path, 1000).unwrap();
-        for number in 0..FEW {
+        for number in 0..MIN_FULL {
             assert!(!journal.is_full(10));
-            journal.note(&url(number), 100, 1000).unwrap();
+            journal.add(&url(number), 100, 1000).unwrap();
         }
-        assert!(journal.is_full(10) && !journal.is_full(FEW));
-        journal.shrink(1000, |one| *one == url(7)).unwrap();
-        journal.note(&url(FEW), 100, 1000).unwrap();
+        assert!(journal.is_full(10) && !journal.is_full(MIN_FULL));
+        journal.shrink(1000, |known| *known == url(7)).unwrap();
+        journal.add(&url(MIN_FULL), 100, 1000).unwrap();
         drop(journal);
-        assert_eq!(reopened(&path, 1000), [url(FEW), url(7)]);
-        std::fs::remove_dir_all(place).unwrap();
+        assert_eq!(reopened(&path, 1000), [url(MIN_FULL), url(7)]);
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,26 +1,28 @@
-//! The objects that caches may hold: under which key, from which tables, and for how long.
+//! The objects that caches may store: their keys, their tables, and their ages.
 //!
-//! Pure: whoever calls says what time it is. The life of a key: [`Keys::begin`] before the query
-//! starts, [`Keys::end`] when the answer has left, [`Keys::changed`] when one of its tables has
-//! changed, and then it is purged and forgotten. Two kinds of key are purged and *not* forgotten. A
-//! request may be under way, or have begun before everybody could see the change: what it answers
-//! may be old, so that its key is purged when it ends. And an answer may have left so shortly
-//! before that it has not arrived in every cache: its key is purged once more, [`Keys::due`] later.
+//! Pure: time is an argument. The caller calls [`Keys::begin`] before the query of a request
+//! starts, [`Keys::end`] when its response has been sent, and [`Keys::changed`] when a table has
+//! changed. A key of a changed table is then purged and forgotten, with two exceptions. First, a
+//! request may be in progress, or may have begun before all sessions could see the change. Its
+//! response may be outdated, so its key is also purged when it ends. Second, a response may have
+//! been sent so shortly before that it has not reached every cache. Its key is purged again later,
+//! when [`Keys::due`] returns it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A text that many hold.
+/// A shared text: a URL or the name of a table.
 pub(super) type Name = Arc<str>;
 
-/// After a look for expired keys in a full table.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Minimum time between two searches for expired keys, because a full table is large.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An object to be purged, and until when caches may keep it: after that there is no need.
+/// An object to be purged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stale {
     pub(super) url: Name,
+    /// Time until which caches may store the object. Later it need not be purged.
     pub(super) until: Instant,
 }
 
@@ -28,12 +30,13 @@ pub(super) struct Stale {
 struct Entry {
     tables: Arc<[Name]>,
     until: Instant,
+    /// Number of requests in progress.
     in_progress: u32,
-    /// What is in progress may answer from before a change.
+    /// Whether a request in progress may return data from before a change.
     doubtful: bool,
-    /// When the last answer ended.
+    /// End of the last response.
     answered: Option<Instant>,
-    /// When it is purged once more.
+    /// Time at which the key is purged again.
     due: Option<Instant>,
 }
 
@@ -41,20 +44,21 @@ struct Entry {
 pub(super) struct Keys {
     entries: HashMap<Name, Entry>,
     of_table: HashMap<Name, HashSet<Name>>,
-    /// When each table was seen to change, as long as that matters.
+    /// Time of the last change of each table, if it was less than `settle` ago.
     changes: HashMap<Name, Instant>,
     all_changed: Option<Instant>,
     due: BTreeSet<(Instant, Name)>,
     settle: Duration,
     again: Duration,
-    most: usize,
-    looked: Option<Instant>,
+    max: usize,
+    /// Time of the last search for expired keys.
+    searched_at: Option<Instant>,
 }
 
 impl Keys {
-    /// `settle`: so long after a change a query may not see it yet. `again`: so long an answer may
-    /// be on its way.
-    pub(super) fn new(settle: Duration, again: Duration, most: usize) -> Self {
+    /// An empty table for at most `max` keys. `settle`: time after a change during which a query
+    /// may return the old data. `again`: time that a response may be in transit.
+    pub(super) fn new(settle: Duration, again: Duration, max: usize) -> Self {
         Self {
             entries: HashMap::new(),
             of_table: HashMap::new(),
@@ -63,8 +67,8 @@ impl Keys {
             due: BTreeSet::new(),
             settle,
             again,
-            most,
-            looked: None,
+            max,
+            searched_at: None,
         }
     }
 
@@ -76,8 +80,9 @@ impl Keys {
         self.entries.contains_key(url)
     }
 
-    /// A request begins whose answer caches may keep for `age`. False where there is no room,
-    /// `elsewhere` keys being remembered outside this table.
+    /// Registers the begin of a request whose response caches may store for `age`. Returns false if
+    /// the maximum number of keys is reached. `elsewhere`: number of keys outside this table, which
+    /// count too.
     pub(super) fn begin(
         &mut self,
         url: &Name,
@@ -87,7 +92,8 @@ impl Keys {
         now: Instant,
     ) -> bool {
         let known = self.entries.contains_key(url);
-        if !known && self.entries.len() + elsewhere >= self.most && !self.make_room(elsewhere, now) {
+        let is_full = self.entries.len() + elsewhere >= self.max;
+        if !known && is_full && !self.remove_expired(elsewhere, now) {
             return false;
         }
         let doubtful = self.is_recent(self.all_changed, now)
@@ -105,7 +111,7 @@ impl Keys {
         entry.in_progress += 1;
         entry.doubtful |= doubtful;
         entry.until = entry.until.max(now + age);
-        // The tables of a view are others once it has been made anew.
+        // A view that was created again may have other tables.
         let added: Vec<Name> = tables
             .iter()
             .filter(|table| !known || !entry.tables.contains(table))
@@ -124,8 +130,8 @@ impl Keys {
         change.is_some_and(|at| now < at + self.settle)
     }
 
-    /// The answer to a request that [`Keys::begin`] took has left, to be kept for `age`. What is to
-    /// be purged.
+    /// Registers the end of the response to a request of [`Keys::begin`], which caches may store
+    /// for `age`. Returns the key if it must be purged.
     pub(super) fn end(&mut self, url: &Name, age: Duration, now: Instant) -> Option<Stale> {
         let entry = self.entries.get_mut(url)?;
         entry.in_progress = entry.in_progress.saturating_sub(1);
@@ -136,14 +142,14 @@ impl Keys {
         }
         entry.doubtful = entry.in_progress > 0;
         let until = entry.until;
-        self.once_more(url, now + self.again);
+        self.schedule_purge(url, now + self.again);
         Some(Stale {
             url: url.clone(),
             until,
         })
     }
 
-    /// A table has changed.
+    /// Registers a change of a table. Returns the keys to be purged.
     pub(super) fn changed(&mut self, table: &Name, now: Instant) -> Vec<Stale> {
         let settle = self.settle;
         if !settle.is_zero() {
@@ -157,7 +163,7 @@ impl Keys {
         self.purge(urls.unwrap_or_default(), now)
     }
 
-    /// Anything may have changed.
+    /// Registers that any table may have changed. Returns the keys to be purged: all of them.
     pub(super) fn all(&mut self, now: Instant) -> Vec<Stale> {
         self.all_changed = Some(now);
         let urls = self.entries.keys().cloned().collect();
@@ -173,10 +179,10 @@ impl Keys {
             let until = entry.until;
             entry.doubtful |= entry.in_progress > 0;
             let arrived = entry.answered.map(|at| at + self.again);
-            let (in_progress, on_its_way) = (entry.in_progress > 0, arrived.filter(|at| *at > now));
-            if let Some(at) = on_its_way {
-                self.once_more(&url, at);
-            } else if !in_progress {
+            let (is_in_progress, in_transit) = (entry.in_progress > 0, arrived.filter(|at| *at > now));
+            if let Some(at) = in_transit {
+                self.schedule_purge(&url, at);
+            } else if !is_in_progress {
                 self.forget(&url);
             }
             if until > now {
@@ -186,7 +192,7 @@ impl Keys {
         stale
     }
 
-    fn once_more(&mut self, url: &Name, at: Instant) {
+    fn schedule_purge(&mut self, url: &Name, at: Instant) {
         let Some(entry) = self.entries.get_mut(url) else {
             return;
         };
@@ -196,12 +202,12 @@ impl Keys {
         self.due.insert((at, url.clone()));
     }
 
-    /// When [`Keys::due`] has something.
+    /// Time at which [`Keys::due`] returns the next key.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Keys to be purged once more by now.
+    /// Removes and returns the keys that must be purged again by `now`.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Stale> {
         let mut stale = Vec::new();
         while self.due.first().is_some_and(|(at, _)| *at <= now) {
@@ -213,8 +219,8 @@ impl Keys {
             };
             entry.due = None;
             let until = entry.until;
-            let later = entry.answered.is_some_and(|at| at + self.again > now);
-            if entry.in_progress == 0 && !later {
+            let is_in_transit = entry.answered.is_some_and(|at| at + self.again > now);
+            if entry.in_progress == 0 && !is_in_transit {
                 self.forget(&url);
             }
             stale.push(Stale { url, until });
@@ -239,12 +245,13 @@ impl Keys {
         }
     }
 
-    /// Forgets what no cache may keep any more. Not each time: a full table is large.
-    fn make_room(&mut self, elsewhere: usize, now: Instant) -> bool {
-        if self.looked.is_some_and(|at| now < at + LOOK_AGAIN) {
+    /// Removes the keys that no cache may store any longer, at most once per [`SEARCH_INTERVAL`].
+    /// Returns whether another key fits.
+    fn remove_expired(&mut self, elsewhere: usize, now: Instant) -> bool {
+        if self.searched_at.is_some_and(|at| now < at + SEARCH_INTERVAL) {
             return false;
         }
-        self.looked = Some(now);
+        self.searched_at = Some(now);
         let expired: Vec<Name> = self
             .entries
             .iter()
@@ -254,7 +261,7 @@ impl Keys {
         for url in &expired {
             self.forget(url);
         }
-        self.entries.len() + elsewhere < self.most
+        self.entries.len() + elsewhere < self.max
     }
 }
 

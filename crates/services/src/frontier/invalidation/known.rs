@@ -1,4 +1,4 @@
-//! What is known of the database's names, and when that has to be looked at again.
+//! The cached catalogue of the database, and the decision when it must be read again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -6,62 +6,63 @@ use std::time::{Duration, Instant};
 use super::catalogue::{Catalogue, Depends, Differences, Listing};
 use super::keys::Name;
 
-/// Between two looks that queries ask for.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Names remembered as none of the database's: a workload has some hundred.
-const MAX_STRANGE: usize = 50_000;
+/// Minimum time between two reads of the catalogue for queries.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of remembered names that are not in the catalogue. A workload has a few hundred.
+const MAX_UNKNOWN: usize = 50_000;
 
-/// The catalogue, and the names that were not in it.
+/// The catalogue, and names of queries that it does not contain.
 #[derive(Default)]
 pub(super) struct CatalogueCache {
     pub(super) catalogue: Catalogue,
-    looked: Option<Instant>,
-    /// Names of queries that meant nothing: should one come to mean something, these queries were
-    /// judged wrongly.
-    strange: HashSet<String>,
-    /// There were too many of them to remember.
-    forgot: bool,
-    /// Another number where the catalogue is another.
+    /// Time of the last read of the catalogue.
+    read_at: Option<Instant>,
+    /// Names of queries that are not in the catalogue. If one is added to the database later, the
+    /// dependencies of these queries were incomplete.
+    unknown: HashSet<String>,
+    /// Whether names in `unknown` were discarded because there were too many.
+    has_discarded: bool,
+    /// Number of the catalogue's version.
     pub(super) generation: u64,
 }
 
-/// What a look at the database has brought to light.
+/// Keys to be purged after a read of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Renewed {
-    /// These have been made anew.
+    /// Those of these units, which were created again.
     Units(BTreeSet<Name>),
-    /// Queries were judged wrongly, nobody knows which.
+    /// All keys, because the dependencies of some query were incomplete.
     All,
 }
 
 impl CatalogueCache {
-    /// A query names something for the first time that the catalogue does not have: it may be new.
-    pub(super) fn needs_look(&self, names: &[String]) -> bool {
-        let unheard = |name: &String| !self.catalogue.has(name, names) && !self.strange.contains(name);
-        !self.is_recent() && names.iter().any(unheard)
+    /// Whether the catalogue must be read, because a query contains a new name that is not in it.
+    pub(super) fn needs_read(&self, names: &[String]) -> bool {
+        let is_new = |name: &String| !self.catalogue.has(name, names) && !self.unknown.contains(name);
+        !self.is_recent() && names.iter().any(is_new)
     }
 
-    /// The database has been looked at just now.
+    /// Whether the catalogue was read within [`READ_INTERVAL`].
     pub(super) fn is_recent(&self) -> bool {
-        self.looked.is_some_and(|at| at.elapsed() < LOOK_AGAIN)
+        self.read_at.is_some_and(|at| at.elapsed() < READ_INTERVAL)
     }
 
     fn depends(&mut self, names: &[String]) -> Depends {
         for name in names {
-            if self.catalogue.has(name, names) || self.strange.contains(name) {
+            if self.catalogue.has(name, names) || self.unknown.contains(name) {
                 continue;
             }
-            if self.strange.len() >= MAX_STRANGE {
-                self.strange.clear();
-                self.forgot = true;
+            if self.unknown.len() >= MAX_UNKNOWN {
+                self.unknown.clear();
+                self.has_discarded = true;
             }
-            self.strange.insert(name.clone());
+            self.unknown.insert(name.clone());
         }
         self.catalogue.depends(names)
     }
 
-    /// What a query depends on, the generation of the catalogue, and the units whose changes are
-    /// not told yet.
+    /// The dependencies of a query, the generation of the catalogue, and the units that are not
+    /// watched yet.
     pub(super) fn judge(&mut self, names: &[String]) -> (Depends, u64, Vec<Name>) {
         let depends = self.depends(names);
         let units: &[Name] = match &depends {
@@ -73,24 +74,24 @@ impl CatalogueCache {
         (depends, self.generation, unwatched)
     }
 
-    /// Takes what the database has now; gives what is to be purged for it.
+    /// Replaces the catalogue by the current one. Returns the keys to be purged.
     pub(super) fn renew(&mut self, listing: &Listing) -> Renewed {
         let later = Catalogue::new(listing);
-        let found = self.catalogue.differences(&later);
-        let first = self.looked.is_none();
-        let mut all = found.shadowed || (self.forgot && !found.names.is_empty());
-        for name in &found.names {
-            all |= self.strange.remove(name);
+        let differences = self.catalogue.differences(&later);
+        let is_first = self.read_at.is_none();
+        let mut all = differences.shadowed || (self.has_discarded && !differences.names.is_empty());
+        for name in &differences.names {
+            all |= self.unknown.remove(name);
         }
         self.catalogue = later;
-        self.looked = Some(Instant::now());
-        if found != Differences::default() {
+        self.read_at = Some(Instant::now());
+        if differences != Differences::default() {
             self.generation += 1;
         }
-        match (first, all) {
+        match (is_first, all) {
             (true, _) => Renewed::Units(BTreeSet::new()),
             (false, true) => Renewed::All,
-            (false, false) => Renewed::Units(found.units),
+            (false, false) => Renewed::Units(differences.units),
         }
     }
 }
@@ -118,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_comes_to_mean_something_makes_everything_doubtful() {
+    fn everything_is_purged_if_a_name_of_a_query_is_added_to_the_database() {
         let mut known = CatalogueCache::default();
         let names = ["select".to_owned(), "later".to_owned()];
-        assert!(known.needs_look(&names));
+        assert!(known.needs_read(&names));
         let nothing = || Renewed::Units(BTreeSet::new());
         assert_eq!(known.renew(&listing(&["t"])), nothing());
-        assert!(!known.needs_look(&names), "looked at just now");
+        assert!(!known.needs_read(&names), "read just now");
         assert_eq!(known.depends(&names), Depends::Nothing);
         let generation = known.generation;
         assert_eq!(known.renew(&listing(&["t", "other"])), nothing());
@@ -135,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn names_without_number_are_not_all_remembered() {
+    fn the_number_of_remembered_names_is_limited() {
         let mut known = CatalogueCache::default();
         known.renew(&listing(&[]));
-        for number in 0..=MAX_STRANGE {
+        for number in 0..=MAX_UNKNOWN {
             known.depends(&[format!("x{number}")]);
         }
-        assert!(known.strange.len() <= MAX_STRANGE);
+        assert!(known.unknown.len() <= MAX_UNKNOWN);
         let renewed = known.renew(&listing(&["x0"]));
-        assert_eq!(renewed, Renewed::All, "it may have been among the forgotten");
+        assert_eq!(renewed, Renewed::All, "it may be one of the discarded names");
     }
 }

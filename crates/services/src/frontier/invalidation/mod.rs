@@ -1,12 +1,13 @@
-//! Telling the caches before the gateway that their objects are old, when the tables behind them
-//! have changed.
+//! Notifies the caches in front of the gateway that their objects are outdated, when the tables of
+//! these objects have changed.
 //!
-//! A request of queries is registered under the key that caches keep its answer by, with the tables
-//! it depends on ([`catalogue`]), before its query starts ([`keys`]). The database tells of changes
-//! ([`watch`]); the keys of a changed table are purged from every cache ([`purge`]). Where nothing
-//! can be promised - the link to the database is down, a table cannot be watched, the table of keys
-//! is full - the answer goes out with an age of zero: an object that caches keep is one that they
-//! would be told of. Keys are kept in a file ([`journal`]), from which the next gateway purges.
+//! Before the query of a request starts, its key is registered ([`keys`]) with the tables on which
+//! it depends ([`catalogue`]). The key is the URL under which caches store the response. The
+//! database reports changes ([`watch`]), and the keys of a changed table are purged from every
+//! cache ([`purge`]). If this is not possible, the response has an age of zero: the connection to
+//! the database is down, a table cannot be watched, or the maximum number of keys is reached.
+//! Caches thus store only objects that can be purged. Keys are also stored in a file ([`journal`]),
+//! so that the next gateway can purge them.
 
 mod catalogue;
 mod config;
@@ -39,34 +40,34 @@ use journal::Journal;
 use keys::{Keys, Name, Stale};
 use known::CatalogueCache;
 use purge::Purger;
-use watch::Ask;
+use watch::WatchRequest;
 
-/// For the database to say what its tables are, or to get a trigger; a request waits for it.
+/// Maximum time for the database to list its tables or to create a trigger. A request waits for it.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// In place of tables where all keys are purged together.
+/// Used instead of table names if all keys are purged together.
 const EVERYTHING: &str = "*";
 
 #[allow(clippy::print_stderr, reason = "the log of a service is its stderr")]
-fn say(text: &str) {
+fn log(text: &str) {
     eprintln!("frontier: invalidation: {text}");
 }
 
-/// What those who ask, those who watch and those who purge share.
+/// State that the requests, the watcher and the purger share.
 struct Shared {
     config: InvalidationConfig,
     dialect: Dialect,
     keys: Mutex<Keys>,
-    /// None: a gateway after this one knows nothing of its keys.
+    /// None: the keys are not stored for the next gateway.
     journal: Option<Mutex<Journal>>,
     known: Mutex<CatalogueCache>,
     purger: Arc<Purger>,
     modified: Arc<Modified>,
-    /// Changes are being told: without this nothing may be kept.
+    /// Whether the database reports changes. Otherwise caches must not store responses.
     up: AtomicBool,
-    /// The journal could not be written the last time.
-    forgets: AtomicBool,
-    /// A key is to be purged once more, sooner than was known.
-    sooner: Notify,
+    /// Whether the last write to the journal has failed.
+    is_journal_failing: AtomicBool,
+    /// Wakes `purge_again` when the next key to be purged again may have changed.
+    rescheduled: Notify,
     changes: AtomicU64,
     purges: AtomicU64,
     unkept: AtomicU64,
@@ -81,7 +82,7 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The catalogue is the same as before; there is none where everything is purged by the clock.
+    /// Whether the catalogue has not changed since. With `on: every` there is no catalogue.
     fn is_generation(&self, generation: u64) -> bool {
         self.config.on == On::Every || self.known().generation == generation
     }
@@ -90,18 +91,18 @@ impl Shared {
         self.up.load(Ordering::SeqCst)
     }
 
-    /// Changes are told from here on. What may have happened before is made up for.
-    fn begins(&self) {
+    /// From now on the database reports changes. All keys are purged, because earlier changes may
+    /// have been missed.
+    fn set_up(&self) {
         self.up.store(true, Ordering::SeqCst);
-        // What an earlier gateway has answered is purged already.
+        // The keys of an earlier gateway are purged by another task.
         if self.keys().len() > 0 {
             self.all_changed();
         }
     }
 
-    /// Has the next gateway know of a key, before its answer leaves. False where that cannot be
-    /// had.
-    fn remember(&self, url: &Name, age: Duration) -> bool {
+    /// Writes a key to the journal before its response is sent. Returns false if that fails.
+    fn write_to_journal(&self, url: &Name, age: Duration) -> bool {
         let Some(journal) = &self.journal else {
             return true;
         };
@@ -114,32 +115,35 @@ impl Shared {
         } else {
             Ok(())
         };
-        let noted = shrunk.and_then(|()| journal.note(url, age.as_secs(), now));
+        let result = shrunk.and_then(|()| journal.add(url, age.as_secs(), now));
         drop(journal);
-        let forgets = noted.is_err();
-        if self.forgets.swap(forgets, Ordering::SeqCst) != forgets {
-            say(&match noted {
-                Err(why) => format!("caches may keep nothing, as keys_file cannot be written: {why}"),
-                Ok(()) => "keys_file is written again".to_owned(),
+        let has_failed = result.is_err();
+        if self.is_journal_failing.swap(has_failed, Ordering::SeqCst) != has_failed {
+            log(&match result {
+                Err(why) => {
+                    format!("caches must not store responses, because keys_file cannot be written: {why}")
+                }
+                Ok(()) => "keys_file can be written again: caches may store responses".to_owned(),
             });
         }
-        !forgets
+        !has_failed
     }
 
-    /// Purges what an earlier gateway has answered, and once more what may have been on its way to
-    /// the caches.
+    /// Purges the keys of an earlier gateway, and again after the time that a response may be in
+    /// transit.
     async fn purge_earlier(self: Arc<Self>, earlier: Vec<Stale>) {
         self.purge(earlier.clone());
         tokio::time::sleep(Duration::from_millis(self.config.again_ms)).await;
         self.purge(earlier);
     }
 
-    /// Changes are not told any more.
-    fn ends(&self) {
+    /// From now on changes are not reported.
+    fn set_down(&self) {
         self.up.store(false, Ordering::SeqCst);
     }
 
-    /// A table has changed. False where the catalogue does not have it.
+    /// Purges the keys of a table that has changed. Returns false if the catalogue does not contain
+    /// the table.
     fn table_changed(&self, full: &str) -> bool {
         add(&self.changes, 1);
         let units = self.known().catalogue.changed_with(full);
@@ -159,7 +163,7 @@ impl Shared {
         self.purge(stale);
     }
 
-    /// Anything may have changed.
+    /// Purges all keys, because any table may have changed.
     fn all_changed(&self) {
         self.modified.forget();
         let stale = self.keys().all(Instant::now());
@@ -167,21 +171,21 @@ impl Shared {
     }
 
     fn purge(&self, stale: Vec<Stale>) {
-        self.sooner.notify_one();
+        self.rescheduled.notify_one();
         if !stale.is_empty() {
             add(&self.purges, stale.len() as u64);
             self.purger.push(stale);
         }
     }
 
-    /// Purges once more what was on its way, as long as the service lives.
+    /// Purges keys again whose response was in transit, until the service ends.
     async fn purge_again(self: Arc<Self>) {
         loop {
             let next = self.keys().next_due();
             match next {
-                None => self.sooner.notified().await,
+                None => self.rescheduled.notified().await,
                 Some(at) => tokio::select! {
-                    () = self.sooner.notified() => {}
+                    () = self.rescheduled.notified() => {}
                     () = tokio::time::sleep_until(at.into()) => {
                         let stale = self.keys().due(Instant::now());
                         self.purge(stale);
@@ -191,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// Purges everything every so often, as long as the service lives.
+    /// Purges all keys at this interval, until the service ends.
     async fn purge_every(self: Arc<Self>, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
@@ -200,24 +204,25 @@ impl Shared {
     }
 }
 
-/// Keeps caches true; ends with it.
+/// Notifies caches of changes until it is dropped.
 pub(super) struct Invalidation {
     shared: Arc<Shared>,
-    asks: mpsc::Sender<Ask>,
-    /// What stands before a path where the request has no `Host`.
+    requests: mpsc::Sender<WatchRequest>,
+    /// Prefix of the path in the key of a request without `Host`.
     address: String,
     _tasks: JoinSet<()>,
 }
 
-/// Whether caches may keep an answer; to be held until it has left.
+/// Whether caches may store a response. It must be kept until the response has been sent.
 pub(super) struct Keeping {
-    /// They may: they will be told when it is old, or it depends on no table.
+    /// Caches may store the response: they will be notified when it is outdated, or it depends on
+    /// no table.
     pub(super) allowed: bool,
     _key: Option<Registered>,
 }
 
 impl Keeping {
-    /// They may, and nobody will tell them anything.
+    /// Caches may store the response, and are not notified.
     pub(super) fn free() -> Self {
         Self {
             allowed: true,
@@ -226,7 +231,7 @@ impl Keeping {
     }
 }
 
-/// A key of a request that is under way; its drop is the end of the answer.
+/// The key of a request in progress. It is dropped at the end of the response.
 struct Registered {
     shared: Arc<Shared>,
     url: Name,
@@ -243,8 +248,8 @@ impl Drop for Registered {
 }
 
 impl Invalidation {
-    /// Begins to watch. `database`: the URL of a server. An error where the server says that it
-    /// cannot be watched; one that is not there may come later.
+    /// Starts to watch the database with the URL `database`. Returns an error if the server is
+    /// unsuitable. A server that cannot be reached is tried again later.
     pub(super) async fn start(
         config: &InvalidationConfig,
         database: &str,
@@ -261,18 +266,18 @@ impl Invalidation {
             Some(path) => read_journal(path)?,
             None => (None, Vec::new()),
         };
-        let nothing = format!("http://{address}/plimsoll/nothing");
+        let probe_url = format!("http://{address}/plimsoll/nothing");
         let caches = config.caches.iter().filter_map(|cache| cache.address());
         let shared = Arc::new(Shared {
             dialect,
             keys: Mutex::new(Keys::new(Duration::from_millis(settle), again, config.most_keys)),
             journal: journal.map(Mutex::new),
             known: Mutex::default(),
-            purger: Arc::new(Purger::new(caches.map(str::to_owned), &nothing)),
+            purger: Arc::new(Purger::new(caches.map(str::to_owned), &probe_url)),
             modified,
             up: AtomicBool::new(false),
-            forgets: AtomicBool::new(false),
-            sooner: Notify::new(),
+            is_journal_failing: AtomicBool::new(false),
+            rescheduled: Notify::new(),
             changes: AtomicU64::new(0),
             purges: AtomicU64::new(0),
             unkept: AtomicU64::new(0),
@@ -284,19 +289,19 @@ impl Invalidation {
         }
         tasks.spawn(shared.clone().purge_again());
         if !earlier.is_empty() {
-            say(&format!(
-                "{} objects that caches may keep from before are purged",
+            log(&format!(
+                "objects of an earlier gateway to be purged: {}",
                 earlier.len()
             ));
             tasks.spawn(shared.clone().purge_earlier(earlier));
         }
-        let (asks, asked) = mpsc::channel(64);
+        let (requests, received) = mpsc::channel(64);
         if let Some(seconds) = config.every_s {
-            shared.begins();
+            shared.set_up();
             tasks.spawn(shared.clone().purge_every(Duration::from_secs_f64(seconds)));
         } else {
-            let (told, first) = oneshot::channel();
-            tasks.spawn(watch::watch(shared.clone(), database.to_owned(), asked, told));
+            let (reply, first) = oneshot::channel();
+            tasks.spawn(watch::watch(shared.clone(), database.to_owned(), received, reply));
             if let Ok(Ok(Err(why))) = timeout(TIMEOUT, first).await {
                 let key = "invalidation";
                 return Err(ServiceError::Config { key, why });
@@ -304,14 +309,14 @@ impl Invalidation {
         }
         Ok(Self {
             shared,
-            asks,
+            requests,
             address: format!("http://{address}"),
             _tasks: tasks,
         })
     }
 
-    /// Whether the answer to these queries may be kept, for at most `age` seconds. To be asked
-    /// before they start.
+    /// Whether caches may store the response to these queries, for at most `age` seconds. Must be
+    /// called before the queries start.
     pub(super) async fn keep(&self, head: &Head, queries: &[&str], age: u64) -> Keeping {
         if age == 0 || queries.is_empty() {
             return Keeping::free();
@@ -320,10 +325,10 @@ impl Invalidation {
         let key = match depends {
             Depends::Nothing => return Keeping::free(),
             Depends::Unknowable => None,
-            Depends::On(_) if !self.shared.purger.can_tell().await => None,
+            Depends::On(_) if !self.shared.purger.can_purge().await => None,
             Depends::On(units) => self.register(head, &units, Duration::from_secs(age)),
         };
-        // Had the catalogue become another meanwhile, the key could stand under tables of before.
+        // If the catalogue has changed since, the key may be registered with outdated tables.
         let key = key.filter(|_| self.shared.is_generation(generation));
         if key.is_none() {
             add(&self.shared.unkept, 1);
@@ -338,16 +343,16 @@ impl Invalidation {
         let shared = &self.shared;
         let url: Name = self.url(head).into();
         let owed = shared.purger.owed();
-        let room = shared.keys().begin(&url, units, age, owed, Instant::now());
-        let key = room.then(|| Registered {
+        let is_registered = shared.keys().begin(&url, units, age, owed, Instant::now());
+        let key = is_registered.then(|| Registered {
             shared: shared.clone(),
             url: url.clone(),
             age,
         });
-        key.filter(|_| shared.remember(&url, age))
+        key.filter(|_| shared.write_to_journal(&url, age))
     }
 
-    /// What caches keep the answer under.
+    /// The key under which caches store the response.
     fn url(&self, head: &Head) -> String {
         let target = head.target();
         if target.starts_with("http://") {
@@ -360,8 +365,8 @@ impl Invalidation {
         }
     }
 
-    /// The units that these queries read, all of them watched, and the generation of the catalogue
-    /// that says so.
+    /// The units that these queries read, and the generation of the catalogue. All units are
+    /// watched afterwards.
     async fn depends(&self, queries: &[&str]) -> (Depends, u64) {
         let shared = &self.shared;
         if shared.config.on == On::Every {
@@ -374,29 +379,29 @@ impl Invalidation {
         let mut names = Vec::new();
         for query in queries {
             match shared.dialect.names(query) {
-                Some(found) => names.extend(found),
+                Some(query_names) => names.extend(query_names),
                 None => return unknowable,
             }
         }
-        if shared.known().needs_look(&names) && !self.ask(Ask::look).await {
+        if shared.known().needs_read(&names) && !self.request(WatchRequest::Look).await {
             return unknowable;
         }
         let (depends, generation, unwatched) = shared.known().judge(&names);
-        if unwatched.is_empty() || self.ask(|told| Ask::Watch(unwatched, told)).await {
+        if unwatched.is_empty() || self.request(|reply| WatchRequest::Watch(unwatched, reply)).await {
             (depends, generation)
         } else {
             unknowable
         }
     }
 
-    /// Has the watcher do something; false where it cannot.
-    async fn ask(&self, ask: impl FnOnce(oneshot::Sender<bool>) -> Ask) -> bool {
-        let (told, done) = oneshot::channel();
-        let asked = async {
-            self.asks.send(ask(told)).await.ok()?;
+    /// Sends a request to the watcher. Returns false if the watcher cannot execute it.
+    async fn request(&self, request: impl FnOnce(oneshot::Sender<bool>) -> WatchRequest) -> bool {
+        let (reply, done) = oneshot::channel();
+        let exchange = async {
+            self.requests.send(request(reply)).await.ok()?;
             done.await.ok()
         };
-        timeout(TIMEOUT, asked).await.ok().flatten() == Some(true)
+        timeout(TIMEOUT, exchange).await.ok().flatten() == Some(true)
     }
 
     pub(super) fn stats(&self) -> InvalidationStats {
@@ -420,14 +425,15 @@ impl Invalidation {
     }
 }
 
-/// The keys of an earlier gateway, each until when a cache may keep its object.
+/// Reads the keys of an earlier gateway, each with the time until which a cache may store its
+/// object.
 fn read_journal(path: &std::path::Path) -> Result<(Option<Journal>, Vec<Stale>), ServiceError> {
     let (unix, now) = (unix_now(), Instant::now());
     let (journal, earlier) = Journal::open(path, unix).map_err(|error| ServiceError::Config {
         key: "invalidation",
         why: format!("keys_file: cannot use {}: {error}", path.display()),
     })?;
-    // No cache keeps anything for longer than the longest age, whatever a clock said.
+    // The limit applies if the wall clock was wrong when the key was written.
     let longest = Duration::from_secs(10 * 365 * 86_400);
     let stale = earlier.into_iter().map(|(url, until)| Stale {
         url,
@@ -436,31 +442,31 @@ fn read_journal(path: &std::path::Path) -> Result<(Option<Journal>, Vec<Stale>),
     Ok((Some(journal), stale.collect()))
 }
 
-/// What the gateway counts of it.
+/// Counters of the invalidation.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct InvalidationStats {
-    /// Keys remembered now.
+    /// Number of keys that are remembered now.
     pub keys: usize,
-    /// Keys that a cache has not taken yet.
+    /// Number of keys that a cache has not purged yet: the maximum over the caches.
     pub owed: usize,
-    /// 1 while changes are told.
+    /// 1 while the database reports changes, otherwise 0.
     pub watching: u8,
-    /// Caches that refuse PURGE now.
+    /// Number of caches that refuse PURGE now.
     pub refusing: usize,
-    /// Changes told by the database.
+    /// Changes reported by the database.
     pub changes: u64,
     /// Keys purged.
     pub purges: u64,
-    /// Answers of caches that had the object.
+    /// Responses of caches that had the object (200, 204).
     pub purged: u64,
-    /// Answers of caches that did not have it.
+    /// Responses of caches that did not have the object (404).
     pub not_cached: u64,
-    /// Attempts to tell a cache that failed.
+    /// Failed attempts to purge keys from a cache.
     pub purge_failures: u64,
-    /// Answers that caches might have kept, had it been possible to tell them.
+    /// Responses that were sent with an age of zero because caches could not have been notified.
     pub unkept: u64,
-    /// From a change to the last cache's answer, milliseconds: the sum over all keys.
+    /// Time from a change to the response of the last cache in ms: the sum over all keys.
     pub purge_delay_ms: f64,
-    /// The longest of these since the start.
+    /// Maximum of this time since the start, in ms.
     pub purge_delay_most_ms: f64,
 }

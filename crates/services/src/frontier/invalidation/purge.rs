@@ -1,13 +1,13 @@
-//! Telling the caches: one task and one kept connection for each.
+//! Purges keys from the caches, with one task and one persistent connection for each cache.
 //!
-//! A key goes to the next cache when this one has answered: a cache that is told too early would
-//! fill itself again from a parent that still has the old object. One that cannot be reached is not
-//! waited for, but its keys are owed to it until it takes them, or may not have the objects any
-//! more by their age; when it has taken them at last, the caches behind it are told once more.
+//! A key is passed to the next cache when this one has responded. If a cache were purged too early,
+//! it could load the old object again from a parent that still has it. The next caches do not wait
+//! for a cache that cannot be reached. Its keys are owed to it until it purges them, or until their
+//! objects have expired. When it has purged them, the caches after it are purged again.
 //!
-//! A cache that answers a PURGE with anything but 200, 204 or 404 will not be told: as long as it
-//! does, nothing may be kept. Each is asked once a second until that is known, and while it
-//! refuses.
+//! A cache refuses PURGE if it responds with another status than 200, 204 or 404. While it does,
+//! caches must not store responses. Each cache is probed once a second until it has responded, and
+//! while it refuses.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -23,40 +23,45 @@ use tokio::time::timeout;
 
 use super::super::tally::add;
 use super::keys::{Name, Stale};
-use super::say;
+use super::log;
 
-/// Keys told in one go: answers come one after the other, but nobody waits between them.
+/// Maximum number of keys that are sent together, without waiting for the responses in between.
 const BATCH: usize = 32;
-/// For connecting, and for the answers to a batch.
+/// Maximum time for connecting, and for the responses to a batch.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// After a failure; doubled up to the longest.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// Without an answer of a cache, before the next one is told nevertheless.
+/// Minimum and maximum time before the next attempt after a failure. It doubles with each failure.
+const RETRY_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Time without a response of a cache after which the next one is purged nevertheless.
 const UNREACHABLE: Duration = Duration::from_secs(2);
-/// Between two questions whether a cache takes PURGE.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// For the answer to such a question, which the first request waits for.
-const ASK: Duration = Duration::from_secs(2);
-/// Longest head or body of an answer, bytes.
+/// Time between two probes whether a cache accepts PURGE.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum time for the response to a probe. The first request waits for it.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum length of the head or body of a response, in bytes.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
-/// What came of it.
+/// Counters of the purges.
 #[derive(Debug, Default)]
 pub(super) struct PurgeTally {
-    /// Answers 200 and 404 of all caches, and what failed.
+    /// Responses 200 and 204 of all caches.
     pub(super) purged: AtomicU64,
+    /// Responses 404 of all caches.
     pub(super) not_cached: AtomicU64,
+    /// Failed attempts.
     pub(super) failures: AtomicU64,
-    /// From the change to the last cache's answer, microseconds: their sum and the longest.
+    /// Time from the change to the response of the last cache in us: the sum over the keys.
     pub(super) delay_us: AtomicU64,
+    /// Maximum of this time, in us.
     pub(super) delay_most_us: AtomicU64,
 }
 
+/// A key that a cache must purge.
 #[derive(Debug, Clone)]
 struct Owed {
     stale: Stale,
+    /// Time of the change.
     since: Instant,
-    /// The next cache has been told already.
+    /// Whether the key was passed to the next cache already.
     passed: bool,
 }
 
@@ -74,16 +79,17 @@ impl Queue {
     }
 }
 
-/// Whether a cache takes PURGE; as numbers, for an atomic.
+/// Whether a cache accepts PURGE, as numbers for an atomic.
 const UNKNOWN: u8 = 0;
-const TAKES: u8 = 1;
+const ACCEPTS: u8 = 1;
 const REFUSES: u8 = 2;
 
 struct Cache {
     address: String,
     queue: Mutex<Queue>,
     wake: Notify,
-    manner: AtomicU8,
+    /// [`UNKNOWN`], [`ACCEPTS`] or [`REFUSES`].
+    acceptance: AtomicU8,
 }
 
 impl Cache {
@@ -91,34 +97,37 @@ impl Cache {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn manner(&self) -> u8 {
-        self.manner.load(Ordering::SeqCst)
+    fn acceptance(&self) -> u8 {
+        self.acceptance.load(Ordering::SeqCst)
     }
 
-    /// It has answered a PURGE with this status.
+    /// Registers the status of a response to a PURGE.
     fn answered(&self, status: u16) {
-        let manner = if is_taken(status) { TAKES } else { REFUSES };
-        let before = self.manner.swap(manner, Ordering::SeqCst);
+        let acceptance = if is_purged(status) { ACCEPTS } else { REFUSES };
+        let before = self.acceptance.swap(acceptance, Ordering::SeqCst);
         let address = &self.address;
-        if manner == REFUSES && before != REFUSES {
-            say(&format!(
-                "caches may keep nothing, as the cache at {address} answers PURGE with {status}: allow it there"
+        if acceptance == REFUSES && before != REFUSES {
+            log(&format!(
+                "caches must not store responses, because the cache at {address} answers PURGE with status {status}: \
+                 allow PURGE from this gateway in its configuration"
             ));
-        } else if manner == TAKES && before == REFUSES {
-            say(&format!("the cache at {address} takes PURGE now"));
+        } else if acceptance == ACCEPTS && before == REFUSES {
+            log(&format!(
+                "the cache at {address} accepts PURGE now: caches may store responses"
+            ));
         }
     }
 
-    fn push(&self, owed: impl IntoIterator<Item = Owed>) {
+    fn push(&self, keys: impl IntoIterator<Item = Owed>) {
         let mut queue = self.queue();
-        for one in owed {
-            queue.push(one);
+        for owed in keys {
+            queue.push(owed);
         }
         drop(queue);
         self.wake.notify_one();
     }
 
-    /// Keys to be told now; those whose objects are too old for every cache are left out.
+    /// Removes and returns the next keys to be purged, without those whose objects have expired.
     fn take(&self) -> Vec<Owed> {
         let now = Instant::now();
         let mut queue = self.queue();
@@ -134,28 +143,29 @@ impl Cache {
     }
 }
 
-/// All caches, in the order in which they are told.
+/// All caches, in the order in which they are purged.
 pub(super) struct Purger {
     caches: Vec<Cache>,
-    /// The URL of no object, to ask caches with whether they take PURGE.
-    nothing: Name,
-    asked: OnceCell<()>,
+    /// A URL without an object, for probes whether a cache accepts PURGE.
+    probe_url: Name,
+    probed: OnceCell<()>,
     pub(super) tally: PurgeTally,
 }
 
 impl Purger {
-    /// `addresses`: HOST:PORT. `nothing`: the URL of no object.
-    pub(super) fn new(addresses: impl IntoIterator<Item = String>, nothing: &str) -> Self {
+    /// A purger for the caches at these addresses (HOST:PORT). `probe_url`: a URL without an
+    /// object.
+    pub(super) fn new(addresses: impl IntoIterator<Item = String>, probe_url: &str) -> Self {
         let cache = |address| Cache {
             address,
             queue: Mutex::default(),
             wake: Notify::new(),
-            manner: AtomicU8::new(UNKNOWN),
+            acceptance: AtomicU8::new(UNKNOWN),
         };
         Self {
             caches: addresses.into_iter().map(cache).collect(),
-            nothing: nothing.into(),
-            asked: OnceCell::new(),
+            probe_url: probe_url.into(),
+            probed: OnceCell::new(),
             tally: PurgeTally::default(),
         }
     }
@@ -164,56 +174,56 @@ impl Purger {
         self.caches.len()
     }
 
-    /// Caches that refuse PURGE, as far as is known.
+    /// Number of caches that are known to refuse PURGE.
     pub(super) fn refusing(&self) -> usize {
-        let refusing = self.caches.iter().filter(|cache| cache.manner() == REFUSES);
+        let refusing = self.caches.iter().filter(|cache| cache.acceptance() == REFUSES);
         refusing.count()
     }
 
-    /// Whether no cache refuses PURGE. The first time, all are asked.
-    pub(super) async fn can_tell(self: &Arc<Self>) -> bool {
-        let ask_all = async || {
-            let mut asking = JoinSet::new();
+    /// Whether no cache refuses PURGE. The first call probes all caches.
+    pub(super) async fn can_purge(self: &Arc<Self>) -> bool {
+        let probe_all = async || {
+            let mut probes = JoinSet::new();
             for number in 0..self.caches.len() {
                 let purger = self.clone();
-                asking.spawn(async move { purger.ask(&purger.caches[number]).await });
+                probes.spawn(async move { purger.probe(&purger.caches[number]).await });
             }
-            asking.join_all().await;
+            probes.join_all().await;
         };
-        self.asked.get_or_init(ask_all).await;
+        self.probed.get_or_init(probe_all).await;
         self.refusing() == 0
     }
 
-    /// Asks a cache whether it takes PURGE. One that does not answer stays as it was: it gets its
-    /// keys when it is back.
-    async fn ask(&self, cache: &Cache) {
+    /// Probes whether a cache accepts PURGE. If it does not respond, its state is not changed: its
+    /// keys are purged when it is back.
+    async fn probe(&self, cache: &Cache) {
         let owed = Owed {
             stale: Stale {
-                url: self.nothing.clone(),
-                until: Instant::now() + ASK,
+                url: self.probe_url.clone(),
+                until: Instant::now() + PROBE_TIMEOUT,
             },
             since: Instant::now(),
             passed: false,
         };
-        let told = timeout(ASK, tell(&mut None, &cache.address, &[owed])).await;
-        if let Some(status) = told.ok().and_then(|told| told.answers.first().copied()) {
+        let result = timeout(PROBE_TIMEOUT, send_purges(&mut None, &cache.address, &[owed])).await;
+        if let Some(status) = result.ok().and_then(|result| result.answers.first().copied()) {
             cache.answered(status);
         }
     }
 
-    /// Keys that some cache has not taken yet: of the cache that is owed most.
+    /// Number of keys that a cache has not purged yet: the maximum over the caches.
     pub(super) fn owed(&self) -> usize {
         let owed = self.caches.iter().map(|cache| cache.queue().owed.len());
         owed.max().unwrap_or(0)
     }
 
-    /// Those keys.
+    /// The keys that some cache has not purged yet.
     pub(super) fn owed_urls(&self) -> HashSet<Name> {
         let owed = self.caches.iter().map(|cache| cache.queue().urls.clone());
         owed.flatten().collect()
     }
 
-    /// Has all caches told, one after the other.
+    /// Queues keys to be purged from all caches, one cache after the other.
     pub(super) fn push(&self, stale: Vec<Stale>) {
         let since = Instant::now();
         if let Some(first) = self.caches.first() {
@@ -225,67 +235,71 @@ impl Purger {
         }
     }
 
-    /// Tells one cache, as long as the service lives.
+    /// Purges the keys of one cache, until the service ends.
     pub(super) async fn serve(self: Arc<Self>, number: usize) {
         let Some(cache) = self.caches.get(number) else {
             return;
         };
         let mut connection = None;
-        let mut pause = PAUSE.0;
-        let mut trouble: Option<(Instant, String)> = None;
+        let mut pause = RETRY_INTERVAL.0;
+        let mut failure: Option<(Instant, String)> = None;
         loop {
             let batch = cache.take();
             if batch.is_empty() {
                 let woken = cache.wake.notified();
-                if cache.manner() == TAKES {
+                if cache.acceptance() == ACCEPTS {
                     woken.await;
-                } else if timeout(ASK_AGAIN, woken).await.is_err() {
-                    self.ask(cache).await;
+                } else if timeout(PROBE_INTERVAL, woken).await.is_err() {
+                    self.probe(cache).await;
                 }
                 continue;
             }
-            let told = tell(&mut connection, &cache.address, &batch).await;
-            match self.sort(number, batch, &told.answers) {
+            let result = send_purges(&mut connection, &cache.address, &batch).await;
+            match self.process_answers(number, batch, &result.answers) {
                 None => {
-                    pause = PAUSE.0;
-                    if trouble.take().is_some() {
-                        say(&format!("the cache at {} is notified again", cache.address));
+                    pause = RETRY_INTERVAL.0;
+                    if failure.take().is_some() {
+                        log(&format!("the cache at {} is notified again", cache.address));
                     }
                 }
                 Some(why) => {
                     connection = None;
                     add(&self.tally.failures, 1);
-                    let why = told.trouble.unwrap_or(why);
-                    let (since, before) = trouble.get_or_insert_with(|| (Instant::now(), String::new()));
+                    let why = result.trouble.unwrap_or(why);
+                    let (since, before) = failure.get_or_insert_with(|| (Instant::now(), String::new()));
                     if *before != why {
-                        say(&format!("the cache at {} cannot be told: {why}", cache.address));
+                        log(&format!(
+                            "the cache at {} cannot be notified, the gateway tries again: {why}",
+                            cache.address
+                        ));
                         *before = why;
                     }
                     if since.elapsed() > UNREACHABLE {
-                        self.pass(number);
+                        self.pass_to_next(number);
                     }
                     tokio::time::sleep(pause).await;
-                    pause = (2 * pause).min(PAUSE.1);
+                    pause = (2 * pause).min(RETRY_INTERVAL.1);
                 }
             }
         }
     }
 
-    /// Passes on what a cache has taken, and keeps the rest for it; says why there is one.
-    fn sort(&self, number: usize, batch: Vec<Owed>, answers: &[u16]) -> Option<String> {
-        let mut left = None;
+    /// Passes the keys that a cache has purged to the next one, and queues the others again.
+    /// Returns the reason if there are others.
+    fn process_answers(&self, number: usize, batch: Vec<Owed>, answers: &[u16]) -> Option<String> {
+        let mut failure = None;
         let mut done = Vec::with_capacity(batch.len());
-        for (at, owed) in batch.into_iter().enumerate() {
-            if let Some(status) = answers.get(at) {
+        for (index, owed) in batch.into_iter().enumerate() {
+            if let Some(status) = answers.get(index) {
                 self.caches[number].answered(*status);
             }
-            match answers.get(at) {
+            match answers.get(index) {
                 Some(200 | 204) => add(&self.tally.purged, 1),
                 Some(404) => add(&self.tally.not_cached, 1),
                 other => {
-                    left = Some(other.map_or_else(
+                    failure = Some(other.map_or_else(
                         || "it does not answer".to_owned(),
-                        |status| format!("it answers PURGE with {status}"),
+                        |status| format!("it answers PURGE with status {status}"),
                     ));
                     self.caches[number].push([owed]);
                     continue;
@@ -302,15 +316,15 @@ impl Purger {
             for owed in done {
                 let us = owed.since.elapsed().as_micros() as u64;
                 add(&self.tally.delay_us, us);
-                let most = &self.tally.delay_most_us;
-                most.fetch_max(us, std::sync::atomic::Ordering::Relaxed);
+                let maximum = &self.tally.delay_most_us;
+                maximum.fetch_max(us, std::sync::atomic::Ordering::Relaxed);
             }
         }
-        left
+        failure
     }
 
-    /// Has the next cache told of what this one does not take.
-    fn pass(&self, number: usize) {
+    /// Passes the keys that a cache has not purged to the next cache, each once.
+    fn pass_to_next(&self, number: usize) {
         let Some(next) = self.caches.get(number + 1) else {
             return;
         };
@@ -331,24 +345,27 @@ impl Purger {
     }
 }
 
-/// Whether a cache that answers with this has not, or no longer, what a PURGE named.
-fn is_taken(status: u16) -> bool {
+/// Whether a cache with this response does not have the object, or no longer.
+fn is_purged(status: u16) -> bool {
     matches!(status, 200 | 204 | 404)
 }
 
-/// Statuses in the order of the batch, as far as they came, and why there are no more.
+/// Result of a batch.
 struct PurgeAnswers {
+    /// Statuses that were received, in the order of the batch.
     answers: Vec<u16>,
+    /// Reason why there are fewer statuses than keys.
     trouble: Option<String>,
 }
 
-async fn tell(connection: &mut Option<Connection>, address: &str, batch: &[Owed]) -> PurgeAnswers {
+async fn send_purges(connection: &mut Option<Connection>, address: &str, batch: &[Owed]) -> PurgeAnswers {
     let mut answers = Vec::with_capacity(batch.len());
-    // A kept connection may have been closed meanwhile: that is no failure yet.
-    let mut second = connection.is_none();
+    // The cache may have closed a persistent connection. This is not a failure: a new connection is
+    // tried.
+    let mut is_last_attempt = connection.is_none();
     loop {
-        let told = timeout(TIMEOUT, attempt(connection, address, batch, &mut answers)).await;
-        let trouble = match told {
+        let result = timeout(TIMEOUT, attempt(connection, address, batch, &mut answers)).await;
+        let trouble = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some(format!("no answer within {} s", TIMEOUT.as_secs())),
@@ -356,10 +373,10 @@ async fn tell(connection: &mut Option<Connection>, address: &str, batch: &[Owed]
         if trouble.is_some() {
             *connection = None;
         }
-        if trouble.is_none() || second {
+        if trouble.is_none() || is_last_attempt {
             return PurgeAnswers { answers, trouble };
         }
-        second = true;
+        is_last_attempt = true;
     }
 }
 
@@ -386,7 +403,7 @@ async fn attempt(
         while answers.len() < batch.len() {
             let answer = open.answer().await?;
             answers.push(answer.status);
-            if answer.last {
+            if answer.closes {
                 *connection = None;
                 break;
             }
@@ -395,12 +412,12 @@ async fn attempt(
     Ok(())
 }
 
-/// The head of an answer.
+/// The head of a response.
 struct Answer {
     status: u16,
     length: usize,
-    /// The cache closes behind it.
-    last: bool,
+    /// Whether the connection ends after the response.
+    closes: bool,
 }
 
 struct Connection {
@@ -434,41 +451,41 @@ impl Connection {
 
     async fn fill(&mut self) -> io::Result<()> {
         if self.buffer.len() > MAX_ANSWER_BYTES {
-            return Err(io::Error::other("its answer is too long"));
+            return Err(io::Error::other("its response is longer than 256 KiB"));
         }
         match self.stream.read_buf(&mut self.buffer).await? {
-            0 => Err(io::Error::other("it closed the connection")),
+            0 => Err(io::Error::other("it has closed the connection")),
             _ => Ok(()),
         }
     }
 }
 
-/// A head and its length, once it is whole. A body without a length is not waited for: the
-/// connection ends with it.
+/// Parses a head. Returns its length and its content, or None if it is incomplete. A body without a
+/// length is not read: the connection ends with it.
 fn parse(bytes: &[u8]) -> io::Result<Option<(usize, Answer)>> {
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut fields);
     let parsed = response
         .parse(bytes)
-        .map_err(|_| io::Error::other("it does not speak HTTP"))?;
+        .map_err(|_| io::Error::other("its response is not valid HTTP"))?;
     let httparse::Status::Complete(head) = parsed else {
         return Ok(None);
     };
     let field = |name: &str| {
-        let found = response
+        let header = response
             .headers
             .iter()
             .find(|field| field.name.eq_ignore_ascii_case(name));
-        found.and_then(|field| std::str::from_utf8(field.value).ok())
+        header.and_then(|field| std::str::from_utf8(field.value).ok())
     };
     let status = response.code.unwrap_or_default();
     let length = field("content-length").and_then(|text| text.trim().parse().ok());
-    let closes = field("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
-    let empty = matches!(status, 204 | 304);
+    let has_close = field("connection").is_some_and(|text| text.eq_ignore_ascii_case("close"));
+    let is_empty = matches!(status, 204 | 304);
     let answer = Answer {
         status,
-        length: if empty { 0 } else { length.unwrap_or(0) },
-        last: closes || response.version == Some(0) || (length.is_none() && !empty),
+        length: if is_empty { 0 } else { length.unwrap_or(0) },
+        closes: has_close || response.version == Some(0) || (length.is_none() && !is_empty),
     };
     Ok(Some((head, answer)))
 }
@@ -478,11 +495,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_of_answers() {
+    fn heads_of_responses_are_parsed() {
         let read = |text: &str| {
             parse(text.as_bytes())
                 .unwrap()
-                .map(|(head, answer)| (head, answer.status, answer.length, answer.last))
+                .map(|(head, answer)| (head, answer.status, answer.length, answer.closes))
         };
         assert_eq!(
             read("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
@@ -501,7 +518,7 @@ mod tests {
         assert!(parse(b"220 smtp").is_err());
     }
 
-    fn owed(url: &str) -> Stale {
+    fn stale(url: &str) -> Stale {
         Stale {
             url: url.into(),
             until: Instant::now() + Duration::from_secs(100),
@@ -509,53 +526,49 @@ mod tests {
     }
 
     #[test]
-    fn the_next_cache_is_told_when_this_one_has_answered() {
+    fn the_next_cache_is_purged_when_this_one_has_answered() {
         let purger = Purger::new(["a:1".to_owned(), "b:1".to_owned()], "http://h/");
-        purger.push(vec![owed("/1"), owed("/2"), owed("/1")]);
+        purger.push(vec![stale("/1"), stale("/2"), stale("/1")]);
         assert_eq!(purger.owed(), 2);
         let batch = purger.caches[0].take();
         assert_eq!((batch.len(), purger.owed()), (2, 0));
         assert!(
             purger
-                .sort(0, batch, &[200])
+                .process_answers(0, batch, &[200])
                 .is_some_and(|why| why.contains("does not answer"))
         );
         assert_eq!(purger.caches[0].queue().owed[0].stale.url.as_ref(), "/2");
         assert_eq!(purger.caches[1].queue().owed[0].stale.url.as_ref(), "/1");
         let batch = purger.caches[0].take();
         assert_eq!(
-            purger.sort(0, batch, &[403]),
-            Some("it answers PURGE with 403".into())
+            purger.process_answers(0, batch, &[403]),
+            Some("it answers PURGE with status 403".into())
         );
         assert_eq!(purger.refusing(), 1);
         let batch = purger.caches[0].take();
-        assert_eq!(purger.sort(0, batch, &[404]), None);
-        assert_eq!(purger.refusing(), 0, "it takes them now");
+        assert_eq!(purger.process_answers(0, batch, &[404]), None);
+        assert_eq!(purger.refusing(), 0, "it accepts them now");
     }
 
     #[test]
-    fn a_cache_that_does_not_answer_is_passed_over_and_told_later() {
+    fn a_cache_that_does_not_answer_is_skipped_and_purged_later() {
         let purger = Purger::new(["a:1".to_owned(), "b:1".to_owned()], "http://h/");
-        purger.push(vec![owed("/1")]);
-        purger.pass(0);
-        purger.pass(0);
+        purger.push(vec![stale("/1")]);
+        purger.pass_to_next(0);
+        purger.pass_to_next(0);
         assert_eq!(purger.caches[1].take().len(), 1);
-        assert_eq!(purger.caches[1].take().len(), 0, "once is enough");
+        assert_eq!(purger.caches[1].take().len(), 0, "each key is passed once");
         let batch = purger.caches[0].take();
-        assert_eq!(purger.sort(0, batch, &[404]), None);
-        assert_eq!(
-            purger.caches[1].take().len(),
-            1,
-            "the parent has been told only now"
-        );
+        assert_eq!(purger.process_answers(0, batch, &[404]), None);
+        assert_eq!(purger.caches[1].take().len(), 1, "the parent was purged only now");
     }
 
     #[test]
-    fn what_no_cache_may_have_any_more_is_not_owed() {
+    fn an_expired_key_is_not_owed() {
         let purger = Purger::new(["a:1".to_owned()], "http://h/");
         purger.push(vec![Stale {
             until: Instant::now(),
-            ..owed("/1")
+            ..stale("/1")
         }]);
         assert!(purger.caches[0].take().is_empty());
     }

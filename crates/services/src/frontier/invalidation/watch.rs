@@ -1,7 +1,7 @@
-//! Learning of changes: one task, whose connections to the database are its own and may write.
+//! Detects changes of the database, in one task with its own connections, which may write.
 //!
-//! A session ends with the first trouble. From then on nothing may be kept, as changes may be lost;
-//! when the next session listens, everything is purged once.
+//! A session ends at the first failure. From then on changes may be lost, so caches must not store
+//! responses. When the next session listens, all keys are purged once.
 
 mod mariadb;
 mod postgres;
@@ -18,41 +18,37 @@ use super::super::database::{Link, Trouble};
 use super::catalogue::Listing;
 use super::keys::Name;
 use super::known::Renewed;
-use super::{Shared, say};
+use super::{Shared, log};
 
-/// After a session; doubled up to the longest.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// For the database to answer one of our own statements.
-const ANSWER: Duration = Duration::from_secs(10);
-/// For connecting and logging in.
-const CONNECT: Duration = Duration::from_secs(5);
+/// Minimum and maximum time before the next session. It doubles with each failure.
+const RETRY_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// Maximum time for the response to a statement of the watcher.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time for connecting and logging in.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What requests ask of the watcher; it says whether it is done.
-pub(super) enum Ask {
-    /// To look which tables there are.
+/// A request to the watcher. The reply states whether it was executed.
+pub(super) enum WatchRequest {
+    /// Read the catalogue of the database.
     Look(oneshot::Sender<bool>),
-    /// To have the changes of these units told.
+    /// Watch these units.
     Watch(Vec<Name>, oneshot::Sender<bool>),
 }
 
-impl Ask {
-    pub(super) fn look(told: oneshot::Sender<bool>) -> Self {
-        Self::Look(told)
-    }
-
+impl WatchRequest {
     fn refuse(self) {
-        let (Self::Look(told) | Self::Watch(_, told)) = self;
-        let _ = told.send(false);
+        let (Self::Look(reply) | Self::Watch(_, reply)) = self;
+        let _ = reply.send(false);
     }
 }
 
-/// Why a session has ended.
+/// Reason why a session has ended.
 enum SessionEnd {
-    /// The next one may do better.
+    /// A failure. The next session may succeed.
     Trouble(String),
-    /// The server is there, and must be told something first.
-    Unfit(String),
-    /// The gateway ends.
+    /// The configuration of the server is unsuitable. Contains what to change.
+    Unsuitable(String),
+    /// The gateway is shutting down.
     Over,
 }
 
@@ -62,73 +58,73 @@ impl From<Trouble> for SessionEnd {
     }
 }
 
-/// Tells at the first success or failure which it was.
-type First = Option<oneshot::Sender<Result<(), String>>>;
+/// Receives the result of the first session: an error if the server is unsuitable.
+type FirstResult = Option<oneshot::Sender<Result<(), String>>>;
 
-/// Watches as long as the service lives.
+/// Watches the database until the service ends.
 pub(super) async fn watch(
     shared: Arc<Shared>,
     database: String,
-    mut asks: mpsc::Receiver<Ask>,
+    mut requests: mpsc::Receiver<WatchRequest>,
     first: oneshot::Sender<Result<(), String>>,
 ) {
     let Ok(address) = Address::from_url(&database) else {
-        return; // the pool has refused it already
+        return; // the pool has rejected the URL already
     };
     let mut first = Some(first);
-    let mut pause = PAUSE.0;
-    let mut said = String::new();
+    let mut pause = RETRY_INTERVAL.0;
+    let mut logged = String::new();
     loop {
         let ended = match address.server {
-            Server::Postgres => postgres::session(&shared, &address, &mut asks, &mut first).await,
-            Server::Mysql => mariadb::session(&shared, &address, &mut asks, &mut first).await,
+            Server::Postgres => postgres::session(&shared, &address, &mut requests, &mut first).await,
+            Server::Mysql => mariadb::session(&shared, &address, &mut requests, &mut first).await,
         };
         if shared.is_up() {
-            shared.ends();
-            said.clear();
-            pause = PAUSE.0;
+            shared.set_down();
+            logged.clear();
+            pause = RETRY_INTERVAL.0;
         }
         let why = match ended {
             SessionEnd::Over => return,
             SessionEnd::Trouble(why) => {
-                tell(&mut first, Ok(()));
+                report_first(&mut first, Ok(()));
                 why
             }
-            SessionEnd::Unfit(why) => {
-                tell(&mut first, Err(why.clone()));
+            SessionEnd::Unsuitable(why) => {
+                report_first(&mut first, Err(why.clone()));
                 why
             }
         };
-        if said != why {
-            say(&format!(
-                "caches may keep nothing, as changes cannot be seen: {why}"
+        if logged != why {
+            log(&format!(
+                "caches must not store responses, because changes cannot be detected: {why}"
             ));
-            said = why;
+            logged = why;
         }
-        if !wait(&mut asks, pause).await {
+        if !wait(&mut requests, pause).await {
             return;
         }
-        pause = (2 * pause).min(PAUSE.1);
+        pause = (2 * pause).min(RETRY_INTERVAL.1);
     }
 }
 
-fn tell(first: &mut First, what: Result<(), String>) {
+fn report_first(first: &mut FirstResult, result: Result<(), String>) {
     if let Some(first) = first.take() {
-        let _ = first.send(what);
+        let _ = first.send(result);
     }
 }
 
-/// Refuses what is asked meanwhile. False where nobody will ask any more.
-async fn wait(asks: &mut mpsc::Receiver<Ask>, pause: Duration) -> bool {
+/// Waits for `pause` and refuses all requests. Returns false if there can be no further requests.
+async fn wait(requests: &mut mpsc::Receiver<WatchRequest>, pause: Duration) -> bool {
     let refuse = async {
-        while let Some(ask) = asks.recv().await {
-            ask.refuse();
+        while let Some(request) = requests.recv().await {
+            request.refuse();
         }
     };
     timeout(pause, refuse).await.is_err()
 }
 
-/// Takes a look at the database, and makes up for what has been made anew.
+/// Replaces the catalogue, and purges the keys that this requires.
 fn renew(shared: &Shared, listing: &Listing) {
     let renewed = shared.known().renew(listing);
     match renewed {
@@ -138,38 +134,41 @@ fn renew(shared: &Shared, listing: &Listing) {
     }
 }
 
-/// A connection for statements of our own.
-struct Desk {
+/// A connection for the statements of the watcher.
+struct QueryConnection {
     link: Link,
-    /// What was told between the rows of answers.
+    /// Notifications that were received with the rows of results.
     notified: HashSet<String>,
 }
 
 type Row = Vec<Option<String>>;
 
-impl Desk {
+impl QueryConnection {
     async fn open(address: &Address) -> Result<Self, SessionEnd> {
-        match timeout(CONNECT, Link::open(address)).await {
+        match timeout(CONNECT_TIMEOUT, Link::open(address)).await {
             Ok(link) => Ok(Self {
                 link: link?,
                 notified: HashSet::new(),
             }),
             Err(_) => Err(SessionEnd::Trouble(format!(
                 "no answer within {} s",
-                CONNECT.as_secs()
+                CONNECT_TIMEOUT.as_secs()
             ))),
         }
     }
 
-    /// All rows of an answer.
+    /// Executes a statement. Returns all rows of its result.
     async fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Trouble> {
-        match timeout(ANSWER, self.ask(sql)).await {
+        match timeout(QUERY_TIMEOUT, self.query(sql)).await {
             Ok(rows) => rows,
-            Err(_) => Err(Trouble::Dead(format!("no answer within {} s", ANSWER.as_secs()))),
+            Err(_) => Err(Trouble::Dead(format!(
+                "no answer within {} s",
+                QUERY_TIMEOUT.as_secs()
+            ))),
         }
     }
 
-    async fn ask(&mut self, sql: &str) -> Result<Vec<Row>, Trouble> {
+    async fn query(&mut self, sql: &str) -> Result<Vec<Row>, Trouble> {
         self.link.query(sql);
         let mut rows = Vec::new();
         let mut refused = None;
@@ -188,7 +187,7 @@ impl Desk {
     }
 }
 
-/// A value of a row; NULL is an empty text.
-fn value(row: &Row, at: usize) -> String {
-    row.get(at).cloned().flatten().unwrap_or_default()
+/// The value of the column with this index. NULL is an empty text.
+fn value(row: &Row, index: usize) -> String {
+    row.get(index).cloned().flatten().unwrap_or_default()
 }

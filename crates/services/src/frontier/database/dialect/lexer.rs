@@ -1,4 +1,4 @@
-//! As much of a server's lexer as it takes to know what stands inside quotations and comments.
+//! A simplified lexer of the servers, which recognises quotations and comments.
 
 use super::Dialect;
 
@@ -15,15 +15,16 @@ pub(super) enum Piece<'a> {
     End,
     /// A quotation, or one character.
     Other(&'a str),
-    /// A quotation or comment that does not end; nothing follows.
+    /// A quotation or comment without an end. It is the last piece.
     Unclosed,
 }
 
-/// The pieces of a text, in order.
+/// Iterates over the pieces of a text, in order.
 pub(super) struct Lexer<'a> {
     rest: &'a str,
     dialect: Dialect,
-    /// The next quotation takes backslashes: `PostgreSQL`'s `E` stands right before it.
+    /// Whether a backslash is an escape character in the next quotation, because `PostgreSQL`'s `E`
+    /// directly precedes it.
     escapes: bool,
 }
 
@@ -47,20 +48,20 @@ impl<'a> Lexer<'a> {
         Piece::Unclosed
     }
 
-    /// A quotation that ends at its mark; a doubled mark stands for itself.
+    /// A quotation up to its closing mark. A doubled mark does not close it.
     fn quotation(&mut self, mark: u8, backslashes: bool) -> Piece<'a> {
         let bytes = self.rest.as_bytes();
-        let mut at = 1;
-        while let Some(&byte) = bytes.get(at) {
+        let mut index = 1;
+        while let Some(&byte) = bytes.get(index) {
             if byte == b'\\' && backslashes {
-                at += 1;
+                index += 1;
             } else if byte == mark {
-                if bytes.get(at + 1) != Some(&mark) {
-                    return Piece::Other(self.take(at + 1));
+                if bytes.get(index + 1) != Some(&mark) {
+                    return Piece::Other(self.take(index + 1));
                 }
-                at += 1;
+                index += 1;
             }
-            at += 1;
+            index += 1;
         }
         self.unclosed()
     }
@@ -68,21 +69,21 @@ impl<'a> Lexer<'a> {
     fn comment(&mut self) -> Piece<'a> {
         let nests = self.dialect == Dialect::Postgres;
         let bytes = self.rest.as_bytes();
-        let (mut at, mut depth) = (2, 1);
-        while at + 1 < bytes.len() {
-            match &bytes[at..at + 2] {
+        let (mut index, mut depth) = (2, 1);
+        while index + 1 < bytes.len() {
+            match &bytes[index..index + 2] {
                 b"*/" => {
                     depth -= 1;
-                    at += 2;
+                    index += 2;
                     if depth == 0 {
-                        return Piece::Comment(self.take(at));
+                        return Piece::Comment(self.take(index));
                     }
                 }
                 b"/*" if nests => {
                     depth += 1;
-                    at += 2;
+                    index += 2;
                 }
-                _ => at += 1,
+                _ => index += 1,
             }
         }
         self.unclosed()
@@ -93,15 +94,15 @@ impl<'a> Lexer<'a> {
         Piece::Comment(self.take(end))
     }
 
-    /// `$tag$ ... $tag$`, if there is one here.
-    fn dollars(&mut self) -> Option<Piece<'a>> {
+    /// A quotation `$tag$ ... $tag$`, if the text begins with one.
+    fn dollar_quotation(&mut self) -> Option<Piece<'a>> {
         let inner = &self.rest[1..];
         let length = inner.find('$')?;
         let tag = &inner[..length];
-        let letters = tag
+        let is_tag = tag
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii());
-        if !letters || tag.starts_with(|c: char| c.is_ascii_digit()) {
+        if !is_tag || tag.starts_with(|c: char| c.is_ascii_digit()) {
             return None;
         }
         let mark = &self.rest[..length + 2];
@@ -112,9 +113,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn word(&mut self) -> Piece<'a> {
-        // A name may hold $, so that a$b$ begins no quotation.
-        let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
-        let word = self.take(self.rest.find(|c| !part(c)).unwrap_or(self.rest.len()));
+        // A name may contain $, so a$b$ does not begin a quotation.
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
+        let word = self.take(self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len()));
         self.escapes = self.dialect == Dialect::Postgres
             && word.eq_ignore_ascii_case("e")
             && self.rest.starts_with('\'');
@@ -127,7 +128,7 @@ impl<'a> Iterator for Lexer<'a> {
 
     fn next(&mut self) -> Option<Piece<'a>> {
         let escapes = std::mem::take(&mut self.escapes);
-        let mysql = self.dialect == Dialect::Mysql;
+        let is_mysql = self.dialect == Dialect::Mysql;
         let bytes = self.rest.as_bytes();
         Some(match (bytes.first()?, bytes.get(1)) {
             (byte, _) if byte.is_ascii_whitespace() || *byte == 0x0b => {
@@ -135,19 +136,20 @@ impl<'a> Iterator for Lexer<'a> {
                 let length = self.rest.find(|c| !space(c)).unwrap_or(self.rest.len());
                 Piece::Space(self.take(length))
             }
-            (b'\'', _) => self.quotation(b'\'', mysql || escapes),
-            (b'"', _) => self.quotation(b'"', mysql),
-            (b'`', _) if mysql => self.quotation(b'`', false),
-            // MariaDB runs what stands in these: they are left in the text, character by character.
+            (b'\'', _) => self.quotation(b'\'', is_mysql || escapes),
+            (b'"', _) => self.quotation(b'"', is_mysql),
+            (b'`', _) if is_mysql => self.quotation(b'`', false),
+            // MariaDB executes the text in these comments, so it is read as pieces of the
+            // statement.
             (b'/', Some(b'*'))
-                if mysql && (bytes[2..].starts_with(b"!") || bytes[2..].starts_with(b"M!")) =>
+                if is_mysql && (bytes[2..].starts_with(b"!") || bytes[2..].starts_with(b"M!")) =>
             {
                 Piece::Other(self.take(2))
             }
             (b'/', Some(b'*')) => self.comment(),
-            (b'-', Some(b'-')) if !mysql || bytes.get(2).is_none_or(|b| *b <= b' ') => self.line_comment(),
-            (b'#', _) if mysql => self.line_comment(),
-            (b'$', _) if self.dialect == Dialect::Postgres => match self.dollars() {
+            (b'-', Some(b'-')) if !is_mysql || bytes.get(2).is_none_or(|b| *b <= b' ') => self.line_comment(),
+            (b'#', _) if is_mysql => self.line_comment(),
+            (b'$', _) if self.dialect == Dialect::Postgres => match self.dollar_quotation() {
                 Some(piece) => piece,
                 None => Piece::Other(self.take(1)),
             },

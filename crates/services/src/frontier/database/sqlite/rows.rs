@@ -1,4 +1,4 @@
-//! One query on one `SQLite` connection.
+//! Runs one query on one `SQLite` connection.
 
 use plimsoll_wire::frontier::request::split_binds;
 use rusqlite::types::ValueRef;
@@ -6,9 +6,9 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 
 use super::super::{Failure, Packer, Query};
 
-/// Why a query ended early.
+/// Reason why a query ended early.
 pub(super) enum Stop {
-    /// Nobody takes the answer.
+    /// The client has closed the connection.
     Gone,
     Failure(Failure),
 }
@@ -27,17 +27,17 @@ impl From<rusqlite::Error> for Stop {
 
 fn failed(error: &rusqlite::Error) -> Failure {
     match error {
-        // Its Display repeats the whole query: the client knows it, and it may have 256 kB.
+        // Its Display contains the whole query, which the client knows and which may have 256 kB.
         rusqlite::Error::SqlInputError { msg, .. } => Failure::database(msg),
         other => Failure::database(other),
     }
 }
 
-/// The first value of the first row as text; `None` where there is no row, or NULL.
+/// The first value of the first row as text. `None` if there is no row, or NULL.
 pub(super) fn value(connection: &Connection, sql: &str) -> Result<Option<String>, Failure> {
     let read = || {
         let mut statement = connection.prepare_cached(sql)?;
-        let found = statement.query_row([], |row| {
+        let value = statement.query_row([], |row| {
             Ok(match row.get_ref(0)? {
                 ValueRef::Null => None,
                 ValueRef::Integer(number) => Some(number.to_string()),
@@ -47,12 +47,12 @@ pub(super) fn value(connection: &Connection, sql: &str) -> Result<Option<String>
                 }
             })
         });
-        Ok(found.optional()?.flatten())
+        Ok(value.optional()?.flatten())
     };
     read().map_err(|error| failed(&error))
 }
 
-/// Packs the whole result; `emit` takes the pieces, and says false when nobody wants more.
+/// Packs the whole result. `emit` receives the pieces, and returns false to stop.
 pub(super) fn pack(
     connection: &Connection,
     query: &Query,
@@ -65,8 +65,8 @@ pub(super) fn pack(
     if !statement.readonly() || statement.column_count() == 0 {
         return Err(Failure::refused("Query cancelled").into());
     }
-    // In lower case, as PostgreSQL says them: SQLite itself changes the case of some declared types
-    // and not of others.
+    // In lower case, as in PostgreSQL, because SQLite changes the case of some declared types and
+    // not of others.
     let columns: Vec<(String, Option<String>)> = statement
         .columns()
         .map(|column| {
@@ -79,13 +79,13 @@ pub(super) fn pack(
     let mut results = statement.query(params_from_iter(binds))?;
     let mut row = results.next()?;
     for (index, (name, declared)) in columns.iter().enumerate() {
-        // An expression has no declared type: the first row's value tells.
-        let found = match (declared, row) {
+        // An expression has no declared type. Its type is that of the value in the first row.
+        let type_name = match (declared, row) {
             (Some(declared), _) => declared.as_str(),
             (None, Some(row)) => type_name(row.get_ref(index)?),
             (None, None) => "text",
         };
-        packer.column(name, found);
+        packer.column(name, type_name);
     }
     packer.end_columns();
     while let Some(values) = row {
@@ -110,15 +110,15 @@ fn type_name(value: ValueRef<'_>) -> &'static str {
     }
 }
 
-/// Every value goes as text, as the servlet does it; bytes of a blob go as they are.
+/// Packs a value as text, as does the servlet. The bytes of a blob are not changed.
 fn put(packer: &mut Packer, value: ValueRef<'_>, emit: &mut impl FnMut(Vec<u8>) -> bool) -> Result<(), Stop> {
     let mut put = |bytes: Option<&[u8]>| {
         let mut from = 0;
-        while let Some(at) = packer.value(bytes, from) {
+        while let Some(next) = packer.value(bytes, from) {
             if !emit(packer.take()) {
                 return Err(Stop::Gone);
             }
-            from = at;
+            from = next;
         }
         if packer.is_full() && !emit(packer.take()) {
             return Err(Stop::Gone);
@@ -129,29 +129,30 @@ fn put(packer: &mut Packer, value: ValueRef<'_>, emit: &mut impl FnMut(Vec<u8>) 
         ValueRef::Null => put(None),
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => put(Some(bytes)),
         ValueRef::Integer(number) => put(Some(decimal(number, &mut [0; 20]))),
-        // The shortest text that reads back as the same number, with a point: 1.0, 0.1, 1e300.
+        // The shortest text that is parsed as the same number, with a decimal point or an exponent:
+        // 1.0, 0.1, 1e300.
         ValueRef::Real(number) => put(Some(format!("{number:?}").as_bytes())),
     }
 }
 
-/// Decimal text of a number, at the end of the buffer: integers are the common column, and
-/// formatting them through `fmt` would cost as much as fetching the row.
+/// Decimal text of a number, at the end of the buffer. Rejected: `fmt`, which costs as much as
+/// fetching the row. Most columns are integers.
 fn decimal(number: i64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    let mut rest = number.unsigned_abs();
+    let mut index = digits.len();
+    let mut remaining = number.unsigned_abs();
     loop {
-        at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
+        index -= 1;
+        digits[index] = b'0' + (remaining % 10) as u8;
+        remaining /= 10;
+        if remaining == 0 {
             break;
         }
     }
     if number < 0 {
-        at -= 1;
-        digits[at] = b'-';
+        index -= 1;
+        digits[index] = b'-';
     }
-    &digits[at..]
+    &digits[index..]
 }
 
 #[cfg(test)]
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers() {
+    fn integers_become_decimal_text() {
         for number in [0, 7, -1, 42, i64::MAX, i64::MIN] {
             assert_eq!(decimal(number, &mut [0; 20]), number.to_string().as_bytes());
         }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn long_results_come_in_bounded_pieces() {
+    fn a_long_result_is_packed_in_bounded_pieces() {
         let mut pieces = Vec::new();
         let (outcome, packer) = run(|piece| {
             pieces.push(piece.len());
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taker_that_refuses_ends_the_query() {
+    fn the_query_ends_if_a_piece_is_not_accepted() {
         let mut pieces = 0;
         let (outcome, _) = run(|_| {
             pieces += 1;

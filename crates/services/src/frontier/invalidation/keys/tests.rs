@@ -1,4 +1,4 @@
-//! The life of keys, on a clock of the test's own.
+//! The states of keys, with times chosen by the test.
 
 use super::*;
 
@@ -15,10 +15,10 @@ fn name(text: &str) -> Name {
 
 impl Bench {
     /// Times in milliseconds.
-    fn new(settle: u64, again: u64, most: usize) -> Self {
+    fn new(settle: u64, again: u64, max: usize) -> Self {
         let (settle, again) = (Duration::from_millis(settle), Duration::from_millis(again));
         Self {
-            keys: Keys::new(settle, again, most),
+            keys: Keys::new(settle, again, max),
             zero: Instant::now(),
         }
     }
@@ -51,7 +51,7 @@ impl Bench {
 }
 
 fn names(stale: Vec<Stale>) -> String {
-    let mut urls: Vec<String> = stale.into_iter().map(|one| one.url.to_string()).collect();
+    let mut urls: Vec<String> = stale.into_iter().map(|object| object.url.to_string()).collect();
     urls.sort();
     urls.join(" ")
 }
@@ -70,7 +70,7 @@ fn a_change_purges_the_keys_of_its_table_once() {
 }
 
 #[test]
-fn what_is_in_progress_is_purged_again_when_it_has_been_answered() {
+fn a_request_in_progress_is_purged_again_at_its_end() {
     let mut bench = Bench::new(0, 0, 10);
     assert!(bench.begin("/a", &["a"], 0));
     assert!(bench.begin("/a", &["a"], 1));
@@ -78,10 +78,10 @@ fn what_is_in_progress_is_purged_again_when_it_has_been_answered() {
     assert!(bench.end("/a", 3));
     assert!(
         bench.begin("/a", &["a"], 4),
-        "one from before the change is still there"
+        "a request from before the change is in progress"
     );
     assert!(bench.end("/a", 5));
-    assert!(bench.end("/a", 6), "nobody knows which of the two ended");
+    assert!(bench.end("/a", 6), "it is unknown which of the two has ended");
     assert_eq!(bench.due(6), "/a");
     assert_eq!(bench.keys.len(), 0);
     bench.answer("/a", &["a"], 7);
@@ -89,7 +89,7 @@ fn what_is_in_progress_is_purged_again_when_it_has_been_answered() {
 }
 
 #[test]
-fn what_begins_before_a_change_can_be_seen_is_doubtful_too() {
+fn a_request_that_begins_before_a_change_is_visible_is_purged_at_its_end() {
     let mut bench = Bench::new(100, 0, 10);
     assert_eq!(bench.changed("a", 0), "");
     assert!(bench.begin("/a", &["a"], 99));
@@ -104,7 +104,7 @@ fn what_begins_before_a_change_can_be_seen_is_doubtful_too() {
 }
 
 #[test]
-fn an_answer_on_its_way_is_purged_once_more() {
+fn a_response_in_transit_is_purged_again() {
     let mut bench = Bench::new(0, 1000, 10);
     bench.answer("/old", &["a"], 0);
     bench.answer("/new", &["a"], 1500);
@@ -114,7 +114,7 @@ fn an_answer_on_its_way_is_purged_once_more() {
     assert_eq!(bench.due(2499), "");
     assert_eq!(bench.due(2500), "/new");
     assert_eq!((bench.keys.len(), bench.keys.next_due()), (0, None));
-    // Asked for again meanwhile: purged, and still known.
+    // Requested again in between: purged, and still known.
     bench.answer("/x", &["a"], 3000);
     assert_eq!(bench.changed("a", 3001), "/x");
     bench.answer("/x", &["a"], 3900);
@@ -123,12 +123,15 @@ fn an_answer_on_its_way_is_purged_once_more() {
 }
 
 #[test]
-fn a_full_table_takes_no_more_until_something_expires() {
+fn a_full_table_accepts_no_key_until_one_expires() {
     let mut bench = Bench::new(0, 0, 2);
     bench.answer("/1", &["a"], 0);
     bench.answer("/2", &["a"], 50_000);
     assert!(!bench.begin("/3", &["a"], 60_000));
-    assert!(bench.begin("/2", &["a"], 60_001), "a known key needs no room");
+    assert!(
+        bench.begin("/2", &["a"], 60_001),
+        "a known key is always accepted"
+    );
     assert!(bench.begin("/3", &["a"], 100_000), "the first has expired");
     assert!(!bench.begin("/4", &["a"], 155_000), "the others are in progress");
     assert_eq!(bench.changed("a", 155_001), "/2 /3");
@@ -138,12 +141,12 @@ fn a_full_table_takes_no_more_until_something_expires() {
     let now = bench.at(1);
     assert!(
         !bench.keys.begin(&name("/2"), &tables, AGE, 1, now),
-        "one is owed to a cache"
+        "a cache has not purged one key yet"
     );
 }
 
 #[test]
-fn what_has_expired_is_forgotten_and_not_purged() {
+fn an_expired_key_is_forgotten_and_not_purged() {
     let mut bench = Bench::new(0, 0, 10);
     bench.answer("/a", &["a"], 0);
     assert_eq!(bench.changed("a", 100_000), "");
@@ -151,7 +154,7 @@ fn what_has_expired_is_forgotten_and_not_purged() {
 }
 
 #[test]
-fn tables_that_a_key_gets_later_count() {
+fn tables_that_are_added_to_a_key_later_count() {
     let mut bench = Bench::new(0, 0, 10);
     bench.answer("/v", &["a"], 0);
     bench.answer("/v", &["b"], 1);

@@ -1,8 +1,9 @@
-//! Changes of `MariaDB`: its binary log, read as a replica reads it, from the end of now.
+//! Detects changes of `MariaDB` from its binary log, which it reads like a replica, from the
+//! current end on.
 //!
-//! The log is a little ahead of the data: a transaction is written there before everybody can see
-//! it, which is why keys have a time to settle. A server that has nothing to say sends a sign of
-//! life each second.
+//! The log is slightly ahead of the data: a transaction is written to it before all sessions can
+//! see the transaction. `settle_ms` covers this time. A server without changes sends a heartbeat
+//! every second.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,14 +16,16 @@ use tokio::time::timeout;
 use super::super::super::database::{Dialect, Link};
 use super::super::Shared;
 use super::super::catalogue::{Depends, Kind, Listing, Relation};
-use super::{Ask, Desk, First, Row, SessionEnd, Trouble, renew, tell, value};
+use super::{
+    FirstResult, QueryConnection, Row, SessionEnd, Trouble, WatchRequest, renew, report_first, value,
+};
 
-/// Without anything from the server, signs of life included.
+/// Maximum time without a message of the server, including heartbeats.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Nothing is asked on the other connection for so long that the server would close it.
-const LOOK: Duration = Duration::from_secs(600);
+/// Time between two reads of the catalogue. Otherwise the server would close the idle connection.
+const CATALOGUE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Engines whose tables change elsewhere.
+/// Tables and views. The last column is 1 for engines that read data from elsewhere.
 const RELATIONS: &str = "
     SELECT table_schema, table_name, table_type,
       coalesce(engine, '') IN ('FEDERATED', 'CONNECT', 'SPIDER', 'SPHINX', 'MRG_MyISAM', 'OQGRAPH', 'S3')
@@ -34,7 +37,7 @@ const VIEWS: &str = "
 const ROUTINES: &str = "
     SELECT concat(routine_schema, '.', routine_name), routine_name FROM information_schema.routines
     WHERE routine_type = 'FUNCTION' AND routine_schema NOT IN ('mysql', 'sys')";
-/// The server changes these tables by itself, and does not write that into its log.
+/// Foreign keys by which the server changes a table itself, without an entry in the log.
 const CASCADES: &str = "
     SELECT DISTINCT r.unique_constraint_schema, r.referenced_table_name, r.constraint_schema, r.table_name
     FROM information_schema.referential_constraints r
@@ -42,30 +45,30 @@ const CASCADES: &str = "
 
 struct Watcher<'a> {
     shared: &'a Shared,
-    desk: Desk,
+    connection: QueryConnection,
     log: Link,
     /// The database of the gateway's sessions.
     home: String,
-    /// Tables of the transaction that is being told.
+    /// Tables of the transaction that is being read.
     tables: BTreeSet<String>,
 }
 
-/// One life of the two connections.
+/// Watches the database until a connection fails.
 pub(super) async fn session(
     shared: &Shared,
     address: &Address,
-    asks: &mut mpsc::Receiver<Ask>,
-    first: &mut First,
+    requests: &mut mpsc::Receiver<WatchRequest>,
+    first: &mut FirstResult,
 ) -> SessionEnd {
     let mut watcher = match Watcher::begin(shared, address).await {
         Ok(watcher) => watcher,
         Err(ended) => return ended,
     };
-    shared.begins();
-    tell(first, Ok(()));
-    match watcher.work(asks).await {
+    shared.set_up();
+    report_first(first, Ok(()));
+    match watcher.work(requests).await {
         Ok(()) => {
-            watcher.desk.link.quit();
+            watcher.connection.link.quit();
             SessionEnd::Over
         }
         Err(trouble) => trouble.into(),
@@ -73,12 +76,12 @@ pub(super) async fn session(
 }
 
 impl<'a> Watcher<'a> {
-    /// The place in the log first, then the catalogue: what happens in between is told.
+    /// Reads the end of the log before the catalogue, so that changes in between are in the log.
     async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, SessionEnd> {
-        let mut desk = Desk::open(address).await?;
-        let (file, position) = place(&mut desk).await?;
-        let mut log = match Desk::open(address).await {
-            Ok(desk) => desk,
+        let mut connection = QueryConnection::open(address).await?;
+        let (file, position) = end_of_log(&mut connection).await?;
+        let mut log = match QueryConnection::open(address).await {
+            Ok(connection) => connection,
             Err(ended) => return Err(ended),
         };
         for sql in [
@@ -89,73 +92,77 @@ impl<'a> Watcher<'a> {
             log.rows(sql).await?;
         }
         let mut log = log.link;
-        // No other replica may have this number; those that people give are small.
+        // No other replica may have this number. Configured numbers are usually small.
         let replica = rand::rng().random_range(1 << 31..u32::MAX);
         log.follow_log(replica, &file, position);
         let mut watcher = Self {
             shared,
-            desk,
+            connection,
             log,
             home: address.login.database.clone(),
             tables: BTreeSet::new(),
         };
-        watcher.look().await?;
+        watcher.read_catalogue().await?;
         match timeout(SILENCE, watcher.log.event()).await {
-            Ok(Ok(Event::Log(event))) => watcher.take(event).await?,
+            Ok(Ok(Event::Log(event))) => watcher.process(event).await?,
             Ok(Ok(Event::Failed(refusal))) => {
-                return Err(SessionEnd::Unfit(format!(
-                    "the server does not send its binary log (the user needs the right REPLICATION SLAVE): {}",
+                return Err(SessionEnd::Unsuitable(format!(
+                    "the server does not send its binary log: {}: grant REPLICATION SLAVE to the user of the gateway",
                     refusal.message
                 )));
             }
-            Ok(Ok(_)) => return Err(SessionEnd::Trouble("the binary log does not begin".to_owned())),
+            Ok(Ok(_)) => {
+                return Err(SessionEnd::Trouble(
+                    "the server does not send its binary log".to_owned(),
+                ));
+            }
             Ok(Err(trouble)) => return Err(trouble.into()),
-            Err(_) => return Err(silent().into()),
+            Err(_) => return Err(no_heartbeat().into()),
         }
         Ok(watcher)
     }
 
-    async fn work(&mut self, asks: &mut mpsc::Receiver<Ask>) -> Result<(), Trouble> {
-        let mut next_look = tokio::time::Instant::now() + LOOK;
+    async fn work(&mut self, requests: &mut mpsc::Receiver<WatchRequest>) -> Result<(), Trouble> {
+        let mut next_read = tokio::time::Instant::now() + CATALOGUE_INTERVAL;
         let mut deadline = tokio::time::Instant::now() + SILENCE;
         loop {
             tokio::select! {
                 event = self.log.event() => {
                     match event? {
-                        Event::Log(event) => self.take(event).await?,
+                        Event::Log(event) => self.process(event).await?,
                         Event::Failed(refusal) => return Err(Trouble::Dead(refusal.message)),
                         _ => {}
                     }
                     deadline = tokio::time::Instant::now() + SILENCE;
                 }
-                ask = asks.recv() => match ask {
+                request = requests.recv() => match request {
                     None => return Ok(()),
-                    Some(ask) => self.answer(ask).await?,
+                    Some(request) => self.answer(request).await?,
                 },
-                () = tokio::time::sleep_until(next_look) => {
-                    self.look().await?;
-                    next_look = tokio::time::Instant::now() + LOOK;
+                () = tokio::time::sleep_until(next_read) => {
+                    self.read_catalogue().await?;
+                    next_read = tokio::time::Instant::now() + CATALOGUE_INTERVAL;
                 }
-                () = tokio::time::sleep_until(deadline) => return Err(silent()),
+                () = tokio::time::sleep_until(deadline) => return Err(no_heartbeat()),
             }
         }
     }
 
-    async fn answer(&mut self, ask: Ask) -> Result<(), Trouble> {
-        match ask {
-            Ask::Look(told) => {
+    async fn answer(&mut self, request: WatchRequest) -> Result<(), Trouble> {
+        match request {
+            WatchRequest::Look(reply) => {
                 if !self.shared.known().is_recent() {
-                    self.look().await?;
+                    self.read_catalogue().await?;
                 }
-                let _ = told.send(true);
+                let _ = reply.send(true);
             }
-            // All tables are in the log.
-            Ask::Watch(_, told) => drop(told.send(true)),
+            // The log contains the changes of all tables.
+            WatchRequest::Watch(_, reply) => drop(reply.send(true)),
         }
         Ok(())
     }
 
-    async fn take(&mut self, event: LogEvent) -> Result<(), Trouble> {
+    async fn process(&mut self, event: LogEvent) -> Result<(), Trouble> {
         match event {
             LogEvent::Table { schema, name } => {
                 self.tables.insert(format!("{schema}.{name}"));
@@ -171,8 +178,8 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// What is not in the catalogue is read by no query: the log has every change of the catalogue
-    /// too.
+    /// Reports the changes of a transaction. A table that is not in the catalogue is not used by a
+    /// query, because the log also contains every change of the catalogue.
     fn commit(&mut self) {
         for table in std::mem::take(&mut self.tables) {
             self.shared.table_changed(&table);
@@ -184,17 +191,16 @@ impl<'a> Watcher<'a> {
         let first = words.as_ref().and_then(|words| words.first()).cloned();
         match first.as_deref() {
             Some("begin" | "commit" | "rollback" | "savepoint") => {}
-            // `XA COMMIT` names no table; and there is nothing to know of a text that cannot be
-            // read.
+            // `XA COMMIT` contains no table. The effect of a text that cannot be parsed is unknown.
             None | Some("xa") => {
                 self.shared.all_changed();
-                self.look().await?;
+                self.read_catalogue().await?;
             }
             Some(first) => {
                 let words = words.unwrap_or_default();
                 self.changed(schema, &words);
                 if !["insert", "update", "delete", "replace", "load", "truncate"].contains(&first) {
-                    self.look().await?;
+                    self.read_catalogue().await?;
                     self.changed(schema, &words);
                 }
             }
@@ -202,7 +208,7 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// Everything that these words could mean has changed.
+    /// Reports a change of every table that one of these words may mean.
     fn changed(&self, schema: &str, words: &[String]) {
         let schema = schema.to_lowercase();
         let depends = self.shared.known().catalogue.depends_in(words, &schema);
@@ -217,7 +223,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    async fn look(&mut self) -> Result<(), Trouble> {
+    async fn read_catalogue(&mut self) -> Result<(), Trouble> {
         let listing = self.listing().await?;
         renew(self.shared, &listing);
         Ok(())
@@ -228,9 +234,9 @@ impl<'a> Watcher<'a> {
             home: self.home.clone(),
             ..Listing::default()
         };
-        for row in self.desk.rows(RELATIONS).await? {
-            let far = value(&row, 3) == "1";
-            let full = full(&row, 0);
+        for row in self.connection.rows(RELATIONS).await? {
+            let is_external = value(&row, 3) == "1";
+            let full = full_name(&row, 0);
             listing.relations.push(Relation {
                 id: full.clone(),
                 full,
@@ -238,7 +244,7 @@ impl<'a> Watcher<'a> {
                 schema: Some(value(&row, 0)),
                 quoted: String::new(),
                 kind: match value(&row, 2).as_str() {
-                    "BASE TABLE" | "SYSTEM VERSIONED" if !far => Kind::Table,
+                    "BASE TABLE" | "SYSTEM VERSIONED" if !is_external => Kind::Table,
                     "VIEW" => Kind::View,
                     _ => Kind::Unknowable,
                 },
@@ -246,93 +252,103 @@ impl<'a> Watcher<'a> {
                 watched: true,
             });
         }
-        for row in self.desk.rows(ROUTINES).await? {
+        for row in self.connection.rows(ROUTINES).await? {
             listing.routines.push((value(&row, 0), value(&row, 1)));
         }
-        for row in self.desk.rows(CASCADES).await? {
-            listing.cascades.push((full(&row, 0), full(&row, 2)));
+        for row in self.connection.rows(CASCADES).await? {
+            listing.cascades.push((full_name(&row, 0), full_name(&row, 2)));
         }
-        let views = self.desk.rows(VIEWS).await?;
+        let views = self.connection.rows(VIEWS).await?;
         add_views(&views, &mut listing);
         Ok(listing)
     }
 }
 
-/// What a view reads is in its definition, which not everybody may see.
+/// Adds the tables that each view reads, from its definition. A user without the right to read the
+/// definition receives an empty one.
 fn add_views(views: &[Row], listing: &mut Listing) {
     for row in views {
-        let (view, definition) = (full(row, 0), value(row, 2));
+        let (view, definition) = (full_name(row, 0), value(row, 2));
         let words = Dialect::Mysql.names(&definition).unwrap_or_default();
-        let means = |name: &str| words.contains(&name.to_lowercase());
-        // A definition names every schema.
-        let in_it = |one: &Relation| one.schema.as_deref().is_none_or(means) && means(&one.name);
-        let used = listing
+        let contains = |name: &str| words.contains(&name.to_lowercase());
+        // A definition contains the schema of every table.
+        let is_used =
+            |relation: &Relation| relation.schema.as_deref().is_none_or(contains) && contains(&relation.name);
+        let relations = listing
             .relations
             .iter()
-            .filter(|one| in_it(one) && one.full != view);
-        let called = listing.routines.iter().filter(|(_, name)| means(name));
-        let used: Vec<String> = used
-            .map(|one| one.id.clone())
-            .chain(called.map(|(id, _)| id.clone()))
+            .filter(|relation| is_used(relation) && relation.full != view);
+        let routines = listing.routines.iter().filter(|(_, name)| contains(name));
+        let used: Vec<String> = relations
+            .map(|relation| relation.id.clone())
+            .chain(routines.map(|(id, _)| id.clone()))
             .collect();
-        let hidden = used.is_empty();
+        let is_hidden = used.is_empty();
         listing
             .uses
             .extend(used.into_iter().map(|used| (view.clone(), used)));
-        if let Some(relation) = listing.relations.iter_mut().find(|one| one.full == view) {
+        if let Some(relation) = listing
+            .relations
+            .iter_mut()
+            .find(|relation| relation.full == view)
+        {
             relation.version = definition;
-            if hidden {
+            if is_hidden {
                 relation.kind = Kind::Unknowable;
             }
         }
     }
 }
 
-fn full(row: &Row, at: usize) -> String {
-    format!("{}.{}", value(row, at), value(row, at + 1))
+/// `SCHEMA.NAME` from the columns `index` and `index + 1`.
+fn full_name(row: &Row, index: usize) -> String {
+    format!("{}.{}", value(row, index), value(row, index + 1))
 }
 
-fn silent() -> Trouble {
-    Trouble::Dead(format!("no sign of life for {} s", SILENCE.as_secs()))
+fn no_heartbeat() -> Trouble {
+    Trouble::Dead(format!(
+        "no message or heartbeat of the server for {} s",
+        SILENCE.as_secs()
+    ))
 }
 
-/// Where the log ends now.
-async fn place(desk: &mut Desk) -> Result<(String, u32), SessionEnd> {
-    let rows = desk
+/// File and position of the current end of the log.
+async fn end_of_log(connection: &mut QueryConnection) -> Result<(String, u32), SessionEnd> {
+    let rows = connection
         .rows("SELECT @@GLOBAL.log_bin, @@GLOBAL.binlog_format")
         .await?;
     let row = rows.first().cloned().unwrap_or_default();
     if value(&row, 0) != "1" {
-        return Err(SessionEnd::Unfit(
-            "the server writes no binary log: start it with --log-bin --binlog-format=ROW --server-id=1"
+        return Err(SessionEnd::Unsuitable(
+            "the server does not write a binary log: start it with --log-bin --binlog-format=ROW --server-id=1"
                 .to_owned(),
         ));
     }
     if !value(&row, 1).eq_ignore_ascii_case("row") {
-        return Err(SessionEnd::Unfit(
-            "the server's binary log has statements, which do not name every table they change: start it with \
-             --binlog-format=ROW"
+        return Err(SessionEnd::Unsuitable(
+            "the server's binary log contains statements, which do not name every table that they change: start the \
+             server with --binlog-format=ROW"
                 .to_owned(),
         ));
     }
-    // The second is its name in MySQL from 8.4 on.
-    let mut rows = desk.rows("SHOW MASTER STATUS").await;
+    // The second statement is the name in MySQL from 8.4 on.
+    let mut rows = connection.rows("SHOW MASTER STATUS").await;
     if matches!(&rows, Err(Trouble::Refused(refusal)) if refusal.number == 1064) {
-        rows = desk.rows("SHOW BINARY LOG STATUS").await;
+        rows = connection.rows("SHOW BINARY LOG STATUS").await;
     }
     let rows = match rows {
         Err(Trouble::Refused(refusal)) => {
-            return Err(SessionEnd::Unfit(format!(
-                "the server does not say where its binary log ends (the user needs the right BINLOG MONITOR, or REPLICATION \
-                 CLIENT): {}",
+            return Err(SessionEnd::Unsuitable(format!(
+                "the server does not report the end of its binary log: {}: grant BINLOG MONITOR or REPLICATION CLIENT \
+                 to the user of the gateway",
                 refusal.message
             )));
         }
         other => other?,
     };
     let row = rows.first().cloned().unwrap_or_default();
-    let position = value(&row, 1)
-        .parse()
-        .map_err(|_| SessionEnd::Trouble("the server does not say where its binary log ends".to_owned()))?;
+    let position = value(&row, 1).parse().map_err(|_| {
+        SessionEnd::Trouble("the server does not report the end of its binary log".to_owned())
+    })?;
     Ok((value(&row, 0), position))
 }

@@ -1,8 +1,8 @@
-//! Changes of `PostgreSQL`: triggers that notify, and a connection that listens.
+//! Detects changes of `PostgreSQL` with triggers that notify, and a connection that listens.
 //!
-//! A notification comes after its transaction has committed and its changes can be seen, once for a
-//! table and transaction. A table gets its trigger before the first query that depends on it runs:
-//! making it waits for those who are writing, so that no change falls in between.
+//! A notification arrives after the commit of its transaction, when its changes are visible, once
+//! per table and transaction. The trigger of a table is created before the first query that depends
+//! on it runs. Creating it waits for transactions that write to the table, so no change is missed.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,16 +13,16 @@ use tokio::sync::mpsc;
 use super::super::catalogue::{Kind, Listing, Relation, TriggerTable};
 use super::super::config::Triggers;
 use super::super::keys::Name;
-use super::super::{Shared, say};
-use super::{Ask, Desk, First, SessionEnd, Trouble, renew, tell, value};
+use super::super::{Shared, log};
+use super::{FirstResult, QueryConnection, SessionEnd, Trouble, WatchRequest, renew, report_first, value};
 
 const CHANNEL: &str = "plimsoll_changes";
 const TRIGGER: &str = "plimsoll_changed";
-/// Between two looks at what DDL has done, of which nobody tells; they also show that the
-/// connection is alive.
-const LOOK: Duration = Duration::from_secs(10);
-/// After a table could not get its trigger.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+/// Time between two reads of the catalogue. They detect DDL, which is not notified, and a broken
+/// connection.
+const CATALOGUE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time after which creating a trigger is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 const FUNCTION: &str = "
     CREATE SCHEMA IF NOT EXISTS plimsoll;
@@ -32,7 +32,8 @@ const FUNCTION: &str = "
       RETURN NULL;
     END $$";
 
-/// Another file or number of columns is a table made anew, another rule a view made anew.
+/// Tables and views. A table with another file or number of columns, or a view with another rule,
+/// was created again.
 const RELATIONS: &str = "
     SELECT c.oid, n.nspname || '.' || c.relname, c.relname, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
       c.relkind,
@@ -48,7 +49,7 @@ const EDGES: &str = "
     UNION SELECT 'use', r.ev_class, d.refobjid FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
     WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass)
       AND d.refobjid <> r.ev_class";
-/// Functions of extensions compute; those of the database's own users may read tables.
+/// Functions that may read tables: those of users. Functions of extensions only compute.
 const ROUTINES: &str = "
     SELECT p.oid, p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'plimsoll') AND n.nspname !~ '^pg_(toast|temp)'
@@ -57,27 +58,27 @@ const ROUTINES: &str = "
 
 struct Watcher<'a> {
     shared: &'a Shared,
-    desk: Desk,
-    /// Units that could not be watched, and when.
+    connection: QueryConnection,
+    /// Units whose trigger could not be created, and the time of the attempt.
     failed: HashMap<Name, Instant>,
 }
 
-/// One connection's life.
+/// Watches the database until the connection fails.
 pub(super) async fn session(
     shared: &Shared,
     address: &Address,
-    asks: &mut mpsc::Receiver<Ask>,
-    first: &mut First,
+    requests: &mut mpsc::Receiver<WatchRequest>,
+    first: &mut FirstResult,
 ) -> SessionEnd {
     let mut watcher = match Watcher::begin(shared, address).await {
         Ok(watcher) => watcher,
         Err(ended) => return ended,
     };
-    shared.begins();
-    tell(first, Ok(()));
-    match watcher.work(asks).await {
+    shared.set_up();
+    report_first(first, Ok(()));
+    match watcher.work(requests).await {
         Ok(()) => {
-            watcher.desk.link.quit();
+            watcher.connection.link.quit();
             SessionEnd::Over
         }
         Err(trouble) => trouble.into(),
@@ -86,85 +87,85 @@ pub(super) async fn session(
 
 impl<'a> Watcher<'a> {
     async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, SessionEnd> {
-        let desk = Desk::open(address).await?;
+        let connection = QueryConnection::open(address).await?;
         let mut watcher = Self {
             shared,
-            desk,
+            connection,
             failed: HashMap::new(),
         };
-        // Whoever waits to write behind our own wait for a table does so for a moment only.
+        // The timeouts limit the time for which transactions wait behind the creation of a trigger.
         for sql in [
             "SET lock_timeout = '2s'; SET statement_timeout = '9s'",
             &format!("LISTEN {CHANNEL}"),
         ] {
-            watcher.desk.rows(sql).await?;
+            watcher.connection.rows(sql).await?;
         }
-        watcher.look().await?;
+        watcher.read_catalogue().await?;
         Ok(watcher)
     }
 
-    async fn work(&mut self, asks: &mut mpsc::Receiver<Ask>) -> Result<(), Trouble> {
-        let mut next_look = tokio::time::Instant::now() + LOOK;
+    async fn work(&mut self, requests: &mut mpsc::Receiver<WatchRequest>) -> Result<(), Trouble> {
+        let mut next_read = tokio::time::Instant::now() + CATALOGUE_INTERVAL;
         loop {
-            self.tell_changes().await?;
+            self.process_notifications().await?;
             tokio::select! {
-                event = self.desk.link.event() => match event? {
-                    Event::Notified { payload, .. } => drop(self.desk.notified.insert(payload)),
+                event = self.connection.link.event() => match event? {
+                    Event::Notified { payload, .. } => drop(self.connection.notified.insert(payload)),
                     Event::Failed(refusal) => return Err(Trouble::Dead(refusal.message)),
                     _ => {}
                 },
-                ask = asks.recv() => match ask {
+                request = requests.recv() => match request {
                     None => return Ok(()),
-                    Some(ask) => self.answer(ask).await?,
+                    Some(request) => self.answer(request).await?,
                 },
-                () = tokio::time::sleep_until(next_look) => {
-                    self.look().await?;
-                    next_look = tokio::time::Instant::now() + LOOK;
+                () = tokio::time::sleep_until(next_read) => {
+                    self.read_catalogue().await?;
+                    next_read = tokio::time::Instant::now() + CATALOGUE_INTERVAL;
                 }
             }
         }
     }
 
-    /// A table that is not known has been renamed, or is new.
-    async fn tell_changes(&mut self) -> Result<(), Trouble> {
+    /// Reports the changes that were notified. An unknown table was renamed or created.
+    async fn process_notifications(&mut self) -> Result<(), Trouble> {
         let mut unknown = false;
-        for table in std::mem::take(&mut self.desk.notified) {
+        for table in std::mem::take(&mut self.connection.notified) {
             unknown |= !self.shared.table_changed(&table);
         }
         if unknown {
             self.shared.all_changed();
-            self.look().await?;
+            self.read_catalogue().await?;
         }
         Ok(())
     }
 
-    async fn answer(&mut self, ask: Ask) -> Result<(), Trouble> {
-        match ask {
-            Ask::Look(told) => {
+    async fn answer(&mut self, request: WatchRequest) -> Result<(), Trouble> {
+        match request {
+            WatchRequest::Look(reply) => {
                 if !self.shared.known().is_recent() {
-                    self.look().await?;
+                    self.read_catalogue().await?;
                 }
-                let _ = told.send(true);
+                let _ = reply.send(true);
             }
-            Ask::Watch(units, told) => {
+            WatchRequest::Watch(units, reply) => {
                 let mut all = true;
                 for unit in units {
                     all &= self.watch(&unit).await?;
                 }
-                let _ = told.send(all);
+                let _ = reply.send(all);
             }
         }
         Ok(())
     }
 
-    async fn look(&mut self) -> Result<(), Trouble> {
+    async fn read_catalogue(&mut self) -> Result<(), Trouble> {
         let mut listing = Listing::default();
-        for row in self.desk.rows(RELATIONS).await? {
+        for row in self.connection.rows(RELATIONS).await? {
             listing.relations.push(Relation {
                 id: value(&row, 0),
                 full: value(&row, 1),
                 name: value(&row, 2),
-                schema: None, // there is a path of several to look in
+                schema: None, // the search path may contain several schemas
                 quoted: value(&row, 3),
                 kind: match value(&row, 4).as_str() {
                     "r" | "p" => Kind::Table,
@@ -175,45 +176,49 @@ impl<'a> Watcher<'a> {
                 watched: value(&row, 6) == "t",
             });
         }
-        for row in self.desk.rows(EDGES).await? {
+        for row in self.connection.rows(EDGES).await? {
             let pair = (value(&row, 1), value(&row, 2));
             match value(&row, 0).as_str() {
                 "part" => listing.parts.push(pair),
                 _ => listing.uses.push(pair),
             }
         }
-        for row in self.desk.rows(ROUTINES).await? {
+        for row in self.connection.rows(ROUTINES).await? {
             listing.routines.push((value(&row, 0), value(&row, 1)));
         }
         renew(self.shared, &listing);
         Ok(())
     }
 
-    /// Has the changes of a unit told; false where that cannot be had.
+    /// Watches a unit. Returns false if that is not possible.
     async fn watch(&mut self, unit: &Name) -> Result<bool, Trouble> {
         if self.shared.known().catalogue.is_watched(unit) {
             return Ok(true);
         }
-        if self.failed.get(unit).is_some_and(|at| at.elapsed() < TRY_AGAIN) {
+        if self
+            .failed
+            .get(unit)
+            .is_some_and(|at| at.elapsed() < RETRY_INTERVAL)
+        {
             return Ok(false);
         }
         let members = self.shared.known().catalogue.members(unit).to_vec();
         match self.install(&members).await {
             Ok(()) => {
                 self.failed.remove(unit);
-                self.shared.known().catalogue.watched(unit);
+                self.shared.known().catalogue.set_watched(unit);
                 Ok(true)
             }
             Err(Trouble::Refused(refusal)) => {
-                let first = self.failed.insert(unit.clone(), Instant::now()).is_none();
-                if first {
-                    say(&format!(
-                        "answers from {unit} may not be kept, as its changes cannot be seen: {}",
+                let is_first = self.failed.insert(unit.clone(), Instant::now()).is_none();
+                if is_first {
+                    log(&format!(
+                        "caches must not store responses from {unit}, because its changes cannot be detected: {}",
                         refusal.message
                     ));
                 }
-                // It may be another table by now.
-                self.look().await?;
+                // The table may have been replaced by another one.
+                self.read_catalogue().await?;
                 Ok(false)
             }
             Err(broken) => Err(broken),
@@ -223,47 +228,51 @@ impl<'a> Watcher<'a> {
     async fn install(&mut self, members: &[TriggerTable]) -> Result<(), Trouble> {
         let unwatched: Vec<&TriggerTable> = members.iter().filter(|member| !member.watched).collect();
         if let (Triggers::Present, Some(member)) = (self.shared.config.triggers, unwatched.first()) {
-            let why = format!("{} has no trigger {TRIGGER} (triggers: present)", member.quoted);
+            let why = format!(
+                "{} has no trigger {TRIGGER}: create it, or set triggers to install",
+                member.quoted
+            );
             return Err(refused(why));
         }
         if members.is_empty() {
-            return Err(refused("it is not there any more".to_owned()));
+            return Err(refused("it no longer exists".to_owned()));
         }
-        let there = "SELECT to_regprocedure('plimsoll.changed()') IS NOT NULL";
+        let function_exists = "SELECT to_regprocedure('plimsoll.changed()') IS NOT NULL";
         if self
-            .desk
-            .rows(there)
+            .connection
+            .rows(function_exists)
             .await?
             .first()
             .is_none_or(|row| value(row, 0) != "t")
         {
-            self.desk.rows(FUNCTION).await?;
+            self.connection.rows(FUNCTION).await?;
         }
         for TriggerTable { quoted, .. } in unwatched {
             let create = format!(
                 "CREATE TRIGGER {TRIGGER} AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {quoted} FOR EACH STATEMENT \
                  EXECUTE FUNCTION plimsoll.changed()"
             );
-            // Another gateway may have been faster; a trigger that somebody has switched off is his
-            // wish.
-            match self.desk.rows(&create).await {
+            // Another gateway may have created the trigger. If an administrator has disabled it, it
+            // is not enabled.
+            match self.connection.rows(&create).await {
                 Err(Trouble::Refused(refusal)) if refusal.code == "42710" => {
-                    let on = format!(
+                    let enabled = format!(
                         "SELECT FROM pg_trigger WHERE tgrelid = '{}'::regclass AND tgname = '{TRIGGER}' AND tgenabled IN \
                          ('O', 'A')",
                         quoted.replace('\'', "''")
                     );
-                    if self.desk.rows(&on).await?.is_empty() {
+                    if self.connection.rows(&enabled).await?.is_empty() {
                         return Err(refused(format!(
-                            "the trigger {TRIGGER} of {quoted} is switched off"
+                            "the trigger {TRIGGER} of {quoted} is disabled: enable it"
                         )));
                     }
                 }
                 other => drop(other?),
             }
-            // Also for changes that come by logical replication. Only its owner may say so.
+            // The trigger then also fires for changes by logical replication. Only the owner of the
+            // table may set this.
             let always = format!("ALTER TABLE {quoted} ENABLE ALWAYS TRIGGER {TRIGGER}");
-            match self.desk.rows(&always).await {
+            match self.connection.rows(&always).await {
                 Ok(_) | Err(Trouble::Refused(_)) => {}
                 Err(broken) => return Err(broken),
             }
@@ -272,7 +281,7 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Our own no, as the server would say it.
+/// An error of the watcher, in the form of an error of the server.
 fn refused(message: String) -> Trouble {
     Trouble::Refused(plimsoll_wire::sql::Refusal {
         code: String::new(),
