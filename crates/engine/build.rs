@@ -1,6 +1,6 @@
-//! Takes in the recorder that is loaded before libc, which `scripts/preload-library` has built: it
-//! has flags of its own, so that cargo cannot make it a part of the engine. Without
-//! `PLIMSOLL_PRELOAD_LIBRARY` the engine has none, and says so when asked to record by it.
+//! Embeds the preloaded recorder that `scripts/preload-library` has built. It needs its own compiler
+//! flags, so cargo cannot build it as a part of the engine. Without `PLIMSOLL_PRELOAD_LIBRARY` the
+//! engine contains no recorder, and reports that if it is asked to record with it.
 
 use std::path::PathBuf;
 

@@ -128,10 +128,10 @@ def test_two_agents_of_one_name_do_not_put_each_other_out(lab: Lab) -> None:
     said = " ".join(done.err.split())
     assert "1 of 2 agents can be used, 2 are needed" in said
     assert "it did not connect within 5 s" in said
-    assert "an agent that calls itself same may not take part: another agent of this name is there" in said
+    assert "an agent named same may not take part: another agent with this name is connected" in said
     # Whoever was turned away ends by itself, before its grace is over.
     until("their end", lambda: not descendants_in(lab.directory), 40)
-    assert "another agent of this name is there" in (lab.directory / "agents.log").read_text()
+    assert "another agent has the same name" in (lab.directory / "agents.log").read_text()
     path.write_text(path.read_text().replace("wait: 5s", "wait: 5s\n  at_least: 1"))
     done = lab.run("run", path)
     assert done.code == 0, done.err

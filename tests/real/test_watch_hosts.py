@@ -138,8 +138,8 @@ def test_a_watcher_that_is_killed_is_an_event_and_costs_the_run_nothing(lab: Lab
     assert run["status"] == "finished" and run["valid"] and run["counts"]["balanced"], run["notes"]
     assert run["hosts"]["lost"] == [] and run["counts"]["started"] > 50
     kinds = dict(events(lab))
-    assert kinds["watch-lost"].startswith("db1 is not watched any more (") and "agent-lost" not in kinds
-    assert any("db1 is not watched any more" in note for note in run["notes"])
+    assert kinds["watch-lost"].startswith("db1 is no longer watched (") and "agent-lost" not in kinds
+    assert any("db1 is no longer watched" in note for note in run["notes"])
     assert not agents_left(sshd)
     # What it had seen until then is still with it.
     assert spools(sshd)

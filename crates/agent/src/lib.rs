@@ -236,9 +236,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends the present run. After a signal, or the end of a controller that is the parent process, it
-    /// ends at once. After the grace, transactions in progress may end within the drain, so that the
-    /// segments are complete.
+    /// Ends the present run. After a signal, or the end of a controller that is the parent process,
+    /// it ends at once. After the grace, transactions in progress may end within the drain, so that
+    /// the segments are complete.
     fn leave(&mut self, outcome: &Result<(), AgentError>) {
         if let Some(run) = self.run.take() {
             let max_wait = if outcome.is_err() {

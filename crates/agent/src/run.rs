@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_drive::{Drive, DriveEvent, Portions, Share, Sink, lanes_for};
 use plimsoll_link::{Line, Portion, Prepare, ToController};
-use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction};
+use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction, grouped};
 use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorEvent, MonitorThread};
 use plimsoll_record::segment::Origin;
 use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks, SecondMerger};
@@ -44,8 +44,8 @@ pub(crate) struct Run {
     /// Directory of the segments.
     spool: PathBuf,
     probing: Arc<Probing>,
-    /// Recorder, events of the lanes and number of lanes. Go, or a Stop before it, moves them to the
-    /// thread that completes the run.
+    /// Recorder, events of the lanes and number of lanes. Go, or a Stop before it, moves them to
+    /// the thread that completes the run.
     parts: Option<(Recorder, Receiver<DriveEvent>, usize)>,
     /// For an agent without testers: it watches until the sender is dropped by a Stop.
     watching: Option<(Sender<()>, Receiver<()>)>,
@@ -158,7 +158,8 @@ impl Run {
         }
     }
 
-    /// Ends the run without a controller. Waits for at most `max_wait` until the segments are closed.
+    /// Ends the run without a controller. Waits for at most `max_wait` until the segments are
+    /// closed.
     pub(crate) fn abandon(mut self, max_wait: Duration) {
         self.drive.stop();
         self.watching = None;
@@ -171,7 +172,8 @@ impl Run {
             std::thread::sleep(Duration::from_millis(20));
         }
         if !closing.is_finished() {
-            // The lanes may need as long as the drain, so the process ends without waiting for them.
+            // The lanes may need as long as the drain, so the process ends without waiting for
+            // them.
             std::mem::forget(self.drive);
         }
     }
@@ -208,8 +210,8 @@ impl Run {
             .map_err(|error| format!("cannot start the monitor: {error}"))
     }
 
-    /// Starts the thread that forwards the events of the lanes, and completes the run when all lanes
-    /// have ended.
+    /// Starts the thread that forwards the events of the lanes, and completes the run when all
+    /// lanes have ended.
     fn close(
         &mut self,
         recorder: Recorder,
@@ -299,7 +301,8 @@ fn agent_books(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -
     if books.counters.lost_records > 0 {
         let lost = books.counters.lost_records;
         books.damage.push(format!(
-            "the queue of the recorder was full, {lost} records are lost: the disk or the core is too slow"
+            "the queue of the recorder was full, {} records are lost: the disk or the core is too slow",
+            grouped(lost)
         ));
     }
     books.counters.lost_records += recording.discarded;
@@ -363,8 +366,9 @@ fn forward_events(
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                sum.damage
-                    .push(format!("{living} lanes ended without a report: please report this"));
+                sum.damage.push(format!(
+                    "{living} lanes ended without a report: please report this"
+                ));
                 (0..lanes).for_each(|lane| merger.end(lane));
                 living = 0;
             }

@@ -1,4 +1,4 @@
-//! The agents of a run, there and prepared.
+//! Starts and prepares the agents of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -12,22 +12,24 @@ use crate::input::AgentEvent;
 use crate::peer::Peer;
 use crate::session::{Incident, Session};
 
-/// A process on this host must speak after so long; one elsewhere has a login before it.
+/// Maximum time until an agent has reported its host and its clock: on this host, and on another
+/// host, which may need a login.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const FAR_GREETING_TIMEOUT: Duration = Duration::from_secs(40);
-/// Reading certificates and looking up names may take long; longer than this is a fault.
+/// Maximum time to prepare a run. To read certificates and look up names may take long.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Testers that replay make their files before the load.
+/// The same if testers replay a trace: they create its files before the load.
 const MAKE_FILES_TIMEOUT: Duration = Duration::from_secs(3600);
-/// Name of the agent where a run names none.
+/// Name of the agent of a run without a list of agents.
 const LOCAL_AGENT: &str = "local";
 
-/// Waits until `is_there` holds for each of `names`, or they are lost, or `patience` is over. Words
-/// that are nothing to wait for are given to `hear`; a true from it means that the agent has
-/// answered. Gives why each of the missing is missing.
+/// Waits until each of the agents `names` has answered or is lost, for at most `max_wait`. Each
+/// event of such an agent is passed to `handle`, with its message if it has one. `handle` returns
+/// true if the agent has answered, or the cause why it is missing. Returns the missing agents with
+/// the cause.
 ///
 /// # Errors
-/// The run was stopped meanwhile.
+/// The work was stopped before all had answered.
 pub(crate) fn wait_for(
     session: &mut Session,
     names: &BTreeSet<String>,
@@ -79,12 +81,12 @@ fn stopped(reason: &str) -> String {
     format!("stopped before the load began: {reason}")
 }
 
-/// Starts those of `agents` that are not there, and waits until they have said what host they are
-/// on and, where their clock is another, what they know of ours. Gives why each of the missing is
-/// missing.
+/// Starts those of `agents` that are not connected, and waits until they have reported their host
+/// and, on other hosts, their estimate of the controller's clock. Returns the missing agents with
+/// the cause.
 ///
 /// # Errors
-/// Stopped meanwhile.
+/// The work was stopped before.
 pub(crate) fn greet(session: &mut Session, agents: &[AgentSpec]) -> Result<BTreeMap<String, String>, String> {
     let mut missing = BTreeMap::new();
     let mut expected = BTreeSet::new();
@@ -113,7 +115,7 @@ pub(crate) fn greet(session: &mut Session, agents: &[AgentSpec]) -> Result<BTree
     Ok(missing)
 }
 
-/// The agents of a run: `agents`, or one on this host.
+/// The agents of a run: `agents`, or one on this host if the list is empty.
 pub(crate) fn crew(agents: &[AgentSpec]) -> Vec<AgentSpec> {
     if !agents.is_empty() {
         return agents.to_vec();
@@ -129,20 +131,20 @@ pub(crate) fn crew(agents: &[AgentSpec]) -> Vec<AgentSpec> {
     }]
 }
 
-/// Refuses a list of agents that could not be told apart, or whose names cannot be names of files.
+/// Checks that the names of the agents are unique and can be names of files.
 ///
 /// # Errors
-/// A text for people, with the first such name.
+/// The message for the user, with the first such name.
 pub(crate) fn check_names(agents: &[AgentSpec]) -> Result<(), String> {
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for agent in agents {
         let name = agent.name.as_str();
         if !plimsoll_link::message::is_name(name) {
             return Err(format!(
-                "agent {name:?}: a name has letters, digits, `.`, `_` and `-`, and no dot in front"
+                "agent {name:?}: a name consists of letters, digits, `.`, `_` and `-`, and does not begin with a dot"
             ));
         }
-        if !seen.insert(name) {
+        if !names.insert(name) {
             return Err(format!(
                 "agent {name} is listed twice: each agent needs its own name"
             ));
@@ -151,10 +153,10 @@ pub(crate) fn check_names(agents: &[AgentSpec]) -> Result<(), String> {
     Ok(())
 }
 
-/// Asks one agent of `crew` to get ready for the run; answered by Prepared or Failed.
+/// Asks one agent of `crew` to prepare the run. The agent answers Prepared or Failed.
 ///
 /// # Errors
-/// A text for people.
+/// The message for the user.
 pub(crate) fn ask_to_prepare(
     session: &Session,
     name: &str,
@@ -164,15 +166,15 @@ pub(crate) fn ask_to_prepare(
     spool: &impl Fn(&Peer) -> Spool,
 ) -> Result<(), String> {
     let portions = portions(crew, spec)?;
-    let found = session
+    let known = session
         .peers
         .get(name)
         .zip(crew.iter().position(|agent| agent.name == name));
-    let (peer, index) = found.ok_or_else(|| format!("agent {name} has ended"))?;
+    let (peer, index) = known.ok_or_else(|| format!("agent {name} has ended"))?;
     peer.grace_ns.store(rules.grace_ns, Ordering::Relaxed);
     let mut own = with_host_files(spec, &crew[index].files);
     if !peer.is_local() {
-        // Process ids and cores are those of this host.
+        // Process ids and core numbers are only valid on this host.
         own.watch = Vec::new();
         own.tester_cpus = Vec::new();
     }
@@ -190,11 +192,12 @@ pub(crate) fn ask_to_prepare(
     Ok(())
 }
 
-/// Has every agent of `crew` but those that are `late` check the run and get ready for it. One that
-/// only watches and cannot is left out.
+/// Prepares the run on all agents of `crew`, except those that connect late (`late`). A watching
+/// agent that cannot prepare the run is skipped.
 ///
 /// # Errors
-/// A text for people, from the first that cannot; those that could are told to forget it.
+/// The message for the user, from the first agent that cannot prepare the run. All agents are then
+/// ended.
 pub(crate) fn prepare(
     session: &mut Session,
     crew: &[AgentSpec],
@@ -231,12 +234,12 @@ pub(crate) fn prepare(
     } else {
         PREPARE_TIMEOUT
     };
-    let prepared = wait_for(session, &names, max_wait, |_, _, said| match said {
+    let prepared = wait_for(session, &names, max_wait, |_, _, message| match message {
         None => Ok(false),
         Some(ToController::Prepared) => Ok(true),
         Some(ToController::Failed { error }) => Err(error),
         Some(ToController::Leaving { reason }) => Err(format!("it was asked to end ({reason})")),
-        Some(other) => Err(format!("it answered {other:?}: please report this")),
+        Some(other) => Err(format!("it sent {other:?}: please report this")),
     });
     let why = match prepared {
         Ok(missing) => {
@@ -264,21 +267,24 @@ pub(crate) fn prepare(
         }
         Err(stopped) => stopped,
     };
-    // They hold a prepared run that nobody wants: the next run gets fresh processes.
+    // Some agents have prepared a run that does not start: the next run gets new processes.
     for agent in &agents {
         session.drop_peer(agent);
     }
     Err(why)
 }
 
-/// A host of the target is not watched in this run.
+/// Ends the agent of a watched host, which is not watched in this run.
 fn skip_watch(session: &mut Session, agent: &str, why: &str) {
     session.drop_peer(agent);
     session.note("watch-lost", &format!("{agent} is not watched: {why}"));
 }
 
-/// For each workload and agent, what that carries: dealt out in turn, so that parts differ by at
-/// most one.
+/// The parts of all agents in all workloads, indexed by workload and agent. Testers are assigned in
+/// turn, so the numbers of testers differ by at most one.
+///
+/// # Errors
+/// The message for the user: a workload has no agents.
 fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion>>>, String> {
     let mut all = Vec::new();
     for workload in &spec.workloads {
@@ -308,7 +314,8 @@ fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion
     Ok(all)
 }
 
-/// For each agent its part of a budget of transactions: dealt out to those that carry anything.
+/// The parts of all agents in the budget of transactions. It is divided among the agents with
+/// testers.
 fn budget(portions: &[Vec<Option<Portion>>], agents: usize) -> Vec<Portion> {
     let has_testers = |index: &usize| portions.iter().any(|workload| workload[*index].is_some());
     let of = (0..agents).filter(has_testers).count() as u16;

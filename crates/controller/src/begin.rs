@@ -1,5 +1,5 @@
-//! Before the load of a run: a room for its segments, the agents there and prepared, the start
-//! written down.
+//! The part of a run before its load: creates the directory of the segments, starts and prepares
+//! the agents, and writes the start of the run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,23 +14,27 @@ use crate::gather::run_key;
 use crate::peer::Peer;
 use crate::session::Session;
 
-/// Time between saying when and beginning: a message over a socket pair takes a thousandth of it.
+/// Time from the Go message to the start of the load, ns. A message over a socket pair needs a
+/// thousandth of it.
 const LEAD_NS: i64 = 20_000_000;
-/// Where agents are elsewhere, so many of the longest round trip more.
+/// With agents on other hosts, this number of the longest round trip is added.
 const LEAD_ROUND_TRIPS: i64 = 5;
 
-/// A run that may go: every agent but those that come late is prepared.
+/// A run that may start: all agents are prepared, except those that connect late.
 pub(crate) struct PreparedRun {
     pub(crate) spec: RunSpec,
     pub(crate) start: Start,
-    /// In the order of their indices.
+    /// The agents of the run, in the order of their indices.
     pub(crate) crew: Vec<AgentSpec>,
     pub(crate) rules: AgentRules,
-    /// How agents elsewhere know the run.
+    /// Name of the run for agents on other hosts.
     pub(crate) key: Option<RunKey>,
 }
 
-/// Agents there, prepared, and the start written down.
+/// Starts and prepares the agents, and writes the start of the run.
+///
+/// # Errors
+/// The message for the user.
 pub(crate) fn begin(
     session: &mut Session,
     spec: RunSpec,
@@ -45,7 +49,8 @@ pub(crate) fn begin(
         all.any(|agent| agent.name == **name && agent.role == Role::Watch)
     };
     let unwatched: Vec<String> = missing.keys().filter(watches).cloned().collect();
-    // Whoever dials in may still come, and has its part then; whom we start ourselves will not.
+    // An agent that dials in may connect later and then has its part. An agent that the controller
+    // starts itself will not.
     crew.retain(|agent| agent.start == AgentStartKind::Joined || !missing.contains_key(&agent.name));
     let late: Vec<String> = crew
         .iter()
@@ -57,17 +62,17 @@ pub(crate) fn begin(
             session.note("watch-lost", &format!("{name} is not watched: {why}"));
             continue;
         }
-        let what = if late.contains(name) {
-            "is not there yet"
+        let state = if late.contains(name) {
+            "is not connected yet"
         } else {
             "does not take part"
         };
-        session.note("agent-missing", &format!("agent {name} {what}: {why}"));
+        session.note("agent-missing", &format!("agent {name} {state}: {why}"));
     }
     let key = run_key(&spec.directory);
     if key.is_none() && crew.iter().any(|agent| !is_local(agent)) {
         return Err(format!(
-            "{}: not a run of a results directory",
+            "{}: not the directory of a run: expected RESULTS/runs/RUN",
             spec.directory.display()
         ));
     }
@@ -108,7 +113,7 @@ pub(crate) fn begin(
             })
             .collect(),
     };
-    // Not synced: the load begins in a moment, and a killed process loses nothing by it.
+    // Not synced: the load begins immediately, and a killed process loses no written data.
     if let Err(error) = write_json_soon(&segments.join(START_FILE), &start) {
         for agent in &crew {
             session.drop_peer(&agent.name);
@@ -124,11 +129,11 @@ pub(crate) fn begin(
     })
 }
 
-/// Whether those that are there are enough. Hosts that are only watched carry nothing: a run never
-/// waits for them.
+/// Checks that enough agents are connected. Watched hosts do not count: they have no testers, and a
+/// run never waits for them.
 ///
 /// # Errors
-/// A text for people.
+/// The message for the user.
 fn check_present(
     crew: &[AgentSpec],
     missing: &BTreeMap<String, String>,
@@ -140,14 +145,14 @@ fn check_present(
     } else {
         usize::from(at_least)
     };
-    let mut gone = counted
+    let mut absent = counted
         .iter()
         .filter_map(|agent| missing.get(&agent.name).map(|why| (&agent.name, why)));
-    let there = counted.len() - gone.clone().count();
-    match gone.next() {
-        Some((name, why)) if there < enough => Err(match counted.len() {
+    let present = counted.len() - absent.clone().count();
+    match absent.next() {
+        Some((name, why)) if present < enough => Err(match counted.len() {
             1 => format!("the agent is lost: {why}"),
-            all => format!("{there} of {all} agents are there, {enough} are needed: {name}: {why}"),
+            all => format!("{present} of {all} agents are connected, {enough} are needed: {name}: {why}"),
         }),
         _ => Ok(()),
     }
@@ -157,7 +162,7 @@ fn is_local(agent: &AgentSpec) -> bool {
     agent.start == AgentStartKind::Local
 }
 
-/// Where an agent writes: into the run itself, or at its own place.
+/// The spool of an agent: the directory of the segments, or the agent's own directory.
 pub(crate) fn spool(key: Option<&RunKey>, segments: &Path) -> impl Fn(&Peer) -> Spool {
     move |peer| match key {
         Some(key) if !peer.is_local() => Spool::Own(key.clone()),
@@ -165,7 +170,8 @@ pub(crate) fn spool(key: Option<&RunKey>, segments: &Path) -> impl Fn(&Peer) -> 
     }
 }
 
-/// How far in the future a run begins, so that every agent hears of it before.
+/// Time until the start of a run, ns: long enough that every agent receives the start message
+/// before.
 fn lead_ns(session: &Session, crew: &[AgentSpec]) -> i64 {
     let clocks = crew
         .iter()
@@ -174,14 +180,17 @@ fn lead_ns(session: &Session, crew: &[AgentSpec]) -> i64 {
     LEAD_NS + longest.map_or(0, |rtt| LEAD_NS * 5 + LEAD_ROUND_TRIPS * rtt)
 }
 
-/// Removes the empty directory of a run that never began.
+/// Removes the empty directory of a run that did not start. Returns `error`.
 pub(crate) fn forget(segments: &Path, error: String) -> String {
     let _ = std::fs::remove_file(segments.join(START_FILE));
     let _ = std::fs::remove_dir(segments);
     error
 }
 
-/// The directory for the segments. A measurement that is there already is never overwritten.
+/// Creates the directory for the segments. An existing measurement is never overwritten.
+///
+/// # Errors
+/// The message for the user.
 pub(crate) fn create_segments_directory(spec: &RunSpec) -> Result<PathBuf, String> {
     let directory = &spec.directory;
     let segments = directory.join("segments");
@@ -190,7 +199,7 @@ pub(crate) fn create_segments_directory(spec: &RunSpec) -> Result<PathBuf, Strin
         || segments.join(START_FILE).exists()
     {
         return Err(format!(
-            "{} holds a measurement already: move it away first",
+            "{} already contains a measurement: move it first",
             directory.display()
         ));
     }

@@ -1,4 +1,4 @@
-//! A command whose standard input and output are a link: `ssh HOST ...`, mostly.
+//! A command whose standard input and output are a link, for instance `ssh HOST ...`.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Starts a command with one socket as its standard input and output.
+/// Starts a command with a socket as its standard input and output.
 pub(crate) fn start(argv: &[String]) -> io::Result<(Child, tokio::net::UnixStream)> {
     let (near, far) = UnixStream::pair()?;
     near.set_nonblocking(true)?;
@@ -20,45 +20,46 @@ pub(crate) fn start(argv: &[String]) -> io::Result<(Child, tokio::net::UnixStrea
         .stdout(OwnedFd::from(far))
         .stderr(Stdio::piped())
         .process_group(0);
-    // No PDEATHSIG here: it would come at the end of the runtime's thread that starts it. Our end
-    // closes its input instead.
+    // No PDEATHSIG: it would be sent when the thread of the runtime ends that starts the command.
+    // The end of this process closes the command's input instead.
     let child = command
         .spawn()
-        .map_err(|error| io::Error::new(error.kind(), format!("{program} cannot be started: {error}")))?;
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot start {program}: {error}")))?;
     Ok((child, tokio::net::UnixStream::from_std(near)?))
 }
 
-/// A command that ends with its owner, even if that is dropped.
+/// A running command, which is ended when this is dropped.
 pub(crate) struct LinkCommand {
     child: Child,
     pid: Arc<Mutex<u32>>,
-    /// The end of what it says on its standard error.
-    said: Arc<Mutex<String>>,
-    listener: Option<std::thread::JoinHandle<()>>,
+    /// The last part of its standard error.
+    stderr: Arc<Mutex<String>>,
+    reader: Option<std::thread::JoinHandle<()>>,
 }
 
 impl LinkCommand {
     pub(crate) fn new(mut child: Child, pid: &Arc<Mutex<u32>>) -> Self {
         *pid.lock().unwrap_or_else(PoisonError::into_inner) = child.id();
-        let said = Arc::new(Mutex::new(String::new()));
-        let listener = child.stderr.take().and_then(|stderr| {
-            let said = said.clone();
+        let text = Arc::new(Mutex::new(String::new()));
+        let reader = child.stderr.take().and_then(|stderr| {
+            let text = text.clone();
             std::thread::Builder::new()
-                .name("said".into())
-                .spawn(move || listen(stderr, &said))
+                .name("stderr".into())
+                .spawn(move || keep_end(stderr, &text))
                 .ok()
         });
         Self {
             child,
             pid: pid.clone(),
-            said,
-            listener,
+            stderr: text,
+            reader,
         }
     }
 
-    /// Ends it; gives its last words, or how it had ended by itself.
+    /// Ends the command. Returns the end of its standard error, or its exit status if that is empty
+    /// and the command had ended by itself.
     pub(crate) fn end(&mut self) -> String {
-        // One that ends by itself says why; it has a moment for that.
+        // A command that ends by itself may print the cause; it has some time for that.
         let since = Instant::now();
         let mut status = None;
         while since.elapsed() < Duration::from_millis(300) && status.is_none() {
@@ -67,18 +68,18 @@ impl LinkCommand {
         }
         self.stop();
         if status.is_some()
-            && let Some(listener) = self.listener.take()
+            && let Some(reader) = self.reader.take()
         {
             let since = Instant::now();
-            while !listener.is_finished() && since.elapsed() < Duration::from_millis(300) {
+            while !reader.is_finished() && since.elapsed() < Duration::from_millis(300) {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = said.trim().replace('\n', "; ");
+        let text = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = text.trim().replace('\n', "; ");
         match status {
-            Some(status) if said.is_empty() => format!("its command has ended ({status})"),
-            _ => said,
+            Some(status) if text.is_empty() => format!("its command has ended ({status})"),
+            _ => text,
         }
     }
 
@@ -95,17 +96,17 @@ impl Drop for LinkCommand {
     }
 }
 
-/// Keeps the last of what comes.
-fn listen(mut stderr: ChildStderr, said: &Mutex<String>) {
-    const KEPT: usize = 1000;
+/// Reads standard error to its end and keeps the last part of it in `text`.
+fn keep_end(mut stderr: ChildStderr, text: &Mutex<String>) {
+    const MAX_KEPT_BYTES: usize = 1000;
     let mut bytes = [0; 1024];
     while let Ok(count @ 1..) = stderr.read(&mut bytes) {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        let surplus = said.len().saturating_sub(KEPT);
-        let cut = (surplus..said.len())
-            .find(|&at| said.is_char_boundary(at))
+        let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
+        let surplus = text.len().saturating_sub(MAX_KEPT_BYTES);
+        let cut = (surplus..text.len())
+            .find(|&index| text.is_char_boundary(index))
             .unwrap_or(0);
-        said.drain(..cut);
+        text.drain(..cut);
     }
 }

@@ -1,9 +1,10 @@
-//! Rules that stop a run: a reading above its bound for so many seconds in a row.
+//! The ceilings, rules that stop a run: a reading is above its limit for a number of consecutive
+//! seconds.
 
-use plimsoll_model::{Ceiling, Counters, Reading};
+use plimsoll_model::{Ceiling, Counters, Reading, grouped};
 use plimsoll_record::Times;
 
-/// Watches all rules of a run.
+/// Checks all ceilings of a run.
 #[derive(Debug)]
 pub(crate) struct CeilingWatch {
     rules: Vec<(Ceiling, u32)>,
@@ -16,8 +17,8 @@ impl CeilingWatch {
         }
     }
 
-    /// Takes one second of all agents; gives the reason to stop, if there is one. A second that
-    /// says nothing of a reading (nothing ended, nothing succeeded) breaks its row.
+    /// Adds one second of all agents. Returns the reason to stop, if there is one. A second without
+    /// a value of the reading (no transaction ended, none succeeded) ends the sequence of seconds.
     pub(crate) fn second(&mut self, counters: &Counters, times: &Times) -> Option<String> {
         let mut reason = None;
         for (rule, held) in &mut self.rules {
@@ -31,8 +32,10 @@ impl CeilingWatch {
                             format!("{held} seconds")
                         };
                         reason = Some(format!(
-                            "{} held for {seconds}: {value:.4} is above {}",
-                            rule.text, rule.above
+                            "{} held for {seconds}: {} is above {}",
+                            rule.text,
+                            shown(value),
+                            rule.above
                         ));
                     }
                 }
@@ -40,6 +43,15 @@ impl CeilingWatch {
             }
         }
         reason
+    }
+}
+
+/// A value of a reading with four decimals, or with separators from 1,000 on.
+fn shown(value: f64) -> String {
+    if value < 1000.0 {
+        format!("{value:.4}")
+    } else {
+        grouped(value.round() as u64)
     }
 }
 
@@ -77,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_holds_only_in_a_row() {
+    fn a_rule_holds_after_consecutive_seconds() {
         let mut watch = watch(Reading::ErrorRate, 0.1, 3);
         let none = Times::default();
         let rows = [(8, 2), (8, 2), (10, 0), (8, 2), (8, 2), (0, 0), (0, 9), (5, 5)];
@@ -92,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_in_seconds() {
+    fn limits_of_times_are_in_seconds() {
         let mut times = Times::default();
         (0..100).for_each(|_| times.record(2_000_000_000));
         assert!(

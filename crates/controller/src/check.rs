@@ -1,4 +1,4 @@
-//! What hosts there are: `plimsoll hosts check`.
+//! Reports on the hosts of agents, for `plimsoll hosts check`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::assemble::{greet, wait_for};
 use crate::peer::Peer;
 use crate::session::Session;
 
-/// Beyond the measurements themselves.
+/// Time in addition to that of the measurements.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// Starts `agents`, and tells what hosts they are on.
+/// Starts `agents`, measures their hosts if `baseline` is given, and reports the hosts.
 pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Option<&BaselineSpec>) {
     let missing = match greet(session, agents) {
         Ok(missing) => missing,
@@ -24,10 +24,11 @@ pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Optio
     };
     let mut measured = BTreeMap::new();
     if let Some(spec) = baseline {
-        // One after the other: hosts that share a machine or a link would measure each other.
+        // One after the other, because hosts that share a machine or a link would disturb each
+        // other.
         for agent in agents.iter().filter(|agent| !missing.contains_key(&agent.name)) {
-            if let Some(found) = measure(session, &agent.name, spec) {
-                measured.insert(agent.name.clone(), found);
+            if let Some(speed) = measure(session, &agent.name, spec) {
+                measured.insert(agent.name.clone(), speed);
             }
         }
     }
@@ -55,15 +56,15 @@ fn measure(session: &mut Session, name: &str, spec: &BaselineSpec) -> Option<Bas
         sink: spec.sink.clone(),
     }));
     let max_wait = Duration::from_nanos(spec.for_ns) * 4 + MARGIN;
-    let mut found = None;
+    let mut measured = None;
     let names = BTreeSet::from([name.to_owned()]);
-    let _ = wait_for(session, &names, max_wait, |_, _, said| {
-        if let Some(ToController::Measured(baseline)) = said {
-            found = Some(baseline);
+    let _ = wait_for(session, &names, max_wait, |_, _, message| {
+        if let Some(ToController::Measured(baseline)) = message {
+            measured = Some(baseline);
         }
-        Ok(found.is_some())
+        Ok(measured.is_some())
     });
-    found
+    measured
 }
 
 fn report(peer: &Peer, baseline: Option<&Baseline>) -> Option<HostReport> {

@@ -1,4 +1,4 @@
-//! The conversation with the lab: commands in, events out, one piece of work at a time.
+//! The dialogue with the lab: commands in, events out, one piece of work at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::peer::PeerContext;
 use crate::session::{AgentCommand, Incident, Session};
 use crate::{check, gather, run};
 
-/// Longest line that the lab may send.
+/// Maximum length of a command line, bytes.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
 
-/// Why the controller cannot begin.
+/// Why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// No thread is to be had.
+    /// The system refuses a thread or a runtime.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Carries out what the lab asks for on `input`, and tells on `output`, until Quit, the end of
-/// `input`, or a message on `signals`. A run that goes on is then stopped cleanly first.
+/// Executes the commands on `input` and writes events to `output`, until Quit, the end of `input`,
+/// or a message on `signals`. A run in progress is then stopped in the usual way.
 ///
 /// # Errors
-/// [`ControlError`] before anything has begun; later failures are events.
+/// [`ControlError`] at the start; later failures are events.
 pub fn control(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
@@ -66,7 +66,7 @@ pub fn control(
                 obey(&mut session, command);
                 session.end_work();
             }
-            // Between runs nothing is lost with an agent: the next run starts another one.
+            // Between runs the loss of an agent loses no data: the next run starts another one.
             Incident::Agent {
                 name,
                 event: AgentEvent::Lost(error),
@@ -109,7 +109,7 @@ fn obey(session: &mut Session, command: Command) {
     session.events.send(&event);
 }
 
-/// Reads commands, a line each.
+/// Starts the thread that reads the commands, one per line.
 fn read_commands(input: impl Read + Send + 'static, sender: Sender<Input>) -> std::io::Result<()> {
     std::thread::Builder::new()
         .name("commands".into())
@@ -121,7 +121,7 @@ fn read_commands(input: impl Read + Send + 'static, sender: Sender<Input>) -> st
                 let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
                 let message = match read {
                     Ok(0) | Err(_) => Input::LabEnded,
-                    // The text is not repeated: it may hold secrets.
+                    // The line is not quoted: it may contain secrets.
                     Ok(_) => match serde_json::from_slice(&line) {
                         Ok(command) => Input::Command(command),
                         Err(_) if line.trim_ascii().is_empty() => continue,
@@ -139,22 +139,22 @@ fn read_commands(input: impl Read + Send + 'static, sender: Sender<Input>) -> st
     Ok(())
 }
 
-/// What is wrong with a command, without the values in it.
+/// The text of an error without the values of the command.
 fn without_values(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = match error.classify() {
-        // Such a text names fields and types, and in quotation marks the value that was found.
+    let shown = match error.classify() {
+        // Such a text contains fields and types, and the value in quotation marks.
         serde_json::error::Category::Data
             if text.starts_with("invalid value") || text.starts_with("invalid type") =>
         {
             text.split_once(", expected").map_or_else(
-                || "a wrong value".to_owned(),
-                |(_, rest)| format!("expected{rest}"),
+                || "invalid value".to_owned(),
+                |(_, expected)| format!("expected{expected}"),
             )
         }
         _ => text,
     };
-    what.chars().take(400).collect()
+    shown.chars().take(400).collect()
 }
 
 fn forward_signals(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Result<()> {
@@ -168,8 +168,8 @@ fn forward_signals(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Re
                     return;
                 }
                 if count == 3 {
-                    // Whoever asks three times does not want to wait for files; `convert` finds the
-                    // segments later.
+                    // After the third signal the process does not wait for files. `convert` can
+                    // convert the segments later.
                     plimsoll_agent::end_children();
                     std::process::exit(130);
                 }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_command_is_told_without_what_stood_in_it() {
+    fn the_error_of_an_invalid_command_contains_no_value() {
         for line in [
             r#"{"type":"run","spec":"hunter2"}"#,
             r#"{"type":"stop","reason":["hunter2"]}"#,

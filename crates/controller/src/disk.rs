@@ -1,4 +1,4 @@
-//! What is left of a run whose controller did not live to close it.
+//! Converts the segments of a run whose controller ended before it was complete.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,22 @@ use crate::summary::{AgentSummary, Summary};
 /// Why a directory cannot be converted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// Reading or writing failed; what was there is still there.
+    /// Reading or writing failed. No existing file was lost.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The summary is of another version, or no summary at all.
+    /// The summary has another version, or is not a summary.
     #[error("{path}: {what}")]
     Summary {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         what: String,
     },
 }
 
-/// Converts the segments in the directory of a run and computes its summary anew. Gives none when
-/// there are no segments and nothing is to be done. Can be repeated, and killed, at any time.
+/// Converts the segments in the directory of a run and computes its summary again. Returns `None`
+/// if there are no segments, so that there is nothing to do. It can be killed and repeated at any
+/// time.
 ///
 /// # Errors
 /// [`ConvertError`].
@@ -61,9 +62,9 @@ fn read(path: &Path) -> Result<Option<Summary>, ConvertError> {
     let summary: Summary = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
     if !format::readable(format::SUMMARY, &summary.format) {
         return Err(wrong(format!(
-            "format \"{}\" is not readable by this engine ({})",
-            summary.format,
-            format::SUMMARY
+            "expected format {}, got \"{}\"",
+            format::SUMMARY,
+            summary.format
         )));
     }
     Ok(Some(summary))

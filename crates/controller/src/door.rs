@@ -1,4 +1,4 @@
-//! Agents that dial in: the door, and what happens at it before anybody is let to an agent's place.
+//! The door: the listener for agents that dial in, up to their greeting.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
@@ -18,16 +18,16 @@ use tokio::time::timeout;
 
 use crate::input::{Arrival, Input};
 
-/// A known agent must say its name within so long.
+/// Maximum time from the handshake to the greeting of an agent.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often strangers are told of.
+/// Interval at which refused clients are reported.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Opens a door; agents come as [`Input::Arrived`], refused strangers as [`Input::Strangers`].
-/// Gives its port.
+/// Opens a door and returns its port. Agents that dial in are sent as [`Input::Arrived`], refused
+/// clients as [`Input::Stranger`].
 ///
 /// # Errors
-/// [`BindError`], or an address that is none.
+/// The text of a [`BindError`], or of an address that cannot be resolved.
 pub(crate) fn open(
     spec: &ListenSpec,
     keys: &plimsoll_link::identity::Keys,
@@ -41,7 +41,7 @@ pub(crate) fn open(
     Ok(port)
 }
 
-/// The transports of a door, the better one for what it is for first.
+/// The transports of a door, the preferred one first.
 pub(crate) fn transports(spec: &ListenSpec) -> Vec<Transport> {
     if spec.quic {
         vec![Transport::Quic, Transport::Tcp]
@@ -54,7 +54,7 @@ fn bind(spec: &ListenSpec, keys: &plimsoll_link::identity::Keys) -> Result<Liste
     let address = address(spec)?;
     let bind = |address| Listener::bind(keys, address, ports(spec), &transports(spec), Bounds::default());
     match bind(address) {
-        // An address that agents dial, but that is translated before it reaches this host.
+        // Agents dial this address, but it is translated before it reaches this host.
         Err(BindError::Ports { error, .. }) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             bind(unspecified(address))
         }
@@ -66,16 +66,16 @@ fn bind(spec: &ListenSpec, keys: &plimsoll_link::identity::Keys) -> Result<Liste
 /// The address that agents dial.
 ///
 /// # Errors
-/// A text for people.
+/// The message for the user.
 pub(crate) fn address(spec: &ListenSpec) -> Result<IpAddr, String> {
-    let found = (spec.address.as_str(), 0).to_socket_addrs();
-    found
+    let addresses = (spec.address.as_str(), 0).to_socket_addrs();
+    addresses
         .and_then(|mut all| all.next().ok_or(io::ErrorKind::NotFound.into()))
         .map(|address| address.ip())
         .map_err(|error| format!("controller.address {}: {error}", spec.address))
 }
 
-/// The ports that may be taken.
+/// The ports that the door may use.
 pub(crate) fn ports(spec: &ListenSpec) -> RangeInclusive<u16> {
     spec.ports.0..=spec.ports.1.max(spec.ports.0)
 }
@@ -110,11 +110,11 @@ async fn watch(mut listener: Listener, inbox: Sender<Input>) {
     }
 }
 
-/// Reads up to the greeting; none for what does not greet with a name.
+/// Reads the greeting. Returns `None` if it is invalid or contains no name.
 async fn read_greeting(mut link: Link) -> Option<Arrival> {
     let mut read = BytesMut::new();
     loop {
-        // Looked at in a copy: the line reads the greeting again.
+        // The frame is decoded from a copy, because the line reads the greeting again.
         if let Some(frame) = next_frame(&mut read.clone()).ok()? {
             let Frame::Greeting(body) = frame else { return None };
             let greeting: Greeting = serde_json::from_slice(&body).ok()?;
@@ -132,10 +132,10 @@ async fn read_greeting(mut link: Link) -> Option<Arrival> {
     }
 }
 
-/// The right to be an agent of this session's experiment, as JSON.
+/// The token for the agents of this session, as JSON.
 ///
 /// # Errors
-/// A text for people.
+/// The message for the user.
 pub(crate) fn token(
     spec: &ListenSpec,
     version: &str,

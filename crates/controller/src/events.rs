@@ -1,4 +1,4 @@
-//! Events on their way to the lab.
+//! The queue of events to the lab.
 
 use std::io::Write;
 use std::sync::mpsc::{self, Sender, SyncSender, TrySendError};
@@ -8,13 +8,13 @@ use plimsoll_model::Event;
 
 use crate::input::Input;
 
-/// Events that may wait for the lab to read them.
+/// Maximum number of events that wait for the lab.
 const MAX_EVENTS: usize = 4096;
-/// How long an important event waits for the lab before the lab counts as gone.
+/// How long an event other than a second waits for the lab. After that the lab counts as ended.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Events on their way to the lab, written by a thread of their own: a lab that does not read must
-/// not stop a run.
+/// The queue of events. A separate thread writes them, so that a lab that does not read does not
+/// stop a run.
 pub(crate) struct Events {
     queue: Option<SyncSender<Vec<u8>>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -40,8 +40,8 @@ impl Events {
         })
     }
 
-    /// Tells the lab. Seconds are left out when it does not keep up; everything else waits for it a
-    /// while.
+    /// Sends an event to the lab. If the queue is full, a second is dropped, and any other event
+    /// waits for some time.
     pub(crate) fn send(&mut self, event: &Event) {
         let Some(queue) = &self.queue else { return };
         let Ok(mut line) = serde_json::to_vec(event) else {
@@ -65,7 +65,7 @@ impl Events {
         self.queue = None;
     }
 
-    /// Waits a while until everything is written.
+    /// Waits for some time until all events are written.
     pub(crate) fn finish(&mut self) {
         self.queue = None;
         let since = Instant::now();
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lab_that_does_not_read_stops_nothing() {
+    fn seconds_do_not_wait_for_a_lab_that_does_not_read() {
         struct Stuck(Receiver<()>);
         impl Write for Stuck {
             fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {

@@ -1,15 +1,16 @@
-//! Files that a workload names, where an agent's host has them under other names.
+//! Paths of the files of a workload on an agent's host.
 //!
 //! The run document contains the contents of files of queries and values. Only the keys that a
-//! driver declares (`DriverInfo::file_keys`) contain paths, and only a whole word is replaced: another
-//! text may look like a path.
+//! driver declares (`DriverInfo::file_keys`) contain paths, and only a whole word is replaced:
+//! another text may look like a path.
 
 use std::collections::BTreeMap;
 
 use plimsoll_model::RunSpec;
 use serde_json::Value;
 
-/// The run with the names that its files have on a host. `files`: name in the document, and there.
+/// The run with the paths of its files on a host. `files` maps a path in the run document to the
+/// path on the host.
 pub(crate) fn with_host_files(spec: &RunSpec, files: &BTreeMap<String, String>) -> RunSpec {
     let mut own = spec.clone();
     if files.is_empty() {
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_words_of_keys_that_name_files_are_replaced_and_nothing_else() {
+    fn only_whole_paths_of_file_keys_are_replaced() {
         let files = BTreeMap::from([("/here/scan.sh".to_owned(), "/there/file-1/scan.sh".to_owned())]);
         let mut value = json!({
             "tls": {"ca_file": "/here/scan.sh", "cert": "/here/other", "verify": true},

@@ -1,4 +1,4 @@
-//! The segments of agents that have disks of their own, brought here after the load.
+//! Fetches the segments of agents on other hosts after the load.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,13 +13,14 @@ use crate::disk::convert_directory;
 use crate::input::AgentEvent;
 use crate::session::{Incident, Session};
 
-/// When no byte has come for so long, beyond the grace of a link, the rest is left where it is.
+/// If no byte arrives for this time, which is longer than the default grace of a link, the fetch is
+/// given up. The segments stay on the agent's host.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How often transfers are checked for silence.
+/// Interval at which transfers are checked for this timeout.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The run in `directory` (`RESULTS/runs/0001`), as agents know it.
+/// The key of the run in `directory` (`RESULTS/runs/0001`). `None` if a name is not valid.
 pub(crate) fn run_key(directory: &Path) -> Option<RunKey> {
     let name = |path: &Path| Some(path.file_name()?.to_str()?.to_owned());
     let key = RunKey {
@@ -29,19 +30,21 @@ pub(crate) fn run_key(directory: &Path) -> Option<RunKey> {
     key.path().map(|_| key)
 }
 
-/// What is still to come from one agent.
+/// The transfer of the files of one agent.
 struct Transfer {
-    /// None until it has said what there is.
+    /// The files that remain; `None` until the agent has sent its list.
     left: Option<Vec<FileInfo>>,
     ticket: Option<u32>,
     name: String,
-    /// Bytes of the file that were here when it was last looked at.
-    seen: u64,
+    /// Bytes of the present file that were written at the last check.
+    written: u64,
+    /// Time at which bytes were last written.
     since: Instant,
 }
 
-/// Fetches all files of a run from `agents` into `segments`, one after the other from each, from
-/// all at once. Gives why an agent's could not be had.
+/// Fetches all files of a run from `agents` into `segments`: one file at a time from each agent,
+/// and from all agents at once. Returns the agents whose files could not be fetched, with the
+/// cause.
 pub(crate) fn gather(
     session: &mut Session,
     run: &RunKey,
@@ -58,8 +61,8 @@ pub(crate) fn gather(
     gathering.failed
 }
 
-/// Files of one run on their way here, from any number of agents. Whoever reads the session's inbox
-/// tells it what concerns it.
+/// The transfers of the files of one run from any number of agents. The caller passes it the
+/// messages and events that concern it.
 pub(crate) struct Gathering {
     run: RunKey,
     segments: PathBuf,
@@ -79,7 +82,7 @@ impl Gathering {
         }
     }
 
-    /// Asks an agent for all that it has of the run.
+    /// Starts the transfer of all files that an agent has of the run.
     pub(crate) fn begin(&mut self, session: &Session, agent: &str) {
         let Some(peer) = session.peers.get(agent) else {
             self.failed
@@ -92,18 +95,19 @@ impl Gathering {
             left: None,
             ticket: None,
             name: String::new(),
-            seen: 0,
+            written: 0,
             since: Instant::now(),
         };
         self.transfers.insert(agent.to_owned(), transfer);
     }
 
-    /// Whether something of this agent is still to come.
+    /// Whether the transfer of this agent's files is in progress.
     pub(crate) fn waits_for(&self, agent: &str) -> bool {
         self.transfers.contains_key(agent)
     }
 
-    /// Why the files of this agent could not be had; none where they are all here.
+    /// Removes and returns the cause why the files of this agent could not be fetched; `None` if
+    /// all were fetched.
     pub(crate) fn take_failure(&mut self, agent: &str) -> Option<String> {
         self.failed.remove(agent)
     }
@@ -129,9 +133,9 @@ impl Gathering {
         }
     }
 
-    /// An agent says something.
-    pub(crate) fn handle_message(&mut self, session: &Session, name: &str, said: ToController) {
-        match said {
+    /// Handles a message of an agent.
+    pub(crate) fn handle_message(&mut self, session: &Session, name: &str, message: ToController) {
+        match message {
             ToController::Files { run, mut files } if run == self.run => {
                 if let Some(transfer) = self
                     .transfers
@@ -153,14 +157,14 @@ impl Gathering {
         }
     }
 
-    /// Asks for the next file, or is done with this agent.
+    /// Requests the next file, or ends the transfer.
     fn next(&mut self, session: &Session, name: &str) {
         let Some(transfer) = self.transfers.get_mut(name) else {
             return;
         };
         while let Some(file) = transfer.left.as_mut().and_then(Vec::pop) {
             if Path::new(&file.name).extension().is_some_and(|end| end == "part") {
-                continue; // of a write that a kill broke off: never of use
+                continue; // incomplete, because the process was killed during the write
             }
             let path = self.segments.join(&file.name);
             if !plimsoll_record::is_segment_of(&file.name, name) {
@@ -183,7 +187,7 @@ impl Gathering {
         self.transfers.remove(name);
     }
 
-    /// Asks for the rest of the file that is under way: also over a new link.
+    /// Requests the rest of the present file, at its start or over a new link.
     pub(crate) fn resume(&mut self, session: &Session, name: &str) {
         let Some(transfer) = self.transfers.get_mut(name) else {
             return;
@@ -192,16 +196,16 @@ impl Gathering {
             return;
         };
         transfer.since = Instant::now();
-        transfer.seen = session.context.store.written(ticket).unwrap_or(0);
+        transfer.written = session.context.store.written(ticket).unwrap_or(0);
         peer.send(&ToAgent::Fetch {
             ticket,
             run: self.run.clone(),
             name: transfer.name.clone(),
-            offset: transfer.seen,
+            offset: transfer.written,
         });
     }
 
-    /// A file is whole, or cannot be stored.
+    /// Handles the end of a file: it is complete, or cannot be stored.
     pub(crate) fn handle_stored(&mut self, session: &Session, ticket: u32, outcome: Result<(), String>) {
         let mut all = self.transfers.iter();
         let Some((name, _)) = all.find(|(_, transfer)| transfer.ticket == Some(ticket)) else {
@@ -214,16 +218,16 @@ impl Gathering {
         }
     }
 
-    /// Gives up those from whom nothing has come for too long.
+    /// Gives up the transfers in which no byte has arrived for [`TIMEOUT`].
     fn give_up_silent(&mut self, session: &mut Session) {
         let mut silent = Vec::new();
         for (name, transfer) in &mut self.transfers {
-            let seen = transfer
+            let written = transfer
                 .ticket
                 .and_then(|ticket| session.context.store.written(ticket))
                 .unwrap_or(0);
-            if seen > transfer.seen {
-                (transfer.seen, transfer.since) = (seen, Instant::now());
+            if written > transfer.written {
+                (transfer.written, transfer.since) = (written, Instant::now());
             }
             if transfer.since.elapsed() > TIMEOUT {
                 silent.push(name.clone());
@@ -233,12 +237,12 @@ impl Gathering {
             self.give_up(
                 session,
                 &name,
-                format!("nothing came for {} s", TIMEOUT.as_secs()),
+                format!("no data was received for {} s", TIMEOUT.as_secs()),
             );
         }
     }
 
-    /// What has come whole stays; nothing else of this agent is waited for.
+    /// Gives up the transfer of an agent. Complete files stay.
     pub(crate) fn give_up(&mut self, session: &Session, name: &str, why: String) {
         if let Some(transfer) = self.transfers.remove(name) {
             if let Some(ticket) = transfer.ticket {
@@ -255,19 +259,20 @@ impl Gathering {
     }
 }
 
-/// Tells agents that their files of a run are safe here.
+/// Asks agents to remove their files of a run, which are stored on this host.
 pub(crate) fn forget(session: &Session, run: &RunKey, agents: &[String]) {
     for peer in agents.iter().filter_map(|agent| session.peers.get(agent)) {
         peer.send(&ToAgent::Forget { run: run.clone() });
     }
 }
 
-/// Fetches what agents have kept of the run in `directory`, converts it, and closes the books anew.
+/// Fetches the segments of the run in `directory` that agents have kept, converts them, and
+/// computes the summary again.
 pub(crate) fn collect(session: &mut Session, directory: &Path, agents: &[AgentSpec]) -> Event {
     let refused = |error: String| Event::Refused { error };
     let Some(run) = run_key(directory) else {
         return refused(format!(
-            "{}: not a run of a results directory",
+            "{}: not the directory of a run: expected RESULTS/runs/RUN",
             directory.display()
         ));
     };
@@ -279,18 +284,21 @@ pub(crate) fn collect(session: &mut Session, directory: &Path, agents: &[AgentSp
         Ok(missing) => missing,
         Err(stopped) => return refused(stopped),
     };
-    let there: Vec<String> = agents
+    let present: Vec<String> = agents
         .iter()
         .map(|agent| agent.name.clone())
         .filter(|name| !missing.contains_key(name))
         .collect();
-    let failed = gather(session, &run, &segments, &there);
-    let whole: BTreeSet<&String> = there.iter().filter(|name| !failed.contains_key(*name)).collect();
-    let whole: Vec<String> = whole.into_iter().cloned().collect();
+    let failed = gather(session, &run, &segments, &present);
+    let complete: BTreeSet<&String> = present
+        .iter()
+        .filter(|name| !failed.contains_key(*name))
+        .collect();
+    let complete: Vec<String> = complete.into_iter().cloned().collect();
     missing.extend(failed);
     let finished = match convert_directory(directory) {
         Ok(summary) => {
-            forget(session, &run, &whole);
+            forget(session, &run, &complete);
             summary.map(|summary| summary.finished())
         }
         Err(error) => return refused(error.to_string()),

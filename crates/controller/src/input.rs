@@ -7,63 +7,63 @@ use plimsoll_link::transport::Link;
 use plimsoll_link::{Greeting, LinkError, ToController};
 use plimsoll_model::Command;
 
-/// Everything that the deciding thread hears.
+/// An input of the deciding thread.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// From the lab.
+    /// A command of the lab.
     Command(Command),
-    /// A line that is no command.
+    /// A line of the lab that is not a command. Contains the error.
     InvalidCommand(String),
-    /// The lab closed its end, or died.
+    /// The lab closed its end, or ended.
     LabEnded,
-    /// Somebody asks us to end.
+    /// A signal asks this process to end.
     Signal,
-    /// From the agent of this name and generation.
+    /// An event of an agent.
     Agent {
-        /// Its name.
+        /// Name of the agent.
         name: Arc<str>,
-        /// Which of those that had the name.
+        /// Generation, which distinguishes successive agents of the same name.
         generation: u64,
-        /// What it says, or what became of it.
-        heard: AgentEvent,
+        /// The event.
+        event: AgentEvent,
     },
     /// An agent has dialled in.
     Arrived(Box<Arrival>),
-    /// Somebody who has no key has knocked.
+    /// A client without the key was refused. Contains the description.
     Stranger(String),
-    /// A file of an agent is whole, or cannot be stored.
+    /// A file of an agent is complete, or cannot be stored.
     Stored {
-        /// Of the request.
+        /// Ticket of the request.
         ticket: u32,
-        /// Why not.
+        /// The error, if it cannot be stored.
         outcome: Result<(), String>,
     },
 }
 
-/// What the deciding thread hears of an agent.
+/// An event of an agent.
 #[derive(Debug)]
 pub(crate) enum AgentEvent {
-    /// A link is up: the first one, or one more.
+    /// A link was made.
     Up {
-        /// It is not the first.
+        /// Whether it is not the first one.
         again: bool,
     },
-    /// A link has broken; another one is being made.
+    /// A link broke; another one is being made.
     Cut(LinkError),
-    /// A word of the agent.
+    /// A message of the agent.
     Message(ToController),
-    /// It has reported its host or its clock, which the session has stored.
+    /// The agent has reported its host or its clock, which the session has stored.
     Learnt,
-    /// The agent has ended, or cannot be reached any more.
+    /// The agent has ended, or can no longer be reached.
     Lost(LinkError),
 }
 
-/// An agent at the door: it has the key, and has said its name.
+/// An agent that has dialled in: it has the key and has sent its name.
 pub(crate) struct Arrival {
     pub(crate) name: String,
     pub(crate) greeting: Greeting,
     pub(crate) link: Link,
-    /// What was read of the link already, greeting included.
+    /// The bytes that were read from the link, including the greeting.
     pub(crate) read: BytesMut,
 }
 

@@ -1,10 +1,10 @@
-//! The controller: carries out the runs that the lab asks for.
+//! The controller: executes the runs that the lab requests.
 //!
-//! It starts agents ([`peer`]), prepares them for a run ([`assemble`]), says when to begin, merges
-//! what they report each second and watches the ceilings ([`run`]), gathers their segments
-//! ([`gather`]), turns them into Parquet and closes the books. It never handles single transactions
-//! while a run goes on. One thread decides ([`control`]); others only read (the lab's commands, the
-//! agents) or write (events).
+//! It starts agents ([`peer`]), prepares them for a run ([`assemble`]) and sets its start. It
+//! merges their second reports and checks the ceilings ([`run`]). At the end it fetches their
+//! segments ([`gather`]), converts them to Parquet and writes the summary. During a run it never
+//! handles single transactions. One thread makes all decisions ([`control`]); other threads only
+//! read (the commands of the lab, the agents) or write (events).
 
 mod assemble;
 mod begin;

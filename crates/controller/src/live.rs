@@ -1,4 +1,4 @@
-//! `live.jsonl`: a line that says what it is, then one line per second.
+//! `live.jsonl`: a line that describes the file, then one line per second.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::{SecondReport, format};
 use plimsoll_record::Start;
 
-/// The file, as long as it can be written.
+/// The file. After a failure it is no longer written.
 pub(crate) struct LiveFile {
     path: PathBuf,
     file: Option<File>,
 }
 
 impl LiveFile {
-    /// Creates it; a failure is given as damage, and the file ignores what follows.
+    /// Creates the file. A failure is added to `damage`; later seconds are then ignored.
     pub(crate) fn create(directory: &Path, start: &Start, damage: &mut Vec<String>) -> Self {
         let path = directory.join("live.jsonl");
         let head = serde_json::json!({
@@ -55,7 +55,7 @@ impl LiveFile {
     }
 }
 
-/// Sums the seconds of a file whose controller did not live to close the books.
+/// The sum over the seconds of the file, for a run whose controller ended before it was complete.
 pub(crate) fn sum(directory: &Path) -> plimsoll_model::Counters {
     let text = std::fs::read_to_string(directory.join("live.jsonl")).unwrap_or_default();
     let mut counters = plimsoll_model::Counters::default();

@@ -1,4 +1,4 @@
-//! One agent as the controller sees it: a line, and whatever makes links for it.
+//! An agent from the controller's side: its line, and the task that makes its links.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use plimsoll_link::{
     ClockReport, FrameError, Greeting, Line, LineEvent, LineHandler, LinkError, LinkTimeouts, LoginText,
     TimeService, ToAgent,
 };
-use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role};
+use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role, grouped};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -24,16 +24,17 @@ use crate::carrier::{LinkCommand, start};
 use crate::input::{AgentEvent, Arrival, Input};
 use crate::store::Store;
 
-/// How long a killed process may take to be gone.
+/// Maximum time from the kill of a process to its end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an agent that was told to quit may take.
+/// Maximum time from Quit to the end of an agent.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A login comes before the first word of an agent that a command brings: over a link of 315 ms a
-/// dozen round trips, and computing on a host that may be busy.
+/// Maximum time to the greeting of an agent that is reached by a command. A login precedes it: with
+/// a round trip of 315 ms it needs a dozen round trips, and computation on a host that may be busy.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(40);
-/// Words of one agent that wait for the deciding thread; more are not read.
+/// Maximum number of messages of one agent that wait for the deciding thread. If there are more,
+/// the agent's link is not read.
 const MAX_WAITING: usize = 4096;
-/// Between attempts to make a link again.
+/// Times between attempts to make a link again.
 const RETRY_INTERVALS: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
@@ -41,7 +42,7 @@ const RETRY_INTERVALS: [Duration; 4] = [
     Duration::from_secs(2),
 ];
 
-/// What all peers share.
+/// The state that all peers share.
 #[derive(Clone)]
 pub(crate) struct PeerContext {
     pub(crate) inbox: Sender<Input>,
@@ -54,32 +55,32 @@ pub(crate) struct PeerContext {
 /// One agent.
 pub(crate) struct Peer {
     pub(crate) spec: AgentSpec,
-    /// Tells messages of this agent from those of one before it of the same name.
+    /// Distinguishes messages of this agent from those of an earlier agent of the same name.
     pub(crate) generation: u64,
     pub(crate) line: Line,
-    /// Words that the deciding thread has not taken yet.
+    /// Number of events that the deciding thread has not yet handled.
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) grace_ns: Arc<AtomicU64>,
-    /// It was told to end: no link is made again.
+    /// The agent was asked to end: no further link is made.
     leaving: Arc<AtomicBool>,
     pub(crate) facts: Option<HostFacts>,
     pub(crate) clock: Option<ClockReport>,
     child: Option<Child>,
-    /// For links of one that dials in.
+    /// Receives the links of an agent that dials in.
     links: Option<UnboundedSender<Arrival>>,
-    /// Which process that is.
+    /// Incarnation of the process of an agent that dials in.
     pub(crate) incarnation: Option<u64>,
     task: tokio::task::JoinHandle<()>,
-    /// Process of the command whose standard input and output are the link now; 0 for none.
+    /// Process id of the command that is the present link; 0 if there is none.
     command: Arc<Mutex<u32>>,
 }
 
 impl Peer {
-    /// A child of ours: its end is the end of the agent. `program` and `arguments` are followed by
-    /// `--fd N`.
+    /// Starts a local agent, a child of this process. Program and arguments of `how` are followed
+    /// by `--fd N`. If its link ends, the agent is lost.
     ///
     /// # Errors
-    /// No process or socket is to be had.
+    /// The system refuses a process or a socket.
     pub(crate) fn local(
         spec: &AgentSpec,
         generation: u64,
@@ -92,8 +93,8 @@ impl Peer {
         let fd = far.as_raw_fd();
         let mut command = Command::new(&how.program);
         command.args(&how.arguments).arg("--fd").arg(fd.to_string());
-        // Events to the lab are all that may stand on stdout; a panic of the agent goes to our
-        // stderr.
+        // Standard output of the controller may only contain events to the lab. A panic of the
+        // agent is printed on the standard error of the controller.
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -112,8 +113,8 @@ impl Peer {
         Ok(peer)
     }
 
-    /// What a command carries on its standard input and output, started again when it ends before
-    /// its time.
+    /// An agent whose links are the standard input and output of a command. The command is started
+    /// again if it ends too early.
     pub(crate) fn command(
         spec: &AgentSpec,
         generation: u64,
@@ -129,7 +130,7 @@ impl Peer {
         peer
     }
 
-    /// One that has dialled in.
+    /// An agent that has dialled in.
     pub(crate) fn joined(
         arrival: Arrival,
         generation: u64,
@@ -157,23 +158,24 @@ impl Peer {
         peer
     }
 
-    /// Whether this may be the agent, coming again over another link. One that is another process
-    /// may take its place when it has gone, and does not end it while it is there.
+    /// Checks that an arrival may be a further link of this agent. Another process may replace the
+    /// agent only if the agent's link is down.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// The message for the user.
     pub(crate) fn check_arrival(&self, theirs: &Greeting, version: &str) -> Result<(), String> {
         theirs
             .check("the agent", "engine", version)
             .map_err(|error| error.to_string())?;
-        let is_there = self.line.links() == 0 || self.line.link().is_some(); // or about to speak
-        if is_there && self.incarnation != Some(theirs.incarnation) {
-            return Err("another agent of this name is there: give each a name of its own".into());
+        // Without any link so far, the first one is being made.
+        let is_connected = self.line.links() == 0 || self.line.link().is_some();
+        if is_connected && self.incarnation != Some(theirs.incarnation) {
+            return Err("another agent with this name is connected: give each agent its own name".into());
         }
         Ok(())
     }
 
-    /// It comes again over another link.
+    /// Adds a further link of an agent that dials in.
     pub(crate) fn add_link(&self, arrival: Arrival) {
         if let Some(links) = &self.links {
             let _ = links.send(arrival);
@@ -218,18 +220,19 @@ impl Peer {
         }
     }
 
-    /// It has our clock, and writes where we say.
+    /// Whether the agent is on this host: it has the controller's clock and writes into the
+    /// directory of the run.
     pub(crate) fn is_local(&self) -> bool {
         self.spec.start == AgentStartKind::Local
     }
 
-    /// Says something; what cannot be said shows as the loss of the agent.
+    /// Sends a message. If it cannot be sent, the loss of the agent is reported as an event.
     pub(crate) fn send(&self, message: &ToAgent) {
         let _ = self.line.send(message);
     }
 
-    /// Processes that belong to this agent: our children that must be spared when another one's are
-    /// ended.
+    /// The children of this process that belong to this agent. They must be spared when the
+    /// processes of another agent are ended.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let command = *self.command.lock().unwrap_or_else(PoisonError::into_inner);
         let child = self.child.as_ref().map(Child::id);
@@ -239,20 +242,21 @@ impl Peer {
             .collect()
     }
 
-    /// Asks it to end, and waits a moment until it has heard that.
+    /// Asks the agent to end. No further link is made.
     pub(crate) fn ask_to_quit(&self) {
         self.leaving.store(true, Ordering::Relaxed);
         self.send(&ToAgent::Quit);
     }
 
-    /// Waits until it has ended after [`Peer::ask_to_quit`]; then ends what is left of it here.
+    /// Waits until the agent has ended after [`Peer::ask_to_quit`], for at most [`QUIT_TIMEOUT`]
+    /// from `since`. Then its processes on this host are ended.
     pub(crate) fn wait_for_end(mut self, since: Instant) {
         while since.elapsed() < QUIT_TIMEOUT {
-            let gone = match &mut self.child {
+            let has_ended = match &mut self.child {
                 Some(child) => !matches!(child.try_wait(), Ok(None)),
                 None => self.task.is_finished(),
             };
-            if gone {
+            if has_ended {
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -260,23 +264,24 @@ impl Peer {
         self.kill();
     }
 
-    /// Ends it at once, as far as it is here. Gives how its process had ended, for people.
+    /// Ends the line and the processes on this host at once. Returns the exit status of a local
+    /// agent as text; otherwise an empty text.
     pub(crate) fn kill(mut self) -> String {
         self.line.close();
         let Some(mut child) = self.child.take() else {
             self.task.abort();
             let pid = *self.command.lock().unwrap_or_else(PoisonError::into_inner);
             if pid != 0 {
-                // SAFETY: kill has no memory effects; the process is a child of ours that is reaped
-                // by its own guard only.
+                // SAFETY: kill has no memory effects. The process is a child of this process that
+                // only its `LinkCommand` reaps.
                 unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
             }
             return String::new();
         };
         let own = child.try_wait().ok().flatten();
         let _ = child.kill();
-        // A process that waits for a disk that does not answer cannot even be killed: we do not
-        // wait for the disk with it.
+        // A process that waits for a disk that does not respond cannot be killed, so the wait is
+        // limited.
         let since = Instant::now();
         let ended = loop {
             let ended = child.try_wait();
@@ -290,17 +295,18 @@ impl Peer {
     }
 }
 
-/// The child ends when the thread that starts it does, and keeps descriptor `fd`.
+/// Makes the child end with the thread that starts it, and keep descriptor `fd`.
 fn end_with_us(command: &mut Command, fd: i32) {
     let parent = std::process::id();
-    // SAFETY: the closure runs between fork and exec and calls only functions that are safe there.
+    // SAFETY: the closure runs between fork and exec and calls only functions that are allowed
+    // there.
     unsafe {
         command.pre_exec(move || {
             if libc::fcntl(fd, libc::F_SETFD, 0) < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) < 0
             {
                 return Err(io::Error::last_os_error());
             }
-            // We may have died before the request was made.
+            // The parent may have ended before the request.
             if libc::getppid().cast_unsigned() != parent {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
@@ -309,7 +315,7 @@ fn end_with_us(command: &mut Command, fd: i32) {
     }
 }
 
-/// The task that listens to an agent.
+/// The task that runs the dialogue with an agent.
 struct Handler {
     name: Arc<str>,
     generation: u64,
@@ -318,17 +324,18 @@ struct Handler {
     grace_ns: Arc<AtomicU64>,
     leaving: Arc<AtomicBool>,
     command: Arc<Mutex<u32>>,
-    /// Of the agent's process, once it has greeted.
+    /// Incarnation of the agent's process, once its greeting was received.
     incarnation: Option<u64>,
 }
 
 impl Handler {
-    fn forward(&self, heard: AgentEvent) -> Result<(), LinkError> {
+    /// Sends an event to the deciding thread.
+    fn forward(&self, event: AgentEvent) -> Result<(), LinkError> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let input = Input::Agent {
             name: self.name.clone(),
             generation: self.generation,
-            heard,
+            event,
         };
         self.context.inbox.send(input).map_err(|_| LinkError::Closed)
     }
@@ -344,13 +351,13 @@ impl Handler {
         line.converse(reader, writer, &own, self, timeouts).await
     }
 
-    /// Of a link that is there already.
+    /// The timeouts of a link without a login.
     fn timeouts(&self) -> LinkTimeouts {
         LinkTimeouts::without_login(self.context.silence)
     }
 
-    /// Of a link behind a login. `overdue` sees to it that one which is made again takes no longer
-    /// than the grace.
+    /// The timeouts of a link after a login. `overdue` limits the time for a further link to the
+    /// grace.
     fn timeouts_with_login(&self) -> LinkTimeouts {
         let usual = self.timeouts();
         LinkTimeouts {
@@ -383,7 +390,7 @@ impl Handler {
             let grace = self.grace_ns.clone();
             let why = tokio::select! {
                 why = self.converse_by_command(&line, &argv) => why,
-                // An attempt that hangs must not make the grace longer.
+                // An attempt that does not end must not extend the grace.
                 why = overdue(&line, links, cut, &grace) => why,
             };
             if line.is_closed() || self.leaving.load(Ordering::Relaxed) {
@@ -393,11 +400,10 @@ impl Handler {
                 (attempt, cut) = (0, None);
             }
             let since = *cut.get_or_insert_with(Instant::now);
-            // A run may have said another one meanwhile.
+            // A run may have set another grace during the attempt.
             let grace = Duration::from_nanos(self.grace_ns.load(Ordering::Relaxed));
             let is_final = matches!(why, LinkError::Version(_) | LinkError::NewProcess);
-            // One that never came does not come by asking again: the address is wrong, or the key,
-            // or the program.
+            // The first attempt is not repeated: address, key or program is wrong.
             if !known && self.incarnation.is_none() || is_final || since.elapsed() >= grace {
                 let _ = self.forward(AgentEvent::Lost(why));
                 return;
@@ -437,9 +443,10 @@ impl Handler {
             }
             cut = tokio::time::Instant::now();
             if next.is_none() {
-                // What it was is told now; if it does not come again, that is what it is lost by.
-                let said = std::mem::replace(&mut why, LinkError::Down(grace));
-                if self.forward(AgentEvent::Cut(said)).is_err() {
+                // The cause is reported now. If there is no further link, the agent is lost because
+                // its link was down.
+                let cause = std::mem::replace(&mut why, LinkError::Down(grace));
+                if self.forward(AgentEvent::Cut(cause)).is_err() {
                     return;
                 }
             }
@@ -464,21 +471,24 @@ impl Handler {
                 self.converse(line, reader, writer, timeouts).await
             }
             Err(why) => {
-                drop((reader, writer)); // the command sees the end of its input, and says why it ends
+                drop((reader, writer)); // the end of its input lets the command end and print the cause
                 why
             }
         };
-        let said = tokio::task::block_in_place(|| child.end());
+        let cause = tokio::task::block_in_place(|| child.end());
         match why {
-            // Of a silence its end says nothing: it has ended because we hung up.
-            LinkError::Closed | LinkError::Io(_) if !said.is_empty() => LinkError::Io(io::Error::other(said)),
-            LinkError::NoLink(text) if !said.is_empty() => LinkError::NoLink(format!("{text}; {said}")),
+            // After a timeout the cause is not used: the command ended because its input was
+            // closed.
+            LinkError::Closed | LinkError::Io(_) if !cause.is_empty() => {
+                LinkError::Io(io::Error::other(cause))
+            }
+            LinkError::NoLink(text) if !cause.is_empty() => LinkError::NoLink(format!("{text}; {cause}")),
             other => other,
         }
     }
 }
 
-/// Reads what a login prints up to the beginning of the link; gives the first bytes of the link.
+/// Reads the text of a login up to the preamble. Returns the first bytes of the link.
 async fn after_login(
     reader: &mut (impl AsyncRead + Unpin),
     max_wait: Duration,
@@ -507,7 +517,7 @@ async fn after_login(
         Some(first) => Ok(first),
         None if login.is_too_long() => Err(LinkError::NoLink(format!(
             "its login printed more than {} bytes and no agent answered; the text begins with {:?}",
-            plimsoll_link::MAX_LOGIN_TEXT,
+            grouped(plimsoll_link::MAX_LOGIN_TEXT as u64),
             login.first_line()
         ))),
         None if login.first_line().is_empty() => Err(LinkError::Closed),
@@ -529,15 +539,15 @@ impl LineHandler for Handler {
         self.forward(AgentEvent::Up { again })
     }
 
-    async fn handle_event(&mut self, heard: LineEvent) -> Result<(), LinkError> {
-        match heard {
+    async fn handle_event(&mut self, event: LineEvent) -> Result<(), LinkError> {
+        match event {
             LineEvent::Message(body) => {
-                let said = serde_json::from_slice(&body).map_err(FrameError::from)?;
-                // Whoever says more than can be dealt with is read no further.
+                let message = serde_json::from_slice(&body).map_err(FrameError::from)?;
+                // If an agent sends more than the deciding thread can handle, its link is not read.
                 while self.waiting.load(Ordering::Relaxed) > MAX_WAITING {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                self.forward(AgentEvent::Message(said))
+                self.forward(AgentEvent::Message(message))
             }
             LineEvent::Piece {
                 ticket,
@@ -551,13 +561,13 @@ impl LineHandler for Handler {
                 }
                 Ok(())
             }
-            LineEvent::Answered(_) => Ok(()), // we ask nothing
+            LineEvent::Answered(_) => Ok(()), // a controller sends no probes
         }
     }
 }
 
-/// Says that the grace is over, unless a link has come up by then; `links`: those that there had
-/// been before.
+/// Returns when the grace has elapsed since `cut`, unless a link was made before. `links` is the
+/// number of links so far.
 async fn overdue(line: &Line, links: u64, cut: Option<Instant>, grace_ns: &AtomicU64) -> LinkError {
     if let Some(since) = cut {
         let grace = Duration::from_nanos(grace_ns.load(Ordering::Relaxed));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use plimsoll_link::{LinkError, RunKey, ToAgent, ToController};
-use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Counters, Event, Finished, Role, RunSpec};
+use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Counters, Event, Finished, Role, RunSpec, grouped};
 use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
 
 use crate::assemble::{ask_to_prepare, crew};
@@ -19,15 +19,15 @@ use crate::live::LiveFile;
 use crate::run::leaving::LeavingAgent;
 use crate::session::{Incident, Session};
 
-/// Beyond the drain, for closing segments on a slow disk.
+/// Time in addition to the drain in which agents close their segments on a slow disk.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(150);
-/// How often it is looked whether those that leave have been waited for long enough.
+/// Interval at which the time limits of leaving agents are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Carries out one run.
+/// Executes one run.
 ///
 /// # Errors
-/// A text for people; nothing was measured.
+/// The message for the user; nothing was measured.
 pub(crate) fn carry_out(
     session: &mut Session,
     spec: RunSpec,
@@ -53,15 +53,15 @@ fn has_testers(agent: &AgentSpec, spec: &RunSpec) -> bool {
         && workloads.any(|workload| workload.agents.is_empty() || workload.agents.contains(&agent.name))
 }
 
-/// One agent of the run.
+/// The state of one agent of the run.
 struct AgentState {
     name: String,
-    /// 0 while it is not there.
+    /// Generation of the agent; 0 until it is connected.
     generation: u64,
-    /// It has testers, or only watches.
+    /// Whether it has testers; otherwise it only watches.
     has_testers: bool,
     local: bool,
-    /// It is of a host of the target: whether it is there changes no number of a tester.
+    /// Whether it watches a host of the target. Its loss changes no counts.
     watches: bool,
     reported: Counters,
     /// End of the last second that it reported, ns from the start of the run.
@@ -73,7 +73,7 @@ struct AgentState {
 struct AgentEnd {
     books: AgentBooks,
     window_ns: Option<i64>,
-    /// When it was lost, ns from the start of the run.
+    /// Time at which it was lost, ns from the start of the run.
     lost_ns: Option<i64>,
 }
 
@@ -85,11 +85,11 @@ struct ActiveRun {
     rules: AgentRules,
     key: Option<RunKey>,
     agents: Vec<AgentState>,
-    /// Those that were asked to end, by index, until they have handed over what they measured.
+    /// The agents that were asked to end, by index, until their measurements are transferred.
     leaving: BTreeMap<usize, LeavingAgent>,
-    /// Where there are agents elsewhere: what those bring that leave before the end.
+    /// The transfers from agents that leave before the end, if there are agents on other hosts.
     gathering: Option<Gathering>,
-    /// They have nothing of the run any more, and are about to end.
+    /// Names of the agents whose measurements are transferred and that are about to end.
     left: Vec<String>,
     merger: SecondMerger,
     live: LiveFile,
@@ -163,7 +163,7 @@ impl ActiveRun {
         });
         for index in 0..self.agents.len() {
             if self.agents[index].generation == 0 || !self.agents[index].has_testers {
-                self.merger.end(index); // no second waits for it
+                self.merger.end(index); // the seconds do not wait for it
             }
         }
         let t0_ns = self.start.t0_ns;
@@ -171,9 +171,10 @@ impl ActiveRun {
         self.send(session, &ToAgent::Go { t0_ns });
     }
 
-    /// To every agent whose part has not ended; one that does not hear it is about to be lost.
+    /// Sends a message to each agent whose part has not ended. If it cannot be sent, the loss of
+    /// the agent is reported as an event.
     fn send(&self, session: &Session, message: &ToAgent) {
-        for agent in self.agents.iter().filter(|agent| agent.is_there()) {
+        for agent in self.agents.iter().filter(|agent| agent.is_present()) {
             if let Some(peer) = session.peers.get(&agent.name) {
                 peer.send(message);
             }
@@ -181,13 +182,13 @@ impl ActiveRun {
     }
 
     fn is_over(&self) -> bool {
-        !self.agents.iter().any(AgentState::is_there)
+        !self.agents.iter().any(AgentState::is_present)
     }
 
-    /// Waits for the next thing that happens.
+    /// Waits for the next incident and handles it.
     fn step(&mut self, session: &mut Session) {
-        let look = (!self.leaving.is_empty()).then(|| Instant::now() + CHECK_INTERVAL);
-        let deadline = self.deadline.into_iter().chain(look).min();
+        let next_check = (!self.leaving.is_empty()).then(|| Instant::now() + CHECK_INTERVAL);
+        let deadline = self.deadline.into_iter().chain(next_check).min();
         match session.next(deadline) {
             Incident::Stop { reason } => self.stop(session, "stopped", reason),
             Incident::End { reason } => self.stop(session, "stopped", reason.to_owned()),
@@ -220,10 +221,10 @@ impl ActiveRun {
             (Some(index), AgentEvent::Message(message)) => self.handle_message(session, index, message),
             (Some(index), AgentEvent::Lost(error)) => self.handle_loss(session, index, &error),
             (Some(_), AgentEvent::Cut(error)) => {
-                session.note("link-cut", &format!("the link to agent {name} is cut: {error}"));
+                session.note("link-cut", &format!("the link to agent {name} ended: {error}"));
             }
             (Some(_), AgentEvent::Up { again: true }) => {
-                session.note("link-made", &format!("agent {name} is heard again"));
+                session.note("link-made", &format!("agent {name} has a link again"));
                 if let Some(gathering) = &mut self.gathering {
                     gathering.resume(session, name);
                 }
@@ -297,8 +298,9 @@ impl ActiveRun {
             }
             ToController::Failed { error } => {
                 let name = self.agents[index].name.clone();
-                self.damage
-                    .push(format!("agent {name} came and could not be used: {error}"));
+                self.damage.push(format!(
+                    "agent {name} connected late and cannot take part: {error}"
+                ));
                 self.agents[index].generation = 0;
                 session.drop_peer(&name);
             }
@@ -308,13 +310,14 @@ impl ActiveRun {
             other => {
                 let name = &self.agents[index].name;
                 self.damage.push(format!(
-                    "agent {name} said {other:?} during a run: please report this"
+                    "agent {name} sent {other:?} during a run: please report this"
                 ));
             }
         }
     }
 
-    /// Tells and files the seconds that are complete.
+    /// Reports the complete seconds to the lab, writes them to `live.jsonl`, and checks the
+    /// ceilings.
     fn report_seconds(&mut self, session: &mut Session) {
         while let Some((report, times)) = self.merger.take() {
             self.live.second(&report, &mut self.damage);
@@ -339,18 +342,18 @@ impl ActiveRun {
         }
     }
 
-    /// Whoever only watches does so for as long as anybody has testers.
+    /// Stops the watching agents when no agent with testers remains.
     fn end_watching(&self, session: &Session) {
-        let tests = |(index, agent): (usize, &AgentState)| {
-            agent.has_testers && agent.is_there() && !self.leaving.contains_key(&index)
+        let has_load = |(index, agent): (usize, &AgentState)| {
+            agent.has_testers && agent.is_present() && !self.leaving.contains_key(&index)
         };
-        if !self.agents.iter().enumerate().any(tests) {
+        if !self.agents.iter().enumerate().any(has_load) {
             self.send(session, &ToAgent::Stop);
         }
     }
 
-    /// An agent of the run that was not there at its start has come: it gets ready, and begins when
-    /// it is.
+    /// Asks an agent that connects after the start of the run to prepare it. The agent starts its
+    /// load when it is prepared.
     fn admit_late_agent(&mut self, session: &mut Session, name: &str, generation: u64) {
         let expected = |agent: &&mut AgentState| agent.name == name && agent.generation == 0;
         let known = session
@@ -371,24 +374,24 @@ impl ActiveRun {
         match asked {
             Ok(()) => {
                 agent.generation = generation;
-                let said = session.peers.get(name).and_then(|peer| peer.facts.as_ref());
+                let facts = session.peers.get(name).and_then(|peer| peer.facts.as_ref());
                 for known in self.start.agents.iter_mut().filter(|known| known.name == name) {
-                    // Nobody knew its host before, or the lab knows better than the host does.
-                    if let Some(facts) = said.filter(|_| known.host == known.name) {
+                    // A host that differs from the agent's name was set by the lab and is kept.
+                    if let Some(facts) = facts.filter(|_| known.host == known.name) {
                         known.host.clone_from(&facts.hostname);
                     }
                 }
-                let text = format!("agent {name} joins late");
+                let text = format!("agent {name} joins the run late");
                 session.note("agent-late", &text);
             }
-            Err(error) => self
-                .damage
-                .push(format!("agent {name} came and could not be used: {error}")),
+            Err(error) => self.damage.push(format!(
+                "agent {name} connected late and cannot take part: {error}"
+            )),
         }
     }
 
-    /// An agent has converted the start to its own clock. What it took it for is kept: the segments
-    /// of an agent that never says more can be placed by it.
+    /// Writes the start of the run on an agent's own clock, as converted by the agent. If the agent
+    /// sends nothing more, the times in its segments are converted with it.
     fn record_start(&mut self, session: &mut Session, index: usize, t0_raw_ns: i64, bound_ns: i64) {
         let start = &mut self.start.agents[index];
         if start.t0_raw_ns == t0_raw_ns {
@@ -397,7 +400,7 @@ impl ActiveRun {
         start.t0_raw_ns = t0_raw_ns;
         if bound_ns == i64::MAX {
             let text = format!(
-                "agent {} knows nothing of our clock: it began when it heard of it",
+                "agent {} has no estimate of the controller's clock: its load began when it received the start",
                 start.name
             );
             session.note("clock-unknown", &text);
@@ -424,16 +427,17 @@ impl ActiveRun {
             format!("{error}; {how}")
         };
         let kept = if agent.local {
-            "what is in its segments is kept"
+            "its segments are kept"
         } else {
-            "`plimsoll collect` fetches what it has kept, unless that was lost with its host or Dask worker"
+            "`plimsoll collect` fetches its segments, unless they were lost with its host or Dask worker"
         };
         let text = if agent.watches {
-            format!("{} is not watched any more ({how}); {kept}", agent.name)
+            format!("{} is no longer watched ({how}); {kept}", agent.name)
         } else {
             format!(
                 "agent {} is lost ({how}); it had reported {} transactions, {kept}",
-                agent.name, agent.reported.started
+                agent.name,
+                grouped(agent.reported.started)
             )
         };
         let damage = if agent.watches { None } else { Some(text.clone()) };
@@ -457,7 +461,7 @@ impl ActiveRun {
         self.react_to_loss(session, text);
     }
 
-    /// What follows when there is one agent less.
+    /// Ends or stops the run after the loss of an agent, if the rules require it.
     fn react_to_loss(&mut self, session: &mut Session, text: String) {
         self.end_watching(session);
         let counts = |(index, agent): (usize, &AgentState)| {
@@ -474,8 +478,8 @@ impl ActiveRun {
 }
 
 impl AgentState {
-    /// It takes part now.
-    fn is_there(&self) -> bool {
+    /// Whether the agent takes part now.
+    fn is_present(&self) -> bool {
         self.generation != 0 && self.ended.is_none()
     }
 

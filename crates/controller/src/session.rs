@@ -1,4 +1,5 @@
-//! The state of the deciding thread, and the inputs that it handles whatever is in progress.
+//! The state of the deciding thread, and the inputs that it handles independent of the work in
+//! progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -22,10 +23,9 @@ use crate::input::{AgentEvent, Arrival, Input};
 use crate::peer::{Peer, PeerContext};
 use crate::time_service::TimeServer;
 
-/// Agents that are told of as refused; more than so many are one fault, which need not be told more
-/// often.
+/// Maximum number of refused agents that are reported; further ones have the same cause.
 const MAX_REFUSED: usize = 100;
-/// Characters of a name that is none.
+/// Maximum number of characters of an invalid name in a message.
 const MAX_SHOWN_NAME: usize = 60;
 
 /// How a local agent is started: the program, and the arguments before `--fd N`.
@@ -33,9 +33,9 @@ const MAX_SHOWN_NAME: usize = 60;
 pub struct AgentCommand {
     /// Path of the engine.
     pub program: OsString,
-    /// For instance `["agent"]`.
+    /// Arguments, for instance `["agent"]`.
     pub arguments: Vec<OsString>,
-    /// A link over which nothing is heard for so long is broken:
+    /// A link over which nothing was received for this time is broken:
     /// [`plimsoll_link::SILENCE_TIMEOUT`].
     pub silence: Duration,
 }
@@ -43,33 +43,32 @@ pub struct AgentCommand {
 /// What the work in progress has to react to. [`Session::next`] handles all other inputs.
 #[derive(Debug)]
 pub(crate) enum Incident {
-    /// The lab asks for work, and none is in progress.
+    /// The lab requests work, and none is in progress.
     Command(Command),
     /// The lab asks to stop the work in progress.
     Stop {
-        /// Why, as text.
+        /// The reason, as text.
         reason: String,
     },
     /// The session ends, and the work in progress with it.
     End {
-        /// Why, as text.
+        /// The reason, as text.
         reason: &'static str,
     },
-    /// Of the present agent of this name.
+    /// An event of a present agent.
     Agent {
-        /// Its name.
+        /// Name of the agent.
         name: Arc<str>,
-        /// Which of those that had the name.
+        /// Generation, which distinguishes successive agents of the same name.
         generation: u64,
-        /// What it reports. Messages about its host and its clock are stored already
-        /// ([`AgentEvent::Learnt`]).
+        /// The event. Reports of host and clock are already stored ([`AgentEvent::Learnt`]).
         event: AgentEvent,
     },
     /// A file of an agent is complete, or cannot be stored.
     Stored {
-        /// Of the request.
+        /// Ticket of the request.
         ticket: u32,
-        /// Why not.
+        /// The error, if it cannot be stored.
         outcome: Result<(), String>,
     },
     /// The deadline has passed.
@@ -86,16 +85,16 @@ pub(crate) struct Session {
     /// The session ends when the work in progress has ended.
     ending: bool,
     is_busy: bool,
-    /// Zero of the run in progress, ns of our clock: notes have the time of the run.
+    /// Zero of the run in progress on the controller's clock, ns: notes have the time of the run.
     t0_ns: Option<i64>,
     generation: u64,
     how: AgentCommand,
     runtime: Runtime,
     time: Option<TimeServer>,
-    /// Where agents are told to dial us, and the ports that we may take for that; 0: any.
+    /// Address that agents dial, and the ports that the controller may use; 0: any port.
     address: Option<IpAddr>,
     ports: RangeInclusive<u16>,
-    /// Processes that were refused, by the name that they gave.
+    /// Name and incarnation of the processes that were refused.
     refused: BTreeSet<(String, u64)>,
 }
 
@@ -168,20 +167,20 @@ impl Session {
             Input::Agent {
                 name,
                 generation,
-                heard,
-            } => return self.hear(name, generation, heard),
+                event,
+            } => return self.handle_agent(name, generation, event),
         }
         None
     }
 
-    /// An input of an agent. None if it is of one that was replaced.
-    fn hear(&mut self, name: Arc<str>, generation: u64, heard: AgentEvent) -> Option<Incident> {
+    /// Handles an event of an agent. Returns `None` if that agent was replaced.
+    fn handle_agent(&mut self, name: Arc<str>, generation: u64, event: AgentEvent) -> Option<Incident> {
         let peer = self
             .peers
             .get_mut(&*name)
             .filter(|peer| peer.generation == generation)?;
         peer.waiting.fetch_sub(1, Ordering::Relaxed);
-        let event = match heard {
+        let event = match event {
             AgentEvent::Message(ToController::Facts(facts)) => {
                 if peer.spec.start == AgentStartKind::Joined {
                     self.events.send(&Event::Joined {
@@ -225,7 +224,8 @@ impl Session {
         (self.is_busy, self.t0_ns) = (false, None);
     }
 
-    /// A run begins at this time of our clock, ns: notes have its time from now on.
+    /// A run begins at this time of the controller's clock, ns. Later notes have the time of the
+    /// run.
     pub(crate) fn begin_run(&mut self, t0_ns: i64) {
         self.t0_ns = Some(t0_ns);
     }
@@ -249,13 +249,14 @@ impl Session {
         });
     }
 
-    /// Starts an agent, or tells the one that is there and is started in this way what it is now.
+    /// Starts an agent. If it was already started in the same way, only its description is
+    /// replaced.
     ///
     /// # Errors
-    /// A text for people.
+    /// The message for the user.
     pub(crate) fn start(&mut self, spec: &AgentSpec) -> Result<(), String> {
         match self.peers.get_mut(&spec.name) {
-            // It is the same process, whatever it is to be called or to do.
+            // The same process serves the new description.
             Some(peer) if peer.spec.start == spec.start => {
                 peer.spec = spec.clone();
                 return Ok(());
@@ -272,7 +273,7 @@ impl Session {
                 &self.context,
                 self.runtime.handle(),
             )
-            .map_err(|error| format!("agent {} could not be started: {error}", spec.name))?,
+            .map_err(|error| format!("cannot start agent {}: {error}", spec.name))?,
             AgentStartKind::Command { argv } => {
                 let time = self.time_for(self.generation);
                 let runtime = self.runtime.handle();
@@ -284,20 +285,20 @@ impl Session {
         Ok(())
     }
 
-    /// Ends an agent at once; gives how its process had ended.
+    /// Ends an agent at once. Returns the exit status of its process as text, if it is known.
     pub(crate) fn drop_peer(&mut self, name: &str) -> String {
         let Some(peer) = self.peers.remove(name) else {
             return String::new();
         };
         let how = peer.kill();
-        // Client programs run in process groups of their own; orphans come to us, their subreaper.
+        // Client programs run in separate process groups. Orphans become children of this process,
+        // which is their subreaper.
         let spared: Vec<u32> = self.peers.values().flat_map(Peer::processes).collect();
         plimsoll_agent::end_children_but(&spared);
         how
     }
 
-    /// Waits a moment until agents that were told to end have done so; then they are not there any
-    /// more.
+    /// Removes agents that were asked to end; waits for some seconds until they have ended.
     pub(crate) fn dismiss(&mut self, names: &[String]) {
         let since = Instant::now();
         for name in names {
@@ -307,8 +308,8 @@ impl Session {
         }
     }
 
-    /// Removes an agent that was lost. If its version is the reason, the lab is told: nobody waits for
-    /// an agent that dials in, so nobody else would ask.
+    /// Removes a lost agent. If its version is the cause, the refusal is reported: no other part of
+    /// the controller waits for an agent that dials in and would report it.
     pub(crate) fn drop_lost(&mut self, name: &str, error: &LinkError) -> String {
         if let (LinkError::Version(_), Some(peer)) = (error, self.peers.get(name)) {
             let incarnation = peer.incarnation.unwrap_or_default();
@@ -317,14 +318,16 @@ impl Session {
         self.drop_peer(name)
     }
 
-    /// Opens the door, once, and gives what agents need to come through it.
+    /// Opens the door, once per session, and returns the event with the token for agents.
+    ///
+    /// # Errors
+    /// The message for the user.
     pub(crate) fn listen(&mut self, spec: &ListenSpec) -> Result<Event, String> {
         let mut keys = Keys::generate().map_err(|error| error.to_string())?;
         (self.address, self.ports) = (Some(door::address(spec)?), door::ports(spec));
         let port = door::open(spec, &keys, &self.context.inbox, self.runtime.handle())?;
         let mut time_port = 0;
-        // One that agents of another kind have needed before keeps its port, be it of the range or
-        // not.
+        // A time service that was started before keeps its port, also if that is not in the range.
         if let Some(time) = self.time() {
             (keys.time, time_port) = (time.key(), time.port());
         }
@@ -332,11 +335,11 @@ impl Session {
         Ok(Event::Listening { token, port })
     }
 
-    /// An agent that has the key is at the door: it is new, or comes again over another link.
+    /// Admits an agent that has dialled in: a new one, or a known one over another link.
     fn admit(&mut self, arrival: Arrival) {
         if !is_name(&arrival.name) {
             let name: String = arrival.name.escape_default().take(MAX_SHOWN_NAME).collect();
-            let why = "a name has letters, digits, `.`, `_` and `-`, and does not begin with a dot";
+            let why = "a name consists of letters, digits, `.`, `_` and `-`, and does not begin with a dot";
             return self.refuse(&name, arrival.greeting.incarnation, why);
         }
         match self.peers.get(&arrival.name) {
@@ -355,24 +358,23 @@ impl Session {
                 }
             }
             Some(_) => {
-                let why = "an agent of this name is started by the lab";
+                let why = "the lab starts an agent with this name: give each agent its own name";
                 self.refuse(&arrival.name, arrival.greeting.incarnation, why);
             }
         }
     }
 
-    /// Tells of an agent that may not take part, once for each process: it asks again and again,
-    /// and nobody waits for one that dials in by name, and so nobody would ask why it does not
-    /// come.
+    /// Reports an agent that may not take part, once per process, because it dials repeatedly. No
+    /// other part of the controller reports why an agent that dials in is missing.
     fn refuse(&mut self, name: &str, incarnation: u64, why: &str) {
         if self.refused.len() < MAX_REFUSED && self.refused.insert((name.to_owned(), incarnation)) {
-            let text = format!("an agent that calls itself {name} may not take part: {why}");
+            let text = format!("an agent named {name} may not take part: {why}");
             self.note("agent-refused", &text);
         }
     }
 
-    /// The time service; it begins with the first who needs it. None where it cannot: probes ride
-    /// the link then.
+    /// The time service, which is started at its first use. `None` if it cannot be started; probes
+    /// are then sent over the link.
     fn time(&mut self) -> Option<&TimeServer> {
         if self.time.is_none() {
             self.time = TimeServer::open(self.ports.clone()).ok();
@@ -380,7 +382,7 @@ impl Session {
         self.time.as_ref()
     }
 
-    /// What the agent of this generation is told of our time.
+    /// The time service for the agent of this generation.
     fn time_for(&mut self, generation: u64) -> TimeService {
         let address = self.address;
         self.time()

@@ -1,4 +1,4 @@
-//! Files of agents on their way to our disk: pieces in, whole files out.
+//! Files that are being fetched from agents: assembles pieces to files.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -31,7 +31,7 @@ impl Store {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A ticket for the file that will be `path` and has so many bytes.
+    /// Creates a file for `path` that will have `bytes` bytes, and returns its ticket.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -56,13 +56,13 @@ impl Store {
         Ok(ticket)
     }
 
-    /// How much of it is here: where to go on after a broken link.
+    /// Number of bytes that were written: the offset at which to continue over a new link.
     pub(crate) fn written(&self, ticket: u32) -> Option<u64> {
         self.transfers().files.get(&ticket).map(|file| file.written)
     }
 
-    /// Takes a piece. Gives what the deciding thread must hear when that was the last one, or when
-    /// it could not be written. Pieces that were not asked for, or come twice, are let fall.
+    /// Writes a piece. Returns an input for the deciding thread if it was the last piece or could
+    /// not be written. Pieces that were not requested, or that are repeated, are ignored.
     pub(crate) fn take(&self, ticket: u32, offset: u64, bytes: &[u8]) -> Option<Input> {
         let mut transfers = self.transfers();
         let incoming = transfers.files.get_mut(&ticket)?;
@@ -84,7 +84,7 @@ impl Store {
         })
     }
 
-    /// An empty file is whole as soon as it is expected.
+    /// Completes a file without bytes.
     pub(crate) fn finish_empty(&self, ticket: u32) -> std::io::Result<()> {
         match self.transfers().files.remove(&ticket) {
             Some(incoming) => incoming.finish(),
@@ -92,7 +92,7 @@ impl Store {
         }
     }
 
-    /// Gives up a file.
+    /// Removes an incomplete file.
     pub(crate) fn forget(&self, ticket: u32) {
         if let Some(incoming) = self.transfers().files.remove(&ticket) {
             let _ = fs::remove_file(incoming.part);
@@ -101,7 +101,8 @@ impl Store {
 }
 
 impl IncomingFile {
-    /// Not synced: the agent keeps its own until the Parquet that holds this is safe.
+    /// Gives the file its name. It is not synced: the agent keeps its own file until the Parquet
+    /// file with this content is on disk.
     fn finish(self) -> std::io::Result<()> {
         fs::rename(&self.part, &self.path)
     }
@@ -112,21 +113,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_there_when_it_is_whole_and_pieces_that_do_not_fit_change_nothing() {
+    fn a_complete_file_gets_its_name_and_unexpected_pieces_are_ignored() {
         let directory = std::env::temp_dir().join(format!("plimsoll-store-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("a.arrow");
         let store = Store::default();
         let ticket = store.expect(&path, 6).unwrap();
         assert!(store.take(ticket, 0, b"abc").is_none());
-        assert!(store.take(ticket, 0, b"xyz").is_none(), "twice");
+        assert!(store.take(ticket, 0, b"xyz").is_none(), "repeated");
         assert!(store.take(ticket, 4, b"x").is_none(), "a gap");
-        assert!(store.take(ticket, 3, b"defg").is_none(), "too much");
-        assert!(store.take(ticket + 1, 3, b"def").is_none(), "never asked for");
+        assert!(store.take(ticket, 3, b"defg").is_none(), "too long");
+        assert!(store.take(ticket + 1, 3, b"def").is_none(), "not requested");
         assert_eq!(store.written(ticket), Some(3));
         assert!(!path.exists());
         let Some(Input::Stored { outcome: Ok(()), .. }) = store.take(ticket, 3, b"def") else {
-            panic!("not whole");
+            panic!("incomplete");
         };
         assert_eq!(fs::read(&path).unwrap(), b"abcdef");
         assert_eq!(store.written(ticket), None);

@@ -1,28 +1,30 @@
-//! `summary.json`: the books of a run, held against the rows that are on disk.
+//! `summary.json`: the counts of a run, compared with the rows on disk.
 
 use std::path::Path;
 
-use plimsoll_model::{AgentBooks, Counters, Finished, Keep, Role, format};
+use plimsoll_model::{AgentBooks, Counters, Finished, Keep, Role, format, grouped};
 use plimsoll_record::merge::{SegmentSummary, TableWritten};
 use plimsoll_record::{Merged, RecordError, Start, Tally};
 use serde::{Deserialize, Serialize};
 
-/// Ends the text of damage for as long as the segments could not be converted.
+/// End of the damage text while the segments are not converted. It is recognised in stored
+/// summaries.
 const SEGMENTS_KEPT: &str = "the segments are kept: make room and run `plimsoll-engine convert";
 const NOT_ON_DISK: &str = "transactions are not on disk";
 
 /// The whole document.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Summary {
-    /// [`format::SUMMARY`].
+    /// Name and version of the format: [`format::SUMMARY`].
     pub format: String,
     /// Name of the experiment.
     pub experiment: String,
     /// Name of the run.
     pub run: String,
-    /// done, stopped, ceiling, agent-lost, service-gone, interrupted
+    /// How the run ended: `done`, `stopped`, `ceiling`, `agent-lost`, `service-gone` or
+    /// `interrupted`.
     pub status: String,
-    /// Why, for people; empty when it is done.
+    /// Reason of the status as text; empty if the status is `done`.
     pub reason: String,
     /// Zero of the run, ns since the epoch.
     pub t0_unix_ns: i64,
@@ -30,59 +32,59 @@ pub struct Summary {
     pub warmup_end_ns: u64,
     /// End of the measured window, ns from the start of the run.
     pub measured_end_ns: i64,
-    /// What of the transactions stays on disk.
+    /// Which transactions stay on disk.
     pub keep: Keep,
-    /// Over all agents.
+    /// Sum of the counters over all agents.
     pub counters: Counters,
-    /// Cancelled at the end of the drain.
+    /// Number of transactions that were cancelled at the end of the drain.
     pub in_flight: u64,
-    /// started = succeeded + failed + `in_flight`, and every one of them is on disk (with `keep:
-    /// summaries`: in the books).
+    /// Whether started = succeeded + failed + `in_flight`, and all of these transactions are on
+    /// disk (with `keep: summaries`: in the counters).
     pub balanced: bool,
-    /// What went wrong with the recording.
+    /// Faults of the recording, as text.
     pub damage: Vec<String>,
-    /// Each agent's own books.
+    /// Summaries of the agents.
     pub agents: Vec<AgentSummary>,
-    /// What the rows on disk add up to; none when no transactions are kept.
+    /// Sum over the rows on disk; `None` if no transactions are kept.
     pub rows: Option<Tally>,
-    /// Parquet files written.
+    /// The Parquet files of the run.
     pub tables: Vec<TableWritten>,
-    /// The segments that they hold.
+    /// The segments that were converted to these files.
     pub segments: Vec<SegmentSummary>,
 }
 
-/// One agent.
+/// The summary of one agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AgentSummary {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// Its host.
+    /// Name of its host.
     #[serde(default)]
     pub host: String,
-    /// The site of its host.
+    /// Site of its host.
     #[serde(default)]
     pub site: String,
-    /// What it was there for.
+    /// Whether the agent had testers or only watched.
     #[serde(default)]
     pub role: Role,
-    /// Zero of the run on its raw clock, ns.
+    /// Zero of the run on the agent's raw clock, ns.
     pub t0_raw_ns: i64,
-    /// It did not live to close its books: they are what its rows on disk say.
+    /// Whether the agent was lost. The counts of a lost agent are those of its rows on disk.
     pub lost: bool,
-    /// When it was lost, ns from the start of the run.
+    /// Time at which it was lost, ns from the start of the run.
     #[serde(default)]
     pub lost_ns: Option<i64>,
-    /// End of the last second that it reported, ns from the start of the run: between this and its
-    /// loss its load is not known before its segments are here.
+    /// End of the last second that it reported, ns from the start of the run. Between this and its
+    /// loss its load is unknown until its segments are fetched.
     #[serde(default)]
     pub reported_ns: Option<i64>,
-    /// End of its measured window, ns from the start of the run; none when it did not say.
+    /// End of its measured window, ns from the start of the run; `None` if it was not reported.
     pub window_ns: Option<i64>,
-    /// Its books.
+    /// Final counts of the agent.
     pub books: AgentBooks,
 }
 
-/// What is wrong with the books of the agents; it names the agent where there are several.
+/// The damage of all agents. If there are several agents, each text contains the name of its agent.
 fn damage_of(agents: &[AgentSummary]) -> Vec<String> {
     let named = |agent: &AgentSummary, text: &String| match agents.len() {
         2.. if !text.contains(&format!("agent {}", agent.name)) => format!("agent {}: {text}", agent.name),
@@ -95,7 +97,7 @@ fn damage_of(agents: &[AgentSummary]) -> Vec<String> {
 }
 
 impl Summary {
-    /// Books that are still open: nothing is said of the disk yet.
+    /// A summary without the rows on disk.
     pub(crate) fn new(start: &Start, agents: Vec<AgentSummary>) -> Self {
         Self {
             format: format::SUMMARY.to_owned(),
@@ -118,16 +120,17 @@ impl Summary {
         }
     }
 
-    /// Closes the books without the segments of `run`, which could not be converted.
+    /// Completes the summary without the segments of `run`, which could not be converted.
     pub(crate) fn postpone(&mut self, run: &Path, error: &RecordError) {
         self.damage
             .push(format!("{error}; {SEGMENTS_KEPT} {}`", run.display()));
         self.add_up();
     }
 
-    /// Closes the books with what is on disk. May be repeated: everything is computed anew.
+    /// Completes the summary with the rows on disk. It may be repeated: all values are computed
+    /// again.
     pub(crate) fn settle(&mut self, merged: &Merged) {
-        // What an earlier attempt has said of them is no longer so.
+        // The text of an earlier attempt no longer applies.
         self.damage.retain(|text| !text.contains(SEGMENTS_KEPT));
         self.rows = (self.keep == Keep::All).then(|| merged.tally());
         self.tables.clone_from(&merged.tables);
@@ -149,19 +152,19 @@ impl Summary {
         self.add_up();
     }
 
-    /// What agents that were lost had kept is here now: their loss is a fact of the run and no
-    /// damage of its record.
+    /// Removes the damage of lost agents whose segments were fetched: their loss is then an event
+    /// of the run, but no damage of its record.
     pub(crate) fn remove_loss_damage(&mut self) {
         for agent in self.agents.iter_mut().filter(|agent| agent.lost) {
-            if self.segments.iter().any(|found| found.agent == agent.name) {
-                let said = std::mem::take(&mut agent.books.damage);
+            if self.segments.iter().any(|segment| segment.agent == agent.name) {
+                let removed = std::mem::take(&mut agent.books.damage);
                 self.damage
-                    .retain(|text| !said.iter().any(|each| text.contains(each.as_str())));
+                    .retain(|text| !removed.iter().any(|each| text.contains(each.as_str())));
             }
         }
     }
 
-    /// Sums the agents, and says whether everything is there.
+    /// Computes the sums over the agents, and whether the counts balance.
     pub(crate) fn add_up(&mut self) {
         self.counters = Counters::default();
         self.in_flight = 0;
@@ -204,26 +207,29 @@ impl Summary {
             .started
             .saturating_sub(self.rows.map_or(counters.started, |rows| rows.counters.started));
         if self.keep == Keep::All && missing > 0 && self.rows.is_some() {
-            self.damage
-                .push(format!("{missing} of {} {NOT_ON_DISK}", counters.started));
+            self.damage.push(format!(
+                "{} of {} {NOT_ON_DISK}",
+                grouped(missing),
+                grouped(counters.started)
+            ));
         }
     }
 
-    /// Whether an agent on another host may still have segments of this run: it was lost and
-    /// nothing of it came, or not all that it wrote.
+    /// Whether an agent on another host may still have segments of this run: it was lost and none
+    /// of its segments was fetched, or some of its segments are missing.
     pub(crate) fn outstanding(&self, start: &Start) -> bool {
-        let held = |name: &String| self.segments.iter().any(|found| found.name == *name);
+        let held = |name: &String| self.segments.iter().any(|segment| segment.name == *name);
         self.agents.iter().any(|agent| {
             let far = start
                 .agents
                 .iter()
                 .any(|known| known.name == agent.name && !known.same_clock);
-            let nothing = !self.segments.iter().any(|found| found.agent == agent.name);
-            far && (agent.lost && nothing || !agent.books.segments.iter().all(held))
+            let has_none = !self.segments.iter().any(|segment| segment.agent == agent.name);
+            far && (agent.lost && has_none || !agent.books.segments.iter().all(held))
         })
     }
 
-    /// What the lab is told.
+    /// The event for the lab.
     pub(crate) fn finished(&self) -> Finished {
         Finished {
             status: self.status.clone(),
@@ -243,8 +249,8 @@ impl Summary {
 }
 
 impl AgentSummary {
-    /// It was lost with a part of the load. One that only watched takes nothing of the books with
-    /// it.
+    /// Whether the agent was lost with a part of the load. The loss of a watching agent changes no
+    /// counts.
     fn is_missed(&self) -> bool {
         self.lost && self.role == Role::Testers
     }
@@ -325,9 +331,9 @@ mod tests {
     fn balanced_is_checked_against_the_rows() {
         let cases = [
             ((10, 7, 2, 1), (10, 7, 2, 1), true),
-            ((10, 7, 2, 0), (10, 7, 2, 1), false), // one is nowhere
+            ((10, 7, 2, 0), (10, 7, 2, 1), false), // one transaction has no outcome
             ((10, 7, 2, 1), (9, 6, 2, 1), false),  // one is not on disk
-            ((10, 7, 2, 1), (10, 6, 3, 1), false), // the disk tells another story
+            ((10, 7, 2, 1), (10, 6, 3, 1), false), // the outcomes on disk differ
         ];
         for ((a, b, c, d), (e, f, g, h), expected) in cases {
             let mut summary = summary(Keep::All, a, b, c, d);
@@ -338,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_record_unbalances_the_books() {
+    fn with_a_lost_record_the_counts_do_not_balance() {
         let mut summary = summary(Keep::Summaries, 10, 9, 0, 1);
         summary.agents[0].books.counters.lost_records = 1;
         summary.settle(&Merged::default());
@@ -346,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_only_balance_by_the_books() {
+    fn with_keep_summaries_the_counters_decide_the_balance() {
         let mut summary = summary(Keep::Summaries, 10, 9, 0, 1);
         summary.settle(&Merged::default());
         assert!(summary.balanced);
@@ -354,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_conversion_takes_back_what_the_first_had_said() {
+    fn a_second_conversion_removes_the_damage_of_the_first() {
         let mut summary = summary(Keep::All, 10, 9, 0, 1);
         let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
         let run = Path::new("/results/0001");
@@ -373,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_agent_has_the_books_of_its_rows() {
+    fn a_lost_agent_has_the_counts_of_its_rows() {
         let mut summary = summary(Keep::All, 100, 100, 0, 0);
         summary.agents[0].lost = true;
         summary.agents[0].window_ns = None;
@@ -384,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_watched_takes_nothing_with_it() {
+    fn the_loss_of_a_watching_agent_changes_no_counts() {
         let mut summary = summary(Keep::All, 10, 10, 0, 0);
         let mut watcher = summary.agents[0].clone();
         (watcher.name, watcher.role, watcher.lost) = ("db1".into(), Role::Watch, true);

@@ -1,5 +1,5 @@
-//! The time service: tells agents our time by datagrams, and whoever has not the session's key
-//! nothing at all.
+//! The time service: answers probes with the controller's time. It sends nothing to a client
+//! without the key of the session.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,10 +15,10 @@ use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_link::identity::{IdentityError, Secret};
 use plimsoll_link::{TimeService, UdpTime};
 
-/// How often the thread looks whether it is still needed.
+/// Interval at which the thread checks whether the service has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Why there is no time service. Probes ride the link then.
+/// Why there is no time service. Probes are then sent over the link.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TimeError {
     #[error(transparent)]
@@ -36,8 +36,8 @@ pub(crate) struct TimeServer {
 }
 
 impl TimeServer {
-    /// On the last free one of `ports` (a door takes the first), at all addresses of this host,
-    /// with a new key.
+    /// Starts the service with a new key on the last free port of `ports`, at all addresses of this
+    /// host. (A door uses the first free port.)
     ///
     /// # Errors
     /// [`TimeError`].
@@ -77,8 +77,8 @@ impl TimeServer {
         Secret::new(self.key.to_vec())
     }
 
-    /// What agent number `agent` of the session is told; `address`: where agents are told to dial
-    /// us.
+    /// Description of the service for agent number `agent` of the session. `address` is the address
+    /// that agents dial.
     pub(crate) fn of(&self, agent: u32, address: Option<IpAddr>) -> TimeService {
         TimeService {
             same: false,
@@ -101,17 +101,18 @@ impl Drop for TimeServer {
     }
 }
 
-/// What is no request of one who knows the key is thrown away as cheaply as can be: it costs one
-/// system call, no allocation, and no word anywhere, or a flood would fill the disk instead.
+/// Answers requests. A datagram without a valid code costs one system call and no allocation. It is
+/// not logged, because a flood would fill the disk.
 fn serve(mut stamped: StampedSocket, key: &ProbeKey, clock: &dyn Clock, ended: &AtomicBool) {
-    // One byte more than a packet has, so that a longer one is not taken for one.
+    // One byte more than a packet, so that a longer datagram is not accepted.
     let mut bytes = [0; PACKET_BYTES + 1];
     while !ended.load(Ordering::Relaxed) {
         match stamped.receive(&mut bytes) {
             Ok(datagram) => {
                 if let Some(request) = Request::decode(&bytes[..datagram.bytes], key) {
                     let answer = request.answer(datagram.at_ns, clock.raw_ns()).encode(key);
-                    // What cannot be sent now is worth nothing later; the agent asks again.
+                    // An answer that cannot be sent now is useless later; the agent sends another
+                    // probe.
                     let _ = stamped.answer(&answer, &datagram);
                 }
             }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_key_is_told_the_time() {
+    fn a_client_with_the_key_gets_the_time() {
         let server = TimeServer::open(0..=0).unwrap();
         let (socket, key) = client(&server);
         let clock = SystemClock;
@@ -163,7 +164,7 @@ mod tests {
                 (answer.agent, answer.sequence, answer.sent),
                 (9, sequence, asked.sent)
             );
-            // One clock at both ends, so the stamps must be in order.
+            // Both ends have the same clock, so the stamps are in order.
             let order = [
                 asked.sent - plimsoll_agent::GRAIN_NS,
                 answer.heard,
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_gets_nothing_and_a_flood_of_rubbish_leaves_room_for_agents() {
+    fn clients_without_the_key_get_nothing_and_a_flood_does_not_stop_answers() {
         let server = TimeServer::open(0..=0).unwrap();
         let (socket, key) = client(&server);
         let (stranger, _) = client(&server);
@@ -185,12 +186,12 @@ mod tests {
             scope.spawn(|| {
                 let long = [&wrong[..], &[0]].concat();
                 while !over.load(Ordering::Relaxed) {
-                    for rubbish in [&wrong[..], &long, &[0xff; 1400], &[]] {
-                        let _ = stranger.send(rubbish);
+                    for datagram in [&wrong[..], &long, &[0xff; 1400], &[]] {
+                        let _ = stranger.send(datagram);
                     }
                 }
             });
-            // What finds no room in the socket's buffer is lost: an agent asks again.
+            // A datagram is lost if the buffer of the socket is full; it is sent again.
             socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
             let (since, mut answered, mut sequence) = (std::time::Instant::now(), 0, 0);
             while answered < 20 && since.elapsed() < TIMEOUT {
@@ -207,7 +208,7 @@ mod tests {
             over.store(true, Ordering::Relaxed);
             assert_eq!(answered, 20);
         });
-        // All that the stranger has sent is dealt with when a later question is answered.
+        // When a later request is answered, all datagrams of the stranger were handled.
         let mut bytes = [0; 100];
         while socket.recv(&mut bytes).is_err() {
             socket.send(&request(0, &SystemClock).encode(&key)).unwrap();
@@ -220,28 +221,28 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_the_last_free_port_of_the_range_and_gives_it_back() {
-        // Two free ports side by side, below those that the system hands out.
+    fn the_last_free_port_of_the_range_is_used_and_released() {
+        // Two adjacent free ports below the range of ephemeral ports.
         let first = 10_000 + (std::process::id() % 10_000) as u16;
         let free = |port: u16| UdpSocket::bind(("::", port)).is_ok();
         let port = (first..u16::MAX)
             .find(|&port| free(port) && free(port + 1))
             .unwrap();
         let next = port + 1;
-        let one = TimeServer::open(port..=next).unwrap();
-        let two = TimeServer::open(port..=next).unwrap();
-        assert_eq!((one.port(), two.port()), (next, port));
-        assert_ne!(one.key, two.key);
+        let first_server = TimeServer::open(port..=next).unwrap();
+        let second_server = TimeServer::open(port..=next).unwrap();
+        assert_eq!((first_server.port(), second_server.port()), (next, port));
+        assert_ne!(first_server.key, second_server.key);
         assert!(matches!(TimeServer::open(port..=next), Err(TimeError::Port(_))));
-        drop(one);
+        drop(first_server);
         assert_eq!(TimeServer::open(port..=next).unwrap().port(), next);
     }
 
     #[test]
     fn the_key_is_not_printed() {
         let server = TimeServer::open(0..=0).unwrap();
-        let told = server.of(1, None);
+        let service = server.of(1, None);
         let key = format!("{:?}", server.key);
-        assert!(!format!("{told:?} {:?}", server.key()).contains(&key));
+        assert!(!format!("{service:?} {:?}", server.key()).contains(&key));
     }
 }

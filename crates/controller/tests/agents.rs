@@ -1,5 +1,5 @@
-//! Agents that are not as they should be: of another version, or silent at any moment. They are
-//! small scripts that send what was written beforehand.
+//! Faulty agents: of another version, or silent at any time. They are scripts that send prepared
+//! frames.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"
@@ -20,14 +20,14 @@ use plimsoll_model::{Counters, HostFacts, SecondReport};
 use serde_json::{Value, json};
 
 const VERSION: &str = "1.2.3";
-/// Far longer than any step takes: what ends by this has hung.
+/// Far longer than any step takes; a step that reaches it does not end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a scripted agent does in the end.
+/// What a script does after it has sent its frames.
 const SILENCE: &str = "exec sleep 3600";
 const END: &str = "exit 0";
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 struct TestDirectory(PathBuf);
 
 impl TestDirectory {
@@ -81,7 +81,7 @@ impl Lab {
         self.events.recv_timeout(TIMEOUT).expect("the controller hangs")
     }
 
-    /// Asks for a run; gives every event up to the one that ends it.
+    /// Requests a run. Returns all events up to the one that ends it.
     fn run(&mut self, directory: &Path) -> Vec<Value> {
         writeln!(
             self.commands,
@@ -117,7 +117,7 @@ fn spec(directory: &Path) -> Value {
     })
 }
 
-/// An agent that sends these messages, and does `then`.
+/// An agent that sends these messages and then executes `then`.
 fn agent(temp: &Path, messages: &[Value], then: &str, silence: Duration) -> AgentCommand {
     let mut frames = BytesMut::new();
     let mut number = 0;
@@ -133,7 +133,8 @@ fn agent(temp: &Path, messages: &[Value], then: &str, silence: Duration) -> Agen
     }
     let file = temp.join("said");
     fs::write(&file, frames).unwrap();
-    // Called with `--fd N` behind these. Only bash takes descriptors above 9.
+    // The script is called with the further arguments `--fd N`. Only bash accepts descriptors above
+    // 9.
     let script = format!("cat '{}' >&$2; {then}", file.display());
     AgentCommand {
         program: "bash".into(),
@@ -146,10 +147,10 @@ fn said(message: &ToController) -> Value {
     serde_json::to_value(message).unwrap()
 }
 
-/// One test, because a controller ends every process below its own, and those of a neighbour would
-/// be among them.
+/// One test, because a controller ends all descendants of its process, and these would include the
+/// agents of another test.
 #[test]
-fn strange_and_silent_agents_are_told_and_nothing_hangs() {
+fn faulty_and_silent_agents_are_reported_and_the_run_ends() {
     let temp = TestDirectory::new();
     let link = plimsoll_model::format::LINK_VERSION;
     let hello = json!({"type": "hello", "link": link, "version": VERSION, "pid": 1});
@@ -166,22 +167,22 @@ fn strange_and_silent_agents_are_told_and_nothing_hangs() {
     let prepared = said(&ToController::Prepared);
     let short = Duration::from_millis(300);
 
-    let elder = json!({"type": "hello", "link": link + 5, "version": "9.8.7", "pid": 1, "dialect": "new"});
+    let other = json!({"type": "hello", "link": link + 5, "version": "9.8.7", "pid": 1, "dialect": "new"});
     let own = format!("version {VERSION} (link {link})");
     let theirs = format!("the agent is version 9.8.7 (link {})", link + 5);
     let same_link = json!({"type": "hello", "link": link, "version": "1.2.4", "pid": 1});
-    // What it says, what it does then, and what stands in the refusal.
-    let mute = ["the agent is lost", "no data was received for 0.6 s"]; // its first word may take twice as long
+    // Messages of the agent, what it does then, and texts of the refusal.
+    let mute = ["the agent is lost", "no data was received for 0.6 s"]; // the greeting has twice the time
     let silent = ["the agent is lost", "no data was received for 0.3 s"];
     let refused: [(&[Value], &str, &[&str]); 5] = [
-        (&[elder], END, &[&own, &theirs]),
+        (&[other], END, &[&own, &theirs]),
         (&[same_link], END, &[&own, "1.2.4"]),
         (from_ref(&prepared), END, &["is not a greeting"]),
         (&[], SILENCE, &mute),
         (from_ref(&hello), SILENCE, &silent),
     ];
     for (number, (messages, then, expected)) in refused.iter().enumerate() {
-        // On a busy machine a script may need longer than the short silence to say its first word.
+        // On a busy machine a script may need longer than the short timeout to send its greeting.
         let silence = if *then == END { TIMEOUT } else { short };
         let run = temp.0.join(format!("refused-{number}"));
         let mut lab = Lab::start(agent(&temp.0, messages, then, silence));

@@ -1,5 +1,5 @@
-//! Clocks of agents that dial in: probes go by UDP, or ride the link where there is no port left
-//! for them.
+//! Clocks of agents that dial in: probes are sent over UDP, or over the link if no port is free for
+//! the time service.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on fails; its helpers are tests too"
@@ -24,7 +24,7 @@ use plimsoll_link::token::Token;
 use serde_json::{Value, json};
 
 const VERSION: &str = "1.2.3";
-/// Far longer than any step takes: what ends by this has hung.
+/// Far longer than any step takes; a step that reaches it does not end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A controller and one agent that has dialled in, both in threads of this process.
@@ -101,13 +101,13 @@ impl Session {
         }
     }
 
-    /// What the controller knows of the agent's clock.
+    /// The controller's report on the agent's clock.
     fn clock(&mut self) -> Value {
         self.say(&json!({"type": "check", "agents": [far()]}));
         let host = self.until("host");
         self.until("checked");
         let clock = host["facts"]["clock"].clone();
-        // All are on one clock here, so that the truth is known: 0, within the bound.
+        // All processes have the same clock, so the true offset is 0.
         let (offset, bound) = (
             clock["offset_ns"].as_i64().unwrap(),
             clock["bound_ns"].as_i64().unwrap(),
@@ -156,28 +156,28 @@ fn run(session: &mut Session) -> Vec<String> {
         offset.as_i64().unwrap().abs() <= bound.as_i64().unwrap(),
         "{clock}"
     );
-    ways(&directory)
+    paths(&directory)
 }
 
-/// By which ways the recorded probes went.
-fn ways(directory: &Path) -> Vec<String> {
+/// The paths over which the recorded probes were sent.
+fn paths(directory: &Path) -> Vec<String> {
     let file = fs::File::open(directory.join("probes.parquet")).unwrap();
     let batches = ParquetRecordBatchReaderBuilder::try_new(file)
         .unwrap()
         .build()
         .unwrap();
-    let mut ways = Vec::new();
+    let mut paths = Vec::new();
     for batch in batches.map(Result::unwrap) {
         let column = batch.column_by_name("via").unwrap().as_dictionary::<UInt16Type>();
         let words = column.downcast_dict::<StringArray>().unwrap();
-        ways.extend(words.into_iter().map(|word| word.unwrap().to_owned()));
+        paths.extend(words.into_iter().map(|word| word.unwrap().to_owned()));
     }
-    ways
+    paths
 }
 
-/// One test, because a controller ends the processes below its own, and an agent its own likewise.
+/// One test, because controller and agent end all descendants of their process.
 #[test]
-fn probes_go_by_udp_and_ride_the_link_where_no_port_is_left() {
+fn probes_use_udp_or_the_link_if_no_port_is_free() {
     let (mut session, time_port) = Session::start("udp", 0);
     assert_ne!(time_port, 0);
     assert!(
@@ -185,18 +185,21 @@ fn probes_go_by_udp_and_ride_the_link_where_no_port_is_left() {
         "the service has the port"
     );
     while session.clock()["udp"] != true {
-        // On a busy machine the first answers may all have come by the link.
+        // On a busy machine the first answers may all have arrived over the link.
         std::thread::sleep(Duration::from_millis(50));
     }
-    let ways = run(&mut session);
-    assert!(ways.iter().filter(|way| *way == "udp").count() >= 8, "{ways:?}");
+    let paths = run(&mut session);
+    assert!(
+        paths.iter().filter(|path| *path == "udp").count() >= 8,
+        "{paths:?}"
+    );
     session.quit();
     assert!(
         UdpSocket::bind(("::", time_port)).is_ok(),
         "the service has ended with its session"
     );
 
-    // The door has the only port, TCP for TLS and UDP for QUIC.
+    // The door uses the only port, TCP for TLS and UDP for QUIC.
     let first = 20_000 + (std::process::id() % 10_000) as u16;
     let free =
         |port: &u16| TcpListener::bind(("::", *port)).is_ok() && UdpSocket::bind(("::", *port)).is_ok();
@@ -204,10 +207,10 @@ fn probes_go_by_udp_and_ride_the_link_where_no_port_is_left() {
     let (mut session, time_port) = Session::start("link", port);
     assert_eq!(time_port, 0);
     assert_eq!(session.clock()["udp"], false);
-    let ways = run(&mut session);
+    let paths = run(&mut session);
     assert!(
-        ways.len() >= 8 && ways.iter().all(|way| way == "link"),
-        "{ways:?}"
+        paths.len() >= 8 && paths.iter().all(|path| path == "link"),
+        "{paths:?}"
     );
     session.quit();
 }

@@ -1,4 +1,4 @@
-//! Measures of the engine itself, for `bench/`. Each prints one JSON line.
+//! Measurements of the engine itself, for `bench/`. Each prints one JSON line.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -12,19 +12,19 @@ use plimsoll_record::{AgentStart, Columns, Start, convert, recorder};
 /// What to measure.
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
-    /// Transactions from memory to segments, then to Parquet
+    /// Write transactions from memory to segments, and convert them to Parquet
     Record {
-        /// How many
+        /// Number of transactions
         #[arg(long, default_value_t = 20_000_000)]
         rows: usize,
-        /// Where: an empty directory
+        /// Empty directory for the files
         #[arg(long)]
         directory: PathBuf,
     },
 }
 
-/// Wall time and time on cores of this process, s: on a shared machine the second tells what a core
-/// can do.
+/// Wall time, and CPU time of this process, s. On a shared machine only the CPU time shows the
+/// speed of a core.
 #[derive(Clone, Copy)]
 struct Mark(Instant, f64);
 
@@ -34,7 +34,7 @@ impl Mark {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: it writes to `used` and to nothing else.
+        // SAFETY: the call only writes to `used`.
         unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut used) };
         Self(Instant::now(), used.tv_sec as f64 + used.tv_nsec as f64 / 1e9)
     }
@@ -44,9 +44,9 @@ impl Mark {
     }
 }
 
-/// Rows that are made before the clock starts, again and again.
+/// Number of transactions that are generated at a time, outside of the measured time.
 const POOL: usize = 1 << 20;
-/// What a lane hands over at a time.
+/// Number of transactions that a lane passes to the recorder at a time.
 const BATCH: usize = 1024;
 
 pub(crate) fn carry_out(bench: &Bench) -> anyhow::Result<()> {

@@ -1,9 +1,10 @@
 //! `plimsoll-engine guard -- COMMAND`: runs a command and ends it, with all its descendants, when
-//! our stdin closes.
+//! stdin is closed.
 //!
-//! The lab starts every service below a guard. A lab that is killed closes the pipe, so nothing it
-//! started outlives it, which no handler inside the lab could promise. Rejected: `PR_SET_PDEATHSIG`
-//! alone, which reaches the first child only and is cleared by set-uid programs.
+//! The lab starts each service below a guard. When the lab is killed, the pipe is closed, so none
+//! of its services outlives it. A handler inside the lab could not ensure this. Rejected
+//! alternative: `PR_SET_PDEATHSIG` alone. It reaches only the first child, and set-uid programs
+//! clear it.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read, Write};
@@ -18,20 +19,20 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 static END_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Runs `command` (program first); with `input`, our first line of stdin becomes the child's whole
+/// Runs `command` (program first). With `input`, the first line of stdin becomes the child's whole
 /// stdin.
 ///
-/// `grace` lies between the polite signal and the other one; the lab's own patience is longer.
+/// `grace` is the time between SIGTERM and SIGKILL. The lab waits longer than that.
 ///
-/// The exit status is the child's, 128 + signal if it was killed. We are expected to lead a process
-/// group of our own.
+/// The exit status is the child's, or 128 + signal if it was killed. This process must be the
+/// leader of a process group.
 pub fn run(command: &[OsString], input: bool, grace: Duration) -> Result<ExitCode> {
     let (program, arguments) = command.split_first().context("guard: no command given")?;
     catch_termination();
     let first_line = if input { read_line()? } else { String::new() };
     let mut child = spawn(program, arguments, input)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A child that ended already is reported by its exit status, not by this write.
+        // If the child has ended, its exit status is returned; an error of this write is ignored.
         let _ = stdin.write_all(first_line.as_bytes());
     }
     std::thread::spawn(wait_for_end_of_stdin);
@@ -57,8 +58,8 @@ fn spawn(program: &OsStr, arguments: &[OsString], input: bool) -> Result<Child> 
     command
         .args(arguments)
         .stdin(if input { Stdio::piped() } else { Stdio::null() });
-    // SAFETY: prctl and nothing else between fork and exec; it is async-signal-safe and touches no
-    // memory of ours.
+    // SAFETY: only prctl is called between fork and exec. It is async-signal-safe and has no memory
+    // effects.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -67,7 +68,7 @@ fn spawn(program: &OsStr, arguments: &[OsString], input: bool) -> Result<Child> 
     }
     command
         .spawn()
-        .with_context(|| format!("{} cannot be started", program.display()))
+        .with_context(|| format!("cannot start {}", program.display()))
 }
 
 fn read_line() -> Result<String> {
@@ -75,7 +76,7 @@ fn read_line() -> Result<String> {
     io::stdin()
         .lock()
         .read_line(&mut line)
-        .context("guard: no input line came")?;
+        .context("guard: cannot read the input line")?;
     Ok(line)
 }
 
@@ -96,7 +97,8 @@ extern "C" fn note_termination(_signal: libc::c_int) {
     END_REQUESTED.store(true, Ordering::Relaxed);
 }
 
-/// A handler, not `SIG_IGN`: ignoring is inherited over exec and would make the child deaf too.
+/// Installs handlers for SIGTERM and SIGINT. `SIG_IGN` is not used, because the child would inherit
+/// it over exec.
 fn catch_termination() {
     let handler = note_termination as extern "C" fn(libc::c_int) as libc::sighandler_t;
     // SAFETY: the handler only stores to an atomic; prctl changes a flag of this process.
@@ -122,11 +124,11 @@ fn end(child: &mut Child, grace: Duration) -> Result<std::process::ExitStatus> {
 }
 
 fn signal_group(signal: libc::c_int) {
-    // SAFETY: pid 0 is our own process group; our handler makes the polite signals harmless to us.
+    // SAFETY: pid 0 is the group of this process, whose handlers ignore SIGTERM and SIGINT.
     unsafe { libc::kill(0, signal) };
 }
 
-/// Kills what the child left behind, wherever it moved to: descendants are re-parented to us.
+/// Kills the remaining descendants, of any process group: they are children of this process now.
 fn kill_descendants() {
     for _ in 0..100 {
         let children = children_of(std::process::id());
@@ -134,8 +136,8 @@ fn kill_descendants() {
             return;
         }
         for pid in children {
-            // SAFETY: `pid` is a child of ours that we have not reaped, so the number cannot have
-            // been reused.
+            // SAFETY: `pid` is a child of this process that was not reaped, so the number was not
+            // reused.
             unsafe {
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, std::ptr::null_mut(), 0);

@@ -1,8 +1,9 @@
-//! `plimsoll-engine`: everything that runs on a tester's host or on a hot path, behind one binary.
-//! Arguments and wiring only; people use the lab, the lab uses this.
+//! `plimsoll-engine`: one program for all that runs on a tester's host or is performance-critical.
+//! This crate parses the arguments and calls the other crates. Users use the lab, and the lab
+//! starts the engine.
 //!
-//! A library with a binary of a few lines, because two binaries are built from it: the static one
-//! for every host and the one of `cargo test`. What both contain is compiled once.
+//! It is a library with a binary of a few lines, because two binaries are built from it: the static
+//! one for all hosts and the one of `cargo test`. Their common code is compiled once.
 
 mod bench;
 mod guard;
@@ -29,9 +30,9 @@ use plimsoll_link::dial::Dialer;
 use plimsoll_link::token::Token;
 use plimsoll_services::data;
 
-/// Version of the engine; lab, controller and agents must all have the same.
+/// Version of the engine. Lab, controller and agents must have the same version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Longest configuration read from stdin or a file.
+/// Maximum size of a configuration, bytes.
 const MAX_CONFIG: u64 = 16 * 1024 * 1024;
 
 #[derive(Parser)]
@@ -47,50 +48,50 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Carry out runs: commands as JSON lines on stdin, events on stdout
+    /// Execute runs: commands as JSON lines on stdin, events on stdout
     Control,
-    /// Be an agent: behind an inherited socket, or listening in a directory of its own
+    /// Run an agent, with an inherited socket or with its own directory
     Agent {
-        /// Descriptor of the socket
+        /// Descriptor of the inherited socket
         #[arg(long, required_unless_present = "directory")]
         fd: Option<RawFd>,
-        /// Directory of its own
+        /// Directory of the agent
         #[arg(long, conflicts_with = "fd")]
         directory: Option<PathBuf>,
         /// Dial the controller with the token in this file (- for stdin) instead of listening
         #[arg(long, requires = "directory", requires = "name", value_name = "TOKEN")]
         join: Option<PathBuf>,
-        /// How the agent calls itself: letters, digits, . _ -
+        /// Name of the agent: letters, digits, . _ -
         #[arg(long)]
         name: Option<String>,
     },
-    /// Carry bytes between the agent of a directory and stdin and stdout; starts it if there is
-    /// none
+    /// Copy bytes between the agent of a directory and stdin and stdout; starts the agent if there
+    /// is none
     Attach {
         /// Directory of the agent
         #[arg(long)]
         directory: PathBuf,
     },
-    /// Be a reference service: null, echo, delay or frontier
+    /// Run a reference service: null, echo, delay or frontier
     Serve(serve::Arguments),
     /// Write the tables that services serve; the configuration is JSON
     Data {
-        /// File, or - for stdin
+        /// File with the configuration, or - for stdin
         #[arg(long)]
         config: PathBuf,
     },
-    /// Turn what an interrupted run has left into Parquet
+    /// Convert the segments of an interrupted run to Parquet
     Convert {
         /// Directory of the run
         directory: PathBuf,
     },
-    /// Be a testbed of emulated hosts and links, or enter one
+    /// Start a testbed of emulated hosts and links, or run a command on one of its hosts
     #[command(subcommand)]
     Testbed(testbed::Testbed),
-    /// Record and read what applications do to their files
+    /// Record and read the file accesses of applications
     #[command(subcommand)]
     Trace(trace::Trace),
-    /// Do to a file system what a trace tells; what came of it is one JSON object on stdout
+    /// Replay a trace in a file system; prints the results as one JSON object
     Replay(replay::Replay),
     /// Measure the engine itself
     #[command(hide = true, subcommand)]
@@ -100,7 +101,7 @@ enum Verb {
         /// The first line of stdin becomes the command's whole stdin
         #[arg(long)]
         input: bool,
-        /// Between the polite signal and the other one
+        /// Time between SIGTERM and SIGKILL
         #[arg(long, default_value_t = 4000, value_name = "MILLISECONDS")]
         grace_ms: u64,
         /// Program and arguments
@@ -113,10 +114,10 @@ enum Verb {
     Version,
 }
 
-/// Carries out the command line; an error is printed and becomes the exit code.
+/// Executes the command line. An error is printed to stderr; the exit code is then 1.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let done = match arguments.verb {
+    let result = match arguments.verb {
         Verb::Guard {
             input,
             grace_ms,
@@ -126,7 +127,7 @@ pub fn main() -> ExitCode {
         Verb::Replay(replay) => replay::run(&replay),
         other => carry_out(other).map(|()| ExitCode::SUCCESS),
     };
-    match done {
+    match result {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "plimsoll-engine: {error:#}");
@@ -193,7 +194,7 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
         Verb::Testbed(verb) => testbed::carry_out(verb),
         Verb::Bench(bench) => bench::carry_out(&bench),
         Verb::Guard { .. } | Verb::Trace(_) | Verb::Replay(_) => {
-            unreachable!("it has an exit status of its own, see main")
+            unreachable!("main handles the commands with their own exit status")
         }
         Verb::Drivers => say(&serde_json::json!({
             "drivers": plimsoll_drive::drivers().collect::<Vec<_>>(),
@@ -202,12 +203,14 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
     }
 }
 
-/// One heap of the C library for all threads. With one for each, what the threads of every group of
-/// rows have freed stays with them, and a controller grows with the length of its runs; its threads
-/// ask for memory too seldom to wait for each other. Agents and services keep theirs.
+/// Uses one heap of the C library for all threads.
+///
+/// With one heap per thread, the memory that the threads of a group of rows free stays in their
+/// heaps, and the memory of a controller grows with the length of its runs. Its threads allocate
+/// too seldom to wait for each other. Agents and services use the default.
 fn few_heaps() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it sets a number of the allocator, before there is any other thread.
+    // SAFETY: this sets a parameter of the allocator before other threads exist.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
@@ -218,8 +221,8 @@ fn dialer(token: &Path) -> anyhow::Result<Dialer> {
     Ok(Dialer::new(&token, VERSION)?)
 }
 
-/// An agent that outlives the connections to it. It leaves its directory as it found it, but for
-/// what nobody collected.
+/// Runs an agent that outlives its connections. At its end it removes its files and its directory,
+/// except segments that were not collected.
 fn resident_agent(directory: &Path, join: Option<&Path>, name: Option<String>) -> anyhow::Result<()> {
     let dialer = join.map(dialer).transpose()?;
     let (agent_directory, listener) = AgentDirectory::claim(directory)?;
@@ -227,13 +230,13 @@ fn resident_agent(directory: &Path, join: Option<&Path>, name: Option<String>) -
         Some(dialer) => Source::Dial(Box::new(dialer)),
         None => Source::Listen(listener),
     };
-    let here = std::env::current_dir().context("cannot find the directory again")?;
+    let here = std::env::current_dir().context("cannot find the current directory")?;
     plimsoll_agent::adopt_orphans();
     let signals = signals::listen().context("cannot listen to signals")?;
     let ended = plimsoll_agent::run_agent(source, Some(&here), name, VERSION, signals);
     let kept = match &ended {
         Ok(ended) => ended.kept,
-        // It never took part, and what it says stands wherever its messages go.
+        // The agent did not take part, so its log is not needed: the error is printed.
         Err(AgentError::Link(LinkError::Refused)) => false,
         Err(_) => true,
     };
@@ -255,7 +258,7 @@ fn convert(directory: &std::path::Path) -> anyhow::Result<()> {
     }
 }
 
-/// One JSON line on stdout.
+/// Prints a JSON line on stdout.
 fn say(value: &serde_json::Value) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{value}")
@@ -263,8 +266,8 @@ fn say(value: &serde_json::Value) -> anyhow::Result<()> {
         .context("cannot write to stdout")
 }
 
-/// A configuration from a file or, for `-`, from stdin. It may hold secrets: errors name places,
-/// never values.
+/// Reads a configuration from a file or, for `-`, from stdin. It may contain secrets, so errors
+/// contain positions, but no values.
 fn configuration<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> anyhow::Result<T> {
     let mut text = String::new();
     if path.as_os_str() == "-" {
@@ -278,27 +281,25 @@ fn configuration<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> anyh
             .read_to_string(&mut text)
             .with_context(|| format!("cannot read {}", path.display()))?;
     }
-    serde_json::from_str(&text).with_context(|| {
-        format!(
-            "the configuration {} is not what this service takes",
-            path.display()
-        )
-    })
+    serde_json::from_str(&text)
+        .with_context(|| format!("the configuration {} does not match this command", path.display()))
 }
 
-/// The socket that our parent left open for us. Our own children must not have it.
+/// The inherited socket `fd`. Its close-on-exec flag is set, so that children do not inherit it.
 fn inherited(fd: RawFd) -> anyhow::Result<UnixStream> {
     // SAFETY: stat is plain data, for which zero is a valid value.
-    let mut about: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `about` is valid; fstat reports a descriptor that is not open by an error.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: `status` is valid. For a descriptor that is not open, fstat returns an error.
     let is_socket = fd > 2
-        && unsafe { libc::fstat(fd, &raw mut about) } == 0
-        && about.st_mode & libc::S_IFMT == libc::S_IFSOCK;
+        && unsafe { libc::fstat(fd, &raw mut status) } == 0
+        && status.st_mode & libc::S_IFMT == libc::S_IFSOCK;
     if !is_socket {
-        bail!("descriptor {fd} is no inherited socket: agents are started by `plimsoll-engine control`");
+        bail!(
+            "descriptor {fd} is not an inherited socket: `plimsoll-engine control` starts agents with --fd"
+        );
     }
-    // SAFETY: a plain flag on a descriptor that is open.
+    // SAFETY: this sets a flag of an open descriptor.
     unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
-    // SAFETY: the descriptor is open, a socket, and nobody else in this process knows of it.
+    // SAFETY: the descriptor is an open socket without another owner in this process.
     Ok(unsafe { UnixStream::from_raw_fd(fd) })
 }

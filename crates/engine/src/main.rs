@@ -1,4 +1,4 @@
-//! The binary; everything is in the library.
+//! The binary. All code is in the library.
 
 use std::process::ExitCode;
 

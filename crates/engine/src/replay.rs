@@ -1,4 +1,4 @@
-//! `replay`: a trace against a directory. What the lab reads is one JSON object on stdout.
+//! `replay`: replays a trace in a directory. The lab reads the result as one JSON object on stdout.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,15 +22,15 @@ use serde_json::{Map, Value, json};
 enum Pace {
     /// As fast as possible
     Afap,
-    /// Every call as close as possible to its recorded start
+    /// Each call as close as possible to its recorded start
     Exact,
-    /// Think times are kept, calls take as long as they take here
+    /// Recorded think times; each call takes as long as it takes here
     Diff,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Order {
-    /// As shared files and names ask for
+    /// As required by shared files and names
     Resource,
     /// Strictly as recorded
     Trace,
@@ -41,51 +41,50 @@ enum Order {
 pub(crate) struct Replay {
     /// The trace file
     trace: PathBuf,
-    /// Everything happens beneath this directory
+    /// Directory of the replay; all files are below it
     #[arg(long)]
     root: PathBuf,
     #[arg(long, value_enum, default_value_t = Pace::Diff)]
     timing: Pace,
-    /// What computing is multiplied by in `diff`
+    /// Factor for the computation between calls with `--timing diff`
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     #[arg(long, value_enum, default_value_t = Order::Resource)]
     order: Order,
-    /// Rules for names
+    /// File with rules for names
     #[arg(long)]
     map: Option<PathBuf>,
-    /// Names that are left out
+    /// File with names that are not replayed
     #[arg(long)]
     ignore: Option<PathBuf>,
-    /// Tell what the root lacks, and replay nothing
+    /// Report what the root lacks; replay nothing unless --run
     #[arg(long)]
     check: bool,
-    /// Make what the root lacks; replay nothing unless --run
+    /// Create what the root lacks; replay nothing unless --run
     #[arg(long)]
     prepare: bool,
-    /// Remove what was prepared and what the replay has made
+    /// Remove the prepared files and those that the replay has created
     #[arg(long)]
     clean: bool,
-    /// Replay also where --check, --prepare or --clean is given: after the first two, before the
-    /// third
+    /// Replay also with --check, --prepare or --clean: after the first two, before the third
     #[arg(long)]
     run: bool,
-    /// Preparing removes what must not be there
+    /// Let --prepare remove files that must not exist
     #[arg(long)]
     force: bool,
-    /// Files that are prepared are sparse; else they hold data
+    /// Create sparse files with --prepare; otherwise they contain data
     #[arg(long)]
     sparse: bool,
-    /// Share of what is written and prepared that compresses to nothing, 0..100
+    /// Compressible share of the data that is written and prepared, 0 to 100
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     compressible: f64,
-    /// Ranges that were mapped are read
+    /// Read the ranges that were mapped
     #[arg(long)]
     read_maps: bool,
-    /// It may run as root
+    /// Allow the replay as root
     #[arg(long)]
     allow_root: bool,
-    /// How long a call may wait for others when nobody can go on, in seconds
+    /// Maximum time that a call waits for others if no call can continue
     #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     patience: f64,
 }
@@ -93,12 +92,15 @@ pub(crate) struct Replay {
 pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
     if !(0.0..=100.0).contains(&replay.compressible) {
         bail!(
-            "--compressible {}: a share between 0 and 100 is expected",
+            "--compressible: expected a share from 0 to 100, got \"{}\"",
             replay.compressible
         );
     }
     if !(replay.scale >= 0.0 && replay.scale.is_finite()) {
-        bail!("--scale {}: a number from 0 on is expected", replay.scale);
+        bail!(
+            "--scale: expected a number of at least 0, got \"{}\"",
+            replay.scale
+        );
     }
     let trace = Trace::read(&replay.trace).with_context(|| format!("reading {}", replay.trace.display()))?;
     let rules = rules(replay)?;
@@ -191,7 +193,7 @@ fn fill(replay: &Replay) -> Fill {
     }
 }
 
-/// Causes only: what follows from them counts to them.
+/// The report with the causes only; each has the number of its consequences.
 fn report_json(report: &check::Report) -> anyhow::Result<Value> {
     let mut causes = Vec::new();
     for (finding, consequences, bytes) in report.causes() {

@@ -1,4 +1,4 @@
-//! `serve NAME`: one of our own services, until a signal ends it.
+//! `serve NAME`: runs a reference service until a signal ends it.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -16,10 +16,11 @@ pub(crate) struct Arguments {
     /// Service to run
     #[arg(value_enum)]
     name: Service,
-    /// JSON configuration: a file, or - for stdin
+    /// File with the configuration as JSON, or - for stdin
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Address; port 0 picks a free one. What was picked is printed as a JSON line
+    /// Address to listen on; with port 0 the system selects a free port. The address is printed as
+    /// a JSON line
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// End when the process that started this one ends
@@ -39,18 +40,19 @@ enum Service {
 /// Serves until SIGINT or SIGTERM.
 pub(crate) fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.end_with_parent {
-        // SAFETY: this option takes plain numbers and touches no memory.
+        // SAFETY: this option takes plain numbers and has no memory effects.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
     }
     raise_open_files();
     let runtime = runtime().context("cannot start the runtime")?;
     runtime.block_on(run(arguments))?;
-    // Blocking work that still runs (a long query) must not keep us.
+    // Blocking work that is in progress (a long query) must not delay the end.
     runtime.shutdown_background();
     Ok(())
 }
 
-/// As many open files as we are allowed: the usual 1024 are fewer than the clients of a load test.
+/// Raises the limit of open files to its maximum: the usual limit of 1,024 is below the number of
+/// clients of a load test.
 fn raise_open_files() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -59,12 +61,13 @@ fn raise_open_files() {
     // SAFETY: `limit` is valid and writable for the call.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
         limit.rlim_cur = limit.rlim_max;
-        // SAFETY: `limit` is valid for the call. Where it is refused, the old limit stays.
+        // SAFETY: `limit` is valid for the call. If the call is refused, the limit is not changed.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     }
 }
 
-/// On one core a second thread only costs: one runtime thread per core that we may use.
+/// A runtime with one thread per core that this process may use. On one core a second thread would
+/// only add cost.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if cores == 1 {
@@ -78,11 +81,11 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    // Listened for before anybody is told that we are there.
-    let mut ends = [SignalKind::interrupt(), SignalKind::terminate()]
+    // The handlers are installed before the address is printed.
+    let mut signals = [SignalKind::interrupt(), SignalKind::terminate()]
         .map(signal)
         .into_iter();
-    let (Some(Ok(mut interrupt)), Some(Ok(mut terminate))) = (ends.next(), ends.next()) else {
+    let (Some(Ok(mut interrupt)), Some(Ok(mut terminate))) = (signals.next(), signals.next()) else {
         bail!("cannot listen to signals");
     };
     let shutdown = async move {
@@ -91,7 +94,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             _ = terminate.recv() => {}
         }
     };
-    // The configuration first: who reads the address may rely on the service.
+    // The configuration is read first: when the address is printed, the service must be ready.
     match arguments.name {
         Service::Null => {
             let config = config(arguments)?;
@@ -107,8 +110,11 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         Service::Frontier => {
             let mut config: frontier::FrontierConfig = config(arguments)?;
-            if let Some(told) = &mut config.invalidation {
-                told.keys_file = told.keys_file.take().or_else(|| keys_file(arguments.listen));
+            if let Some(invalidation) = &mut config.invalidation {
+                invalidation.keys_file = invalidation
+                    .keys_file
+                    .take()
+                    .or_else(|| keys_file(arguments.listen));
             }
             frontier::serve(listen(arguments)?, config, shutdown).await?;
         }
@@ -116,8 +122,9 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a gateway keeps the keys of objects that caches hold, if it is not told: by its address,
-/// under which the next one is found. A port that the system chooses is another one each time.
+/// The default file in which a gateway keeps the keys of objects that caches hold. Its name
+/// contains the address, so that the next gateway at the same address finds it. `None` with port 0,
+/// because the system selects another port each time.
 fn keys_file(listen: SocketAddr) -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state"));
@@ -129,7 +136,7 @@ fn keys_file(listen: SocketAddr) -> Option<PathBuf> {
 fn config<T: DeserializeOwned>(arguments: &Arguments) -> anyhow::Result<T> {
     match &arguments.config {
         Some(path) => crate::configuration(path),
-        None => serde_json::from_str("{}").context("this service needs a configuration: give --config"),
+        None => serde_json::from_str("{}").context("this service needs a configuration: use --config FILE"),
     }
 }
 
@@ -139,6 +146,6 @@ fn listen(arguments: &Arguments) -> anyhow::Result<TcpListener> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", serde_json::json!({ "listening": address.to_string() }))
         .and_then(|()| out.flush())
-        .context("cannot say on stdout where we listen")?;
+        .context("cannot write the address to stdout")?;
     Ok(listener)
 }

@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP as messages on a channel.
 //!
-//! A handler that writes to a pipe, rather than blocked signals and sigwait: a blocked signal would
-//! stay blocked in the client programs that testers start.
+//! The handler writes to a pipe. Rejected alternative: blocked signals and sigwait. A blocked
+//! signal would stay blocked in the client programs that testers start.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,29 +13,30 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn handler(signal: libc::c_int) {
     let byte = [signal as u8];
-    // SAFETY: write is allowed in a handler; the descriptor is never closed; what does not fit into
-    // a full pipe may be lost, because signals that were not read yet say the same.
+    // SAFETY: write is allowed in a handler, and the descriptor is never closed. If the pipe is
+    // full, the byte may be lost, because the unread signals have the same effect.
     unsafe { libc::write(PIPE.load(Ordering::Relaxed), byte.as_ptr().cast(), 1) };
 }
 
-/// The number of each signal that asks this process to end.
+/// Starts the handlers. The channel receives the number of each signal that asks this process to
+/// end.
 ///
 /// # Errors
-/// No pipe or thread is to be had.
+/// The system refuses a pipe, a handler or a thread.
 pub(crate) fn listen() -> io::Result<Receiver<i32>> {
     let mut ends = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
+    // SAFETY: the array has two elements, for the two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: both were just opened and belong to nobody.
+    // SAFETY: both descriptors were just opened and have no other owner.
     let (read, write) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
-    // SAFETY: plain flags on an open descriptor: only the writing end must not block.
+    // SAFETY: this sets flags of an open descriptor. Only the writing end must not block.
     unsafe { libc::fcntl(read.as_raw_fd(), libc::F_SETFL, 0) };
     PIPE.store(write.into_raw_fd(), Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let handler = handler as extern "C" fn(libc::c_int);
-        // SAFETY: the handler does only what handlers may do.
+        // SAFETY: the handler only calls functions that are allowed in handlers.
         if unsafe { libc::signal(signal, handler as libc::sighandler_t) } == libc::SIG_ERR {
             return Err(io::Error::last_os_error());
         }

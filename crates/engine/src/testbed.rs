@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use plimsoll_wan::{control, owner};
 
-/// What can be done with a testbed.
+/// The commands for testbeds.
 #[derive(Subcommand)]
 pub(crate) enum Testbed {
-    /// Bring one up in the background; the configuration is JSON. Returns when it stands
+    /// Start a testbed in the background and return when it is ready; the configuration is JSON
     Up {
-        /// File, or - for stdin
+        /// File with the configuration, or - for stdin
         #[arg(long)]
         config: PathBuf,
     },
-    /// Become a command on one of its hosts
+    /// Run a command on a host of the testbed, in place of this process
     Enter {
         /// Directory of the testbed
         directory: PathBuf,
@@ -27,10 +27,10 @@ pub(crate) enum Testbed {
     },
 }
 
-/// Does it. Both verbs need a process of one thread.
+/// Executes a command. Both need a process with a single thread.
 ///
 /// # Errors
-/// Why the testbed does not stand, or the command could not be started.
+/// The testbed or the command could not be started.
 pub(crate) fn carry_out(verb: Testbed) -> anyhow::Result<()> {
     match verb {
         Testbed::Up { config } => Ok(owner::up(crate::configuration(&config)?)?),

@@ -13,6 +13,7 @@
 //! This module has no I/O: it converts between bytes and frames.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use plimsoll_model::grouped;
 
 /// Largest frame, kind included, in bytes.
 pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
@@ -67,11 +68,14 @@ pub enum Frame {
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The frame is longer than [`MAX_FRAME_BYTES`]. Contains its length.
-    #[error("a frame of {0} bytes (at most {MAX_FRAME_BYTES} bytes are allowed)")]
+    #[error(
+        "a frame of {} bytes (at most {} bytes are allowed)",
+        grouped(*.0 as u64), grouped(MAX_FRAME_BYTES as u64)
+    )]
     TooLarge(usize),
     /// The kind is unknown to this version, or the length does not match the kind. Contains kind
     /// and length.
-    #[error("an invalid frame of kind {0} and {1} bytes")]
+    #[error("an invalid frame of kind {} and {} bytes", .0, grouped(*.1 as u64))]
     Kind(u8, usize),
     /// The frame has no kind.
     #[error("an empty frame")]

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use plimsoll_model::grouped;
 use serde::Serialize;
 
 use crate::transport::Transport;
@@ -241,7 +242,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a connection from {} ({}) was refused", self.source, self.via)?;
         if self.times > 1 {
-            write!(f, " {} times", self.times)?;
+            write!(f, " {} times", grouped(self.times))?;
         }
         write!(f, ": {}", self.reason)
     }

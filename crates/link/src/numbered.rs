@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use plimsoll_model::grouped;
 
 /// Maximum number of bytes that wait for an acknowledgement. An agent sends a few kB per second, so
 /// the messages of many minutes without a link fit. The limit bounds the memory that a peer can
@@ -15,7 +16,7 @@ const MAX_WAITING: usize = 64 * 1024 * 1024;
 
 /// Too many bytes wait for an acknowledgement. Contains their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the other side does not acknowledge messages: {0} bytes are waiting")]
+#[error("the other side does not acknowledge messages: {} bytes are waiting", grouped(*.0 as u64))]
 pub struct Full(usize);
 
 /// The other side acknowledged a message that was not sent, or skipped a number.

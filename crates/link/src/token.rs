@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use plimsoll_model::format;
+use plimsoll_model::{format, grouped};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -100,7 +100,7 @@ pub enum TokenError {
     #[error("standard input did not end within {} s: write the token, then close it", .0.as_secs())]
     Slow(Duration),
     /// The document is longer than [`MAX_TOKEN_BYTES`].
-    #[error("the token is too large: at most {MAX_TOKEN_BYTES} bytes are allowed")]
+    #[error("the token is too large: at most {} bytes are allowed", grouped(MAX_TOKEN_BYTES as u64))]
     Large,
     /// The document is not a JSON object.
     #[error("not a token: invalid JSON at line {line}, column {column}; the token may be incomplete")]

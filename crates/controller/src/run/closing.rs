@@ -1,4 +1,5 @@
-//! The end of a run: what is elsewhere is brought in, files get their last form, books are closed.
+//! The end of a run: fetches segments from other hosts, converts all segments, and writes the
+//! summary.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +12,10 @@ use crate::session::Session;
 use crate::summary::{AgentSummary, Summary};
 
 impl ActiveRun {
-    /// Files to their last form, books closed.
+    /// Completes the run: its files and its summary.
     pub(super) fn close(mut self, session: &mut Session) -> Finished {
         let now_ns = session.run_time_ns();
-        let far = self.bring_in(session);
+        let far = self.fetch_segments(session);
         let books = self.take_books();
         let mut summary = Summary::new(&self.start, books);
         summary.status = self.status.to_owned();
@@ -47,8 +48,8 @@ impl ActiveRun {
         summary.finished()
     }
 
-    /// Has agents elsewhere send what they have measured; gives their names.
-    fn bring_in(&mut self, session: &mut Session) -> Vec<String> {
+    /// Fetches the segments of agents on other hosts. Returns the names of these agents.
+    fn fetch_segments(&mut self, session: &mut Session) -> Vec<String> {
         let far: Vec<String> = self
             .agents
             .iter()
@@ -59,14 +60,14 @@ impl ActiveRun {
             let segments = self.spec.directory.join("segments");
             for (name, why) in gather::gather(session, key, &segments, &far) {
                 self.damage.push(format!(
-                    "the segments of agent {name} are still with it ({why}): run `plimsoll collect`"
+                    "the segments of agent {name} are still on its host ({why}): run `plimsoll collect`"
                 ));
             }
         }
         far
     }
 
-    /// Of every agent that took part.
+    /// The summaries of all agents that took part.
     fn take_books(&mut self) -> Vec<AgentSummary> {
         let all = self.agents.iter_mut().zip(&self.start.agents);
         all.filter(|(agent, _)| agent.generation != 0)
@@ -90,10 +91,14 @@ impl ActiveRun {
     }
 }
 
-/// Those of `far` whose segments are all in Parquet: they may forget them.
+/// The agents of `far` whose segments were all converted: they may remove them.
 fn gathered(summary: &Summary, far: &[String]) -> Vec<String> {
-    let held: BTreeSet<&str> = summary.segments.iter().map(|found| found.name.as_str()).collect();
-    let whole = |agent: &&AgentSummary| {
+    let held: BTreeSet<&str> = summary
+        .segments
+        .iter()
+        .map(|segment| segment.name.as_str())
+        .collect();
+    let is_complete = |agent: &&AgentSummary| {
         agent
             .books
             .segments
@@ -104,7 +109,7 @@ fn gathered(summary: &Summary, far: &[String]) -> Vec<String> {
         .agents
         .iter()
         .filter(|agent| far.contains(&agent.name))
-        .filter(whole)
+        .filter(is_complete)
         .map(|agent| agent.name.clone())
         .collect()
 }

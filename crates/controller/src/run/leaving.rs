@@ -1,37 +1,39 @@
-//! Agents that are asked to end while a run goes on: by a batch system at the end of their time, or
-//! by a person. They count as lost from then on, but not what they measured: they have a while to
-//! hand it over.
+//! Agents that are asked to end during a run, by a batch system at the end of their time or by a
+//! user. They count as lost from then on. Their measurements are not lost: there is some time to
+//! transfer them.
 
 use std::time::Instant;
 
 use plimsoll_link::message::HANDOVER_TIMEOUT;
-use plimsoll_model::AgentBooks;
+use plimsoll_model::{AgentBooks, grouped};
 
 use super::{ActiveRun, AgentEnd};
 use crate::gather;
 use crate::session::Session;
 
-/// An agent on its way out.
+/// An agent that was asked to end.
 pub(super) struct LeavingAgent {
-    /// That it was asked to end, for people.
+    /// Text of the event.
     text: String,
-    /// When it was, ns from the start of the run.
+    /// Time of the event, ns from the start of the run.
     since_ns: i64,
+    /// Time limit of the transfer.
     until: Instant,
-    /// Its books and the end of its window, once it has closed them.
+    /// Its final counts and the end of its measured window, ns, once it has sent them.
     closed: Option<(AgentBooks, i64)>,
 }
 
 impl ActiveRun {
-    /// An agent says that it was asked to end, and stops its testers.
+    /// Handles the message that an agent was asked to end and has stopped its testers.
     pub(super) fn begin_leave(&mut self, session: &mut Session, index: usize, reason: &str) {
         let agent = &self.agents[index];
-        if !agent.is_there() || self.leaving.contains_key(&index) {
-            return; // its part is over: it is gathered like any other
+        if !agent.is_present() || self.leaving.contains_key(&index) {
+            return; // its part has ended: its segments are fetched in the usual way
         }
         let text = format!(
             "agent {} is lost: it was asked to end ({reason}); it had reported {} transactions",
-            agent.name, agent.reported.started
+            agent.name,
+            grouped(agent.reported.started)
         );
         let since_ns = session.run_time_ns();
         let leaving = LeavingAgent {
@@ -45,7 +47,7 @@ impl ActiveRun {
         self.react_to_loss(session, text);
     }
 
-    /// One that leaves has stopped, and closed its segments: they are fetched at once.
+    /// Starts the transfer of the segments of a leaving agent, which has closed them.
     pub(super) fn close_agent(&mut self, session: &Session, index: usize, books: AgentBooks, window_ns: i64) {
         if let Some(leaving) = self.leaving.get_mut(&index) {
             leaving.closed = Some((books, window_ns));
@@ -56,21 +58,20 @@ impl ActiveRun {
         }
     }
 
-    /// Lets those go that have handed over everything, and those that nobody can wait for any
-    /// longer.
+    /// Ends the leaving agents whose transfer is complete, and those whose time limit has passed.
     pub(super) fn release_leaving(&mut self, session: &mut Session) {
         let now = Instant::now();
         for index in self.leaving.keys().copied().collect::<Vec<_>>() {
             let leaving = &self.leaving[&index];
             let name = &self.agents[index].name;
-            let waits = self.gathering.as_ref().is_some_and(|all| all.waits_for(name));
-            let late = now >= leaving.until;
-            if leaving.closed.is_some() && !waits {
+            let is_waiting = self.gathering.as_ref().is_some_and(|all| all.waits_for(name));
+            let is_late = now >= leaving.until;
+            if leaving.closed.is_some() && !is_waiting {
                 if let Some(leaving) = self.leaving.remove(&index) {
                     self.finish_handover(session, index, leaving);
                 }
-            } else if late && let Some(leaving) = self.leaving.remove(&index) {
-                let why = format!("it had {} s for it", HANDOVER_TIMEOUT.as_secs());
+            } else if is_late && let Some(leaving) = self.leaving.remove(&index) {
+                let why = format!("not transferred within {} s", HANDOVER_TIMEOUT.as_secs());
                 session.drop_peer(&self.agents[index].name);
                 self.abandon_handover(session, index, leaving, &why);
             }
@@ -79,13 +80,13 @@ impl ActiveRun {
 
     fn finish_handover(&mut self, session: &mut Session, index: usize, leaving: LeavingAgent) {
         let name = self.agents[index].name.clone();
-        let trouble = self.gathering.as_mut().and_then(|all| all.take_failure(&name));
-        if let Some(why) = trouble {
+        let failure = self.gathering.as_mut().and_then(|all| all.take_failure(&name));
+        if let Some(why) = failure {
             session.drop_peer(&name);
             return self.abandon_handover(session, index, leaving, &why);
         }
-        // What we hold now is as safe as what an agent on this host writes, and it has no time to
-        // wait for Parquet.
+        // The fetched segments are as safe as those of an agent on this host. The agent has no time
+        // to wait for the conversion.
         if let Some(key) = self.key.as_ref().filter(|_| !self.agents[index].local) {
             gather::forget(session, key, std::slice::from_ref(&name));
         }
@@ -96,7 +97,7 @@ impl ActiveRun {
         self.end_leaving(index, leaving, "its measurements were transferred");
     }
 
-    /// One that leaves is gone, or its time is over, before everything was here.
+    /// Gives up the transfer of a leaving agent, which has ended or whose time limit has passed.
     pub(super) fn abandon_handover(
         &mut self,
         session: &mut Session,
@@ -112,16 +113,18 @@ impl ActiveRun {
         self.merger.end(index);
         self.report_seconds(session);
         let kept = if self.agents[index].local {
-            format!("what is in its segments is kept ({why})")
+            format!("its segments are kept ({why})")
         } else {
             format!(
-                "`plimsoll collect` fetches the rest, unless it was lost with its host or Dask worker ({why})"
+                "`plimsoll collect` fetches the remaining segments, unless they were lost with its host or Dask \
+                 worker ({why})"
             )
         };
         self.end_leaving(index, leaving, &kept);
     }
 
-    fn end_leaving(&mut self, index: usize, leaving: LeavingAgent, what: &str) {
+    /// Ends the part of a leaving agent. `outcome` describes its measurements.
+    fn end_leaving(&mut self, index: usize, leaving: LeavingAgent, outcome: &str) {
         let agent = &mut self.agents[index];
         let reported = || AgentBooks {
             counters: agent.reported,
@@ -129,7 +132,7 @@ impl ActiveRun {
         };
         let (books, window_ns) = leaving.closed.unzip();
         let mut books = books.unwrap_or_else(reported);
-        books.damage.push(format!("{}, {what}", leaving.text));
+        books.damage.push(format!("{}, {outcome}", leaving.text));
         agent.ended = Some(AgentEnd {
             books,
             window_ns,

@@ -240,7 +240,7 @@ fn what_cannot_be_carried_out_is_refused_and_leaves_nothing() {
     assert_eq!(lab.finished()["status"], "done");
     lab.run(&spec(&run, 300_000_000));
     let error = lab.until("refused").pop().unwrap()["error"].to_string();
-    assert!(error.contains("holds a measurement already"), "{error}");
+    assert!(error.contains("already contains a measurement"), "{error}");
 }
 
 #[test]

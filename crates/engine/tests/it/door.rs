@@ -260,15 +260,15 @@ fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
     let evil = |event: &&Value| {
         event["text"]
             .as_str()
-            .is_some_and(|text| text.contains("calls itself ../evil"))
+            .is_some_and(|text| text.contains("an agent named ../evil"))
     };
     let told: Vec<&Value> = events.iter().filter(evil).collect();
     assert!(
-        matches!(told[..], [event] if event["kind"] == "agent-refused" && event["text"].as_str().unwrap().contains("a name has letters")),
+        matches!(told[..], [event] if event["kind"] == "agent-refused" && event["text"].as_str().unwrap().contains("a name consists of letters")),
         "{events:?}"
     );
     for name in ["before", "meanwhile", "good"] {
-        let words = format!("calls itself {name} may not take part");
+        let words = format!("an agent named {name} may not take part");
         let told: Vec<&str> = events
             .iter()
             .filter(|event| event["kind"] == "agent-refused")

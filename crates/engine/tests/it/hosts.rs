@@ -522,7 +522,10 @@ fn those_that_only_watch_are_not_enough_for_a_run() {
     );
     let refused = lab.until("refused").pop().unwrap();
     let error = refused["error"].as_str().unwrap();
-    assert!(error.contains("1 of 2 agents are there, 2 are needed"), "{error}");
+    assert!(
+        error.contains("1 of 2 agents are connected, 2 are needed"),
+        "{error}"
+    );
     // Nor does a run that has its testers fail for want of one that watches.
     dead["role"] = json!("watch");
     run(
