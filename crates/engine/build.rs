@@ -1,6 +1,7 @@
-//! Embeds the preloaded recorder that `scripts/preload-library` has built. It needs its own compiler
-//! flags, so cargo cannot build it as a part of the engine. Without `PLIMSOLL_PRELOAD_LIBRARY` the
-//! engine contains no recorder, and reports that if it is asked to record with it.
+//! Embeds the preloaded recorder that `scripts/preload-library` has built. It needs its own
+//! compiler flags, so cargo cannot build it as a part of the engine. Without
+//! `PLIMSOLL_PRELOAD_LIBRARY` the engine contains no recorder, and reports that if it is asked to
+//! record with it.
 
 use std::path::PathBuf;
 

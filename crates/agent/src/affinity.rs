@@ -12,7 +12,7 @@ impl Affinity {
     pub(crate) fn current() -> Self {
         // SAFETY: cpu_set_t is plain bits, for which zero is a valid value.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `set` is valid and as large as said; 0 is the calling thread.
+        // SAFETY: `set` is valid and has the given size; 0 is the calling thread.
         let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
         Self((result == 0).then_some(set))
     }
@@ -38,7 +38,7 @@ impl Affinity {
             }
             set
         };
-        // SAFETY: `set` is valid and as large as said; 0 is the calling thread.
+        // SAFETY: `set` is valid and has the given size; 0 is the calling thread.
         if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } == 0 {
             return Ok(());
         }

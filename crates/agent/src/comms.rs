@@ -44,8 +44,8 @@ pub(crate) struct Comms {
 }
 
 impl Comms {
-    /// Starts the thread. It ends when the line is closed, or says [`AgentInput::LinkLost`] as its
-    /// last word.
+    /// Starts the thread. It ends when the line is closed, or after it has sent
+    /// [`AgentInput::LinkLost`].
     ///
     /// # Errors
     /// The system refuses a thread or a runtime.

@@ -39,7 +39,8 @@ pub use stamped::{Datagram, GRAIN_NS, StampedSocket};
 
 /// Maximum time, in addition to the drain, in which a run without a controller closes its segments.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time in addition to [`HANDOVER_TIMEOUT`], so that the controller gives up before the agent.
+/// Time in addition to [`HANDOVER_TIMEOUT`], so that the time limit of the controller ends before
+/// that of the agent.
 const HANDOVER_MARGIN: Duration = Duration::from_secs(2);
 
 /// Why an agent ended without being asked to.
@@ -229,7 +230,9 @@ impl Agent {
         let spool = match (&prepare.spool, &self.files) {
             (Spool::Here(path), _) => path.clone(),
             (Spool::Own(run), Some(files)) => files.create(run)?,
-            (Spool::Own(_), None) => return Err("this agent has no directory of its own".into()),
+            (Spool::Own(_), None) => {
+                return Err("this agent has no directory for segments: start it with --directory".into());
+            }
         };
         self.affinity.bind(&prepare.spec.tester_cpus)?;
         self.run = Some(Run::prepare(prepare, spool, self.probing.clone())?);

@@ -16,7 +16,7 @@ const DIAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(20);
 pub(crate) struct Stream {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The address by which it goes to the controller, where that is known.
+    /// Address of the controller, if it is known.
     pub(crate) link_address: Option<IpAddr>,
 }
 
@@ -68,7 +68,7 @@ impl Links {
                     Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                 }
             },
-            // The caller gives up when the grace is over; until then dialling is repeated.
+            // Dialling is repeated; the caller ends the wait when the grace is over.
             Self::Dial(dialer) => loop {
                 match dialer.dial(DIAL_TIMEOUT).await {
                     Ok(link) => {

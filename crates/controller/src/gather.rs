@@ -218,7 +218,7 @@ impl Gathering {
         }
     }
 
-    /// Gives up the transfers in which no byte has arrived for [`TIMEOUT`].
+    /// Abandons the transfers in which no byte has arrived for [`TIMEOUT`].
     fn give_up_silent(&mut self, session: &mut Session) {
         let mut silent = Vec::new();
         for (name, transfer) in &mut self.transfers {
@@ -242,7 +242,7 @@ impl Gathering {
         }
     }
 
-    /// Gives up the transfer of an agent. Complete files stay.
+    /// Abandons the transfer of an agent. Complete files stay.
     pub(crate) fn give_up(&mut self, session: &Session, name: &str, why: String) {
         if let Some(transfer) = self.transfers.remove(name) {
             if let Some(ticket) = transfer.ticket {

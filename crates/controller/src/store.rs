@@ -101,7 +101,7 @@ impl Store {
 }
 
 impl IncomingFile {
-    /// Gives the file its name. It is not synced: the agent keeps its own file until the Parquet
+    /// Renames the complete file. It is not synced: the agent keeps its own file until the Parquet
     /// file with this content is on disk.
     fn finish(self) -> std::io::Result<()> {
         fs::rename(&self.part, &self.path)

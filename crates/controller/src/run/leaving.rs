@@ -97,7 +97,7 @@ impl ActiveRun {
         self.end_leaving(index, leaving, "its measurements were transferred");
     }
 
-    /// Gives up the transfer of a leaving agent, which has ended or whose time limit has passed.
+    /// Abandons the transfer of a leaving agent, which has ended or whose time limit has passed.
     pub(super) fn abandon_handover(
         &mut self,
         session: &mut Session,

@@ -1,5 +1,5 @@
-//! One agent on this host, with the null driver: everything that may happen to lab, controller and
-//! agent in a run.
+//! Runs of one agent on this host with the null driver: their normal course, and failures of lab,
+//! controller and agent.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::harness::{ENGINE, Lab, TestDirectory, spec, summary};
 const LONG: u64 = 60_000_000_000;
 
 #[test]
-fn a_run_from_command_to_files() {
+fn a_run_reports_seconds_and_writes_its_files() {
     let temp = TestDirectory::new("whole");
     let mut lab = Lab::start();
     for name in ["0001", "0002"] {
@@ -36,7 +36,7 @@ fn a_run_from_command_to_files() {
             .iter()
             .map(|event| event["counters"]["started"].as_u64().unwrap())
             .sum();
-        assert_eq!(live, started, "the live view agrees with the books");
+        assert_eq!(live, started, "the live view differs from the final counts");
         let summary = summary(&run);
         assert_eq!(summary["format"], "plimsoll.summary/1");
         assert_eq!(summary["rows"]["counters"]["started"], started);
@@ -59,7 +59,7 @@ fn a_run_from_command_to_files() {
 }
 
 #[test]
-fn a_stop_keeps_what_was_measured() {
+fn a_stopped_run_keeps_its_measurements() {
     let temp = TestDirectory::new("stop");
     let run = temp.run("0001");
     let mut lab = Lab::start();
@@ -75,7 +75,7 @@ fn a_stop_keeps_what_was_measured() {
 }
 
 #[test]
-fn a_killed_agent_loses_the_run_but_not_its_segments() {
+fn a_killed_agent_ends_the_run_and_its_segments_are_kept() {
     let temp = TestDirectory::new("kill");
     let (first, second) = (temp.run("0001"), temp.run("0002"));
     let mut lab = Lab::start();
@@ -105,7 +105,7 @@ fn a_killed_agent_loses_the_run_but_not_its_segments() {
 }
 
 #[test]
-fn a_controller_that_was_stopped_hears_what_its_agents_said_meanwhile() {
+fn a_controller_that_was_suspended_receives_the_messages_of_its_agents() {
     let temp = TestDirectory::new("stopped-controller");
     let directory = temp.run("0001");
     let mut lab = Lab::start();
@@ -124,7 +124,7 @@ fn a_controller_that_was_stopped_hears_what_its_agents_said_meanwhile() {
 }
 
 #[test]
-fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
+fn a_silent_agent_is_lost_and_the_run_ends() {
     let temp = TestDirectory::new("silent");
     let (first, second) = (temp.run("0001"), temp.run("0002"));
     let mut lab = Lab::start();
@@ -132,7 +132,7 @@ fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
     lab.until("second");
     lab.until("second");
     let agent = lab.agent();
-    // Its link stays open: nothing but the silence tells.
+    // Its link stays open: only the silence shows that it does not run.
     Lab::kill(agent, libc::SIGSTOP);
     let finished = lab.finished();
     assert_eq!(
@@ -147,14 +147,14 @@ fn an_agent_that_falls_silent_is_lost_and_nothing_hangs() {
     assert!(summary["rows"]["counters"]["started"].as_u64().unwrap() > 0);
     assert!(
         !Path::new(&format!("/proc/{agent}")).exists(),
-        "a stopped agent is ended, too"
+        "the stopped agent was not ended"
     );
     lab.run(&spec(&second, 300_000_000));
     assert_eq!(lab.finished()["status"], "done", "the next run has a new agent");
 }
 
 #[test]
-fn the_end_of_the_lab_and_a_signal_end_the_run_cleanly() {
+fn a_run_is_stopped_by_the_end_of_the_lab_and_by_a_signal() {
     let temp = TestDirectory::new("ends");
     for how in ["eof", "signal"] {
         let run = temp.run(how);
@@ -178,7 +178,7 @@ fn the_end_of_the_lab_and_a_signal_end_the_run_cleanly() {
 }
 
 #[test]
-fn a_killed_controller_leaves_segments_that_convert() {
+fn the_segments_of_a_killed_controller_can_be_converted() {
     let temp = TestDirectory::new("crash");
     let run = temp.run("0001");
     let mut lab = Lab::start();
@@ -202,18 +202,22 @@ fn a_killed_controller_leaves_segments_that_convert() {
         assert!(output.status.success(), "{output:?}");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    let said = convert();
+    let conversion = convert();
     assert_eq!(
-        (&said["converted"], &said["status"]),
+        (&conversion["converted"], &conversion["status"]),
         (&json!(true), &json!("interrupted"))
     );
     let kept = summary(&run)["counters"]["started"].as_u64().unwrap();
     assert!(kept > 100, "{kept}");
-    assert_eq!(convert()["converted"], false, "twice does no harm");
+    assert_eq!(
+        convert()["converted"],
+        false,
+        "a second conversion changes something"
+    );
 }
 
 #[test]
-fn what_cannot_be_carried_out_is_refused_and_leaves_nothing() {
+fn an_invalid_run_is_refused_and_leaves_no_files() {
     let temp = TestDirectory::new("refused");
     let run = temp.run("0001");
     let mut lab = Lab::start();
@@ -235,7 +239,7 @@ fn what_cannot_be_carried_out_is_refused_and_leaves_nothing() {
     assert!(!error.contains("hunter2"), "{error}");
     writeln!(lab.commands.as_mut().unwrap(), "rubbish").unwrap();
     lab.until("refused");
-    // After all that a good run works, and a second one into the same directory does not.
+    // A valid run works afterwards; a second one in the same directory is refused.
     lab.run(&spec(&run, 300_000_000));
     assert_eq!(lab.finished()["status"], "done");
     lab.run(&spec(&run, 300_000_000));
@@ -261,7 +265,7 @@ fn a_ceiling_stops_the_run() {
 }
 
 #[test]
-fn a_service_that_dies_ends_the_run() {
+fn the_end_of_a_service_ends_the_run() {
     let temp = TestDirectory::new("service");
     let run = temp.run("0001");
     let mut service = Command::new("sleep").arg("600").spawn().unwrap();
@@ -278,7 +282,7 @@ fn a_service_that_dies_ends_the_run() {
 }
 
 #[test]
-fn summaries_only_keeps_the_books() {
+fn with_keep_summaries_only_the_counts_are_written() {
     let temp = TestDirectory::new("summaries");
     let run = temp.run("0001");
     let mut lab = Lab::start();
@@ -291,7 +295,7 @@ fn summaries_only_keeps_the_books() {
 }
 
 #[test]
-fn a_full_disk_marks_the_run_and_does_not_end_it() {
+fn a_full_disk_is_damage_and_does_not_end_the_run() {
     let temp = TestDirectory::new("full");
     let disk = temp.run("disk");
     let mount = |arguments: &[&str]| {
@@ -305,7 +309,7 @@ fn a_full_disk_marks_the_run_and_does_not_end_it() {
         println!("SKIPPED: mounting a small tmpfs needs root");
         assert!(
             std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "under CI what is missing is a failure"
+            "this test must not be skipped under CI"
         );
         return;
     }
@@ -313,7 +317,7 @@ fn a_full_disk_marks_the_run_and_does_not_end_it() {
     fs::create_dir_all(&run).unwrap();
     let mut lab = Lab::start();
     let mut spec = spec(&run, 2_000_000_000);
-    // Without think time: hundreds of thousands a second, 100 bytes each.
+    // Without think time: hundreds of thousands of transactions per second, 100 bytes each.
     spec["workloads"][0]["load"]["think"]["ns"] = json!(0);
     lab.run(&spec);
     let finished = lab.finished();
@@ -323,7 +327,7 @@ fn a_full_disk_marks_the_run_and_does_not_end_it() {
     let unmounted = Command::new("umount").arg(&disk).status();
     assert!(
         unmounted.is_ok_and(|status| status.success()),
-        "the mount stays behind"
+        "the file system was not unmounted"
     );
     assert_eq!(
         (&finished["status"], &finished["balanced"]),
@@ -337,10 +341,10 @@ fn a_full_disk_marks_the_run_and_does_not_end_it() {
 }
 
 #[test]
-fn a_run_whose_conversion_found_the_disk_full_is_converted_later() {
+fn a_run_whose_conversion_failed_is_converted_later() {
     let temp = TestDirectory::new("later");
     let run = temp.run("0001");
-    // Where the file is written there is no space at all.
+    // The file is written to a device without space.
     std::os::unix::fs::symlink("/dev/full", run.join("transactions.parquet.part")).unwrap();
     let mut lab = Lab::start();
     lab.run(&spec(&run, 500_000_000));
@@ -357,9 +361,13 @@ fn a_run_whose_conversion_found_the_disk_full_is_converted_later() {
     assert!(run.join("segments").exists() && !run.join("transactions.parquet").exists());
     let output = Command::new(ENGINE).arg("convert").arg(&run).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let conversion: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (&said["converted"], &said["balanced"], &said["damage"]),
+        (
+            &conversion["converted"],
+            &conversion["balanced"],
+            &conversion["damage"]
+        ),
         (&json!(true), &json!(true), &json!([]))
     );
     let summary = summary(&run);
@@ -371,8 +379,8 @@ fn a_run_whose_conversion_found_the_disk_full_is_converted_later() {
     assert!(run.join("transactions.parquet").exists() && !run.join("segments").exists());
 }
 
-/// Processes whose command line holds `mark`.
-fn alive(mark: &str) -> usize {
+/// Number of processes with the argument `mark`.
+fn count_processes(mark: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     lines
@@ -383,7 +391,7 @@ fn alive(mark: &str) -> usize {
 #[test]
 fn client_programs_outlive_neither_agent_nor_controller() {
     let temp = TestDirectory::new("orphans");
-    // A duration that nobody else sleeps for.
+    // A duration that no other process sleeps for.
     let mark = format!("7{}.5", std::process::id());
     for (name, victim_is_agent) in [("agent", true), ("controller", false)] {
         let run = temp.run(name);
@@ -396,7 +404,7 @@ fn client_programs_outlive_neither_agent_nor_controller() {
         spec["workloads"][0]["operations"][0]["request"] = json!({"command": ["sh", "-c", format!("sleep {mark}; true")], "stdin": null, "bytes": {"kind": "none"}});
         lab.run(&spec);
         lab.until("second");
-        assert_eq!(alive(&mark), 2, "{name}");
+        assert_eq!(count_processes(&mark), 2, "{name}");
         if victim_is_agent {
             Lab::kill(lab.agent(), libc::SIGKILL);
             assert_eq!(lab.finished()["status"], "agent-lost");
@@ -404,7 +412,7 @@ fn client_programs_outlive_neither_agent_nor_controller() {
             Lab::kill(lab.process.id().cast_signed(), libc::SIGKILL);
         }
         let since = Instant::now();
-        while alive(&mark) > 0 {
+        while count_processes(&mark) > 0 {
             assert!(
                 since.elapsed() < Duration::from_secs(20),
                 "{name}: programs outlive it"

@@ -1,5 +1,5 @@
-//! Strangers at the controller's door while a run goes on: they change nothing, get nothing, and
-//! are gone in time.
+//! Clients without the key at the controller's door during a run: they do not change the run, get
+//! no data, and are disconnected in time.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,16 +19,16 @@ use crate::hosts::{dialling, joined, listen, run, run_directory, wait_until};
 
 const SECOND: u64 = 1_000_000_000;
 const STRANGERS: usize = 200;
-/// A handshake has 10 s; what is still open after so long is not closed by that.
+/// A handshake has 10 s. A connection that is open after this time was not closed by that limit.
 const OPEN: Duration = Duration::from_secs(60);
-/// Most that they may make the engine hold.
+/// Maximum growth of the engine's memory, bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// The record and the beginning of a TLS hello: 512 bytes are to come.
+/// The record header and the beginning of a TLS hello of 512 bytes.
 const HELLO: [u8; 11] = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
 /// The same with the greatest lengths that fit: a record of 64 KiB, a hello of 16 MiB.
 const HUGE: [u8; 9] = [0x16, 3, 3, 0xff, 0xff, 1, 0xff, 0xff, 0xff];
 
-/// Bytes of resident memory of a process: now, and at most so far.
+/// Resident memory of a process, bytes: present and maximum.
 fn memory(pid: u32) -> (u64, u64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let read = |key: &str| {
@@ -39,7 +39,7 @@ fn memory(pid: u32) -> (u64, u64) {
     (read("VmRSS:"), read("VmHWM:"))
 }
 
-/// Bytes that look like nothing.
+/// Pseudo-random bytes.
 fn noise(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     std::iter::repeat_with(move || {
@@ -50,22 +50,24 @@ fn noise(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// One stranger of four kinds. Gives what it was sent, once its connection is closed.
+/// Starts a stranger of one of four kinds. Returns the bytes that it received until its connection
+/// was closed.
 fn stranger(port: u16, number: usize) -> JoinHandle<Vec<u8>> {
     spawn(move || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let since = Instant::now();
         let mut heard = Vec::new();
-        // What cannot be written is a connection that is closed already.
+        // A write fails if the connection is already closed.
         match number % 4 {
             0 => {}
             1 => drop(stream.write_all(&noise(number as u64).take(100_000).collect::<Vec<_>>())),
             2 => {
-                // A byte at a time, until it is thrown out.
+                // One byte at a time, until the connection is closed.
                 stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
                 for byte in HELLO.into_iter().chain(noise(7)) {
-                    let mut one = [0; 64];
-                    let closed = stream.write_all(&[byte]).is_err() || matches!(stream.read(&mut one), Ok(0));
+                    let mut answer = [0; 64];
+                    let closed =
+                        stream.write_all(&[byte]).is_err() || matches!(stream.read(&mut answer), Ok(0));
                     if closed || since.elapsed() > OPEN {
                         break;
                     }
@@ -81,21 +83,21 @@ fn stranger(port: u16, number: usize) -> JoinHandle<Vec<u8>> {
         let open = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
         assert!(
             !open && since.elapsed() < OPEN,
-            "stranger {number} was not thrown out"
+            "stranger {number} was not disconnected"
         );
         heard
     })
 }
 
 #[test]
-fn garbage_and_slow_strangers_spoil_no_run() {
+fn invalid_and_slow_clients_do_not_change_a_run() {
     let temp = TestDirectory::new("door");
     let directory = run_directory(&temp);
     let mut lab = Lab::start();
     let (token, port) = listen(&mut lab);
     let mut agent = dialling(&temp, "good", &token);
     lab.until("joined");
-    // Longer than a handshake may take: all of them come and go under the run.
+    // Longer than the limit of a handshake: all strangers are disconnected during the run.
     run(
         &mut lab,
         &spec(&directory, 20 * SECOND),
@@ -113,8 +115,8 @@ fn garbage_and_slow_strangers_spoil_no_run() {
     }
     for stranger in strangers {
         let heard = stranger.join().unwrap();
-        // An alert of TLS at most, which names the kind of trouble and nothing else.
-        assert!(heard.len() <= 64, "a stranger was told {heard:?}");
+        // At most a TLS alert, which only contains the kind of error.
+        assert!(heard.len() <= 64, "a stranger received {heard:?}");
     }
     let (_, most) = memory(lab.process.id());
     assert!(
@@ -128,17 +130,18 @@ fn garbage_and_slow_strangers_spoil_no_run() {
         (&json!("done"), &json!(true), &json!([])),
         "{finished}"
     );
-    let told: Vec<&Value> = events
+    let notes: Vec<&Value> = events
         .iter()
         .filter(|event| event["kind"] == "stranger")
         .collect();
     let has = |text: &str| {
-        told.iter()
+        notes
+            .iter()
             .any(|event| event["text"].as_str().unwrap().contains(text))
     };
     assert!(
         has("took too long") && has("the data is not the link protocol"),
-        "{told:?}"
+        "{notes:?}"
     );
     assert!(
         !events.iter().any(|event| event["kind"] == "link-cut"),
@@ -150,23 +153,22 @@ fn garbage_and_slow_strangers_spoil_no_run() {
 }
 
 #[test]
-fn who_has_another_key_never_gets_to_the_lab() {
+fn an_agent_with_another_key_is_reported_and_takes_no_part() {
     let temp = TestDirectory::new("thief");
     let directory = run_directory(&temp);
     let (mut lab, mut other) = (Lab::start(), Lab::start());
     let (token, _) = listen(&mut lab);
     let (foreign, _) = listen(&mut other);
-    // The controller that it dials is the right one, by its pin; its own key is that of another
-    // experiment.
+    // The pin is that of the controller; the agent's own key is that of another experiment.
     let mut stolen = token.clone();
     for field in ["certificate", "key"] {
         assert_ne!(stolen[field], foreign[field]);
         stolen[field] = foreign[field].clone();
     }
     let thief = dialling(&temp, "thief", &stolen);
-    // Told of at once, and not only when a run goes on: somebody may wait for it.
-    let told = lab.until("note").pop().unwrap();
-    assert_eq!((&told["kind"], &told["t_s"]), (&json!("stranger"), &json!(0.0)));
+    // It is reported at once, also without a run, because the user may wait for it.
+    let note = lab.until("note").pop().unwrap();
+    assert_eq!((&note["kind"], &note["t_s"]), (&json!("stranger"), &json!(0.0)));
     let mut good = dialling(&temp, "good", &token);
     let came = lab.until("joined");
     assert_eq!(came[came.len() - 1]["name"], "good");
@@ -176,11 +178,11 @@ fn who_has_another_key_never_gets_to_the_lab() {
         &[joined("good")],
         &json!({}),
     );
-    // It tries again and again, as an agent does whose controller is away.
+    // It dials repeatedly, as an agent does without a controller.
     let again = dialling(&temp, "again", &stolen);
     let events = lab.until("finished");
-    let told = |event: &&Value| event["kind"] == "stranger";
-    let refused = events.iter().find(told).expect("a stranger is an event");
+    let is_stranger = |event: &&Value| event["kind"] == "stranger";
+    let refused = events.iter().find(is_stranger).expect("a stranger is an event");
     let text = refused["text"].as_str().unwrap();
     assert!(
         text.contains("its key is not the key of this experiment's agents"),
@@ -191,16 +193,16 @@ fn who_has_another_key_never_gets_to_the_lab() {
     assert_eq!(events[events.len() - 1]["balanced"], true);
     drop((lab, other));
     wait_until(|| good.try_wait());
-    for one in [&thief, &again] {
-        assert!(!one.directory.join("runs").exists(), "it was given a run");
+    for agent in [&thief, &again] {
+        assert!(!agent.directory.join("runs").exists(), "it received a run");
     }
 }
 
 const OLD: &str = "0.0.1-old";
 
-/// As an agent of version [`OLD`] comes that holds this token: by the right key, and with its own
-/// version. Returns when it is thrown out.
-fn comes_with_another_version(token: &Value, name: &str) {
+/// Dials in as an agent of version [`OLD`] with the key of this token. Returns when the connection
+/// is closed.
+fn dial_with_another_version(token: &Value, name: &str) {
     let mut token = token.clone();
     token["engine"] = json!(OLD);
     let token = Token::parse(token.to_string().as_bytes()).unwrap();
@@ -222,27 +224,27 @@ fn comes_with_another_version(token: &Value, name: &str) {
         link.writer.flush().await.unwrap();
         let mut heard = Vec::new();
         let ended = tokio::time::timeout(OPEN, link.reader.read_to_end(&mut heard)).await;
-        assert!(ended.is_ok(), "it was not thrown out");
+        assert!(ended.is_ok(), "it was not disconnected");
         assert!(
             !heard.windows(7).any(|word| word == b"prepare"),
-            "it was given a run"
+            "it received a run"
         );
     });
 }
 
 #[test]
-fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
+fn an_agent_of_another_version_is_reported_and_takes_no_part() {
     let temp = TestDirectory::new("version");
     let directory = run_directory(&temp);
     let mut lab = Lab::start();
     let (token, _) = listen(&mut lab);
-    // An engine that is itself asked to use the token of another version does not even dial.
+    // An engine does not dial with a token of another version.
     let mut other = token.clone();
     other["engine"] = json!(OLD);
     let mut strange = dialling(&temp, "strange", &other);
     wait_until(|| strange.try_wait());
 
-    comes_with_another_version(&token, "before");
+    dial_with_another_version(&token, "before");
     let mut good = dialling(&temp, "good", &token);
     let mut events = lab.until("joined");
     run(
@@ -252,31 +254,31 @@ fn an_agent_of_another_version_is_told_of_and_takes_no_part() {
         &json!({}),
     );
     events.extend(lab.until("second"));
-    comes_with_another_version(&token, "meanwhile");
-    // It has the name of one that takes part, and puts it out no more than anybody else.
-    comes_with_another_version(&token, "good");
-    comes_with_another_version(&token, "../evil");
+    dial_with_another_version(&token, "meanwhile");
+    // It has the name of a connected agent, and does not replace it.
+    dial_with_another_version(&token, "good");
+    dial_with_another_version(&token, "../evil");
     events.extend(lab.until("finished"));
     let evil = |event: &&Value| {
         event["text"]
             .as_str()
             .is_some_and(|text| text.contains("an agent named ../evil"))
     };
-    let told: Vec<&Value> = events.iter().filter(evil).collect();
+    let notes: Vec<&Value> = events.iter().filter(evil).collect();
     assert!(
-        matches!(told[..], [event] if event["kind"] == "agent-refused" && event["text"].as_str().unwrap().contains("a name consists of letters")),
+        matches!(notes[..], [event] if event["kind"] == "agent-refused" && event["text"].as_str().unwrap().contains("a name consists of letters")),
         "{events:?}"
     );
     for name in ["before", "meanwhile", "good"] {
         let words = format!("an agent named {name} may not take part");
-        let told: Vec<&str> = events
+        let notes: Vec<&str> = events
             .iter()
             .filter(|event| event["kind"] == "agent-refused")
             .filter_map(|event| event["text"].as_str())
             .filter(|text| text.contains(&words))
             .collect();
         assert!(
-            matches!(told[..], [text] if text.contains(OLD) && text.contains(env!("CARGO_PKG_VERSION"))),
+            matches!(notes[..], [text] if text.contains(OLD) && text.contains(env!("CARGO_PKG_VERSION"))),
             "{events:?}"
         );
     }

@@ -1,4 +1,4 @@
-//! A trace in other programs' formats.
+//! The export of traces to the formats of other programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn engine(arguments: &[&Path]) -> Output {
     output.unwrap()
 }
 
-/// A trace file of the log.
+/// Imports the log and returns the trace file.
 fn trace(temp: &TestDirectory) -> PathBuf {
     let (log, trace) = (temp.0.join("job.log"), temp.0.join("job.trace"));
     fs::write(&log, LOG).unwrap();
@@ -32,57 +32,64 @@ fn trace(temp: &TestDirectory) -> PathBuf {
     trace
 }
 
-/// What was written, the line for the lab, and the exit status.
+/// The exported file, the line for the lab, and the exit status.
 fn export(trace: &Path, to: &str, more: &[&str]) -> (Vec<u8>, Value, Option<i32>) {
     let out = trace.with_extension(to);
     let mut arguments: Vec<&Path> = vec!["export".as_ref(), trace, "--to".as_ref(), to.as_ref()];
     arguments.extend(["-o".as_ref(), out.as_path()]);
     arguments.extend(more.iter().map(Path::new));
     let done = engine(&arguments);
-    let said = String::from_utf8(done.stderr).unwrap();
-    let told = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
-    (fs::read(&out).unwrap(), told, done.status.code())
+    let stderr = String::from_utf8(done.stderr).unwrap();
+    let report = serde_json::from_str(&stderr).unwrap_or_else(|_| panic!("{stderr}"));
+    (fs::read(&out).unwrap(), report, done.status.code())
 }
 
 #[test]
-fn every_format_is_written_and_says_what_it_left_out() {
+fn each_format_is_written_and_the_omitted_events_are_counted() {
     let temp = TestDirectory::new("export");
     let trace = trace(&temp);
-    let (csv, told, status) = export(&trace, "csv", &[]);
+    let (csv, report, status) = export(&trace, "csv", &[]);
     assert_eq!(status, Some(0));
-    assert_eq!(told["format"], "plimsoll.trace.export/1");
-    assert_eq!(told["left_out"], json!({}));
-    assert_eq!(told["incomplete"], Value::Null);
+    assert_eq!(report["format"], "plimsoll.trace.export/1");
+    assert_eq!(report["left_out"], json!({}));
+    assert_eq!(report["incomplete"], Value::Null);
     let rows = String::from_utf8(csv).unwrap().lines().count() as u64 - 1;
-    assert_eq!((&told["events"], &told["written"]), (&json!(rows), &json!(rows)));
+    assert_eq!(
+        (&report["events"], &report["written"]),
+        (&json!(rows), &json!(rows))
+    );
 
-    let (parquet, told, _) = export(&trace, "parquet", &[]);
+    let (parquet, report, _) = export(&trace, "parquet", &[]);
     assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
-    assert_eq!(told["written"], rows);
+    assert_eq!(report["written"], rows);
 
-    let (dxt, told, _) = export(&trace, "dxt", &[]);
+    let (dxt, report, _) = export(&trace, "dxt", &[]);
     let dxt = String::from_utf8(dxt).unwrap();
     let reads = dxt.lines().filter(|line| line.starts_with(" X_POSIX"));
     assert_eq!(reads.count(), 2);
     assert_eq!(
-        (&told["written"], &told["left_out"]["no_data"]),
+        (&report["written"], &report["left_out"]["no_data"]),
         (&json!(2), &json!(1))
     );
 
-    let (fio, told, _) = export(&trace, "fio", &["--root", "copy"]);
+    let (fio, report, _) = export(&trace, "fio", &["--root", "copy"]);
     let expected = "fio version 3 iolog\n101 copy/data/in add\n101 copy/data/in open\n101 copy/data/in read 0 4096\n\
                     201 copy/data/in read 4096 100\n401 copy/data/in close\n";
     assert_eq!(String::from_utf8(fio).unwrap(), expected);
-    assert_eq!(told["left_out"]["failed"], 1);
-    let left: Vec<_> = fs::read_dir(&temp.0)
+    assert_eq!(report["left_out"]["failed"], 1);
+    let files: Vec<_> = fs::read_dir(&temp.0)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left.len(), 6, "nothing but logs, traces and exports: {left:?}");
+    assert_eq!(
+        files.len(),
+        6,
+        "not only the log, the trace and the exports: {files:?}"
+    );
 }
 
 #[test]
-fn a_cut_or_damaged_trace_is_exported_as_far_as_it_is_whole() {
+fn a_cut_or_damaged_trace_is_exported_up_to_the_fault() {
     let temp = TestDirectory::new("export-cut");
     let trace = trace(&temp);
     let bytes = fs::read(&trace).unwrap();
@@ -94,14 +101,14 @@ fn a_cut_or_damaged_trace_is_exported_as_far_as_it_is_whole() {
     let wrong = temp.0.join("wrong.trace");
     fs::write(&wrong, damaged).unwrap();
     for (file, why) in [(&cut, "without its end"), (&wrong, "damaged at byte")] {
-        let (found, told, status) = export(file, "csv", &[]);
-        assert_eq!((found == whole, status), (true, Some(1)));
-        assert!(told["incomplete"].as_str().unwrap().contains(why), "{told}");
+        let (exported, report, status) = export(file, "csv", &[]);
+        assert_eq!((exported == whole, status), (true, Some(1)));
+        assert!(report["incomplete"].as_str().unwrap().contains(why), "{report}");
     }
 }
 
 #[test]
-fn what_is_no_trace_leaves_nothing_behind() {
+fn a_file_that_is_not_a_trace_leaves_no_output() {
     let temp = TestDirectory::new("export-none");
     let (log, out) = (temp.0.join("job.log"), temp.0.join("out"));
     fs::write(&log, LOG).unwrap();
@@ -114,7 +121,7 @@ fn what_is_no_trace_leaves_nothing_behind() {
         &out,
     ]);
     assert!(!done.status.success());
-    let said = String::from_utf8(done.stderr).unwrap();
-    assert!(said.contains("no trace file"), "{said}");
+    let stderr = String::from_utf8(done.stderr).unwrap();
+    assert!(stderr.contains("no trace file"), "{stderr}");
     assert_eq!(fs::read_dir(&temp.0).unwrap().count(), 1);
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub const ENGINE: &str = env!("CARGO_BIN_EXE_plimsoll-engine");
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 pub struct TestDirectory(pub PathBuf);
 
 impl TestDirectory {
@@ -34,7 +34,7 @@ impl Drop for TestDirectory {
     }
 }
 
-/// The lab's side.
+/// An engine in the role of the controller, controlled by the test in the role of the lab.
 pub struct Lab {
     pub process: Child,
     pub commands: Option<ChildStdin>,
@@ -46,7 +46,7 @@ impl Lab {
         Self::start_in(&[])
     }
 
-    /// With these variables in the environment of the engine, and so of agents on this host.
+    /// Starts it with these environment variables, which agents on this host inherit.
     pub fn start_in(environment: &[(&str, &Path)]) -> Self {
         let mut process = Command::new(ENGINE)
             .arg("control")
@@ -88,7 +88,7 @@ impl Lab {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Reads on to an event of this type; gives everything read, it being the last.
+    /// Reads events up to the first one of this type. Returns all of them.
     pub fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
@@ -105,7 +105,7 @@ impl Lab {
         self.until("finished").pop().unwrap()
     }
 
-    /// The agent's process, once it is there.
+    /// Process id of the agent, which is connected.
     pub fn agent(&self) -> i32 {
         let pid = self.process.id();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -113,7 +113,7 @@ impl Lab {
     }
 
     pub fn kill(pid: i32, signal: i32) {
-        // SAFETY: a process that this test has started.
+        // SAFETY: kill has no memory effects. The test has started the process.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
@@ -141,7 +141,7 @@ impl Drop for Lab {
     }
 }
 
-/// Two testers with a think time of a millisecond.
+/// A run of two testers with a think time of 1 ms.
 pub fn spec(directory: &Path, duration_ns: u64) -> Value {
     json!({
         "format": "plimsoll.run/1",

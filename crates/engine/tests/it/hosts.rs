@@ -1,5 +1,5 @@
-//! Agents in directories of their own, reached by commands or dialling in: links that break,
-//! processes that are killed, and what they had measured, which is brought in whatever happens.
+//! Agents with their own directories, reached by commands or dialling in: broken links, killed
+//! processes, and the transfer of their measurements.
 
 use std::fs;
 use std::io::Write;
@@ -15,8 +15,8 @@ use crate::harness::{ENGINE, Lab, TestDirectory, spec, summary};
 pub const SECOND: u64 = 1_000_000_000;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An agent that was started before, so that it is no descendant of the controller, as on a host of
-/// its own.
+/// An agent that the test has started, so that it is not a descendant of the controller, as on
+/// another host.
 pub struct Far {
     name: String,
     pub directory: PathBuf,
@@ -28,7 +28,7 @@ impl Far {
         Self::start_in(temp, name, more, &[])
     }
 
-    /// With these variables in its environment.
+    /// Starts it with these environment variables.
     pub fn start_in(temp: &TestDirectory, name: &str, more: &[&str], environment: &[(&str, &Path)]) -> Self {
         let directory = temp.0.join(name);
         let process = Command::new(ENGINE)
@@ -51,7 +51,7 @@ impl Far {
         far
     }
 
-    /// As the lab describes it.
+    /// The agent as the lab describes it.
     pub fn spec(&self) -> Value {
         json!({
             "name": self.name, "host": self.name, "site": "far",
@@ -79,7 +79,7 @@ pub fn local(name: &str) -> Value {
     json!({"name": name, "host": "here", "site": "near", "start": {"kind": "local"}})
 }
 
-/// One that dials in with this token.
+/// Starts an agent that dials in with this token.
 pub fn dialling(temp: &TestDirectory, name: &str, token: &Value) -> Far {
     let file = temp.0.join(format!("{name}.token"));
     fs::OpenOptions::new()
@@ -93,7 +93,7 @@ pub fn dialling(temp: &TestDirectory, name: &str, token: &Value) -> Far {
     Far::start(temp, name, &["--name", name, "--join", file.to_str().unwrap()])
 }
 
-/// Opens the controller's door; gives the token and the port.
+/// Opens the controller's door. Returns the token and the port.
 pub fn listen(lab: &mut Lab) -> (Value, u16) {
     lab.say(
         &json!({"type": "listen", "experiment": "e", "address": "127.0.0.1", "ports": [0, 0], "quic": true}),
@@ -103,7 +103,7 @@ pub fn listen(lab: &mut Lab) -> (Value, u16) {
     (listening["token"].clone(), port)
 }
 
-/// As the lab describes one that dials in.
+/// An agent that dials in, as the lab describes it.
 pub fn joined(name: &str) -> Value {
     json!({"name": name, "host": "j", "site": "far", "start": {"kind": "joined"}})
 }
@@ -111,12 +111,12 @@ pub fn joined(name: &str) -> Value {
 pub fn wait_until(mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
     while !holds() {
-        assert!(since.elapsed() < TIMEOUT, "it does not come");
+        assert!(since.elapsed() < TIMEOUT, "the condition does not become true");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A run in a results directory, which agents elsewhere need to name it.
+/// The directory of a run in a results directory. Agents on other hosts need both names.
 pub fn run_directory(temp: &TestDirectory) -> PathBuf {
     let path = temp.0.join("results-1/runs/0001");
     fs::create_dir_all(&path).unwrap();
@@ -128,40 +128,40 @@ pub fn run(lab: &mut Lab, spec: &Value, agents: &[Value], rules: &Value) {
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
-    // A busy machine delays probes, which may look like another route.
-    let left_out = [json!("damage"), json!("route-change")];
-    let kind = |event: &Value| event["type"] == "note" && !left_out.contains(&event["kind"]);
+    // A busy machine delays probes, which may be reported as another route.
+    let ignored = [json!("damage"), json!("route-change")];
+    let is_counted = |event: &Value| event["type"] == "note" && !ignored.contains(&event["kind"]);
     events
         .iter()
-        .filter(|event| kind(event))
+        .filter(|event| is_counted(event))
         .map(|event| event["kind"].as_str().unwrap())
         .collect()
 }
 
 pub fn started_by(summary: &Value, agent: &str) -> u64 {
     let agents = summary["agents"].as_array().unwrap();
-    let one = agents.iter().find(|one| one["name"] == agent).unwrap();
-    one["books"]["counters"]["started"].as_u64().unwrap()
+    let summary = agents.iter().find(|summary| summary["name"] == agent).unwrap();
+    summary["books"]["counters"]["started"].as_u64().unwrap()
 }
 
-/// Processes below the controller that carry the bytes of an agent.
-fn carriers(lab: &Lab) -> Vec<i32> {
+/// Children of the controller that are links to agents.
+fn link_commands(lab: &Lab) -> Vec<i32> {
     let pid = lab.process.id();
-    let mut found = Vec::new();
+    let mut pids = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
         let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
         for child in children.split_ascii_whitespace() {
             let line = fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
             if line.contains("attach") {
-                found.push(child.parse().unwrap());
+                pids.push(child.parse().unwrap());
             }
         }
     }
-    found
+    pids
 }
 
 #[test]
-fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
+fn agents_of_all_kinds_share_a_run_and_leave_no_files() {
     let temp = TestDirectory::new("kinds");
     let directory = run_directory(&temp);
     let mut lab = Lab::start();
@@ -170,7 +170,7 @@ fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
     assert_eq!(lab.until("joined").pop().unwrap()["name"], "joined");
     let mut far = Far::start(&temp, "far", &[]);
     let mut spec = spec(&directory, SECOND);
-    // Each of seven testers does nine: by the books of an agent its testers can be counted.
+    // Each of seven testers runs nine transactions, so the counts of an agent show its testers.
     spec["workloads"][0]["load"]["testers"] = json!(7);
     spec["end"] = json!({"duration_ns": 60 * SECOND, "each_tester": 9, "transactions": null});
     spec["warmup_ns"] = json!(0);
@@ -190,7 +190,7 @@ fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
     for name in ["far", "joined"] {
         let clock = &clocks["agents"][name];
         let bound = clock["bound_ns"].as_i64().unwrap();
-        // All are on one clock here, so that the truth is known: 0, within the bound.
+        // All processes have the same clock, so the true offset is 0.
         let offset = clock["pieces"][0]["offset_ns"].as_i64().unwrap();
         assert!(offset.abs() <= bound && bound > 0, "{clock}");
         assert!(clock["probes"].as_u64().unwrap() >= 10, "{clock}");
@@ -201,12 +201,12 @@ fn agents_of_every_kind_share_a_run_exactly_and_nothing_stays_with_them() {
     wait_until(|| far.try_wait() && joined.try_wait());
     assert!(
         !far.directory.exists() && !joined.directory.exists(),
-        "something of them is left"
+        "the agents left their directories"
     );
 }
 
 #[test]
-fn a_workload_is_carried_by_the_agents_that_it_names() {
+fn a_workload_runs_on_the_agents_that_it_names() {
     let temp = TestDirectory::new("bound");
     let directory = run_directory(&temp);
     let mut lab = Lab::start();
@@ -231,7 +231,7 @@ fn a_workload_is_carried_by_the_agents_that_it_names() {
 }
 
 #[test]
-fn an_agent_that_only_watches_does_so_to_the_end_of_the_run() {
+fn a_watching_agent_watches_to_the_end_of_the_run() {
     let temp = TestDirectory::new("watch");
     let directory = run_directory(&temp);
     let far = Far::start(&temp, "far", &[]);
@@ -252,24 +252,24 @@ fn an_agent_that_only_watches_does_so_to_the_end_of_the_run() {
     let summary = summary(&directory);
     assert!(started_by(&summary, "watcher") == 0 && started_by(&summary, "far") > 100);
     let agents = summary["agents"].as_array().unwrap();
-    let watcher = agents.iter().find(|one| one["name"] == "watcher").unwrap();
+    let watcher = agents.iter().find(|agent| agent["name"] == "watcher").unwrap();
     let segments = watcher["books"]["segments"].as_array().unwrap();
     let samples = segments
         .iter()
         .find(|name| name.as_str().unwrap().contains("samples"))
         .unwrap();
-    let found = summary["segments"]
+    let segment = summary["segments"]
         .as_array()
         .unwrap()
         .iter()
-        .find(|one| one["name"] == *samples)
+        .find(|segment| segment["name"] == *samples)
         .unwrap();
-    // Some 40 values a second: those of three seconds, not of the first moment only.
-    assert!(found["rows"].as_u64().unwrap() > 100, "{found}");
+    // About 40 values per second, for three seconds.
+    assert!(segment["rows"].as_u64().unwrap() > 100, "{segment}");
 }
 
 #[test]
-fn a_link_that_is_cut_is_made_again_and_nothing_is_missing() {
+fn a_broken_link_is_made_again_and_no_measurement_is_lost() {
     let temp = TestDirectory::new("cut");
     let directory = run_directory(&temp);
     let far = Far::start(&temp, "far", &[]);
@@ -281,8 +281,8 @@ fn a_link_that_is_cut_is_made_again_and_nothing_is_missing() {
         &json!({}),
     );
     lab.until("second");
-    for carrier in carriers(&lab) {
-        Lab::kill(carrier, libc::SIGKILL);
+    for command in link_commands(&lab) {
+        Lab::kill(command, libc::SIGKILL);
     }
     let events = lab.until("finished");
     assert_eq!(kinds(&events), ["link-cut", "link-made"], "{events:?}");
@@ -294,11 +294,11 @@ fn a_link_that_is_cut_is_made_again_and_nothing_is_missing() {
     );
     assert!(started_by(&summary(&directory), "far") > 100);
     let seconds = events.iter().filter(|event| event["type"] == "second").count();
-    assert!(seconds >= 3, "no second of the live view was lost: {seconds}");
+    assert!(seconds >= 3, "seconds of the live view are missing: {seconds}");
 }
 
 #[test]
-fn an_agent_that_is_killed_is_lost_and_what_it_had_is_collected() {
+fn a_killed_agent_is_lost_and_its_segments_are_collected() {
     let temp = TestDirectory::new("killed");
     let directory = run_directory(&temp);
     let mut far = Far::start(&temp, "far", &[]);
@@ -326,10 +326,10 @@ fn an_agent_that_is_killed_is_lost_and_what_it_had_is_collected() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|one| one["name"] == "far")
+        .find(|agent| agent["name"] == "far")
         .unwrap();
     assert!(lost["lost_ns"].as_i64().unwrap() > 0, "{lost}");
-    assert_eq!(started_by(&before, "far"), 0, "nothing of it is on disk yet");
+    assert_eq!(started_by(&before, "far"), 0, "its segments are already on disk");
     lab.say(&json!({"type": "collect", "directory": directory, "agents": [far.spec()]}));
     let collected = lab.until("collected").pop().unwrap();
     assert_eq!(collected["missing"], json!([]), "{collected}");
@@ -339,7 +339,7 @@ fn an_agent_that_is_killed_is_lost_and_what_it_had_is_collected() {
 }
 
 #[test]
-fn a_loss_ends_the_run_where_that_was_asked_for() {
+fn the_loss_of_an_agent_ends_the_run_with_abort_on_loss() {
     let temp = TestDirectory::new("abort");
     let directory = run_directory(&temp);
     let mut far = Far::start(&temp, "far", &[]);
@@ -362,7 +362,7 @@ fn a_loss_ends_the_run_where_that_was_asked_for() {
 }
 
 #[test]
-fn an_agent_without_a_controller_stops_its_testers_after_the_grace_and_keeps_what_it_has() {
+fn an_agent_without_a_controller_ends_after_the_grace_and_keeps_its_segments() {
     let temp = TestDirectory::new("grace");
     let directory = run_directory(&temp);
     let mut far = Far::start(&temp, "far", &[]);
@@ -374,11 +374,8 @@ fn an_agent_without_a_controller_stops_its_testers_after_the_grace_and_keeps_wha
     lab.process.wait().unwrap();
     wait_until(|| far.try_wait());
     let kept = far.directory.join("runs/results-1/0001");
-    assert!(
-        kept.join("far-000.json").exists(),
-        "its segment is whole and sealed"
-    );
-    // The controller that died has left the start of the run; another one brings in the rest.
+    assert!(kept.join("far-000.json").exists(), "its segment is not complete");
+    // The killed controller has written the start of the run; another one collects the segments.
     let mut lab = Lab::start();
     lab.say(&json!({"type": "collect", "directory": directory, "agents": [far.spec()]}));
     let collected = lab.until("collected").pop().unwrap();
@@ -386,13 +383,13 @@ fn an_agent_without_a_controller_stops_its_testers_after_the_grace_and_keeps_wha
     let summary = summary(&directory);
     assert_eq!(summary["status"], "interrupted");
     assert!(started_by(&summary, "far") > 100, "{summary}");
-    // It was told to forget them.
+    // The agent was asked to remove its files.
     wait_until(|| !kept.exists());
     assert!(directory.join("transactions.parquet").exists());
 }
 
 #[test]
-fn a_host_that_stops_answering_is_noticed_and_one_that_goes_on_in_time_loses_nothing() {
+fn a_stopped_agent_is_lost_after_the_grace_and_one_that_continues_in_time_is_not() {
     let temp = TestDirectory::new("stopped");
     let directory = run_directory(&temp);
     let (one, two) = (Far::start(&temp, "one", &[]), Far::start(&temp, "two", &[]));
@@ -431,7 +428,7 @@ fn a_host_that_stops_answering_is_noticed_and_one_that_goes_on_in_time_loses_not
 }
 
 #[test]
-fn a_host_that_cannot_be_had_is_told_and_the_others_go_on_if_they_are_enough() {
+fn an_unreachable_host_is_reported_and_the_run_starts_if_enough_agents_remain() {
     let temp = TestDirectory::new("dead");
     let directory = run_directory(&temp);
     let dead = json!({
@@ -469,7 +466,7 @@ fn a_host_that_cannot_be_had_is_told_and_the_others_go_on_if_they_are_enough() {
 }
 
 #[test]
-fn a_name_that_stands_twice_is_refused_at_once() {
+fn a_list_with_the_same_name_twice_is_refused() {
     let temp = TestDirectory::new("twice");
     let directory = run_directory(&temp);
     let mut lab = Lab::start();
@@ -503,7 +500,7 @@ fn a_name_that_stands_twice_is_refused_at_once() {
 }
 
 #[test]
-fn those_that_only_watch_are_not_enough_for_a_run() {
+fn watching_agents_do_not_count_for_the_minimum_of_agents() {
     let temp = TestDirectory::new("watchers");
     let directory = run_directory(&temp);
     let mut dead = json!({
@@ -526,7 +523,7 @@ fn those_that_only_watch_are_not_enough_for_a_run() {
         error.contains("1 of 2 agents are connected, 2 are needed"),
         "{error}"
     );
-    // Nor does a run that has its testers fail for want of one that watches.
+    // A run with enough testers also starts without a watching agent.
     dead["role"] = json!("watch");
     run(
         &mut lab,
@@ -540,7 +537,7 @@ fn those_that_only_watch_are_not_enough_for_a_run() {
 }
 
 #[test]
-fn files_of_a_workload_have_the_names_that_they_have_on_the_agents_host() {
+fn files_of_a_workload_have_the_paths_of_the_agents_host() {
     let temp = TestDirectory::new("files");
     let directory = run_directory(&temp);
     let far = Far::start(&temp, "far", &[]);
@@ -570,9 +567,9 @@ fn files_of_a_workload_have_the_names_that_they_have_on_the_agents_host() {
         (&json!("done"), &json!(true)),
         "{finished}"
     );
-    // One tester on each, three times: 1 here, 2 there.
+    // One tester per agent with three transactions each: 1 item here, 2 items on the other host.
     assert_eq!(finished["counters"]["items"], 3 * (1 + 2), "{finished}");
-    // A host that does not have it says so before anything begins.
+    // If the file is missing on a host, the run is refused before it starts.
     described["files"] = json!({here.to_str().unwrap(): temp.0.join("nowhere.sh")});
     spec["run"] = json!("0002");
     spec["directory"] = json!(temp.run("results-1/runs/0002"));

@@ -1,14 +1,14 @@
-//! Agents that are asked to end while a run goes on: what they have is handed over, or kept.
+//! Agents that are asked to end during a run: their measurements are transferred, or kept.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Lab, TestDirectory, spec, summary};
 use crate::hosts::{Far, SECOND, local, run, run_directory, started_by, wait_until};
 
-/// What an event of this kind says, and when it was.
-fn told(events: &[Value], kind: &str) -> Vec<(f64, String)> {
-    let found = events.iter().filter(|event| event["kind"] == kind);
-    found
+/// Time (s) and text of the events of this kind.
+fn notes(events: &[Value], kind: &str) -> Vec<(f64, String)> {
+    let events = events.iter().filter(|event| event["kind"] == kind);
+    events
         .map(|event| {
             (
                 event["t_s"].as_f64().unwrap(),
@@ -19,7 +19,7 @@ fn told(events: &[Value], kind: &str) -> Vec<(f64, String)> {
 }
 
 #[test]
-fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
+fn an_agent_that_is_asked_to_end_transfers_its_measurements_and_ends() {
     let temp = TestDirectory::new("asked");
     let directory = run_directory(&temp);
     let mut far = Far::start(&temp, "far", &[]);
@@ -34,9 +34,9 @@ fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
     lab.until("second");
     Lab::kill(far.pid(), libc::SIGTERM);
     wait_until(|| far.try_wait());
-    assert!(!far.directory.exists(), "something of it is left");
+    assert!(!far.directory.exists(), "the agent left its directory");
     let events = lab.until("finished");
-    let lost = told(&events, "agent-lost");
+    let lost = notes(&events, "agent-lost");
     assert_eq!(lost.len(), 1, "{events:?}");
     assert!(
         lost[0].1.contains("far") && lost[0].1.contains("was asked to end (SIGTERM)"),
@@ -49,14 +49,14 @@ fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
         "{finished}"
     );
     let summary = summary(&directory);
-    // All of it is here, and none of it counts after the signal.
+    // All measurements were transferred, and the agent has none after the signal.
     assert!(started_by(&summary, "far") > 100 && started_by(&summary, "near") > started_by(&summary, "far"));
     assert_eq!(
         summary["rows"]["counters"]["started"],
         summary["counters"]["started"]
     );
     let agents = summary["agents"].as_array().unwrap();
-    let far = agents.iter().find(|one| one["name"] == "far").unwrap();
+    let far = agents.iter().find(|agent| agent["name"] == "far").unwrap();
     let lost_s = far["lost_ns"].as_f64().unwrap() / 1e9;
     assert!((lost_s - lost[0].0).abs() < 0.001 && lost_s < 8.0, "{far}");
     assert!(far["window_ns"].as_f64().unwrap() / 1e9 < 8.0, "{far}");
@@ -65,11 +65,14 @@ fn an_agent_that_is_asked_to_end_hands_over_what_it_has_and_goes() {
         damage.len() == 1 && damage[0].as_str().unwrap().contains("were transferred"),
         "{damage:?}"
     );
-    assert!(!directory.join("segments").exists(), "nothing is to be collected");
+    assert!(
+        !directory.join("segments").exists(),
+        "segments are to be collected"
+    );
 }
 
 #[test]
-fn agents_on_this_host_that_are_asked_to_end_leave_whole_segments() {
+fn a_local_agent_that_is_asked_to_end_leaves_complete_segments() {
     let temp = TestDirectory::new("asked-here");
     let directory = temp.run("0001");
     let mut lab = Lab::start();
@@ -89,11 +92,11 @@ fn agents_on_this_host_that_are_asked_to_end_leave_whole_segments() {
     );
     assert_eq!(summary["damage"].as_array().unwrap().len(), 1, "{summary}");
     lab.run(&spec(&temp.run("0002"), SECOND));
-    assert_eq!(lab.finished()["status"], "done", "the next run has another agent");
+    assert_eq!(lab.finished()["status"], "done", "the next run has no agent");
 }
 
 #[test]
-fn an_agent_that_nobody_hears_asked_to_end_keeps_what_it_has() {
+fn an_agent_that_is_asked_to_end_without_a_controller_keeps_its_measurements() {
     let temp = TestDirectory::new("unheard");
     let directory = run_directory(&temp);
     let (mut far, other) = (Far::start(&temp, "far", &[]), Far::start(&temp, "other", &[]));
@@ -106,17 +109,14 @@ fn an_agent_that_nobody_hears_asked_to_end_keeps_what_it_has() {
     );
     lab.until("second");
     lab.until("second");
-    // It cannot fetch anything now.
+    // The controller cannot fetch segments while it is stopped.
     Lab::kill(lab.process.id().cast_signed(), libc::SIGSTOP);
     Lab::kill(far.pid(), libc::SIGTERM);
     wait_until(|| far.try_wait());
     let kept = far.directory.join("runs/results-1/0001");
-    assert!(
-        kept.join("far-000.json").exists(),
-        "its segment is whole and sealed"
-    );
+    assert!(kept.join("far-000.json").exists(), "its segment is not complete");
     Lab::kill(lab.process.id().cast_signed(), libc::SIGCONT);
-    // The controller must have heard of the loss before it is asked to end the run.
+    // The controller must have detected the loss before the run is stopped.
     while lab.until("note").pop().unwrap()["kind"] != "agent-lost" {}
     lab.say(&json!({"type": "stop", "reason": "enough"}));
     let finished = lab.finished();

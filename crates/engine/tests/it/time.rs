@@ -1,4 +1,4 @@
-//! By which way an agent behind ssh asks for the time.
+//! The path of the probes of an agent behind ssh.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::harness::{ENGINE, Lab, TestDirectory};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The clock of the only agent.
+/// The report on the clock of the agent.
 fn clock(lab: &mut Lab, agent: &Value) -> Value {
     lab.say(&json!({"type": "check", "agents": [agent]}));
     let host = lab
@@ -22,12 +22,12 @@ fn clock(lab: &mut Lab, agent: &Value) -> Value {
 }
 
 #[test]
-fn probes_go_where_the_ssh_connection_comes_from_and_follow_it() {
+fn probes_are_sent_to_the_source_address_of_the_present_ssh_connection() {
     let temp = TestDirectory::new("time");
     let (from, carrier) = (temp.0.join("comes-from"), temp.0.join("carrier"));
     let directory = temp.0.join("far");
-    // What sshd does, and where its connection came from; a jump through a pipe is of unknown
-    // origin.
+    // The script acts as sshd. It reads the source address of its connection from a file; for a
+    // jump through a pipe it is unknown.
     fs::write(&from, "UNKNOWN").unwrap();
     let script = format!(
         "echo $$ >'{}'; SSH_CONNECTION=\"$(cat '{}') 65535 127.0.0.1 22\" exec '{ENGINE}' attach --directory '{}'",
@@ -41,13 +41,13 @@ fn probes_go_where_the_ssh_connection_comes_from_and_follow_it() {
     let mut lab = Lab::start();
     assert_eq!(clock(&mut lab, &agent)["udp"], false);
 
-    // The next connection comes another way, to the same agent.
+    // The next connection to the same agent has another source address.
     fs::write(&from, "127.0.0.1").unwrap();
     let pid = fs::read_to_string(&carrier).unwrap().trim().parse().unwrap();
     Lab::kill(pid, libc::SIGKILL);
     let since = Instant::now();
     while clock(&mut lab, &agent)["udp"] != true {
-        assert!(since.elapsed() < TIMEOUT, "no probe goes by UDP");
+        assert!(since.elapsed() < TIMEOUT, "no probe is sent over UDP");
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_ne!(fs::read_to_string(&carrier).unwrap().trim(), pid.to_string());
@@ -55,7 +55,7 @@ fn probes_go_where_the_ssh_connection_comes_from_and_follow_it() {
     lab.wait();
     let since = Instant::now();
     while directory.exists() {
-        assert!(since.elapsed() < TIMEOUT, "something of the agent is left");
+        assert!(since.elapsed() < TIMEOUT, "the agent left its directory");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,6 +1,6 @@
-//! A wall clock that somebody sets while a run goes on, an hour forth at one agent and an hour back
-//! at the controller: told as events, and in no number. libfaketime sets it for real processes, as
-//! a real one cannot be set for one process only.
+//! The wall clock is set during a run, one hour forward at an agent and one hour back at the
+//! controller. This is reported as events and changes no measured value. libfaketime changes the
+//! wall clock of single processes; the clock of the host is the same for all processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,27 @@ use crate::hosts::{Far, SECOND, local, run, run_directory};
 const HOUR_NS: f64 = 3_600e9;
 const LIBRARY: &str = "libfaketime.so.1";
 
-/// Where Debian and others put it; none with a message, which CI takes for a failure.
+/// Path of the library in the usual directories. If it is missing, `None` with a message; under CI
+/// that is a failure.
 fn library() -> Option<PathBuf> {
     let multiarch = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     let directories = multiarch.map(|entry| entry.path().join("faketime"));
-    let found = directories
+    let library = directories
         .chain(["/usr/lib64/faketime".into()])
         .map(|directory| directory.join(LIBRARY))
         .find(|path| path.exists());
-    if found.is_none() {
+    if library.is_none() {
         assert!(
             std::env::var_os("CI").is_none_or(|ci| ci != "true"),
             "{LIBRARY} is missing: install the package faketime"
         );
         eprintln!("SKIPPED: {LIBRARY} is missing: install the package faketime");
     }
-    found
+    library
 }
 
-/// A wall clock of its own for processes with this environment: off by what stands in the file. All
-/// other clocks are left alone.
+/// The wall clock of processes with its environment: the file contains its offset. Other clocks are
+/// not changed.
 struct Wall {
     file: PathBuf,
     preload: PathBuf,
@@ -49,7 +50,7 @@ impl Wall {
     }
 
     fn set(&self, offset: &str) {
-        // In one step: an empty file would be an error.
+        // Replaced in one step, because an empty file is an error.
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{offset}\n")).unwrap();
         fs::rename(new, &self.file).unwrap();
@@ -65,7 +66,7 @@ impl Wall {
     }
 }
 
-/// When steps of an agent's clock were told, s into the run, and how.
+/// Time (s) and text of the events about steps of an agent's clock.
 fn steps<'a>(events: &'a [Value], agent: &str) -> Vec<(f64, &'a str)> {
     let words = format!("agent {agent}: its wall clock was set");
     let of = |event: &&Value| event["kind"] == "clock-step";
@@ -78,7 +79,7 @@ fn steps<'a>(events: &'a [Value], agent: &str) -> Vec<(f64, &'a str)> {
 }
 
 #[test]
-fn a_wall_clock_that_is_set_is_told_and_changes_no_number() {
+fn a_step_of_the_wall_clock_is_reported_and_changes_no_measured_value() {
     let Some(library) = library() else { return };
     let temp = TestDirectory::new("wall");
     let directory = run_directory(&temp);
@@ -128,10 +129,10 @@ fn a_wall_clock_that_is_set_is_told_and_changes_no_number() {
         !events.iter().any(|event| event["kind"] == "clock-jump"),
         "{events:?}"
     );
-    no_number_is_changed(&directory, &events[events.len() - 1]);
+    check_values(&directory, &events[events.len() - 1]);
 }
 
-fn no_number_is_changed(directory: &Path, finished: &Value) {
+fn check_values(directory: &Path, finished: &Value) {
     assert_eq!(
         (&finished["status"], &finished["balanced"], &finished["damage"]),
         (&json!("done"), &json!(true), &json!([])),
@@ -143,14 +144,13 @@ fn no_number_is_changed(directory: &Path, finished: &Value) {
         summary["counters"]["started"]
     );
     for agent in summary["agents"].as_array().unwrap() {
-        // What is measured is of a clock that nobody sets: nobody's window is longer or shorter by
-        // an hour.
+        // The measured times are of a clock that cannot be set: no window differs by an hour.
         let window_ns = agent["window_ns"].as_f64().unwrap();
         assert!((6e9..HOUR_NS / 60.0).contains(&window_ns), "{agent}");
     }
     let clocks: Value = serde_json::from_slice(&fs::read(directory.join("clock.json")).unwrap()).unwrap();
     let far = &clocks["agents"]["far"];
-    // It is one clock, of one host: the map finds none of the hour.
+    // Both processes have the clock of one host: the clock map does not contain the hour.
     for piece in far["pieces"].as_array().unwrap() {
         let off_ns = piece["offset_ns"].as_f64().unwrap().abs();
         assert!(off_ns <= far["bound_ns"].as_f64().unwrap(), "{far}");

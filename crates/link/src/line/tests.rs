@@ -72,7 +72,7 @@ async fn messages_arrive_once_and_in_order_over_links_that_break() {
         near.line.send(&sent).unwrap();
         sent += 1;
         let (a, b) = duplex(64);
-        let (one, other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
+        let (near_task, far_task) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
         for _ in 0..messages {
             near.line.send(&sent).unwrap();
             sent += 1;
@@ -82,16 +82,16 @@ async fn messages_arrive_once_and_in_order_over_links_that_break() {
             received += 1;
         }
         // The link breaks anywhere: a part of a message may have been written.
-        one.abort();
-        let _ = one.await;
+        near_task.abort();
+        let _ = near_task.await;
         assert!(matches!(
-            other.await.unwrap(),
+            far_task.await.unwrap(),
             LinkError::Closed | LinkError::Io(_)
         ));
         assert_eq!(far.line.link(), None);
     }
     let (a, b) = duplex(64);
-    let (_one, _other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
+    let (_near_task, _far_task) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
     while received < sent {
         assert_eq!(far.message().await, received);
         received += 1;
@@ -107,7 +107,7 @@ async fn the_greeting_has_a_longer_timeout_than_later_frames() {
     near.line.send(&7).unwrap();
     let silence = Duration::from_millis(500);
     let (a, b) = duplex(64);
-    let one = near.over_with(
+    let near_task = near.over_with(
         a,
         LinkTimeouts {
             greeting: LONG_SILENCE,
@@ -115,8 +115,8 @@ async fn the_greeting_has_a_longer_timeout_than_later_frames() {
         },
     );
     tokio::time::sleep(silence * 3).await;
-    assert!(!one.is_finished());
-    let _other = far.over(b, LONG_SILENCE);
+    assert!(!near_task.is_finished());
+    let _far_task = far.over(b, LONG_SILENCE);
     assert_eq!(far.message().await, 7);
 }
 
@@ -125,23 +125,23 @@ async fn a_silent_side_ends_the_link_and_heartbeats_keep_it() {
     let (near, far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
     let short = HEARTBEAT_INTERVAL * 3;
-    let (one, other) = (near.over(a, short), far.over(b, short));
+    let (near_task, far_task) = (near.over(a, short), far.over(b, short));
     tokio::time::sleep(short * 2).await;
     assert!(
-        !one.is_finished() && !other.is_finished(),
+        !near_task.is_finished() && !far_task.is_finished(),
         "heartbeats keep an idle link"
     );
-    one.abort();
-    other.abort();
+    near_task.abort();
+    far_task.abort();
     // A peer that sends its greeting and then nothing.
     let (a, mut mute) = duplex(1024);
-    let one = near.over(a, Duration::from_millis(50));
+    let near_task = near.over(a, Duration::from_millis(50));
     mute.write_all(&greeting("1.2.3")).await.unwrap();
-    assert!(matches!(one.await.unwrap(), LinkError::Silent(_)));
+    assert!(matches!(near_task.await.unwrap(), LinkError::Silent(_)));
     // A peer that reads nothing.
     let (a, _deaf) = duplex(1);
-    let one = near.over(a, Duration::from_millis(50));
-    assert!(matches!(one.await.unwrap(), LinkError::Silent(_)));
+    let near_task = near.over(a, Duration::from_millis(50));
+    assert!(matches!(near_task.await.unwrap(), LinkError::Silent(_)));
 }
 
 #[tokio::test]
@@ -163,11 +163,11 @@ async fn a_peer_without_a_greeting_or_of_another_version_is_rejected() {
     let texts = ["9.8.7", "invalid message", "greeting", "greeting"];
     for (frame, expected) in frames.iter().zip(texts) {
         let (a, mut peer) = duplex(1024);
-        let one = near.over(a, LONG_SILENCE);
+        let near_task = near.over(a, LONG_SILENCE);
         let mut bytes = BytesMut::new();
         frame.write(&mut bytes).unwrap();
         peer.write_all(&bytes).await.unwrap();
-        let error = one.await.unwrap().to_string();
+        let error = near_task.await.unwrap().to_string();
         assert!(error.contains(expected), "{error}");
     }
     assert_eq!(near.line.link(), None);
@@ -177,7 +177,7 @@ async fn a_peer_without_a_greeting_or_of_another_version_is_rejected() {
 async fn probes_have_ordered_stamps_and_pieces_wait_for_the_queue() {
     let (mut near, mut far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
-    let (_one, other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
+    let (_near_task, far_task) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
     far.line.send(&7).unwrap();
     assert_eq!(near.message().await, 7, "no link");
     near.line.send_probe();
@@ -204,8 +204,8 @@ async fn probes_have_ordered_stamps_and_pieces_wait_for_the_queue() {
     }
     assert!(sender.await.unwrap());
     // A sender that waits for the queue returns when the link ends.
-    other.abort();
-    let _ = other.await;
+    far_task.abort();
+    let _ = far_task.await;
     let line = near.line.clone();
     let all_sent = tokio::task::spawn_blocking(move || {
         (0..1000).all(|index| line.send_piece(number, 3, index, Bytes::from_static(&[0; 1000])))
@@ -217,16 +217,16 @@ async fn probes_have_ordered_stamps_and_pieces_wait_for_the_queue() {
 async fn a_closed_line_sends_its_messages_and_rejects_new_links() {
     let (near, mut far) = (Side::new(), Side::new());
     let (a, b) = duplex(1024);
-    let (one, _other) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
+    let (near_task, _far_task) = (near.over(a, LONG_SILENCE), far.over(b, LONG_SILENCE));
     near.line.send(&1).unwrap();
     assert_eq!(far.message().await, 1);
     near.line.send(&2).unwrap();
     near.line.close();
     assert_eq!(far.message().await, 2);
-    assert!(matches!(one.await.unwrap(), LinkError::Closed));
+    assert!(matches!(near_task.await.unwrap(), LinkError::Closed));
     assert!(matches!(near.line.send(&3), Err(LinkError::Closed)));
     let (a, b) = duplex(1024);
-    let _other = far.over(b, LONG_SILENCE);
+    let _far_task = far.over(b, LONG_SILENCE);
     assert!(matches!(
         near.over(a, LONG_SILENCE).await.unwrap(),
         LinkError::Closed
@@ -271,7 +271,7 @@ async fn messages_sent_before_the_stream_was_closed_are_received() {
         near.own.clone(),
         SlowHandler(Handler(near.handler.clone())),
     );
-    let one = tokio::spawn(async move {
+    let near_task = tokio::spawn(async move {
         let (reader, writer) = split(a);
         line.converse(
             reader,
@@ -288,7 +288,7 @@ async fn messages_sent_before_the_stream_was_closed_are_received() {
     for number in 1..=3 {
         assert_eq!(near.message().await, number);
     }
-    let why = timeout(LONG_SILENCE / 2, one).await.unwrap().unwrap();
+    let why = timeout(LONG_SILENCE / 2, near_task).await.unwrap().unwrap();
     assert!(matches!(why, LinkError::Closed | LinkError::Io(_)), "{why}");
 }
 
