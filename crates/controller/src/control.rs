@@ -115,28 +115,41 @@ fn read_commands(input: impl Read + Send + 'static, sender: Sender<Input>) -> st
         .name("commands".into())
         .spawn(move || {
             let mut input = BufReader::new(input);
-            let mut line = Vec::new();
             loop {
-                line.clear();
-                let read = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
-                let message = match read {
-                    Ok(0) | Err(_) => Input::LabEnded,
-                    // The line is not quoted: it may contain secrets.
-                    Ok(_) => match serde_json::from_slice(&line) {
-                        Ok(command) => Input::Command(command),
-                        Err(_) if line.trim_ascii().is_empty() => continue,
-                        Err(error) => {
-                            Input::InvalidCommand(format!("not a command: {}", without_values(&error)))
-                        }
-                    },
-                };
-                let last = matches!(message, Input::LabEnded);
-                if sender.send(message).is_err() || last {
+                let message = read_command(&mut input, MAX_LINE);
+                let last = matches!(message, Some(Input::LabEnded));
+                if message.is_some_and(|message| sender.send(message).is_err()) || last {
                     return;
                 }
             }
         })?;
     Ok(())
+}
+
+/// Reads one line of at most `max_bytes`. None for an empty line. The rest of a longer line is
+/// skipped: it would be read as a command.
+fn read_command(input: &mut impl BufRead, max_bytes: u64) -> Option<Input> {
+    let mut line = Vec::new();
+    match input.by_ref().take(max_bytes).read_until(b'\n', &mut line) {
+        Ok(0) | Err(_) => return Some(Input::LabEnded),
+        Ok(_) => {}
+    }
+    if line.len() as u64 == max_bytes && line.last() != Some(&b'\n') {
+        let text = format!("a command has more than {max_bytes} bytes");
+        return Some(match input.skip_until(b'\n') {
+            Ok(_) => Input::InvalidCommand(text),
+            Err(_) => Input::LabEnded,
+        });
+    }
+    // The line is not quoted: it may contain secrets.
+    match serde_json::from_slice(&line) {
+        Ok(command) => Some(Input::Command(command)),
+        Err(_) if line.trim_ascii().is_empty() => None,
+        Err(error) => Some(Input::InvalidCommand(format!(
+            "not a command: {}",
+            without_values(&error)
+        ))),
+    }
 }
 
 /// The text of an error without the values of the command.
@@ -181,6 +194,21 @@ fn forward_signals(signals: Receiver<i32>, sender: Sender<Input>) -> std::io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rest_of_a_line_that_is_too_long_is_not_read_as_a_command() {
+        let quit = r#"{"type":"quit"}"#;
+        let text = format!("{}{quit}\n\n{quit}\n", " ".repeat(20));
+        let mut input = text.as_bytes();
+        let long = read_command(&mut input, 20);
+        assert!(matches!(long, Some(Input::InvalidCommand(text)) if text.contains("20 bytes")));
+        assert!(read_command(&mut input, 20).is_none());
+        assert!(matches!(
+            read_command(&mut input, 20),
+            Some(Input::Command(Command::Quit))
+        ));
+        assert!(matches!(read_command(&mut input, 20), Some(Input::LabEnded)));
+    }
 
     #[test]
     fn the_error_of_an_invalid_command_contains_no_value() {

@@ -272,14 +272,17 @@ fn configuration<T: serde::de::DeserializeOwned>(path: &std::path::Path) -> anyh
     let mut text = String::new();
     if path.as_os_str() == "-" {
         std::io::stdin()
-            .take(MAX_CONFIG)
+            .take(MAX_CONFIG + 1)
             .read_to_string(&mut text)
             .context("cannot read stdin")?;
     } else {
         let file = std::fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-        file.take(MAX_CONFIG)
+        file.take(MAX_CONFIG + 1)
             .read_to_string(&mut text)
             .with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    if text.len() as u64 > MAX_CONFIG {
+        bail!("the configuration {} has more than 16 MiB", path.display());
     }
     serde_json::from_str(&text)
         .with_context(|| format!("the configuration {} does not match this command", path.display()))
