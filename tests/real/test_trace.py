@@ -423,7 +423,7 @@ def test_what_is_no_trace_is_refused_in_words(lab: Lab) -> None:
     for words, said in (
         (("show", "none.trace"), "none.trace"),
         (("show", "text"), "text"),
-        (("import", "text"), "is it a log of strace?"),
+        (("import", "text"), "is not a log of strace"),
         (("record", "-o", "x.trace"), "give either a program"),
         (("record", "-o", "x.trace", "-p", "1", "--", "true"), "give either a program"),
         (("record", "-o", "x.trace", "--", "/not/there"), "there is no program /not/there"),

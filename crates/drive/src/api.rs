@@ -125,8 +125,8 @@ pub struct DriverInfo {
     pub help: &'static str,
     /// Schemes of the URLs of its endpoints; empty: it has no endpoints.
     pub schemes: &'static [&'static str],
-    /// Keys of its settings and requests, at any depth, whose values are paths of files, or lists or
-    /// mappings that contain such paths. On another host these files have other paths.
+    /// Keys of its settings and requests, at any depth, whose values are paths of files, or lists
+    /// or mappings that contain such paths. On another host these files have other paths.
     pub file_keys: &'static [&'static str],
     /// Whether a tester may be a thread: `sql` with `SQLite`, `exec`, `replay`.
     pub blocking: bool,

@@ -1,30 +1,29 @@
-//! The calls that are recorded, as data: the name of the system call, and what to take of its
-//! arguments.
+//! The recorded calls as a table: the name of the system call, and the kind of each argument.
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing to us, mostly an address.
+    /// Not recorded, mostly an address.
     Skip,
-    /// A number. Of a list of buffers: how long they are together. Of a pointer to an offset: the
-    /// offset.
+    /// A number. For a list of buffers: their total length in bytes. For a pointer to an offset:
+    /// the offset.
     Number,
-    /// A name.
+    /// A text that ends with 0, such as a path.
     Text,
-    /// `struct stat` that the call has filled.
+    /// A pointer to a `struct stat` that the call fills in.
     Status,
-    /// `struct statx` that the call has filled.
+    /// A pointer to a `struct statx` that the call fills in.
     Statx,
-    /// Two descriptors that the call has filled.
+    /// A pointer to two descriptors that the call fills in.
     Pair,
 }
 
-/// A call and its arguments, in the order of the system call.
+/// A call and the kinds of its arguments, in the order of the system call.
 #[derive(Debug)]
 pub struct Row {
-    /// As the kernel's manual has it.
+    /// The name of the system call as in section 2 of the manual.
     pub name: &'static str,
-    /// Those that matter; none behind them does.
+    /// The kinds of the first arguments. The arguments after them are not recorded.
     pub kinds: &'static [Kind],
 }
 
@@ -51,7 +50,7 @@ macro_rules! kind {
 
 macro_rules! calls {
     ($($call:ident $name:literal ($($kind:tt)*);)*) => {
-        /// A call: its place in [`TABLE`], which the head of each log holds.
+        /// A call. Its number is the index in [`TABLE`], whose names are in the head of each log.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u16)]
         #[allow(missing_docs, reason = "the names are those of the calls")]
@@ -59,7 +58,7 @@ macro_rules! calls {
             $($call,)*
         }
 
-        /// All of them.
+        /// The names and arguments of all calls, in the order of [`Call`].
         pub static TABLE: &[Row] = &[$(Row { name: $name, kinds: &[$(kind!($kind)),*] },)*];
     };
 }

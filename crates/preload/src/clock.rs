@@ -1,4 +1,4 @@
-//! Clocks, each read the cheapest way: without a system call where the kernel lets us.
+//! Clocks, each read without a system call where the kernel supports that.
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_THREAD_CPUTIME_ID, clockid_t, timespec};
 
@@ -7,8 +7,8 @@ fn read(clock: clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a clock that every Linux has, and a place for its time. These do not fail, and leave
-    // errno alone.
+    // SAFETY: these clocks exist on every Linux, and `time` is valid for writes. The calls do not
+    // fail and do not change errno.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
@@ -24,7 +24,7 @@ pub fn real() -> u64 {
     read(CLOCK_REALTIME)
 }
 
-/// Processor time that this thread has used, ns. This one is a system call.
+/// Processor time of this thread, ns. Reading it is a system call.
 pub fn processor() -> u64 {
     read(CLOCK_THREAD_CPUTIME_ID)
 }

@@ -1,11 +1,11 @@
-//! Descriptors and data.
+//! Calls on descriptors and on the data of files.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use libc::{iovec, sockaddr, socklen_t};
 
 use crate::calls::Call;
 use crate::record::{around, by_errno};
-use crate::wrap::{Word, mode_of, next, place, total, wrap, wrap_one};
+use crate::wrap::{Word, mode_of, next, offset_at, total, wrap, wrap_one};
 use crate::{kernel, next, record};
 
 type Buffer = *mut c_void;
@@ -43,10 +43,10 @@ wrap! {
     Socketpair: socketpair (family: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int, [family, kind, 0, pair];
 
     Read: read __read (fd: c_int, data: Buffer, length: usize) -> isize, [fd, 0, length];
-    Read: __read_chk (fd: c_int, data: Buffer, length: usize, room: usize) -> isize, [fd, 0, length];
+    Read: __read_chk (fd: c_int, data: Buffer, length: usize, capacity: usize) -> isize, [fd, 0, length];
     Readv: readv (fd: c_int, list: *const iovec, count: c_int) -> isize, [fd, total(list, count)];
     Pread64: pread pread64 __pread64 (fd: c_int, data: Buffer, length: usize, offset: i64) -> isize, [fd, 0, length, offset];
-    Pread64: __pread_chk __pread64_chk (fd: c_int, data: Buffer, length: usize, offset: i64, room: usize) -> isize, [fd, 0, length, offset];
+    Pread64: __pread_chk __pread64_chk (fd: c_int, data: Buffer, length: usize, offset: i64, capacity: usize) -> isize, [fd, 0, length, offset];
     Preadv: preadv preadv64 (fd: c_int, list: *const iovec, count: c_int, offset: i64) -> isize, [fd, total(list, count), 0, offset];
     Preadv2: preadv2 preadv64v2 (fd: c_int, list: *const iovec, count: c_int, offset: i64, flags: c_int) -> isize, [fd, total(list, count), 0, offset, flags];
     Write: write __write (fd: c_int, data: Buffer, length: usize) -> isize, [fd, 0, length];
@@ -54,9 +54,9 @@ wrap! {
     Pwrite64: pwrite pwrite64 __pwrite64 (fd: c_int, data: Buffer, length: usize, offset: i64) -> isize, [fd, 0, length, offset];
     Pwritev: pwritev pwritev64 (fd: c_int, list: *const iovec, count: c_int, offset: i64) -> isize, [fd, total(list, count), 0, offset];
     Pwritev2: pwritev2 pwritev64v2 (fd: c_int, list: *const iovec, count: c_int, offset: i64, flags: c_int) -> isize, [fd, total(list, count), 0, offset, flags];
-    Sendfile: sendfile sendfile64 (out: c_int, fd: c_int, at: *mut i64, length: usize) -> isize, [out, fd, place(at), length];
-    CopyFileRange: copy_file_range (fd: c_int, at: *mut i64, out: c_int, to: *mut i64, length: usize, flags: c_uint) -> isize, [fd, place(at), out, place(to), length, flags];
-    Splice: splice (fd: c_int, at: *mut i64, out: c_int, to: *mut i64, length: usize, flags: c_uint) -> isize, [fd, place(at), out, place(to), length, flags];
+    Sendfile: sendfile sendfile64 (out: c_int, fd: c_int, at: *mut i64, length: usize) -> isize, [out, fd, offset_at(at), length];
+    CopyFileRange: copy_file_range (fd: c_int, at: *mut i64, out: c_int, to: *mut i64, length: usize, flags: c_uint) -> isize, [fd, offset_at(at), out, offset_at(to), length, flags];
+    Splice: splice (fd: c_int, at: *mut i64, out: c_int, to: *mut i64, length: usize, flags: c_uint) -> isize, [fd, offset_at(at), out, offset_at(to), length, flags];
     Tee: tee (fd: c_int, out: c_int, length: usize, flags: c_uint) -> isize, [fd, out, length, flags];
     Getdents64: getdents64 (fd: c_int, data: Buffer, length: usize) -> isize, [fd, 0, length];
     Lseek: lseek lseek64 __lseek (fd: c_int, offset: i64, whence: c_int) -> i64, [fd, offset, whence];
@@ -75,7 +75,7 @@ wrap! {
     Flock: flock (fd: c_int, command: c_int) -> c_int, [fd, command];
 }
 
-/// What fcntl is given; some of its commands take nothing, and then nobody has given it any.
+/// The argument of fcntl. Some commands have none; then its value has no meaning.
 fn value_of(command: c_int, value: c_long) -> i64 {
     match command {
         libc::F_GETFD | libc::F_GETFL | libc::F_GETOWN | libc::F_GETPIPE_SZ | libc::F_GET_SEALS => {
@@ -85,7 +85,7 @@ fn value_of(command: c_int, value: c_long) -> i64 {
     }
 }
 
-/// Of a file only: what has none is memory, and nothing to us.
+/// Only mappings of files are recorded; an anonymous mapping is memory.
 macro_rules! map {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
@@ -97,8 +97,8 @@ macro_rules! map {
             fd: c_int,
             offset: i64,
         ) -> Buffer {
-            // SAFETY: given on as it is. Memory may be asked for while a function is looked up;
-            // then libc is not asked.
+            // SAFETY: the arguments are passed unchanged. Memory may be mapped while a function is
+            // looked up; then libc is not called.
             unsafe {
                 let make = || map(address, length, protection, flags, fd, offset);
                 if flags & libc::MAP_ANONYMOUS != 0 {
@@ -113,7 +113,7 @@ macro_rules! map {
 
 map! { mmap mmap64 }
 
-/// What libc's function does, which has no more to it.
+/// The same as the function of libc, which only makes the system call.
 unsafe fn map(
     address: Buffer,
     length: usize,
@@ -130,7 +130,7 @@ unsafe fn map(
         fd as usize,
         offset as usize,
     ];
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     match unsafe { kernel::call(libc::SYS_mmap, words) } {
         Ok(address) => address as Buffer,
         Err(errno) => {
@@ -151,7 +151,7 @@ macro_rules! by_errno {
     (@@ $call:ident, $name:ident, ($($argument:ident: $kind:ty),*), [$($word:expr),*]) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 let begun = record::begin();
                 let errno = next!($name: fn($($kind),*) -> c_int)($($argument),*);

@@ -1,9 +1,9 @@
-//! Directories that libc reads: opendir opens one, readdir asks the kernel for more entries now and
-//! then, closedir closes it.
+//! Directories that libc reads: opendir opens one, readdir sometimes requests more entries from the
+//! kernel, closedir closes it.
 //!
-//! Whether the kernel was asked is told by the directory's position. How many bytes of entries it
-//! has given stays between it and libc, so that the value of such a record is not known; that of
-//! the last one, which finds no more, is 0.
+//! A change of the directory's position shows that the kernel was called. The number of bytes that
+//! it returned is known only to libc, so the value of such a record is absent. The value of the
+//! last one, which found no more entries, is 0.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -17,7 +17,7 @@ type Directory = *mut c_void;
 
 const FLAGS: c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_DIRECTORY;
 
-/// Finds the functions, so that nobody has to in a handler of a signal.
+/// Looks up the function now, so that no signal handler has to.
 pub fn look_up() {
     DESCRIPTOR.get();
 }
@@ -25,7 +25,7 @@ pub fn look_up() {
 static DESCRIPTOR: libc_next::Next = libc_next::Next::new("dirfd\0");
 
 unsafe fn descriptor(directory: Directory) -> c_int {
-    // SAFETY: the type of dirfd(3); the directory is the caller's.
+    // SAFETY: the type of dirfd(3); the caller passes an open directory.
     unsafe {
         let next: unsafe extern "C" fn(Directory) -> c_int = core::mem::transmute(DESCRIPTOR.get());
         next(directory)
@@ -34,14 +34,14 @@ unsafe fn descriptor(directory: Directory) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn opendir(path: *const c_char) -> Directory {
-    // SAFETY: given on as it is.
+    // SAFETY: the arguments are passed unchanged.
     unsafe {
         let begun = record::begin();
         let directory = next!(opendir: fn(*const c_char) -> Directory)(path);
         let ended = if directory.is_null() {
-            CallEnd::told(-1)
+            CallEnd::from_return(-1)
         } else {
-            CallEnd::with(descriptor(directory).word())
+            CallEnd::returned(descriptor(directory).word())
         };
         let words = [libc::AT_FDCWD.word(), path.word(), FLAGS.word()];
         record::end(begun, Call::Openat, &words, ended);
@@ -51,7 +51,7 @@ unsafe extern "C" fn opendir(path: *const c_char) -> Directory {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn closedir(directory: Directory) -> c_int {
-    // SAFETY: given on as it is.
+    // SAFETY: the arguments are passed unchanged.
     unsafe {
         let fd = if directory.is_null() {
             -1
@@ -60,7 +60,12 @@ unsafe extern "C" fn closedir(directory: Directory) -> c_int {
         };
         let begun = record::begin();
         let failed = next!(closedir: fn(Directory) -> c_int)(directory);
-        record::end(begun, Call::Close, &[fd.word()], CallEnd::told(failed.word()));
+        record::end(
+            begun,
+            Call::Close,
+            &[fd.word()],
+            CallEnd::from_return(failed.word()),
+        );
         failed
     }
 }
@@ -69,7 +74,7 @@ macro_rules! read {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(directory: Directory) -> *mut c_void {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 let next = next!($name: fn(Directory) -> *mut c_void);
                 let Some(begun) = record::begin() else { return next(directory) };
@@ -80,7 +85,7 @@ macro_rules! read {
                 let is_end = entry.is_null() && libc_next::errno() == errno;
                 if is_end || kernel::position(fd) != before {
                     let value = if is_end { 0 } else { ABSENT };
-                    let ended = CallEnd { inferred: true, ..CallEnd::with(value) };
+                    let ended = CallEnd { inferred: true, ..CallEnd::returned(value) };
                     record::end(Some(begun), Call::Getdents64, &[fd.word()], ended);
                 }
                 entry

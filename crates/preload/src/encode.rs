@@ -1,4 +1,5 @@
-//! A record as it stands in a log, which is described where it is read.
+//! Writes a record in the format of a log, which is described in the module `preload` of the crate
+//! `plimsoll-trace`.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -7,10 +8,10 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use crate::calls::{Call, Kind, TABLE};
 use crate::record::CallEnd;
 
-/// A word that a call does not have: not written.
+/// The value of an absent argument or result. An absent argument is not written.
 pub const ABSENT: i64 = i64::MIN;
 
-/// What a record has besides its words.
+/// The bits for the optional parts of a record.
 pub mod extra {
     pub const PROCESSOR: u8 = 1;
     pub const FIRST_TEXT: u8 = 2;
@@ -22,22 +23,22 @@ pub mod extra {
     pub const INFERRED: u8 = 128;
 }
 
-/// A record on its way.
+/// A record that is being written.
 pub struct Out {
     begin: *mut u64,
     next: *mut u64,
-    given: u8,
+    present: u8,
     extras: u8,
 }
 
 impl Out {
     pub unsafe fn new(begin: *mut u64, extras: u8) -> Self {
-        // SAFETY: a place is longer than any record.
+        // SAFETY: the caller's buffer is longer than any record.
         let next = unsafe { begin.add(1) };
         Self {
             begin,
             next,
-            given: 0,
+            present: 0,
             extras,
         }
     }
@@ -52,7 +53,7 @@ impl Out {
     }
 
     #[inline]
-    pub unsafe fn fill(
+    pub unsafe fn put_times(
         &mut self,
         start_ns: u64,
         now_ns: u64,
@@ -79,41 +80,42 @@ impl Out {
         }
     }
 
-    /// The numbers first, then what the call points to.
+    /// Writes the arguments: first the numbers, then the data that pointers refer to.
     #[inline]
-    pub unsafe fn words(&mut self, call: Call, words: &[i64], errno: u16) {
+    pub unsafe fn put_words(&mut self, call: Call, words: &[i64], errno: u16) {
         let kinds = TABLE[call as usize].kinds;
-        let mut pointers = false;
-        for (place, (&kind, &word)) in kinds.iter().zip(words).enumerate() {
+        let mut has_pointers = false;
+        for (index, (&kind, &word)) in kinds.iter().zip(words).enumerate() {
             match kind {
                 Kind::Number if word != ABSENT => {
-                    self.given |= 1 << place;
+                    self.present |= 1 << index;
                     // SAFETY: at most six words.
                     unsafe { self.put(word.cast_unsigned()) };
                 }
                 Kind::Number | Kind::Skip => {}
-                _ => pointers = true,
+                _ => has_pointers = true,
             }
         }
-        // A pointer that the kernel could not follow is not followed here.
-        if pointers && c_int::from(errno) != libc::EFAULT {
-            let told = |&(&kind, &word): &(&Kind, &i64)| {
+        // The kernel could not read or write at one of the addresses, so none of them is
+        // dereferenced.
+        if has_pointers && c_int::from(errno) != libc::EFAULT {
+            let is_address = |&(&kind, &word): &(&Kind, &i64)| {
                 !matches!(kind, Kind::Number | Kind::Skip) && word != 0 && word != ABSENT
             };
-            let pointed = kinds.iter().zip(words).filter(told);
-            for (&kind, &word) in pointed.clone().filter(|_| errno == 0) {
-                // SAFETY: the kernel has filled it.
-                unsafe { self.filled(kind, word as usize as *const c_void) };
+            let pointers = kinds.iter().zip(words).filter(is_address);
+            for (&kind, &word) in pointers.clone().filter(|_| errno == 0) {
+                // SAFETY: the kernel has written the structure there.
+                unsafe { self.put_result(kind, word as usize as *const c_void) };
             }
-            for (_, &name) in pointed.filter(|&(&kind, _)| kind == Kind::Text) {
-                // SAFETY: the kernel has read it.
-                unsafe { self.text(name as usize as *const c_char) };
+            for (_, &name) in pointers.filter(|&(&kind, _)| kind == Kind::Text) {
+                // SAFETY: the kernel has read the text.
+                unsafe { self.put_text(name as usize as *const c_char) };
             }
         }
     }
 
-    unsafe fn filled(&mut self, kind: Kind, from: *const c_void) {
-        // SAFETY: the caller's.
+    unsafe fn put_result(&mut self, kind: Kind, from: *const c_void) {
+        // SAFETY: the caller passes a pointer of this kind.
         unsafe {
             match kind {
                 Kind::Pair => {
@@ -124,20 +126,20 @@ impl Out {
                     let status = from.cast::<libc::stat>();
                     let mode = (&raw const (*status).st_mode).read_unaligned();
                     let size = (&raw const (*status).st_size).read_unaligned();
-                    self.status(u64::from(mode), size.cast_unsigned());
+                    self.put_status(u64::from(mode), size.cast_unsigned());
                 }
                 Kind::Statx => {
                     let status = from.cast::<libc::statx>();
                     let mode = (&raw const (*status).stx_mode).read_unaligned();
                     let size = (&raw const (*status).stx_size).read_unaligned();
-                    self.status(u64::from(mode), size);
+                    self.put_status(u64::from(mode), size);
                 }
                 _ => {}
             }
         }
     }
 
-    unsafe fn status(&mut self, mode: u64, size: u64) {
+    unsafe fn put_status(&mut self, mode: u64, size: u64) {
         self.extras |= extra::STATUS;
         // SAFETY: two words.
         unsafe {
@@ -146,8 +148,8 @@ impl Out {
         }
     }
 
-    unsafe fn text(&mut self, from: *const c_char) {
-        // SAFETY: it ends with 0, or the kernel has refused it for its length.
+    unsafe fn put_text(&mut self, from: *const c_char) {
+        // SAFETY: it ends with 0, or the kernel has refused it because of its length.
         let length = unsafe { libc::strnlen(from, libc::PATH_MAX as usize) };
         let is_first = self.extras & extra::FIRST_TEXT == 0;
         self.extras |= if is_first {
@@ -155,7 +157,7 @@ impl Out {
         } else {
             extra::SECOND_TEXT
         };
-        // SAFETY: the place has room for two texts of the greatest length.
+        // SAFETY: the buffer has capacity for two texts of the maximum length.
         unsafe {
             self.put(length as u64);
             ptr::copy_nonoverlapping(from.cast::<u8>(), self.next.cast::<u8>(), length);
@@ -163,30 +165,30 @@ impl Out {
         }
     }
 
-    /// The first word makes the record valid: how many words it has, what it is, how it has failed.
-    /// How many words that are.
+    /// Writes the first word, which makes the record valid: its length in words, the call, errno,
+    /// and the two bit sets. Returns the length in words.
     #[inline]
     pub unsafe fn commit(self, call: u16, errno: u16) -> usize {
-        // SAFETY: both point into the place.
+        // SAFETY: both point into the buffer.
         let words = unsafe { self.next.offset_from_unsigned(self.begin) };
         let head = words as u64
             | u64::from(call) << 16
             | u64::from(errno) << 32
-            | u64::from(self.given) << 48
+            | u64::from(self.present) << 48
             | u64::from(self.extras) << 56;
         compiler_fence(Ordering::Release);
-        // SAFETY: the first word of the place.
+        // SAFETY: the first word of the buffer.
         unsafe { self.begin.write(head) };
         words
     }
 }
 
-/// What is known now of a record that was written before its call had ended.
+/// Adds the end of the call to a record that was written before the call had ended.
 ///
 /// # Safety
-/// It must stand there.
+/// `record` must point to a record of a mapped log.
 pub unsafe fn finish(record: *mut u64, duration_ns: u64, ended: CallEnd) {
-    // SAFETY: the caller's: a record has four words and more.
+    // SAFETY: the caller guarantees it; a record has at least four words.
     unsafe {
         record.add(2).write(duration_ns);
         record.add(3).write(ended.value.cast_unsigned());

@@ -1,4 +1,5 @@
-//! The head of a log: whose it is, and of the first one of a program what that has begun with.
+//! The head of a log: the process and thread, and in the first log of a program its command,
+//! directory, host and open descriptors.
 
 use core::ffi::{CStr, c_int};
 
@@ -7,10 +8,10 @@ use crate::kernel;
 use crate::log::Text;
 use crate::{VERSION, clock};
 
-/// The most that is kept of a command line, bytes.
+/// Maximum length of the recorded command line, bytes. The rest is cut.
 const MAX_COMMAND: usize = 16 * 1024;
 
-/// What a part of the head is.
+/// The kinds of the parts of a head.
 mod part {
     pub const CALLS: u32 = 1;
     pub const COMMAND: u32 = 2;
@@ -19,13 +20,13 @@ mod part {
     pub const HOST: u32 = 5;
 }
 
-/// Writes it. How many bytes it has: a multiple of 8, at most `room`.
+/// Writes the head. Returns its length in bytes: a multiple of 8, at most `capacity`.
 ///
 /// # Safety
-/// `place` must have `room` bytes that are zero, aligned to 8, and be nobody else's.
-pub unsafe fn write(place: *mut u8, room: usize, is_image: bool) -> usize {
-    // SAFETY: the caller's.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(place, room) };
+/// `start` must point to `capacity` zero bytes, aligned to 8, to which no other code has access.
+pub unsafe fn write(start: *mut u8, capacity: usize, is_image: bool) -> usize {
+    // SAFETY: the caller guarantees it.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(start, capacity) };
     let mut out = Out { bytes, used: 8 };
     let ids = kernel::ids();
     for number in [VERSION, 0, ids.0, ids.1, ids.2, u32::from(is_image)] {
@@ -41,45 +42,46 @@ pub unsafe fn write(place: *mut u8, room: usize, is_image: bool) -> usize {
         }
     });
     if is_image {
-        image(&mut out);
+        put_image(&mut out);
     }
     let used = out.used;
     out.bytes[12..16].copy_from_slice(&(used as u32).to_ne_bytes());
-    // What is no log before its first bytes are there is one that a kill has cut.
+    // The magic number is written last. A file without it belongs to a process that was killed
+    // while it wrote the head.
     out.bytes[..8].copy_from_slice(b"plimcall");
     used
 }
 
-fn image(out: &mut Out<'_>) {
+fn put_image(out: &mut Out<'_>) {
     out.part(part::COMMAND, |out| {
         if let Ok(number) = kernel::open(c"/proc/self/cmdline", libc::O_RDONLY, 0) {
-            let room = out.rest(MAX_COMMAND);
-            out.used += kernel::read(number, room).unwrap_or(0);
+            let buffer = out.free(MAX_COMMAND);
+            out.used += kernel::read(number, buffer).unwrap_or(0);
             kernel::close(number);
         }
     });
     out.part(part::DIRECTORY, |out| {
-        let room = out.rest(libc::PATH_MAX as usize);
-        let length = kernel::current_directory(room).unwrap_or(0);
-        // Without the 0 at its end.
+        let buffer = out.free(libc::PATH_MAX as usize);
+        let length = kernel::current_directory(buffer).unwrap_or(0);
+        // Without the terminating 0.
         out.used += length.saturating_sub(1);
     });
     out.part(part::HOST, |out| {
-        // SAFETY: only texts and no pointers, for which zeros are a value.
+        // SAFETY: the structure contains only characters, for which 0 is valid.
         let mut names: libc::utsname = unsafe { core::mem::zeroed() };
         let words = [(&raw mut names) as usize, 0, 0, 0, 0, 0];
         // SAFETY: the kernel writes the structure.
         let _ = unsafe { kernel::call(libc::SYS_uname, words) };
         for name in [&names.nodename, &names.release, &names.machine] {
-            // SAFETY: the kernel ends each with 0.
+            // SAFETY: the kernel ends each text with 0.
             out.put(unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes_with_nul());
         }
     });
-    descriptors(out);
+    put_descriptors(out);
 }
 
-/// What is open already.
-fn descriptors(out: &mut Out<'_>) {
+/// Writes a part for each descriptor that the program has inherited.
+fn put_descriptors(out: &mut Out<'_>) {
     let Ok(list) = kernel::open(c"/proc/self/fd", libc::O_RDONLY | libc::O_DIRECTORY, 0) else {
         return;
     };
@@ -88,42 +90,42 @@ fn descriptors(out: &mut Out<'_>) {
         if length == 0 {
             break;
         }
-        let mut rest = &entries[..length];
+        let mut remaining = &entries[..length];
         // struct linux_dirent64: u64 inode, i64 offset, u16 length, u8 type, name.
-        while let Some(&[low, high]) = rest.get(16..18) {
+        while let Some(&[low, high]) = remaining.get(16..18) {
             let next = usize::from(u16::from_ne_bytes([low, high]));
-            let name = rest.get(19..next).unwrap_or_default();
+            let name = remaining.get(19..next).unwrap_or_default();
             let number = CStr::from_bytes_until_nul(name)
                 .ok()
-                .and_then(|name| number(name.to_bytes()));
+                .and_then(|name| parse_number(name.to_bytes()));
             if let Some(number) = number.filter(|&number| number != list) {
-                descriptor(out, number);
+                put_descriptor(out, number);
             }
-            rest = rest.get(next.max(1)..).unwrap_or_default();
+            remaining = remaining.get(next.max(1)..).unwrap_or_default();
         }
     }
     kernel::close(list);
 }
 
-fn descriptor(out: &mut Out<'_>, number: c_int) {
+fn put_descriptor(out: &mut Out<'_>, number: c_int) {
     if out.bytes.len() - out.used < libc::PATH_MAX as usize + 64 {
         return;
     }
     out.part(part::DESCRIPTOR, |out| {
-        let ask = |command| kernel::fcntl(number, command).unwrap_or(0) as u32;
-        let marked = ask(libc::F_GETFD) & libc::FD_CLOEXEC as u32;
-        for value in [number as u32, ask(libc::F_GETFL), marked, 0] {
+        let query = |command| kernel::fcntl(number, command).unwrap_or(0) as u32;
+        let close_on_exec = query(libc::F_GETFD) & libc::FD_CLOEXEC as u32;
+        for value in [number as u32, query(libc::F_GETFL), close_on_exec, 0] {
             out.put(&value.to_ne_bytes());
         }
         out.put(&kernel::position(number).unwrap_or(-1).to_ne_bytes());
         let mut path = Text::new(b"/proc/self/fd/");
         path.number(number as u64);
-        let room = out.rest(libc::PATH_MAX as usize);
-        out.used += kernel::readlink(path.as_c(), room).unwrap_or(0);
+        let buffer = out.free(libc::PATH_MAX as usize);
+        out.used += kernel::readlink(path.as_c(), buffer).unwrap_or(0);
     });
 }
 
-fn number(text: &[u8]) -> Option<c_int> {
+fn parse_number(text: &[u8]) -> Option<c_int> {
     let digit = |value: Option<c_int>, &byte: &u8| {
         let digit = c_int::from(byte.checked_sub(b'0').filter(|&digit| digit < 10)?);
         value?.checked_mul(10)?.checked_add(digit)
@@ -140,24 +142,24 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    /// Appends; what does not fit is left out.
+    /// Appends bytes. If they do not fit, none of them is appended.
     fn put(&mut self, bytes: &[u8]) {
-        if let Some(place) = self.bytes.get_mut(self.used..self.used + bytes.len()) {
-            place.copy_from_slice(bytes);
+        if let Some(target) = self.bytes.get_mut(self.used..self.used + bytes.len()) {
+            target.copy_from_slice(bytes);
             self.used += bytes.len();
         }
     }
 
-    /// What is free, at most this much.
-    fn rest(&mut self, most: usize) -> &mut [u8] {
-        let end = self.bytes.len().min(self.used + most);
+    /// The free bytes, at most `max_length` of them.
+    fn free(&mut self, max_length: usize) -> &mut [u8] {
+        let end = self.bytes.len().min(self.used + max_length);
         &mut self.bytes[self.used..end]
     }
 
-    /// u32 what it is, u32 its length, its bytes, and zeros up to a multiple of 8.
-    fn part(&mut self, what: u32, fill: impl FnOnce(&mut Self)) {
+    /// Writes a part: u32 kind, u32 length, the bytes, and zeros up to a multiple of 8.
+    fn part(&mut self, kind: u32, fill: impl FnOnce(&mut Self)) {
         let begin = self.used;
-        self.put(&what.to_ne_bytes());
+        self.put(&kind.to_ne_bytes());
         self.put(&0_u32.to_ne_bytes());
         fill(self);
         let length = (self.used - begin - 8) as u32;

@@ -1,21 +1,21 @@
-//! System calls of our own: not by way of libc, whose functions this library stands in for, and
-//! without errno, which is the program's.
+//! System calls of the recorder. They do not go through libc, whose functions this library
+//! replaces, and do not change errno, which belongs to the program.
 
 use core::ffi::{CStr, c_int, c_long};
 
-/// What the kernel answers: a value, or errno.
+/// The result of a system call: a value, or errno.
 pub type Answer = Result<usize, u16>;
 
-/// One system call. Arguments that it does not have are 0.
+/// Makes a system call. Arguments that it does not have are 0.
 ///
 /// # Safety
-/// The arguments must be what the call asks for; pointers must hold.
+/// The arguments must be valid for the call; pointers must be valid until it returns.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub unsafe fn call(number: c_long, words: [usize; 6]) -> Answer {
     let value: isize;
-    // SAFETY: the kernel's convention; it changes rcx and r11, and memory that the arguments point
-    // to.
+    // SAFETY: the calling convention of the kernel, which changes rcx and r11, and memory to which
+    // the arguments point.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -29,15 +29,16 @@ pub unsafe fn call(number: c_long, words: [usize; 6]) -> Answer {
     answer(value)
 }
 
-/// See above.
+/// Makes a system call. Arguments that it does not have are 0.
 ///
 /// # Safety
-/// See above.
+/// The arguments must be valid for the call; pointers must be valid until it returns.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub unsafe fn call(number: c_long, words: [usize; 6]) -> Answer {
     let value: isize;
-    // SAFETY: the kernel's convention; it changes x0, and memory that the arguments point to.
+    // SAFETY: the calling convention of the kernel, which changes x0, and memory to which the
+    // arguments point.
     unsafe {
         core::arch::asm!(
             "svc 0",
@@ -59,12 +60,12 @@ fn answer(value: isize) -> Answer {
     }
 }
 
-/// A number as a word of a call; -1 is all ones.
+/// A number as an argument of a call, sign-extended.
 fn word(number: c_int) -> usize {
     (number as isize).cast_unsigned()
 }
 
-/// openat(2) from the current directory, closed by execve.
+/// openat(2) relative to the current directory, with `O_CLOEXEC`.
 pub fn open(path: &CStr, flags: c_int, mode: u32) -> Result<c_int, u16> {
     let flags = word(flags | libc::O_CLOEXEC);
     let words = [
@@ -75,24 +76,24 @@ pub fn open(path: &CStr, flags: c_int, mode: u32) -> Result<c_int, u16> {
         0,
         0,
     ];
-    // SAFETY: the name ends with 0.
+    // SAFETY: the path ends with 0.
     unsafe { call(libc::SYS_openat, words) }.map(|value| value as c_int)
 }
 
 /// close(2).
 pub fn close(number: c_int) {
-    // SAFETY: no pointers. It closes what this library has opened.
+    // SAFETY: no pointers. The descriptor was opened by this library.
     let _ = unsafe { call(libc::SYS_close, [word(number), 0, 0, 0, 0, 0]) };
 }
 
 /// read(2).
 pub fn read(number: c_int, data: &mut [u8]) -> Answer {
     let words = [word(number), data.as_mut_ptr() as usize, data.len(), 0, 0, 0];
-    // SAFETY: the buffer is as long as it is said to be.
+    // SAFETY: the buffer has the length that is passed.
     unsafe { call(libc::SYS_read, words) }
 }
 
-/// readlink(2); what does not fit is cut.
+/// readlink(2). A target that does not fit is cut.
 pub fn readlink(path: &CStr, data: &mut [u8]) -> Answer {
     let words = [
         word(libc::AT_FDCWD),
@@ -102,25 +103,25 @@ pub fn readlink(path: &CStr, data: &mut [u8]) -> Answer {
         0,
         0,
     ];
-    // SAFETY: the name ends with 0, and the buffer is as long as it is said to be.
+    // SAFETY: the path ends with 0, and the buffer has the length that is passed.
     unsafe { call(libc::SYS_readlinkat, words) }
 }
 
-/// getcwd(2): how many bytes the name has, its end included.
+/// getcwd(2). Returns the length of the path in bytes, including the terminating 0.
 pub fn current_directory(data: &mut [u8]) -> Answer {
     let words = [data.as_mut_ptr() as usize, data.len(), 0, 0, 0, 0];
-    // SAFETY: the buffer is as long as it is said to be.
+    // SAFETY: the buffer has the length that is passed.
     unsafe { call(libc::SYS_getcwd, words) }
 }
 
 /// getdents64(2).
 pub fn entries(number: c_int, data: &mut [u8]) -> Answer {
     let words = [word(number), data.as_mut_ptr() as usize, data.len(), 0, 0, 0];
-    // SAFETY: the buffer is as long as it is said to be.
+    // SAFETY: the buffer has the length that is passed.
     unsafe { call(libc::SYS_getdents64, words) }
 }
 
-/// Where the open file of a descriptor stands; None where it has no such place (a pipe).
+/// The position of the open file of a descriptor. None if it has no position (a pipe).
 pub fn position(number: c_int) -> Option<i64> {
     let words = [word(number), 0, word(libc::SEEK_CUR), 0, 0, 0];
     // SAFETY: no pointers.
@@ -129,21 +130,21 @@ pub fn position(number: c_int) -> Option<i64> {
         .map(|value| value as i64)
 }
 
-/// fcntl(2) with a command that takes nothing.
+/// fcntl(2) with a command without an argument.
 pub fn fcntl(number: c_int, command: c_int) -> Answer {
     // SAFETY: no pointers.
     unsafe { call(libc::SYS_fcntl, [word(number), word(command), 0, 0, 0, 0]) }
 }
 
-/// Whether the name is that of a directory, links not followed.
+/// Whether the path is that of a directory. A symbolic link is not followed.
 ///
 /// # Safety
-/// The name must end with 0.
+/// The path must end with 0.
 pub unsafe fn is_directory(path: *const core::ffi::c_char) -> bool {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-    // SAFETY: the caller's.
-    let found = open(unsafe { CStr::from_ptr(path) }, flags, 0);
-    found.map(close).is_ok()
+    // SAFETY: the caller guarantees it.
+    let descriptor = open(unsafe { CStr::from_ptr(path) }, flags, 0);
+    descriptor.map(close).is_ok()
 }
 
 /// fchmod(2).
@@ -152,14 +153,14 @@ pub fn change_mode(number: c_int, mode: u32) {
     let _ = unsafe { call(libc::SYS_fchmod, [word(number), mode as usize, 0, 0, 0, 0]) };
 }
 
-/// ftruncate(2): bytes.
+/// ftruncate(2), to a length in bytes.
 pub fn set_length(number: c_int, length: u64) -> Answer {
     // SAFETY: no pointers.
     unsafe { call(libc::SYS_ftruncate, [word(number), length as usize, 0, 0, 0, 0]) }
 }
 
-/// fallocate(2): the range is there, on the disk or in memory, so that writing to it by way of
-/// memory cannot fail.
+/// fallocate(2): reserves the range on the disk or in memory, so that writing to its mapping cannot
+/// fail.
 pub fn allocate(number: c_int, offset: u64, length: usize) -> Answer {
     // SAFETY: no pointers.
     unsafe {
@@ -170,16 +171,16 @@ pub fn allocate(number: c_int, offset: u64, length: usize) -> Answer {
     }
 }
 
-/// The largest file that this process may write: bytes.
+/// The maximum size of a file that this process may write (`RLIMIT_FSIZE`), bytes.
 pub fn largest_file() -> u64 {
     let mut limit = [u64::MAX; 2];
     let words = [0, libc::RLIMIT_FSIZE as usize, 0, (&raw mut limit) as usize, 0, 0];
-    // SAFETY: the kernel writes two numbers there.
+    // SAFETY: the kernel writes two numbers to `limit`.
     let _ = unsafe { call(libc::SYS_prlimit64, words) };
     limit[0]
 }
 
-/// A range of a file as memory, shared with everybody. A child that fork makes does not have it.
+/// Maps a range of a file, shared (`MAP_SHARED`). A child of fork does not inherit the mapping.
 pub fn map(number: c_int, offset: u64, length: usize) -> Result<*mut u64, u16> {
     let protection = word(libc::PROT_READ | libc::PROT_WRITE);
     let words = [
@@ -190,45 +191,46 @@ pub fn map(number: c_int, offset: u64, length: usize) -> Result<*mut u64, u16> {
         word(number),
         offset as usize,
     ];
-    // SAFETY: the kernel chooses a place where nothing is.
+    // SAFETY: the kernel chooses an unused address.
     let address = unsafe { call(libc::SYS_mmap, words) }?;
     let advice = word(libc::MADV_DONTFORK);
-    // SAFETY: of the range above.
+    // SAFETY: the range is the mapping above.
     let _ = unsafe { call(libc::SYS_madvise, [address, length, advice, 0, 0, 0]) };
     Ok(address as *mut u64)
 }
 
-/// Ends what [`map`] has made.
+/// Removes a mapping of [`map`].
 ///
 /// # Safety
-/// Nothing may use it afterwards.
+/// The mapping must not be used afterwards.
 pub unsafe fn unmap(address: *mut u64, length: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let _ = unsafe { call(libc::SYS_munmap, [address as usize, length, 0, 0, 0, 0]) };
 }
 
-/// In a child process this page is zero, however it was made, if memory is not shared. Whether the
-/// kernel can do that (from 4.14).
+/// Has the kernel fill this page with zeros in every child process that does not share memory,
+/// independent of the call that makes it. Returns whether the kernel supports that (from 4.14).
 ///
 /// # Safety
-/// It must be a whole page that is no file's.
+/// `page` must be aligned to a page, `length` a multiple of the page size, and the memory must not
+/// be a mapping of a file.
 pub unsafe fn wipe_in_children(page: *const u8, length: usize) -> bool {
     const MADV_WIPEONFORK: usize = 18;
     let words = [page as usize, length, MADV_WIPEONFORK, 0, 0, 0];
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { call(libc::SYS_madvise, words) }.is_ok()
 }
 
 /// getpid(2), getppid(2), gettid(2).
 pub fn ids() -> (u32, u32, u32) {
-    let ask = |number| {
+    let query = |number| {
         // SAFETY: no arguments.
         unsafe { call(number, [0; 6]) }.unwrap_or_default() as u32
     };
     (
-        ask(libc::SYS_getpid),
-        ask(libc::SYS_getppid),
-        ask(libc::SYS_gettid),
+        query(libc::SYS_getpid),
+        query(libc::SYS_getppid),
+        query(libc::SYS_gettid),
     )
 }
 

@@ -1,30 +1,43 @@
-//! The recorder that is loaded before libc (`LD_PRELOAD`): it writes down the file calls of a
-//! program that is linked dynamically.
+//! The recorder that is loaded before libc (`LD_PRELOAD`). It records the file calls of a
+//! dynamically linked program.
 //!
-//! It stands before libc's functions: each calls the one behind it and leaves a record, with two
-//! looks at the clock. A log is a file that is memory (one for each thread, in the directory that
-//! `PLIMSOLL_TRACE_DIR` names by an absolute name), so that records outlive whatever happens to the
-//! process. Nothing is allocated and no lock is taken; its own system calls do not go by way of
-//! libc. Without the variable it does nothing.
+//! It replaces functions of libc. Each replacement calls the function of libc, reads the clock
+//! before and after the call, and writes a record. A log is a memory-mapped file, one for each
+//! thread, in the directory that `PLIMSOLL_TRACE_DIR` names by an absolute path. So the records
+//! survive the end of the process, however it ends. The recorder allocates no memory and takes no
+//! lock, and its own system calls do not go through libc. Without the variable it does nothing.
 //!
-//! Children record, too: those of fork in logs of their own, those of vfork in their parent's (as
-//! the memory is), and a program that execve starts anew, as long as the environment is kept.
+//! Children are recorded, too: a child of fork in logs of its own, a child of vfork in the log of
+//! its parent (it shares the memory), and a program that is started with execve in new logs,
+//! provided that the environment is kept.
 //!
-//! **What it does not see.** Programs that are linked statically, that run with more rights than
-//! who started them, or that were given another environment. System calls that are made without
-//! libc's functions (Go; handwritten ones); of `io_uring` and libaio only that requests are handed
-//! over ([`rings`]). What libc does inside itself: loading libraries (dlopen), walking directories
-//! (ftw, fts, glob, scandir), databases (getpwnam, locale, iconv, name service), `realpath`,
-//! `tmpfile`, `lockf`, what `posix_spawn`, `popen` and `system` do before the new program runs.
-//! Descriptors that come in messages of sockets. Memory that is a file's, but for the making of it.
-//! A call during which a program is killed. A thread that changes its user while its log has to
-//! grow, or its root directory before it has one, is not recorded any further.
+//! **What it does not record:**
 //!
-//! **What it infers.** Calls of stdio ([`stdio`]) and readdir ([`directory`]) are made inside libc;
-//! what the kernel was asked is told by where the open file stands before and after. Such records
-//! are marked.
+//! - Programs that are linked statically, that run with more privileges than their caller, or that
+//!   got another environment.
 //!
-//! What a log holds is described where it is read: `preload` in the crate `plimsoll-trace`.
+//! - System calls that are made without the functions of libc (Go; assembler). Of `io_uring` and
+//!   libaio it records only that requests were submitted ([`rings`]).
+//!
+//! - Calls inside libc: loading libraries (dlopen), walking directories (ftw, fts, glob, scandir),
+//!   databases (getpwnam, locale, iconv, name service), `realpath`, `tmpfile`, `lockf`, and what
+//!   `posix_spawn`, `popen` and `system` do before the new program runs.
+//!
+//! - Descriptors that arrive in messages of sockets.
+//!
+//! - Accesses to mapped files; only the mapping is recorded.
+//!
+//! - A call during which the program is killed.
+//!
+//! - A thread that changes its user before its log has to grow, or its root directory before it has
+//!   a log: from then on it is not recorded.
+//!
+//! **What it infers.** The system calls of stdio ([`stdio`]) and readdir ([`directory`]) are made
+//! inside libc. They are inferred from the position of the open file before and after the function.
+//! Such records are marked.
+//!
+//! The format of a log is described in the module `preload` of the crate `plimsoll-trace`, which
+//! reads it.
 
 #![cfg_attr(panic = "abort", no_std)]
 
@@ -52,9 +65,9 @@ mod stdio;
 /// Version of the log.
 const VERSION: u32 = 1;
 
-/// There is nothing to unwind to in somebody else's program, and nothing here panics but by a
-/// mistake. The standard library, which would need a newer libc than many programs have, is left
-/// out where it is built to be used (`panic=abort`, see `scripts/preload-library`).
+/// Nothing here panics except by a mistake, and another program must not be unwound. The library
+/// that is used is built without the standard library (`panic=abort`, see
+/// `scripts/preload-library`), which would require a newer libc than many programs have.
 #[cfg(panic = "abort")]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -64,8 +77,8 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-// What unwinding would ask, which parts of the core library name. Hidden, as programs that unwind
-// have one that works.
+// The personality routine of unwinding, to which parts of the core library refer. It is hidden,
+// because programs that unwind have a working one.
 #[cfg(panic = "abort")]
 core::arch::global_asm!(
     ".globl rust_eh_personality",

@@ -1,38 +1,37 @@
-//! The log of a thread: a file that is memory, so that what stands in it stays whatever becomes of
-//! the process.
+//! The log of a thread: a memory-mapped file, so its records remain after a kill.
 //!
-//! The head and the records are described where they are read: `preload` in the crate
-//! `plimsoll-trace`.
+//! The format is described in the module `preload` of the crate `plimsoll-trace`, which reads it.
 
 use core::ffi::{CStr, c_int};
 
 use crate::{head, kernel};
 
-/// The most that a record takes: two names of the greatest length, and all the rest. Bytes.
+/// Maximum length of a record, bytes: two texts of the maximum length, and the numbers.
 pub const MAX_RECORD: usize = 2 * (libc::PATH_MAX as usize + 8) + 256;
-/// The most that a head takes, bytes.
+/// Maximum length of a head, bytes.
 pub const MAX_HEAD: usize = 48 * 1024;
 const FIRST_STEP: usize = 64 * 1024;
 const MAX_STEP: usize = 4 * 1024 * 1024;
-/// Sizes of pages of all kernels that there are divide it.
+/// Alignment of a window in the file, bytes: a multiple of the page size of every kernel.
 const GRAIN: u64 = 64 * 1024;
 
-/// Where a log lies: a range of it is memory, from which the next range is made when it is full.
+/// A log. A range of its file, the window, is mapped. When the window is full, the next range is
+/// mapped.
 #[derive(Clone, Copy)]
 pub struct Log {
-    /// The name of its file, in the directory of the recording.
+    /// The name of the file, in the directory of the recording.
     name: [u8; 48],
     window: *mut u64,
-    /// Bytes of the window.
+    /// Length of the window, bytes.
     length: usize,
-    /// Where in the file the window begins.
+    /// Offset of the window in the file, bytes.
     offset: u64,
-    /// Where in memory the next record goes.
+    /// Address of the next record.
     next: *mut u64,
 }
 
 impl Log {
-    /// None yet.
+    /// No log.
     pub const NONE: Self = Self {
         name: [0; 48],
         window: core::ptr::null_mut(),
@@ -41,7 +40,7 @@ impl Log {
         next: core::ptr::null_mut(),
     };
 
-    /// Makes the file of a thread, with its head. None where that cannot be done: the thread is not
+    /// Creates the file of a thread and writes its head. None if that fails: the thread is not
     /// recorded.
     pub fn make(pid: u32, tid: u32, now_ns: u64, is_image: bool) -> Option<Self> {
         let mut log = Self::NONE;
@@ -54,36 +53,36 @@ impl Log {
             }
         }
         let number = number.ok()?;
-        // Whatever the program's umask is, the log can be opened again.
+        // The file can be opened again, independent of the program's umask.
         kernel::change_mode(number, 0o600);
         let mapped = log.map(number, 0, FIRST_STEP);
         kernel::close(number);
         mapped?;
-        // SAFETY: the window is longer than the longest head, and nobody else has it.
+        // SAFETY: the window is longer than the longest head, and no other code has access to it.
         let written = unsafe { head::write(log.window.cast(), MAX_HEAD, is_image) };
         // SAFETY: within the window.
         log.next = unsafe { log.window.add(written / 8) };
         Some(log)
     }
 
-    /// A place for a record of this many bytes, at most [`MAX_RECORD`]. None where the file cannot
-    /// grow.
+    /// The address for a record of at most `bytes` bytes, which must not exceed [`MAX_RECORD`].
+    /// None if the file cannot grow.
     #[inline]
-    pub fn place(&mut self, bytes: usize) -> Option<*mut u64> {
+    pub fn reserve(&mut self, bytes: usize) -> Option<*mut u64> {
         if self.used() + bytes > self.length {
             self.grow()?;
         }
         Some(self.next)
     }
 
-    /// This many words have been written to the place.
+    /// Ends a record: this many words were written to the reserved address.
     #[inline]
     pub fn advance(&mut self, words: usize) {
-        // SAFETY: not more than the place has, which lies in the window.
+        // SAFETY: the record fits in the window, see `reserve`.
         self.next = unsafe { self.next.add(words) };
     }
 
-    /// The thread has ended: its file is cut to what it holds.
+    /// Closes the log when its thread ends: unmaps it and cuts the file to its contents.
     pub fn end(&mut self) {
         if self.window.is_null() {
             return;
@@ -92,15 +91,15 @@ impl Log {
             let _ = kernel::set_length(number, self.offset + self.used() as u64);
             kernel::close(number);
         }
-        // SAFETY: `NONE` takes its place.
+        // SAFETY: `self` becomes `NONE`, so the mapping is not used again.
         unsafe { kernel::unmap(self.window, self.length) };
         *self = Self::NONE;
     }
 
-    /// Whether this place lies in memory now.
-    pub fn holds(&self, place: *const u64) -> bool {
+    /// Whether this address lies in the mapped window.
+    pub fn contains(&self, address: *const u64) -> bool {
         let begin = self.window as usize;
-        (begin..begin + self.length).contains(&(place as usize))
+        (begin..begin + self.length).contains(&(address as usize))
     }
 
     fn used(&self) -> usize {
@@ -121,15 +120,15 @@ impl Log {
         let mapped = self.map(number, begin, step);
         kernel::close(number);
         mapped?;
-        // SAFETY: the record begins within the first grain of the new window.
+        // SAFETY: the record begins within the first `GRAIN` bytes of the new window.
         self.next = unsafe { self.window.add((reached - begin) as usize / 8) };
-        // SAFETY: `self` has the new one, and what stands in the old one is the file's.
+        // SAFETY: `self` uses the new window; the records of the old one are in the file.
         unsafe { kernel::unmap(window, length) };
         Some(())
     }
 
-    /// Makes a range of the file the window. It is reserved on the disk first: writing to memory
-    /// for which there is no room would kill the program.
+    /// Maps a range of the file as the window. The range is reserved on the disk first: without
+    /// free space a write to the mapping would kill the program.
     fn map(&mut self, number: c_int, offset: u64, length: usize) -> Option<()> {
         let end = offset + length as u64;
         if end > kernel::largest_file() {
@@ -175,14 +174,14 @@ fn name(pid: u32, tid: u32, now_ns: u64) -> [u8; 48] {
     text.bytes
 }
 
-/// A short text, without memory of its own.
+/// A short text without allocated memory.
 pub struct Text {
     bytes: [u8; 48],
     length: usize,
 }
 
 impl Text {
-    /// Of these bytes, at most 48.
+    /// A text that starts with these bytes, at most 48.
     pub fn new(start: &[u8]) -> Self {
         let mut text = Self {
             bytes: [0; 48],
@@ -192,17 +191,17 @@ impl Text {
         text
     }
 
-    /// Appends; what does not fit is left out.
+    /// Appends bytes. Those that do not fit are dropped.
     pub fn push(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            if let Some(place) = self.bytes.get_mut(self.length) {
-                *place = byte;
+            if let Some(target) = self.bytes.get_mut(self.length) {
+                *target = byte;
                 self.length += 1;
             }
         }
     }
 
-    /// Appends a number, decimal.
+    /// Appends a decimal number.
     pub fn number(&mut self, number: u64) {
         if number > 9 {
             self.number(number / 10);
@@ -210,7 +209,7 @@ impl Text {
         self.push(&[b'0' + (number % 10) as u8]);
     }
 
-    /// For the kernel. Empty where it has no room for its end.
+    /// The text with a terminating 0, for the kernel. Empty if there is no space for the 0.
     pub fn as_c(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Names of files, and what is known of files.
+//! Calls on paths, and on the attributes of files.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -27,9 +27,9 @@ wrap! {
     Access: access (path: Name, mode: c_int) -> c_int, [path, mode];
     Faccessat2: faccessat (at: c_int, path: Name, mode: c_int, flags: c_int) -> c_int, [at, path, mode, flags];
     Readlink: readlink (path: Name, data: Data, length: usize) -> isize, [path, 0, length];
-    Readlink: __readlink_chk (path: Name, data: Data, length: usize, room: usize) -> isize, [path, 0, length];
+    Readlink: __readlink_chk (path: Name, data: Data, length: usize, capacity: usize) -> isize, [path, 0, length];
     Readlinkat: readlinkat (at: c_int, path: Name, data: Data, length: usize) -> isize, [at, path, 0, length];
-    Readlinkat: __readlinkat_chk (at: c_int, path: Name, data: Data, length: usize, room: usize) -> isize, [at, path, 0, length];
+    Readlinkat: __readlinkat_chk (at: c_int, path: Name, data: Data, length: usize, capacity: usize) -> isize, [at, path, 0, length];
     Getxattr: getxattr (path: Name, name: Name, data: Data, length: usize) -> isize, [path, name, 0, length];
     Lgetxattr: lgetxattr (path: Name, name: Name, data: Data, length: usize) -> isize, [path, name, 0, length];
     Fgetxattr: fgetxattr (fd: c_int, name: Name, data: Data, length: usize) -> isize, [fd, name, 0, length];
@@ -83,10 +83,10 @@ wrap! {
     Umask: umask (mode: u32) -> u32, [mode];
 }
 
-/// unlink of a file, rmdir of a directory.
+/// Recorded as unlink for a file, as rmdir for a directory.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn remove(path: Name) -> c_int {
-    // SAFETY: given on as it is.
+    // SAFETY: the arguments are passed unchanged.
     unsafe {
         let call = if !path.is_null() && kernel::is_directory(path) {
             Call::Rmdir
@@ -98,44 +98,44 @@ unsafe extern "C" fn remove(path: Name) -> c_int {
 }
 
 macro_rules! current_directory {
-    ($($name:ident ($($room:ident)?);)*) => {$(
+    ($($name:ident ($($capacity:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(data: *mut c_char, length: usize $(, $room: usize)?) -> *mut c_char {
-            // SAFETY: given on as it is. What is returned is a name.
+        unsafe extern "C" fn $name(data: *mut c_char, length: usize $(, $capacity: usize)?) -> *mut c_char {
+            // SAFETY: the arguments are passed unchanged. The result is a text.
             unsafe {
                 let begun = record::begin();
-                let name = next!($name: fn(*mut c_char, usize $(, current_directory!(@ $room))?) -> *mut c_char)(data, length $(, $room)?);
+                let name = next!($name: fn(*mut c_char, usize $(, current_directory!(@ $capacity))?) -> *mut c_char)(data, length $(, $capacity)?);
                 let ended = if name.is_null() {
-                    CallEnd::told(-1)
+                    CallEnd::from_return(-1)
                 } else {
-                    CallEnd::with(libc::strlen(name) as i64 + 1)
+                    CallEnd::returned(libc::strlen(name) as i64 + 1)
                 };
                 record::end(begun, Call::Getcwd, &[name as i64], ended);
                 name
             }
         }
     )*};
-    (@ $room:ident) => { usize };
+    (@ $capacity:ident) => { usize };
 }
 
 current_directory! {
     getcwd ();
-    __getcwd_chk (room);
+    __getcwd_chk (capacity);
 }
 
-/// A file with a name that libc has found: `mkstemp` and its like. The name is known when the call
-/// has ended.
+/// A file whose name libc chooses: `mkstemp` and its variants. The name is known when the call has
+/// ended.
 macro_rules! temporary {
     ($($name:ident ($($argument:ident),*) $flags:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(template: *mut c_char $(, $argument: c_int)*) -> c_int {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 let begun = record::begin();
                 let fd = next!($name: fn(*mut c_char $(, temporary!(@ $argument))*) -> c_int)(template $(, $argument)*);
                 let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | $flags;
                 let words = [template as i64, i64::from(flags), 0o600];
-                record::end(begun, Call::Open, &words, CallEnd::told(i64::from(fd)));
+                record::end(begun, Call::Open, &words, CallEnd::from_return(i64::from(fd)));
                 fd
             }
         }
@@ -156,14 +156,14 @@ temporary! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
-    // SAFETY: given on as it is.
+    // SAFETY: the arguments are passed unchanged.
     unsafe {
         let begun = record::begin();
         let name = next!(mkdtemp: fn(*mut c_char) -> *mut c_char)(template);
         let ended = if name.is_null() {
-            CallEnd::told(-1)
+            CallEnd::from_return(-1)
         } else {
-            CallEnd::with(0)
+            CallEnd::returned(0)
         };
         record::end(begun, Call::Mkdir, &[template as i64, 0o700], ended);
         name

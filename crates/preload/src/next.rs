@@ -1,5 +1,5 @@
-//! The functions that this library stands before: libc's, or those of another library that does the
-//! same.
+//! The functions that this library replaces: those of libc, or of another library that also
+//! replaces them.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
@@ -7,7 +7,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
-    // By the version that every glibc has: the newest one here would be missing there.
+    // The symbol version that every glibc has. The newest one of the build host would be missing on
+    // older hosts.
     ".symver plimsoll_dlsym_of_libc, dlsym@GLIBC_2.2.5",
     ".hidden plimsoll_dlsym",
     ".globl plimsoll_dlsym",
@@ -25,7 +26,7 @@ core::arch::global_asm!(
     "plimsoll_dlsym: b plimsoll_dlsym_of_libc",
 );
 
-// The standard library, where it is there, brings libc with it.
+// If the standard library is linked, it links libc, too.
 #[link(name = "c")]
 unsafe extern "C" {
     fn plimsoll_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -34,56 +35,61 @@ unsafe extern "C" {
 
 /// errno of this thread.
 pub fn errno() -> c_int {
-    // SAFETY: libc's own, always there.
+    // SAFETY: every libc has this function.
     unsafe { *__errno_location() }
 }
 
 /// Sets errno of this thread.
 pub fn set_errno(value: c_int) {
-    // SAFETY: libc's own, always there.
+    // SAFETY: every libc has this function.
     unsafe { *__errno_location() = value }
 }
 
-/// One such function.
+/// A replaced function.
 pub struct Next {
-    /// With a 0 at its end.
+    /// Ends with 0.
     name: &'static str,
-    found: AtomicPtr<c_void>,
+    address: AtomicPtr<c_void>,
 }
 
 impl Next {
-    /// `name` ends with a 0.
+    /// `name` must end with 0.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
-            found: AtomicPtr::new(ptr::null_mut()),
+            address: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
-    /// Its address. A function that this libc does not have fails with ENOSYS.
+    /// The address of the function. If this libc does not have it: of a function that fails with
+    /// ENOSYS.
     #[inline]
     pub fn get(&self) -> *mut c_void {
-        let found = self.found.load(Ordering::Relaxed);
-        if found.is_null() { self.look() } else { found }
+        let address = self.address.load(Ordering::Relaxed);
+        if address.is_null() {
+            self.resolve()
+        } else {
+            address
+        }
     }
 
-    /// Its address, if there is one.
+    /// The address of the function, if it exists.
     pub fn find(&self) -> Option<*mut c_void> {
         self.find_in(libc::RTLD_NEXT)
     }
 
-    /// Its address in a library that is loaded.
+    /// The address of the function in a loaded library, if it exists there.
     pub fn find_in(&self, library: *mut c_void) -> Option<*mut c_void> {
         // SAFETY: the name ends with 0.
-        let found = unsafe { plimsoll_dlsym(library, self.name.as_ptr().cast()) };
-        (!found.is_null()).then_some(found)
+        let address = unsafe { plimsoll_dlsym(library, self.name.as_ptr().cast()) };
+        (!address.is_null()).then_some(address)
     }
 
     #[cold]
-    fn look(&self) -> *mut c_void {
-        let found = self.find().unwrap_or(absent as *mut c_void);
-        self.found.store(found, Ordering::Relaxed);
-        found
+    fn resolve(&self) -> *mut c_void {
+        let address = self.find().unwrap_or(absent as *mut c_void);
+        self.address.store(address, Ordering::Relaxed);
+        address
     }
 }
 

@@ -1,11 +1,11 @@
-//! syscall(2) with a number: those file calls for which programs take this way, as their libc is
+//! syscall(2) with a number: the file calls that programs make in this way because their libc is
 //! older than the call.
 
 use core::ffi::{c_int, c_long};
 
 use crate::calls::Call;
 use crate::record;
-use crate::wrap::{mode_of, next, place};
+use crate::wrap::{mode_of, next, offset_at};
 
 #[expect(clippy::many_single_char_names, reason = "they have no names of their own")]
 #[unsafe(no_mangle)]
@@ -18,14 +18,15 @@ unsafe extern "C" fn syscall(
     e: c_long,
     f: c_long,
 ) -> c_long {
-    // SAFETY: given on as it is; an argument that was not given is any number, as for libc.
+    // SAFETY: the arguments are passed unchanged. An argument that the caller did not pass has an
+    // arbitrary value, as in libc.
     unsafe {
         let make = || {
             next!(syscall: fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long)(
                 number, a, b, c, d, e, f,
             )
         };
-        // As the kernel takes them.
+        // Truncated to 32 bits, as in the kernel.
         let (fd, out) = (i64::from(a as c_int), i64::from(c as c_int));
         let mut words = [fd, b, c, d, e, f];
         let call = match number {
@@ -76,9 +77,9 @@ unsafe extern "C" fn syscall(
             libc::SYS_copy_file_range => {
                 words = [
                     fd,
-                    place(b as usize as *const i64),
+                    offset_at(b as usize as *const i64),
                     out,
-                    place(d as usize as *const i64),
+                    offset_at(d as usize as *const i64),
                     e,
                     f,
                 ];

@@ -1,4 +1,4 @@
-//! What a process knows: whether it is recorded, where to, and that it is not its parent.
+//! The state of the process: whether it is recorded, to which directory, and its pid.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
@@ -6,13 +6,13 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use crate::kernel;
 
-/// The longest name of a directory that is recorded to, bytes.
+/// Maximum length of the path of the directory of logs, bytes.
 pub const MAX_DIRECTORY: usize = 512;
-/// The variable that names it.
+/// The environment variable with that path.
 const VARIABLE: &[u8] = b"PLIMSOLL_TRACE_DIR=";
 
-/// The kernel empties this page in every child, so that a child knows that it is one, whether
-/// fork(3) has made it or not.
+/// The kernel fills this page with zeros in every child, so that a child is detected even if
+/// fork(3) did not make it.
 #[repr(C, align(65536))]
 struct Page {
     pid: AtomicU32,
@@ -26,42 +26,44 @@ const UNKNOWN: u8 = 0;
 const BUSY: u8 = 1;
 const ON: u8 = 2;
 const OFF: u8 = 3;
-/// Of the program that runs, whichever process it is.
+/// State of the program (the image), which forked children inherit.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-static IMAGE_IS_TOLD: AtomicBool = AtomicBool::new(false);
+static IS_IMAGE_RECORDED: AtomicBool = AtomicBool::new(false);
 
 struct Directory(UnsafeCell<[u8; MAX_DIRECTORY]>);
-// SAFETY: it is written once, by the thread that has made STATE `BUSY`, and read when that is `ON`.
+// SAFETY: the directory is written once, by the thread that has set STATE to `BUSY`, and read only
+// when STATE is `ON`.
 unsafe impl Sync for Directory {}
 static DIRECTORY: Directory = Directory(UnsafeCell::new([0; MAX_DIRECTORY]));
 
-/// Whether calls are recorded, as far as is known now.
+/// Whether calls are certainly not recorded. False also if the environment has not been read yet.
 #[inline]
 pub fn is_off() -> bool {
     STATE.load(Ordering::Relaxed) == OFF
 }
 
-/// The process, or 0 where nobody has asked in it yet.
+/// The id of the process, or 0 if it is not known yet, as in a new child.
 #[inline]
 pub fn pid() -> u32 {
     PAGE.pid.load(Ordering::Relaxed)
 }
 
-/// Whether the program that runs is to be told in a head: its command line, what it has inherited.
-/// Once.
-pub fn is_new_image() -> bool {
-    !IMAGE_IS_TOLD.swap(true, Ordering::Relaxed)
+/// Returns true once for each program: its first head records the command line and the inherited
+/// descriptors.
+pub fn take_new_image() -> bool {
+    !IS_IMAGE_RECORDED.swap(true, Ordering::Relaxed)
 }
 
-/// Where logs go, without the slash at its end.
+/// The directory of logs, without a slash at the end.
 pub fn directory() -> &'static [u8] {
-    // SAFETY: see `Directory`; it is asked for where `begin` has said yes.
+    // SAFETY: see `Directory`; it is called only after `begin` has returned true.
     let bytes = unsafe { &*DIRECTORY.0.get() };
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
     &bytes[..length]
 }
 
-/// Finds out who and where we are. Whether calls are recorded.
+/// Reads the environment and the pid where they are not known yet. Returns whether calls are
+/// recorded.
 #[cold]
 pub fn begin() -> bool {
     if STATE.load(Ordering::Acquire) == UNKNOWN && !find_directory() {
@@ -76,8 +78,8 @@ pub fn begin() -> bool {
     true
 }
 
-/// Reads the environment. False where it is not there yet, another thread is at it, or it does not
-/// ask for a recording.
+/// Reads the environment. Returns false if it is not available yet, if another thread is reading
+/// it, or if it does not request a recording.
 fn find_directory() -> bool {
     let environment = environment();
     if environment.is_null() {
@@ -87,16 +89,16 @@ fn find_directory() -> bool {
     if begun.is_err() {
         return false;
     }
-    // SAFETY: a list of texts that ends with a null.
-    let found = unsafe { variable(environment) };
-    let is_on = found.is_some_and(|name| {
-        // SAFETY: this thread alone has made STATE `BUSY`.
-        let place = unsafe { &mut *DIRECTORY.0.get() };
-        let fits = name.first() == Some(&b'/') && name.len() < place.len();
+    // SAFETY: a list of texts that ends with a null pointer.
+    let value = unsafe { variable(environment) };
+    let is_on = value.is_some_and(|path| {
+        // SAFETY: only this thread has set STATE to `BUSY`.
+        let buffer = unsafe { &mut *DIRECTORY.0.get() };
+        let fits = path.first() == Some(&b'/') && path.len() < buffer.len();
         if fits {
-            place[..name.len()].copy_from_slice(name);
+            buffer[..path.len()].copy_from_slice(path);
         }
-        // SAFETY: the page is whole, and nothing but zeros that no file holds.
+        // SAFETY: the page is aligned, contains only zeros and is not a mapping of a file.
         fits && unsafe { kernel::wipe_in_children((&raw const PAGE).cast(), size_of::<Page>()) }
     });
     STATE.store(if is_on { ON } else { OFF }, Ordering::Release);
@@ -107,23 +109,23 @@ fn environment() -> *const *const c_char {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: libc's own, always there.
+    // SAFETY: every libc has this variable.
     unsafe { environ }
 }
 
 unsafe fn variable<'a>(mut entry: *const *const c_char) -> Option<&'a [u8]> {
     loop {
-        // SAFETY: the caller's: not past the null.
+        // SAFETY: the caller guarantees it; the loop does not pass the null pointer.
         let text = unsafe { *entry };
         if text.is_null() {
             return None;
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         let text = unsafe { CStr::from_ptr(text) }.to_bytes();
         if let Some(value) = text.strip_prefix(VARIABLE) {
             return Some(value);
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         entry = unsafe { entry.add(1) };
     }
 }

@@ -1,4 +1,4 @@
-//! Processes and threads: how they begin and end.
+//! Calls that start and end processes and threads.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ wrap! {
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
 
-/// Before the program, and mostly before all libraries but libc.
+/// Runs before the program, and in most cases before the constructors of all libraries except libc.
 extern "C" fn begin() {
     if !crate::process::begin() {
         return;
@@ -35,7 +35,8 @@ extern "C" fn begin() {
     directory::look_up();
     look_up();
     make_key();
-    // Registered before anybody else, this runs after everybody else.
+    // Functions run in reverse order of registration. This one is registered first, so it runs
+    // last.
     let register = Next::new("on_exit\0");
     if let Some(register) = register.find() {
         // SAFETY: the type of on_exit(3).
@@ -46,18 +47,18 @@ extern "C" fn begin() {
         }
     }
     stdio::begin();
-    // The log begins with the program, not with its first call.
+    // The log is created when the program starts, not at its first call.
     let _ = record::begin();
 }
 
-/// After exit(3) was called, or main has returned.
+/// Runs after a call of exit(3) or the return of main.
 extern "C" fn end(status: c_int, _: *mut c_void) {
     stdio::end();
     // SAFETY: no pointers.
     unsafe { record::open(record::begin(), Call::ExitGroup, &[status.word()]) };
 }
 
-/// By this libc tells when a thread ends.
+/// The key whose destructor libc calls when a thread ends.
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 static SET: Next = Next::new("pthread_setspecific\0");
 
@@ -69,7 +70,7 @@ fn make_key() {
         let failed = unsafe {
             let make: unsafe extern "C" fn(*mut u32, extern "C" fn(*mut c_void)) -> c_int =
                 core::mem::transmute(make);
-            make(&raw mut key, leave)
+            make(&raw mut key, end_thread)
         };
         if failed == 0 {
             SET.get();
@@ -78,15 +79,16 @@ fn make_key() {
     }
 }
 
-extern "C" fn leave(_: *mut c_void) {
-    record::leave();
+extern "C" fn end_thread(_: *mut c_void) {
+    record::close_log();
 }
 
-/// The log of this thread is to be closed when it ends.
-pub fn leave_at_end_of_thread() {
+/// Has libc call [`end_thread`] when this thread ends, which closes its log.
+pub fn close_log_at_thread_end() {
     let key = KEY.load(Ordering::Acquire);
     if key != u32::MAX {
-        // SAFETY: the type of pthread_setspecific(3); a value that is not null, so that libc tells.
+        // SAFETY: the type of pthread_setspecific(3). The value is not null, because libc calls the
+        // destructor only then.
         unsafe {
             let set: unsafe extern "C" fn(u32, *const c_void) -> c_int = core::mem::transmute(SET.get());
             set(key, core::ptr::dangling());
@@ -98,13 +100,13 @@ macro_rules! fork {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name() -> c_int {
-            // SAFETY: given on as it is. The child has no log yet, and that of its parent is not
-            // its own.
+            // SAFETY: the arguments are passed unchanged. The child has no log yet, and does not
+            // use that of its parent.
             unsafe {
                 let open = record::open(record::begin(), Call::Fork, &[]);
                 let child = next!($name: fn() -> c_int)();
                 if let Some(open) = open.filter(|_| child != 0) {
-                    record::finish(&open, CallEnd::told(child.word()));
+                    record::finish(&open, CallEnd::from_return(child.word()));
                 }
                 child
             }
@@ -114,9 +116,9 @@ macro_rules! fork {
 
 fork! { fork _Fork __libc_fork }
 
-/// The child runs on this stack and returns before the parent does, so that the place of the return
-/// address is written over: the kernel keeps it in a register, for each of the two. libc does the
-/// same.
+/// The child runs on this stack and returns before the parent does, so it overwrites the return
+/// address. The return address is therefore kept in a register, which the kernel saves for both.
+/// libc does the same.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -139,7 +141,7 @@ unsafe extern "C" fn vfork() -> c_int {
     )
 }
 
-/// See above. vfork is `clone(CLONE_VM | CLONE_VFORK | SIGCHLD)` here.
+/// The same for aarch64. There vfork is `clone(CLONE_VM | CLONE_VFORK | SIGCHLD)`.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -181,26 +183,26 @@ extern "C" fn after_vfork(value: isize) -> c_int {
         next::set_errno(errno);
         CallEnd::failed(errno)
     } else {
-        CallEnd::with(value as i64)
+        CallEnd::returned(value as i64)
     };
     if let Some(open) = Thread::own().lending.take() {
-        // SAFETY: of this thread, from before.
+        // SAFETY: `before_vfork` has opened the record in this thread.
         unsafe { record::finish(&open, ended) };
     }
     if value < 0 { -1 } else { value as c_int }
 }
 
-/// execve and its like: where they succeed nothing returns.
+/// execve and its variants. If they succeed, they do not return.
 macro_rules! execute {
     ($($call:ident: $name:ident ($($argument:ident: $kind:ty),*) [$($word:expr),*];)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 let open = record::open(record::begin(), Call::$call, &[$($word.word()),*]);
                 let failed = next!($name: fn($($kind),*) -> c_int)($($argument),*);
                 if let Some(open) = open {
-                    record::finish(&open, CallEnd::told(failed.word()));
+                    record::finish(&open, CallEnd::from_return(failed.word()));
                 }
                 failed
             }
@@ -217,9 +219,9 @@ execute! {
     Execveat: execveat (at: c_int, path: Name, arguments: Texts, environment: Texts, flags: c_int) [at, path, 0_i32, 0_i32, flags];
 }
 
-/// Calls `before` with all arguments kept, and jumps to where it says.
+/// Calls `before` with all arguments preserved, then jumps to the address that it returns.
 #[cfg(target_arch = "x86_64")]
-macro_rules! go_on {
+macro_rules! call_and_jump {
     ($before:ident) => {
         core::arch::naked_asm!(
             "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
@@ -232,9 +234,9 @@ macro_rules! go_on {
     };
 }
 
-/// See above.
+/// The same for aarch64.
 #[cfg(target_arch = "aarch64")]
-macro_rules! go_on {
+macro_rules! call_and_jump {
     ($before:ident) => {
         core::arch::naked_asm!(
             "stp x29, x30, [sp, -80]!",
@@ -249,8 +251,8 @@ macro_rules! go_on {
     };
 }
 
-/// Those with a list of arguments of any length: the call is written down, and all is left to libc
-/// as it stands.
+/// The variants with a variable number of arguments: the call is recorded, then libc's function
+/// continues with the arguments unchanged.
 macro_rules! execute_list {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
@@ -258,11 +260,11 @@ macro_rules! execute_list {
         unsafe extern "C" fn $name() -> c_int {
             extern "C" fn before(path: Name) -> *mut c_void {
                 static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
-                // SAFETY: the name that the caller has given.
+                // SAFETY: the caller passes a path.
                 unsafe { record::open(record::begin(), Call::Execve, &[path.word()]) };
                 NEXT.get()
             }
-            go_on!(before)
+            call_and_jump!(before)
         }
     )+};
 }
@@ -273,7 +275,7 @@ macro_rules! exit {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(status: c_int) -> ! {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 record::open(record::begin(), Call::ExitGroup, &[status.word()]);
                 next!($name: fn(c_int) -> !)(status)
@@ -284,7 +286,8 @@ macro_rules! exit {
 
 exit! { _exit _Exit }
 
-/// A child whose first calls libc makes itself: what it is told to open is in the head of its log.
+/// `posix_spawn`: libc makes the first calls of the child itself. The descriptors that they open
+/// are in the head of the child's log.
 macro_rules! spawn {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
@@ -297,8 +300,8 @@ macro_rules! spawn {
             environment: Texts,
         ) -> c_int {
             let mut child = 0;
-            // SAFETY: given on as it is, but for the place of the child's id, which the caller may
-            // not want.
+            // SAFETY: the arguments are passed unchanged, except the address for the child's id,
+            // which may be null in the call.
             unsafe {
                 let next = next!($name: fn(*mut c_int, Name, *const c_void, *const c_void, Texts, Texts) -> c_int);
                 let open = record::open(record::begin(), Call::Vfork, &[]);
@@ -307,7 +310,7 @@ macro_rules! spawn {
                     *pid = child;
                 }
                 if let Some(open) = open {
-                    let ended = if errno == 0 { CallEnd::with(child.word()) } else { CallEnd::failed(errno) };
+                    let ended = if errno == 0 { CallEnd::returned(child.word()) } else { CallEnd::failed(errno) };
                     record::finish(&open, ended);
                 }
                 errno

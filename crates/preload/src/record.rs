@@ -1,4 +1,4 @@
-//! What a thread records: a call begins, is made, and is written down.
+//! Recording of calls by a thread: the start of a call, its end, and the record.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -9,35 +9,35 @@ use crate::log::{Log, MAX_RECORD};
 use crate::thread::Thread;
 use crate::{clock, kernel, next, process};
 
-/// Where more time than this passes between two calls, or in one, the processor time is asked for:
-/// ns. Asking costs some 200 ns.
+/// If a call, or the time between two calls, takes longer than this, the processor time is read.
+/// Unit: ns. Reading it takes about 200 ns.
 const LONG_NS: u64 = 20_000;
-/// Instead of a call: how many records are lost.
+/// The call number of a record that reports lost records.
 const LOST: u16 = u16::MAX;
 
-/// A call that has begun.
+/// The start of a call.
 #[derive(Clone, Copy)]
 pub struct CallStart {
     pub start_ns: u64,
-    /// Of the thread in all, where the call comes long after the one before.
+    /// Total processor time of the thread, ns. It is read only if the previous call ended long ago.
     processor_ns: Option<u64>,
     pid: u32,
 }
 
-/// What is known of a call besides its words.
+/// The result of a call.
 #[derive(Clone, Copy)]
 pub struct CallEnd {
-    /// What it has returned.
+    /// The return value, or -1.
     pub value: i64,
-    /// Where it has failed.
+    /// The error number if the call failed, otherwise 0.
     pub errno: u16,
-    /// libc has made it, and this library has only seen what came of it.
+    /// The call was made inside libc and was inferred from its effect.
     pub inferred: bool,
 }
 
 impl CallEnd {
-    /// It has returned this.
-    pub fn with(value: i64) -> Self {
+    /// A call that returned this value.
+    pub fn returned(value: i64) -> Self {
         Self {
             value,
             errno: 0,
@@ -45,7 +45,7 @@ impl CallEnd {
         }
     }
 
-    /// It has failed.
+    /// A call that failed with this error.
     pub fn failed(errno: c_int) -> Self {
         Self {
             value: -1,
@@ -54,24 +54,24 @@ impl CallEnd {
         }
     }
 
-    /// By the value, which is -1 where errno is set.
-    pub fn told(value: i64) -> Self {
+    /// The result of a function that returns -1 and sets errno if it fails.
+    pub fn from_return(value: i64) -> Self {
         if value == -1 {
             Self::failed(next::errno())
         } else {
-            Self::with(value)
+            Self::returned(value)
         }
     }
 }
 
-/// A record that stands there before its call has ended.
+/// A record that was written before its call had ended.
 pub struct Open {
     call: Call,
-    place: *mut u64,
+    address: *mut u64,
     begun: CallStart,
 }
 
-/// The call begins now. None where it is not recorded.
+/// Starts a call. None if it is not recorded.
 #[inline]
 pub fn begin() -> Option<CallStart> {
     if process::is_off() {
@@ -80,7 +80,8 @@ pub fn begin() -> Option<CallStart> {
     Thread::own().begin()
 }
 
-/// The same of a call that may turn out to be none; the processor time is asked for when it is one.
+/// Starts a function that may turn out to make no system call. The processor time is read only if
+/// it makes one.
 #[inline]
 pub fn begin_perhaps() -> Option<CallStart> {
     if process::is_off() {
@@ -89,64 +90,68 @@ pub fn begin_perhaps() -> Option<CallStart> {
     Thread::own().begin_perhaps()
 }
 
-/// It has ended now. errno stays as it is.
+/// Records a call that ends now. errno does not change.
 ///
 /// # Safety
-/// `words` are what the call has been given, so that its names can be read.
+/// `words` must be the arguments of the call, so that its texts can be read.
 pub unsafe fn end(begun: Option<CallStart>, call: Call, words: &[i64], ended: CallEnd) {
     if let Some(begun) = begun {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { Thread::own().end(begun, call, words, ended) };
     }
 }
 
-/// It may never end: what is known of it is written down now. [`finish`] tells more.
+/// Writes a record before the call ends, because it may never return. [`finish`] completes it.
 ///
 /// # Safety
 /// See [`end`].
 pub unsafe fn open(begun: Option<CallStart>, call: Call, words: &[i64]) -> Option<Open> {
     let begun = begun?;
     let now = begun.start_ns;
-    // SAFETY: the caller's.
-    let place = unsafe { Thread::own().write(begun, now, call, words, CallEnd::with(0), extra::UNFINISHED) }?;
-    Some(Open { call, place, begun })
+    // SAFETY: the caller guarantees it.
+    let address =
+        unsafe { Thread::own().write(begun, now, call, words, CallEnd::returned(0), extra::UNFINISHED) }?;
+    Some(Open { call, address, begun })
 }
 
-/// The call of such a record has ended after all.
+/// Completes a record of [`open`] when the call has returned.
 ///
 /// # Safety
-/// It is the last one of the thread, but for those of a child that had its memory.
+/// `open` must be the last record of the thread, except for those of a child that shares its
+/// memory.
 pub unsafe fn finish(open: &Open, ended: CallEnd) {
     let thread = Thread::own();
     if thread.pid.get() != open.begun.pid {
         return;
     }
     let now = clock::monotonic();
-    // SAFETY: a record that begins in the window lies in it; the call has no words where another
-    // one is made.
+    // SAFETY: a record that begins in the window lies in it completely. The new record has no
+    // arguments, so no address is read.
     unsafe {
-        if (*thread.log.get()).holds(open.place) {
-            encode::finish(open.place, now - open.begun.start_ns, ended);
+        if (*thread.log.get()).contains(open.address) {
+            encode::finish(open.address, now - open.begun.start_ns, ended);
         } else {
-            // A child with our memory has filled the window. What stands in the one of before stays
-            // unfinished.
+            // A child that shares the memory has filled the window. The record in the previous
+            // window stays unfinished.
             thread.write(open.begun, now, open.call, &[], ended, 0);
         }
     }
-    thread.rest(open.begun.start_ns, now);
+    thread.note_end(open.begun.start_ns, now);
 }
 
-/// From now on a child runs with the memory of this thread, or no more: 0.
+/// Sets the child that runs with the memory of this thread; 0 ends that.
 pub fn lend(child: u32) {
     Thread::own().borrower.set(child);
 }
 
-/// The thread ends. What it may still do is recorded in another log.
-pub fn leave() {
+/// Closes the log of a thread that ends. If the thread makes further calls, they are recorded in
+/// another log.
+pub fn close_log() {
     let thread = Thread::own();
     if thread.pid.get() == process::pid() {
         thread.busy.set(true);
-        // SAFETY: `busy` keeps others from it.
+        // SAFETY: `busy` excludes other users of the log. A previous log belongs to another
+        // process.
         unsafe { (*thread.log.get()).end() };
         thread.pid.set(0);
         thread.busy.set(false);
@@ -180,41 +185,43 @@ impl Thread {
         if !process::begin() {
             return None;
         }
-        // In a child of fork it can only be the parent who was busy; that is over.
+        // In a child of fork, `busy` may have been set by the parent; it has no meaning in the
+        // child.
         let inherited = self.pid.replace(0) != 0;
         if self.busy.replace(true) && !inherited {
             return None;
         }
         let (pid, _, tid) = kernel::ids();
-        let is_image = process::is_new_image();
+        let is_image = process::take_new_image();
         let now = clock::monotonic();
         let log = Log::make(pid, tid, now, is_image);
-        // SAFETY: `busy` keeps others from it. The one before is another process's.
+        // SAFETY: `busy` excludes other users of the log. A previous log belongs to another
+        // process.
         unsafe { *self.log.get() = log.unwrap_or(Log::NONE) };
         self.lost.store(0, Ordering::Relaxed);
         self.borrower.set(0);
-        // A thread begins with no processor time, and with nothing said of when; a program has used
-        // some before.
+        // A new thread has used no processor time, and its start time is not known: it is estimated
+        // from the processor time used. A program may have used processor time before.
         let used = clock::processor();
         let now = clock::monotonic();
-        let (asked, before) = if is_image {
+        let (read_ns, used_before) = if is_image {
             (now, used)
         } else {
             (now.saturating_sub(used), 0)
         };
-        self.ended_ns.set(asked);
-        self.asked_ns.set(asked);
-        self.processor_ns.set(before);
-        // Last, as a thread with a process has a log.
+        self.ended_ns.set(read_ns);
+        self.asked_ns.set(read_ns);
+        self.processor_ns.set(used_before);
+        // Set last, because `pid` states that the thread has a log.
         self.pid.set(pid);
         self.busy.set(false);
-        crate::processes::leave_at_end_of_thread();
+        crate::processes::close_log_at_thread_end();
         Some(())
     }
 
-    /// Processor time since the call before, where that is long ago. What has passed since it was
-    /// asked for last was short, and is taken for computing, as is a call that was not asked about
-    /// before it began.
+    /// Processor time since the previous call, ns. None if that call ended less than [`LONG_NS`]
+    /// ago. Shorter intervals since the processor time was last read count as computing, as does a
+    /// call for which it was not read at the start.
     #[inline]
     fn processor(&self, begun: CallStart, now_ns: u64) -> Option<u64> {
         let idle = begun.start_ns.saturating_sub(self.ended_ns.get());
@@ -232,14 +239,15 @@ impl Thread {
 
     unsafe fn end(&self, begun: CallStart, call: Call, words: &[i64], ended: CallEnd) {
         let now = clock::monotonic();
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { self.write(begun, now, call, words, ended, 0) };
-        self.rest(begun.start_ns, now);
+        self.note_end(begun.start_ns, now);
     }
 
-    /// A call has ended. In a long one processor time may have passed or not.
+    /// Notes the end of a call. The processor time is read after a long call, which may have waited
+    /// or computed.
     #[inline]
-    fn rest(&self, start_ns: u64, now_ns: u64) {
+    fn note_end(&self, start_ns: u64, now_ns: u64) {
         if now_ns - start_ns > LONG_NS {
             self.processor_ns.set(clock::processor());
             self.asked_ns.set(now_ns);
@@ -247,7 +255,7 @@ impl Thread {
         self.ended_ns.set(now_ns);
     }
 
-    /// Where the record stands. None where it is lost.
+    /// Writes a record and returns its address. None if it is lost.
     unsafe fn write(
         &self,
         begun: CallStart,
@@ -257,7 +265,7 @@ impl Thread {
         ended: CallEnd,
         extras: u8,
     ) -> Option<*mut u64> {
-        // Also false in a child that nobody has told us of.
+        // The pids also differ in a child that was not made by a function of this library.
         if begun.pid != process::pid() || self.pid.get() != begun.pid {
             return None;
         }
@@ -266,99 +274,100 @@ impl Thread {
             return None;
         }
         compiler_fence(Ordering::AcqRel);
-        // SAFETY: `busy` keeps others from the log; the words are the caller's.
-        let place = unsafe {
+        // SAFETY: `busy` excludes other users of the log; the caller guarantees the words.
+        let address = unsafe {
             let log = &mut *self.log.get();
-            self.tell_losses(log, now_ns);
-            let place = log.place(MAX_RECORD);
-            if let Some(place) = place {
-                let mut out = Out::new(place, extras);
-                out.fill(
+            self.write_losses(log, now_ns);
+            let address = log.reserve(MAX_RECORD);
+            if let Some(address) = address {
+                let mut out = Out::new(address, extras);
+                out.put_times(
                     begun.start_ns,
                     now_ns,
                     self.processor(begun, now_ns),
                     self.borrower.get(),
                     ended,
                 );
-                out.words(call, words, ended.errno);
+                out.put_words(call, words, ended.errno);
                 log.advance(out.commit(call as u16, ended.errno));
             } else {
                 self.lost.fetch_add(1, Ordering::Relaxed);
             }
-            place
+            address
         };
         compiler_fence(Ordering::AcqRel);
         self.busy.set(false);
-        place
+        address
     }
 
     #[inline]
-    unsafe fn tell_losses(&self, log: &mut Log, now_ns: u64) {
+    unsafe fn write_losses(&self, log: &mut Log, now_ns: u64) {
         let lost = self.lost.load(Ordering::Relaxed);
         if lost == 0 {
             return;
         }
-        if let Some(place) = log.place(MAX_RECORD) {
-            // SAFETY: a place of the log.
+        if let Some(address) = log.reserve(MAX_RECORD) {
+            // SAFETY: the log has reserved space for a record.
             unsafe {
-                let mut out = Out::new(place, 0);
+                let mut out = Out::new(address, 0);
                 for word in [now_ns, 0, lost] {
                     out.put(word);
                 }
                 log.advance(out.commit(LOST, 0));
             }
-            // Not 0: a handler may have lost another record meanwhile.
+            // Subtract instead of setting 0: a signal handler may have lost another record in
+            // between.
             self.lost.fetch_sub(lost, Ordering::Relaxed);
         }
     }
 }
 
-/// What a wrapped function returns.
+/// A return type of a replaced function.
 pub trait Returns: Copy {
-    /// How the call has ended.
+    /// The result of the call.
     fn ended(self) -> CallEnd;
 }
 
 impl Returns for c_int {
     fn ended(self) -> CallEnd {
-        CallEnd::told(i64::from(self))
+        CallEnd::from_return(i64::from(self))
     }
 }
 
 impl Returns for isize {
     fn ended(self) -> CallEnd {
-        CallEnd::told(self as i64)
+        CallEnd::from_return(self as i64)
     }
 }
 
 impl Returns for i64 {
     fn ended(self) -> CallEnd {
-        CallEnd::told(self)
+        CallEnd::from_return(self)
     }
 }
 
 impl Returns for u32 {
     fn ended(self) -> CallEnd {
-        CallEnd::with(i64::from(self))
+        CallEnd::returned(i64::from(self))
     }
 }
 
 impl Returns for () {
     fn ended(self) -> CallEnd {
-        CallEnd::with(0)
+        CallEnd::returned(0)
     }
 }
 
 impl Returns for *mut c_void {
     fn ended(self) -> CallEnd {
-        CallEnd::told(self as i64)
+        CallEnd::from_return(self as i64)
     }
 }
 
-/// The end of a function that returns its errno instead of setting it.
+/// The result of a function that returns its error number instead of setting errno.
 pub fn by_errno(errno: c_int) -> CallEnd {
     if errno == 0 {
-        CallEnd::with(0)
+        CallEnd::returned(0)
     } else {
         CallEnd::failed(errno)
     }
@@ -372,7 +381,7 @@ pub fn by_errno(errno: c_int) -> CallEnd {
 pub unsafe fn around<R: Returns>(call: Call, words: &[i64], make: impl FnOnce() -> R) -> R {
     let begun = begin();
     let returned = make();
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { end(begun, call, words, returned.ended()) };
     returned
 }

@@ -1,9 +1,9 @@
-//! Requests that are handed over to be carried out meanwhile: that there are some, and how many.
-//! What they do is in no call.
+//! Asynchronous requests: that some were submitted, and how many. What they do is in no call, so it
+//! is not recorded.
 //!
-//! These are functions of other libraries, which may be loaded for one part of a program alone
-//! (dlopen): such a library does not stand behind this one. It is asked for by its name then, and
-//! what even so is not found is done, or fails, as the library would do it.
+//! These are functions of other libraries, which may be loaded for one part of a program only
+//! (dlopen). `RTLD_NEXT` does not find such a library, so it is then looked up by its name. If the
+//! function is still not found, this library does what the function would do, or fails as it would.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
@@ -18,12 +18,12 @@ type Ring = *mut c_void;
 
 const LIBRARIES: [&[u8]; 2] = [b"liburing.so.2\0", b"liburing.so.1\0"];
 
-/// A function of liburing.
+/// The address of a function of liburing.
 fn find(next: &Next) -> Option<*mut c_void> {
     next.find().or_else(|| {
         static DLOPEN: Next = Next::new("dlopen\0");
         let open = DLOPEN.find()?;
-        // SAFETY: the type of dlopen(3); a library that is there is given, none is loaded.
+        // SAFETY: the type of dlopen(3). `RTLD_NOLOAD` returns a loaded library and loads none.
         let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
             unsafe { core::mem::transmute(open) };
         LIBRARIES.iter().find_map(|name| {
@@ -34,11 +34,11 @@ fn find(next: &Next) -> Option<*mut c_void> {
     })
 }
 
-/// Of a function that returns a number, or an error as a negative one.
+/// The result of a function that returns a number, or an error as a negative number.
 fn ended(value: i64) -> CallEnd {
     match value {
         -4095..0 => CallEnd::failed(-value as c_int),
-        value => CallEnd::with(value),
+        value => CallEnd::returned(value),
     }
 }
 
@@ -52,8 +52,8 @@ macro_rules! wrap {
                 return -libc::ENOSYS;
             };
             let begun = record::begin();
-            // SAFETY: the caller has given what the function of liburing takes; it is given on as
-            // it is.
+            // SAFETY: the caller passes the arguments of the function of liburing; they are passed
+            // unchanged.
             unsafe {
                 let next: unsafe extern "C" fn($($kind),*) -> c_int = core::mem::transmute(next);
                 let value = next($($argument),*);
@@ -65,8 +65,8 @@ macro_rules! wrap {
 }
 
 wrap! {
-    // The number of a new ring stands in the library's own structure: a call that makes no
-    // descriptor stands for it.
+    // The descriptor of a new ring is in a private structure of the library. So the record is one
+    // of a call that returns no descriptor.
     IoUringRegister: io_uring_queue_init (entries: c_uint, ring: Ring, flags: c_uint);
     IoUringRegister: io_uring_queue_init_params (entries: c_uint, ring: Ring, params: Ring);
     IoUringEnter: io_uring_submit (ring: Ring);
@@ -74,17 +74,17 @@ wrap! {
     IoUringEnter: io_uring_submit_and_wait_timeout (ring: Ring, done: Ring, count: c_uint, time: Ring, mask: Ring);
 }
 
-/// Of libaio, which does nothing else than this.
+/// The function of libaio, which only makes the system call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn io_submit(context: *mut c_void, count: c_long, list: *mut *mut c_void) -> c_int {
     let begun = record::begin();
     let words = [context as usize, count as usize, list as usize, 0, 0, 0];
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let value = match unsafe { kernel::call(libc::SYS_io_submit, words) } {
         Ok(count) => count as c_int,
         Err(errno) => -c_int::from(errno),
     };
-    // SAFETY: there are no names.
+    // SAFETY: there are no texts.
     unsafe { record::end(begun, Call::IoSubmit, &[0, 0, list.word()], ended(value.word())) };
     value
 }

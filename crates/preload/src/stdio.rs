@@ -1,11 +1,11 @@
-//! stdio: functions that may read or write more than a buffer.
+//! stdio: functions that may read or write more than the buffer.
 //!
-//! Their system calls are made inside libc. What was written is what was added to the buffer and is
-//! not there any more; what was read is told by the kernel's position before and after, so that
-//! only files are seen, not pipes. Bytes and offsets are exact, but several reads (or writes)
-//! within one function are one record, and a read that found the end of the file is none. Where the
-//! buffer shows beforehand that the kernel will not be asked, nothing is looked at. Wide characters
-//! are not seen.
+//! Their system calls are made inside libc. The bytes written are those that were added to the
+//! buffer and are no longer in it. The bytes read are inferred from the position of the open file
+//! before and after, so only files are recorded, not pipes. Bytes and offsets are exact, but
+//! several reads (or writes) within one function are one record, and a read that found the end of
+//! the file has no record. If the buffer shows beforehand that no system call is needed, nothing is
+//! recorded. Functions for wide characters are not recorded.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
@@ -19,7 +19,7 @@ type File = *mut Stream;
 type Name = *const c_char;
 type List = *mut c_void;
 
-/// `way: names (arguments) -> type, stream, whether the buffer is enough;`
+/// `way: names (arguments) -> type, stream, whether the buffer suffices;`
 macro_rules! streams {
     ($($way:ident: $($name:ident)+ ($($argument:tt)*) -> $returns:ty, $stream:ident, $direct:expr;)*) => {
         $(streams! { @ $way [$($name)+] ($($argument)*) $returns, $stream, $direct })*
@@ -30,7 +30,7 @@ macro_rules! streams {
     (@@ $way:ident $name:ident ($($argument:ident: $kind:ty),*) $returns:ty, $stream:ident, $direct:expr) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> $returns {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 let next = next!($name: fn($($kind),*) -> $returns);
                 if $direct {
@@ -47,20 +47,20 @@ macro_rules! streams {
 
 streams! {
     Read: fread fread_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
-    Read: __fread_chk __fread_unlocked_chk (data: List, room: usize, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
+    Read: __fread_chk __fread_unlocked_chk (data: List, capacity: usize, size: usize, count: usize, file: File) -> usize, file, has(file, size, count);
     Read: fgets fgets_unlocked (data: List, length: c_int, file: File) -> List, file, has_line(file, b'\n');
-    Read: __fgets_chk __fgets_unlocked_chk (data: List, room: usize, length: c_int, file: File) -> List, file, has_line(file, b'\n');
-    Read: getline (line: List, room: List, file: File) -> isize, file, has_line(file, b'\n');
-    Read: getdelim __getdelim (line: List, room: List, end: c_int, file: File) -> isize, file, has_line(file, end as u8);
+    Read: __fgets_chk __fgets_unlocked_chk (data: List, capacity: usize, length: c_int, file: File) -> List, file, has_line(file, b'\n');
+    Read: getline (line: List, capacity: List, file: File) -> isize, file, has_line(file, b'\n');
+    Read: getdelim __getdelim (line: List, capacity: List, end: c_int, file: File) -> isize, file, has_line(file, end as u8);
     Read: fgetc getc _IO_getc fgetc_unlocked getc_unlocked __uflow __underflow (file: File) -> c_int, file, has(file, 1, 1);
     Read: vfscanf __isoc99_vfscanf __isoc23_vfscanf (file: File, format: Name, list: List) -> c_int, file, false;
 
     Seek: fseek fseeko fseeko64 (file: File, offset: c_long, whence: c_int) -> c_int, file, false;
-    Seek: fsetpos fsetpos64 (file: File, place: List) -> c_int, file, false;
+    Seek: fsetpos fsetpos64 (file: File, position: List) -> c_int, file, false;
     Seek: rewind (file: File) -> (), file, false;
 }
 
-/// `names (arguments) -> type, stream, whether the buffer is enough, how many bytes were added;`
+/// `names (arguments) -> type, stream, whether the buffer suffices, number of bytes added;`
 macro_rules! writes {
     ($($($name:ident)+ ($($argument:tt)*) -> $returns:ty, $stream:ident, $direct:expr, $added:expr;)*) => {
         $(writes! { @ [$($name)+] ($($argument)*) $returns, $stream, $direct, $added })*
@@ -71,7 +71,7 @@ macro_rules! writes {
     (@@ $name:ident ($($argument:ident: $kind:ty),*) $returns:ty, $stream:ident, $direct:expr, $added:expr) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> $returns {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 let next = next!($name: fn($($kind),*) -> $returns);
                 let stream = $stream;
@@ -80,7 +80,7 @@ macro_rules! writes {
                 }
                 let before = stream::before_write(stream);
                 let returned = next($($argument),*);
-                // A function that has failed has added what nobody knows.
+                // After a failure the number of added bytes is unknown.
                 if let Ok(added) = usize::try_from($added(returned)) {
                     stream::after_write(before, stream, added as i64);
                 }
@@ -93,17 +93,17 @@ macro_rules! writes {
 writes! {
     fwrite fwrite_unlocked (data: List, size: usize, count: usize, file: File) -> usize, file, fits(file, size, count), |whole: usize| (whole * size) as isize;
     fputs fputs_unlocked (text: Name, file: File) -> c_int, file, fits(file, libc::strlen(text), 1), |done: c_int| if done < 0 { -1 } else { libc::strlen(text) as isize };
-    fputc putc _IO_putc fputc_unlocked putc_unlocked (one: c_int, file: File) -> c_int, file, fits(file, 1, 1), one_byte;
-    __overflow (file: File, one: c_int) -> c_int, file, fits(file, 1, 1), one_byte;
-    vfprintf (file: File, format: Name, list: List) -> c_int, file, false, itself;
-    __vfprintf_chk (file: File, check: c_int, format: Name, list: List) -> c_int, file, false, itself;
+    fputc putc _IO_putc fputc_unlocked putc_unlocked (character: c_int, file: File) -> c_int, file, fits(file, 1, 1), one_byte;
+    __overflow (file: File, character: c_int) -> c_int, file, fits(file, 1, 1), one_byte;
+    vfprintf (file: File, format: Name, list: List) -> c_int, file, false, as_count;
+    __vfprintf_chk (file: File, check: c_int, format: Name, list: List) -> c_int, file, false, as_count;
     puts (text: Name) -> c_int, stdout, false, |done: c_int| if done < 0 { -1 } else { libc::strlen(text) as isize + 1 };
-    putchar putchar_unlocked (one: c_int) -> c_int, stdout, fits(stdout, 1, 1), one_byte;
-    vprintf (format: Name, list: List) -> c_int, stdout, false, itself;
-    __vprintf_chk (check: c_int, format: Name, list: List) -> c_int, stdout, false, itself;
+    putchar putchar_unlocked (character: c_int) -> c_int, stdout, fits(stdout, 1, 1), one_byte;
+    vprintf (format: Name, list: List) -> c_int, stdout, false, as_count;
+    __vprintf_chk (check: c_int, format: Name, list: List) -> c_int, stdout, false, as_count;
 }
 
-fn itself(added: c_int) -> isize {
+fn as_count(added: c_int) -> isize {
     added as isize
 }
 
@@ -117,15 +117,17 @@ unsafe extern "C" {
     static stderr: File;
 }
 
-/// Functions of any number of arguments: these become a list, for the function that takes one.
+/// Functions with a variable number of arguments: the arguments become a `va_list`, for the
+/// function that takes one.
 #[cfg(target_arch = "x86_64")]
 macro_rules! variadic {
     ($($name:ident: $fixed:literal $register:literal $listed:ident;)*) => {$(
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         unsafe extern "C" fn $name() -> c_int {
-            // Six integers, eight vectors, and struct va_list: where the next one of each lies,
-            // those on the stack, and these.
+            // Six integer registers, eight vector registers, and a va_list: offsets of the next
+            // integer and vector, the address of the arguments on the stack, and that of the saved
+            // registers.
             core::arch::naked_asm!(
                 "sub rsp, 216",
                 "mov [rsp], rdi", "mov [rsp + 8], rsi", "mov [rsp + 16], rdx",
@@ -151,15 +153,16 @@ macro_rules! variadic {
     )*};
 }
 
-/// See above.
+/// The same for aarch64.
 #[cfg(target_arch = "aarch64")]
 macro_rules! variadic {
     ($($name:ident: $fixed:literal $register:literal $listed:ident;)*) => {$(
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         unsafe extern "C" fn $name() -> c_int {
-            // Eight vectors, eight integers, and struct va_list: those on the stack, the ends of
-            // both, and how far before them.
+            // Eight vector registers, eight integer registers, and a va_list: the address of the
+            // arguments on the stack, the ends of the two register areas, and the negative offsets
+            // from these ends.
             core::arch::naked_asm!(
                 "stp x29, x30, [sp, -256]!",
                 "stp q0, q1, [sp, 16]", "stp q2, q3, [sp, 48]", "stp q4, q5, [sp, 80]", "stp q6, q7, [sp, 112]",
@@ -191,49 +194,49 @@ variadic! {
 }
 
 unsafe fn has(file: File, size: usize, count: usize) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { size.saturating_mul(count) <= (*file).available().len() }
 }
 
 unsafe fn has_line(file: File, end: u8) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { (*file).available().contains(&end) }
 }
 
 unsafe fn fits(file: File, size: usize, count: usize) -> bool {
-    // SAFETY: the caller's.
-    unsafe { size.saturating_mul(count) <= (*file).room() }
+    // SAFETY: the caller guarantees it.
+    unsafe { size.saturating_mul(count) <= (*file).free_bytes() }
 }
 
 macro_rules! open {
     ($($name:ident $again:ident;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: Name, mode: Name) -> File {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 let begun = record::begin();
                 let file = next!($name: fn(Name, Name) -> File)(path, mode);
-                opened(begun, path, mode, file);
+                record_open(begun, path, mode, file);
                 file
             }
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $again(path: Name, mode: Name, file: File) -> File {
-            // SAFETY: given on as it is. libc opens the other file with a number of its own and
-            // moves it to that of the first one.
+            // SAFETY: the arguments are passed unchanged. libc opens the other file with a new
+            // descriptor and moves it to that of the first one.
             unsafe {
                 let next = next!($again: fn(Name, Name, File) -> File);
                 if path.is_null() || file.is_null() {
                     return next(path, mode, file);
                 }
                 let fd = (*file).descriptor();
-                stream::flushed(file);
-                record::end(record::begin(), Call::Close, &[fd.word()], CallEnd { inferred: true, ..CallEnd::with(0) });
+                stream::record_flush(file);
+                record::end(record::begin(), Call::Close, &[fd.word()], CallEnd { inferred: true, ..CallEnd::returned(0) });
                 stream::forget(fd);
                 let begun = record::begin();
                 let again = next(path, mode, file);
-                opened(begun, path, mode, again);
+                record_open(begun, path, mode, again);
                 again
             }
         }
@@ -245,23 +248,23 @@ open! {
     fopen64 freopen64;
 }
 
-unsafe fn opened(begun: Option<record::CallStart>, path: Name, mode: Name, file: File) {
-    // SAFETY: the caller's: the names are those of fopen.
+unsafe fn record_open(begun: Option<record::CallStart>, path: Name, mode: Name, file: File) {
+    // SAFETY: the caller passes the arguments of fopen.
     unsafe {
         let (flags, appends) = stream::flags(mode);
         let words = [libc::AT_FDCWD.word(), path.word(), flags.word(), 0o666];
         let Some(opened) = file.as_ref() else {
-            record::end(begun, Call::Openat, &words, CallEnd::told(-1));
+            record::end(begun, Call::Openat, &words, CallEnd::from_return(-1));
             return;
         };
         let fd = opened.descriptor();
-        record::end(begun, Call::Openat, &words, CallEnd::with(fd.word()));
+        record::end(begun, Call::Openat, &words, CallEnd::returned(fd.word()));
         stream::remember(file);
         if appends && let Some(position) = kernel::position(fd) {
             let words = [fd.word(), 0, libc::SEEK_END.word()];
             let ended = CallEnd {
                 inferred: true,
-                ..CallEnd::with(position)
+                ..CallEnd::returned(position)
             };
             record::end(record::begin(), Call::Lseek, &words, ended);
         }
@@ -270,7 +273,7 @@ unsafe fn opened(begun: Option<record::CallStart>, path: Name, mode: Name, file:
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopen(fd: c_int, mode: Name) -> File {
-    // SAFETY: given on as it is.
+    // SAFETY: the arguments are passed unchanged.
     unsafe {
         let file = next!(fdopen: fn(c_int, Name) -> File)(fd, mode);
         stream::remember(file);
@@ -280,15 +283,20 @@ unsafe extern "C" fn fdopen(fd: c_int, mode: Name) -> File {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fclose(file: File) -> c_int {
-    // SAFETY: given on as it is. Nobody can look at the stream afterwards.
+    // SAFETY: the arguments are passed unchanged. The stream is not read after it is closed.
     unsafe {
-        stream::flushed(file);
+        stream::record_flush(file);
         let fd = file.as_ref().map_or(-1, Stream::descriptor);
         stream::forget(fd);
         let begun = record::begin();
         let failed = next!(fclose: fn(File) -> c_int)(file);
         if fd >= 0 {
-            record::end(begun, Call::Close, &[fd.word()], CallEnd::told(failed.word()));
+            record::end(
+                begun,
+                Call::Close,
+                &[fd.word()],
+                CallEnd::from_return(failed.word()),
+            );
         }
         failed
     }
@@ -298,10 +306,10 @@ macro_rules! flush {
     ($($name:ident)+) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(file: File) -> c_int {
-            // SAFETY: given on as it is.
+            // SAFETY: the arguments are passed unchanged.
             unsafe {
                 if file.is_null() {
-                    stream::all_flushed();
+                    stream::record_flush_of_all();
                 }
                 let before = stream::before_write(file);
                 let failed = next!($name: fn(File) -> c_int)(file);
@@ -314,9 +322,9 @@ macro_rules! flush {
 
 flush! { fflush fflush_unlocked }
 
-/// The streams that every program has.
+/// Registers the streams that every program has.
 pub fn begin() {
-    // SAFETY: libc's own, set before any constructor of another library.
+    // SAFETY: variables of libc, set before any constructor of another library runs.
     unsafe {
         for file in [stdin, stdout, stderr] {
             stream::remember(file);
@@ -324,7 +332,7 @@ pub fn begin() {
     }
 }
 
-/// The program ends, and libc is about to write what is left.
+/// Records that the program ends: libc writes all buffers now.
 pub fn end() {
-    stream::all_flushed();
+    stream::record_flush_of_all();
 }

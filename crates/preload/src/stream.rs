@@ -1,5 +1,5 @@
-//! Streams of stdio, as glibc lays them out: programs of all times read the first fields themselves
-//! (getc was a macro), so that they have never changed.
+//! Streams of stdio, in the layout of glibc. Programs have always accessed the first fields
+//! directly (getc was a macro), so their layout has never changed.
 
 use core::ffi::{c_char, c_int};
 use core::ptr;
@@ -9,7 +9,7 @@ use crate::calls::Call;
 use crate::kernel;
 use crate::record::{self, CallEnd, CallStart};
 
-/// It has data that are to be written.
+/// Flag: the stream has data to be written.
 const PUTTING: c_int = 0x800;
 
 /// `FILE`.
@@ -22,36 +22,36 @@ pub struct Stream {
     write_begin: *const u8,
     write_next: *const u8,
     write_end: *const u8,
-    /// What backs up a buffer, and a list of all streams.
+    /// The buffer, its backup, and a link in the list of all streams.
     buffer: [*const u8; 7],
     descriptor: c_int,
 }
 
-/// What a function does with a stream, besides writing what was to be written.
+/// What a function does with a stream, in addition to writing its buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// It reads.
+    /// Reads data.
     Read,
-    /// It moves.
+    /// Changes the position.
     Seek,
 }
 
-/// How the stream of a function stood before it.
+/// The state of the stream before the function was called.
 pub struct Before {
     begun: CallStart,
     fd: c_int,
     pending: i64,
-    /// In the file, where that has to be known.
+    /// Position in the file, where it is needed.
     position: Option<i64>,
 }
 
 impl Stream {
-    /// Its descriptor; -1 where it has none.
+    /// The descriptor; -1 if the stream has none.
     pub fn descriptor(&self) -> c_int {
         self.descriptor
     }
 
-    /// Data that are read already, bytes.
+    /// The bytes in the buffer that the program has not read yet.
     pub fn available(&self) -> &[u8] {
         if self.read_next.is_null() || self.read_next >= self.read_end {
             return &[];
@@ -61,12 +61,12 @@ impl Stream {
         unsafe { core::slice::from_raw_parts(self.read_next, length) }
     }
 
-    /// How many bytes can be added without any being written.
-    pub fn room(&self) -> usize {
+    /// The number of bytes that can be added without a write.
+    pub fn free_bytes(&self) -> usize {
         (self.write_end as usize).saturating_sub(self.write_next as usize)
     }
 
-    /// Data that are to be written, bytes.
+    /// The number of bytes that are to be written.
     fn pending(&self) -> i64 {
         if self.flags & PUTTING == 0 {
             return 0;
@@ -74,8 +74,8 @@ impl Stream {
         (self.write_next as usize).saturating_sub(self.write_begin as usize) as i64
     }
 
-    /// More was read than the program has taken, or will write over: the kernel is told to go back
-    /// first.
+    /// Whether more was read than the program has taken or will overwrite. Then libc moves the
+    /// position back before it writes.
     fn is_ahead(&self) -> bool {
         let reached = if self.flags & PUTTING == 0 {
             self.read_next
@@ -85,7 +85,8 @@ impl Stream {
         self.read_end != reached
     }
 
-    /// Data that were read at once, of which some may have been taken: bytes.
+    /// The number of bytes that the last read put into the buffer, including those that the program
+    /// has taken.
     fn filled(&self) -> i64 {
         if self.flags & PUTTING != 0 {
             return 0;
@@ -94,14 +95,14 @@ impl Stream {
     }
 }
 
-/// A function that reads or moves is about to be called. None where it is not recorded, or the
-/// stream is a pipe or the like: only of files is it seen what it does.
+/// Notes the state before a function that reads or seeks. None if it is not recorded, or if the
+/// stream is not a file: only files have a position.
 ///
 /// # Safety
-/// It must be a stream.
+/// `stream` must be a valid stream or null.
 pub unsafe fn before(stream: *const Stream) -> Option<Before> {
     let begun = record::begin_perhaps()?;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let stream = unsafe { stream.as_ref() }?;
     let position = Some(kernel::position(stream.descriptor)?);
     Some(Before {
@@ -112,43 +113,43 @@ pub unsafe fn before(stream: *const Stream) -> Option<Before> {
     })
 }
 
-/// It was called: what the kernel must have done is recorded.
+/// Records, after the function has returned, the system calls that it must have made.
 ///
 /// # Safety
-/// It must be the same stream, still open.
+/// `stream` must be the same stream, still open.
 pub unsafe fn after(before: Option<Before>, stream: *const Stream, way: Way) {
     let Some(before) = before else { return };
-    let (Some(stood), Some(position)) = (before.position, kernel::position(before.fd)) else {
+    let (Some(start), Some(position)) = (before.position, kernel::position(before.fd)) else {
         return;
     };
-    let mut told = FunctionRecords::of(&before);
-    let mut moved = position - stood;
+    let mut records = FunctionRecords::of(&before);
+    let mut moved = position - start;
     if before.pending > 0 && (way == Way::Seek || moved >= before.pending) {
-        told.moved(Call::Write, before.pending);
+        records.add_transfer(Call::Write, before.pending);
         moved -= before.pending;
     }
     match way {
         _ if moved == 0 => {}
-        Way::Read if moved > 0 => told.moved(Call::Read, moved),
-        Way::Read => told.sought(position),
+        Way::Read if moved > 0 => records.add_transfer(Call::Read, moved),
+        Way::Read => records.add_seek(position),
         Way::Seek => {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees it.
             let filled = unsafe { (*stream).filled() }.min(position);
-            told.sought(position - filled);
+            records.add_seek(position - filled);
             if filled > 0 {
-                told.moved(Call::Read, filled);
+                records.add_transfer(Call::Read, filled);
             }
         }
     }
 }
 
-/// A function that writes is about to be called. None where it is not recorded.
+/// Notes the state before a function that writes. None if it is not recorded.
 ///
 /// # Safety
-/// It must be a stream.
+/// `stream` must be a valid stream or null.
 pub unsafe fn before_write(stream: *const Stream) -> Option<Before> {
     let begun = record::begin_perhaps()?;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let stream = unsafe { stream.as_ref() }?;
     Some(Before {
         begun,
@@ -162,43 +163,44 @@ pub unsafe fn before_write(stream: *const Stream) -> Option<Before> {
     })
 }
 
-/// It was called, and has added so many bytes to the stream: what is not there any more was
-/// written.
+/// Records, after the function has added `added` bytes to the stream, the bytes that are no longer
+/// in the buffer as written.
 ///
 /// # Safety
-/// It must be the same stream, still open.
+/// `stream` must be the same stream, still open.
 pub unsafe fn after_write(before: Option<Before>, stream: *const Stream, added: i64) {
     let Some(before) = before else { return };
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let pending = unsafe { (*stream).pending() };
     let written = before.pending + added - pending;
-    let mut told = FunctionRecords::of(&before);
-    if let Some(stood) = before.position
+    let mut records = FunctionRecords::of(&before);
+    if let Some(start) = before.position
         && let Some(position) = kernel::position(before.fd)
-        && position != stood
+        && position != start
     {
-        told.sought(position - written.max(0));
+        records.add_seek(position - written.max(0));
     }
     if written > 0 {
-        told.moved(Call::Write, written);
+        records.add_transfer(Call::Write, written);
     }
 }
 
-/// What is to be written will be now, and nobody can look afterwards.
+/// Records the bytes in the buffer as written, before a function after which the stream cannot be
+/// read.
 ///
 /// # Safety
-/// It must be a stream.
-pub unsafe fn flushed(stream: *const Stream) {
-    // SAFETY: the caller's.
+/// `stream` must be a valid stream or null.
+pub unsafe fn record_flush(stream: *const Stream) {
+    // SAFETY: the caller guarantees it.
     let Some(before) = (unsafe { before_write(stream) }) else {
         return;
     };
     if before.pending > 0 {
-        FunctionRecords::of(&before).moved(Call::Write, before.pending);
+        FunctionRecords::of(&before).add_transfer(Call::Write, before.pending);
     }
 }
 
-/// Records of one function; all but the first one take no time.
+/// The records of one function. All except the first one have the duration 0.
 struct FunctionRecords {
     begun: Option<CallStart>,
     fd: c_int,
@@ -212,64 +214,64 @@ impl FunctionRecords {
         }
     }
 
-    fn moved(&mut self, call: Call, bytes: i64) {
-        self.tell(call, &[i64::from(self.fd), 0, bytes], bytes);
+    fn add_transfer(&mut self, call: Call, bytes: i64) {
+        self.add(call, &[i64::from(self.fd), 0, bytes], bytes);
     }
 
-    fn sought(&mut self, position: i64) {
+    fn add_seek(&mut self, position: i64) {
         let words = [i64::from(self.fd), position, i64::from(libc::SEEK_SET)];
-        self.tell(Call::Lseek, &words, position);
+        self.add(Call::Lseek, &words, position);
     }
 
-    fn tell(&mut self, call: Call, words: &[i64], value: i64) {
+    fn add(&mut self, call: Call, words: &[i64], value: i64) {
         let begun = self.begun.take().or_else(record::begin);
         let ended = CallEnd {
             inferred: true,
-            ..CallEnd::with(value)
+            ..CallEnd::returned(value)
         };
         // SAFETY: these calls have no pointers.
         unsafe { record::end(begun, call, words, ended) };
     }
 }
 
-/// Streams that are open, by their descriptors: fflush(NULL) and the end of the program write them
-/// all. Higher descriptors are rare, and what is written of them then is not seen.
-const REMEMBERED: usize = 1024;
-static STREAMS: [AtomicPtr<Stream>; REMEMBERED] = [const { AtomicPtr::new(ptr::null_mut()) }; REMEMBERED];
+/// Open streams by descriptor: fflush(NULL) and the end of the program write all their buffers. For
+/// higher descriptors, which are rare, these writes are not recorded.
+const MAX_STREAMS: usize = 1024;
+static STREAMS: [AtomicPtr<Stream>; MAX_STREAMS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_STREAMS];
 
-/// A stream is open now.
+/// Registers an open stream.
 pub fn remember(stream: *mut Stream) {
-    // SAFETY: a stream, or null.
+    // SAFETY: a valid stream or null.
     let fd = unsafe { stream.as_ref() }.map_or(-1, Stream::descriptor);
-    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| STREAMS.get(fd)) {
-        place.store(stream, Ordering::Relaxed);
+    if let Some(slot) = usize::try_from(fd).ok().and_then(|fd| STREAMS.get(fd)) {
+        slot.store(stream, Ordering::Relaxed);
     }
 }
 
-/// It is closed.
+/// Removes a stream that is being closed.
 pub fn forget(fd: c_int) {
-    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| STREAMS.get(fd)) {
-        place.store(ptr::null_mut(), Ordering::Relaxed);
+    if let Some(slot) = usize::try_from(fd).ok().and_then(|fd| STREAMS.get(fd)) {
+        slot.store(ptr::null_mut(), Ordering::Relaxed);
     }
 }
 
-/// All of them are written now.
-pub fn all_flushed() {
+/// Records the buffers of all registered streams as written.
+pub fn record_flush_of_all() {
     for stream in &STREAMS {
         let stream = stream.load(Ordering::Relaxed);
         if !stream.is_null() {
-            // SAFETY: it is open, as nobody has told that it was closed.
-            unsafe { flushed(stream) };
+            // SAFETY: the stream is open, because fclose removes it.
+            unsafe { record_flush(stream) };
         }
     }
 }
 
-/// The flags of open(2) of which fopen's mode is made, and whether it goes to the end of the file.
+/// The flags of open(2) for a mode of fopen, and whether it appends.
 ///
 /// # Safety
-/// It must end with 0.
+/// `mode` must end with 0.
 pub unsafe fn flags(mode: *const c_char) -> (c_int, bool) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     let mode = unsafe { core::ffi::CStr::from_ptr(mode) }.to_bytes();
     let (kind, letters) = mode.split_first().unwrap_or((&b'r', b""));
     let letters = letters.split(|&letter| letter == b',').next().unwrap_or_default();
@@ -279,12 +281,12 @@ pub unsafe fn flags(mode: *const c_char) -> (c_int, bool) {
         (b'r', false) => libc::O_RDONLY,
         _ => libc::O_WRONLY,
     };
-    let makes = match kind {
+    let creation = match kind {
         b'w' => libc::O_CREAT | libc::O_TRUNC,
         b'a' => libc::O_CREAT | libc::O_APPEND,
         _ => 0,
     };
-    let marked = if has(b'e') { libc::O_CLOEXEC } else { 0 };
-    let new = if has(b'x') { libc::O_EXCL } else { 0 };
-    (access | makes | marked | new, *kind == b'a')
+    let close_on_exec = if has(b'e') { libc::O_CLOEXEC } else { 0 };
+    let exclusive = if has(b'x') { libc::O_EXCL } else { 0 };
+    (access | creation | close_on_exec | exclusive, *kind == b'a')
 }

@@ -1,6 +1,6 @@
-//! Memory of a thread, without what the standard library needs for it: zeros at first, there from
-//! the thread's first to its last instruction, found in two instructions (the model "initial-exec",
-//! as a library that is loaded before the program has its place).
+//! Thread-local memory without the standard library. It is zero at first, and exists from the first
+//! to the last instruction of the thread. Two instructions find it: the TLS model is
+//! "initial-exec", which is possible because the library is loaded before the program.
 
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::AtomicU64;
@@ -8,24 +8,26 @@ use core::sync::atomic::AtomicU64;
 use crate::log::Log;
 use crate::record::Open;
 
-/// What a thread knows. Zeros are a thread that has recorded nothing.
+/// The state of a thread. All zeros is a thread that has recorded nothing.
 pub struct Thread {
-    /// The process in which `log` was made; a child has a log of its own. 0 before there is one.
+    /// The process in which `log` was created, because a child has a log of its own. 0 if there is
+    /// none.
     pub pid: Cell<u32>,
-    /// The child that has our memory and runs instead of us (vfork), or 0.
+    /// The child that runs with the memory of this thread (vfork), or 0.
     pub borrower: Cell<u32>,
-    /// The log is being changed: who comes now has interrupted that, as a handler of a signal.
+    /// The log is being changed. Code that finds this set has interrupted the change, as a signal
+    /// handler does.
     pub busy: Cell<bool>,
     pub log: UnsafeCell<Log>,
-    /// When the call before has ended.
+    /// End of the previous call, ns of `CLOCK_MONOTONIC`.
     pub ended_ns: Cell<u64>,
-    /// When the processor time was asked for, and what it was.
+    /// When the processor time was last read, ns of `CLOCK_MONOTONIC`, and the value, ns.
     pub asked_ns: Cell<u64>,
     pub processor_ns: Cell<u64>,
-    /// Records that could not be written and are not reported yet. Atomic, as a handler of a signal
-    /// counts on the same thread.
+    /// Number of lost records that have not been reported in the log. Atomic, because a signal
+    /// handler counts on the same thread.
     pub lost: AtomicU64,
-    /// The vfork that has not returned in the parent.
+    /// The record of a vfork that has not returned in the parent.
     pub lending: Cell<Option<Open>>,
 }
 
@@ -42,12 +44,12 @@ core::arch::global_asm!(
 );
 
 impl Thread {
-    /// That of the thread that asks.
+    /// The state of the calling thread.
     #[inline]
     pub fn own<'a>() -> &'a Self {
         let address: *const Self;
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: two reads: how far from the thread's pointer it lies, and that pointer.
+        // SAFETY: two reads: the offset from the thread pointer, and the thread pointer.
         unsafe {
             core::arch::asm!(
                 "mov {0}, qword ptr [rip + plimsoll_thread@GOTTPOFF]",
@@ -57,7 +59,7 @@ impl Thread {
             );
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: see above.
+        // SAFETY: as for x86-64.
         unsafe {
             core::arch::asm!(
                 "mrs {0}, tpidr_el0",
@@ -69,8 +71,8 @@ impl Thread {
                 options(nostack, readonly, pure),
             );
         }
-        // SAFETY: of the right size, zeros are a value of each field, and only this thread and its
-        // handlers of signals have it, who share it by `Cell` and `busy`.
+        // SAFETY: the memory has the right size, zeros are valid for each field, and only this
+        // thread and its signal handlers access it. They share it through `Cell` and `busy`.
         unsafe { &*address }
     }
 }

@@ -1,12 +1,12 @@
-//! How a function of libc is stood in for.
+//! Macros that define the replacement of a function of libc.
 
 use core::ffi::c_int;
 
 use crate::encode::ABSENT;
 
-/// What can be a word of a record.
+/// A type that can be a word of a record.
 pub trait Word: Copy {
-    /// With its sign; a pointer as its address.
+    /// The value, sign-extended; of a pointer its address.
     fn word(self) -> i64;
 }
 
@@ -38,48 +38,47 @@ impl<T> Word for *mut T {
     }
 }
 
-/// Permissions, where the flags of an open ask for them: otherwise nobody has given any.
+/// The permissions, if the flags of an open require them; otherwise the argument has no meaning.
 pub fn mode_of(flags: c_int, mode: u32) -> i64 {
     let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
     if makes { i64::from(mode) } else { ABSENT }
 }
 
-/// The offset that a pointer points to, if there is one.
+/// The offset to which a pointer points; absent if it is null.
 ///
 /// # Safety
-/// It must point to one.
-pub unsafe fn place(offset: *const i64) -> i64 {
+/// `offset` must be null or point to an offset.
+pub unsafe fn offset_at(offset: *const i64) -> i64 {
     if offset.is_null() {
         ABSENT
     } else {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { offset.read_unaligned() }
     }
 }
 
-/// How many bytes a list of buffers has.
+/// The total length of a list of buffers, bytes; absent if the count is invalid.
 ///
 /// # Safety
-/// It must be such a list.
+/// `buffers` must be null or point to `count` buffers.
 pub unsafe fn total(buffers: *const libc::iovec, count: c_int) -> i64 {
     if buffers.is_null() || !(0..=1024).contains(&count) {
         return ABSENT;
     }
-    let length = |place| {
+    let length = |index| {
         // SAFETY: within the list.
-        unsafe { (*buffers.add(place)).iov_len as i64 }
+        unsafe { (*buffers.add(index)).iov_len as i64 }
     };
     (0..count as usize).map(length).fold(0, i64::wrapping_add)
 }
 
-/// Functions that are one system call each: `Call: names (arguments) -> type [words of the system
+/// Functions that make one system call each: `Call: names (arguments) -> type [words of the system
 /// call];`
 macro_rules! wrap {
     ($($call:ident: $($name:ident)+ ($($argument:tt)*) -> $returns:ty, $words:tt;)*) => {
         $(wrap_one! { @ $call [$($name)+] ($($argument)*) $returns, $words })*
 
-        /// Finds the functions that these stand before, so that nobody has to in a handler of a
-        /// signal.
+        /// Looks up the replaced functions now, so that no signal handler has to.
         pub fn look_up() {
             $($($name::NEXT.get();)+)*
         }
@@ -98,8 +97,8 @@ macro_rules! wrap_one {
         #[unsafe(no_mangle)]
         #[allow(unused_variables, reason = "some functions have more arguments than their system call")]
         unsafe extern "C" fn $name($($argument: $kind),*) -> $returns {
-            // SAFETY: the caller has given what the function of libc takes; it is given on as it
-            // is.
+            // SAFETY: the caller passes the arguments of the function of libc; they are passed
+            // unchanged.
             #[allow(unused_unsafe, reason = "some words follow a pointer")]
             unsafe {
                 let next: unsafe extern "C" fn($($kind),*) -> $returns = core::mem::transmute($name::NEXT.get());
@@ -110,7 +109,7 @@ macro_rules! wrap_one {
     };
 }
 
-/// The function that this one stands before, with its type.
+/// The replaced function, with its type.
 macro_rules! next {
     ($name:ident: fn($($kind:ty),*) $(-> $returns:ty)?) => {{
         static NEXT: crate::next::Next = crate::next::Next::new(concat!(stringify!($name), "\0"));

@@ -1,5 +1,5 @@
-//! What becomes of the recorder in processes and threads that begin, end, and are ended.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+//! The recorder in processes and threads that start, end and are killed.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -7,19 +7,19 @@ use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use common::{Place, strace, text};
+use common::{TestDirectory, strace, text};
 use plimsoll_trace::event::Outcome;
 use plimsoll_trace::preload::Record;
 
 #[test]
-fn what_was_recorded_outlives_a_kill() {
-    let place = Place::new("kill");
-    let program = place.compile("kill.c");
-    let file = place.file("a", 300_000);
+fn records_survive_a_kill_of_the_program() {
+    let directory = TestDirectory::new("kill");
+    let program = directory.compile("kill.c");
+    let file = directory.file("a", 300_000);
     for (how, signal) in [("k", Some(9)), ("a", Some(6)), ("e", None)] {
-        let run = place.record(Command::new(&program).arg(&file).arg(how));
+        let run = directory.record(Command::new(&program).arg(&file).arg(how));
         assert_eq!(run.status.signal(), signal, "{run:?}");
-        let recording = place.recording();
+        let recording = directory.recording();
         let reads = recording.named("pread64");
         assert_eq!(reads.len(), 10_000);
         for (turn, read) in (0..).zip(&reads) {
@@ -34,32 +34,32 @@ fn what_was_recorded_outlives_a_kill() {
             exits.iter().map(|exit| exit.arguments[0]).collect::<Vec<_>>(),
             if how == "e" { vec![Some(7)] } else { vec![] }
         );
-        std::fs::remove_dir_all(place.logs()).unwrap();
-        std::fs::create_dir(place.logs()).unwrap();
+        std::fs::remove_dir_all(directory.logs()).unwrap();
+        std::fs::create_dir(directory.logs()).unwrap();
     }
 }
 
 #[test]
-fn threads_that_come_and_go_leave_their_logs_and_nothing_else() {
-    threads(1000);
+fn a_thread_that_has_ended_leaves_its_log_but_no_descriptor_or_mapping() {
+    check_threads(1000);
 }
 
 #[test]
-#[ignore = "long: ten thousand files take a slow disk half a minute"]
-fn long_ten_thousand_threads_leave_their_logs_and_nothing_else() {
-    threads(10_000);
+#[ignore = "long: 10,000 files take half a minute on a slow disk"]
+fn long_ten_thousand_threads_leave_their_logs_but_no_descriptors_or_mappings() {
+    check_threads(10_000);
 }
 
-fn threads(count: usize) {
-    let place = Place::new(&format!("threads-{count}"));
-    let program = place.compile("threads.c");
-    let file = place.file("a", 1000);
+fn check_threads(count: usize) {
+    let directory = TestDirectory::new(&format!("threads-{count}"));
+    let program = directory.compile("threads.c");
+    let file = directory.file("a", 1000);
     let bare = Command::new(&program)
         .arg(&file)
         .arg(count.to_string())
         .output()
         .unwrap();
-    let run = place.record(Command::new(&program).arg(&file).arg(count.to_string()));
+    let run = directory.record(Command::new(&program).arg(&file).arg(count.to_string()));
     let numbers = |bytes: &[u8]| -> Vec<u32> {
         text(bytes)
             .split_whitespace()
@@ -73,7 +73,7 @@ fn threads(count: usize) {
         "maps: {run:?}, without the recorder {bare:?}"
     );
 
-    let recording = place.recording();
+    let recording = directory.recording();
     let (mut threads, mut bytes) = (0, 0);
     for (log, file) in recording.logs().into_iter().zip(&recording.0) {
         if log.head.tid == log.head.pid {
@@ -87,18 +87,18 @@ fn threads(count: usize) {
     assert_eq!(threads, count);
     assert!(
         bytes < count * 4096,
-        "logs of threads that have ended are cut to what they hold"
+        "the log of a thread that has ended is cut to its contents"
     );
 }
 
 #[test]
-fn children_of_vfork_and_of_unknown_forks_are_told_apart() {
-    let place = Place::new("children");
-    let program = place.compile("children.c");
-    let file = place.file("a", 1000);
-    let run = place.record(Command::new(&program).arg(&file));
-    let said = text(&run.stdout);
-    let words: Vec<Vec<&str>> = said.lines().map(|line| line.split(' ').collect()).collect();
+fn records_of_children_of_vfork_and_clone_name_the_right_process() {
+    let directory = TestDirectory::new("children");
+    let program = directory.compile("children.c");
+    let file = directory.file("a", 1000);
+    let run = directory.record(Command::new(&program).arg(&file));
+    let printed = text(&run.stdout);
+    let words: Vec<Vec<&str>> = printed.lines().map(|line| line.split(' ').collect()).collect();
     let child = |line: usize| words[line][1].parse::<u32>().unwrap();
     assert_eq!(
         [words[0][2], words[1][2], words[2][2]],
@@ -106,7 +106,7 @@ fn children_of_vfork_and_of_unknown_forks_are_told_apart() {
         "{run:?}"
     );
 
-    let recording = place.recording();
+    let recording = directory.recording();
     let logs = recording.logs();
     let main = logs
         .iter()
@@ -144,12 +144,12 @@ fn children_of_vfork_and_of_unknown_forks_are_told_apart() {
         [executed, ("exit_group", Outcome::Unknown)]
     );
 
-    // The program that was executed has a log of its own, and says what it was given.
+    // The executed program has a log of its own, whose head contains its command and descriptors.
     let shell = logs.iter().find(|log| log.head.pid == child(0)).unwrap();
     assert_eq!(shell.head.parent, main.head.pid);
     let image = shell.head.image.as_ref().unwrap();
     assert_eq!(image.command, [&b"sh"[..], b"-c", b"exit 3"]);
-    assert_eq!(image.directory, place.0.to_str().unwrap().as_bytes());
+    assert_eq!(image.directory, directory.0.to_str().unwrap().as_bytes());
     let given = image.open.iter().find(|open| open.number == 9).unwrap();
     assert_eq!(
         (text(given.name), given.offset),
@@ -169,48 +169,48 @@ fn children_of_vfork_and_of_unknown_forks_are_told_apart() {
 }
 
 #[test]
-fn a_handler_of_a_signal_may_come_at_any_time() {
-    let place = Place::new("signals");
-    let program = place.compile("signals.c");
-    let file = place.file("a", 1000);
-    let run = place.record(Command::new(&program).arg(&file).arg("b"));
+fn a_call_in_a_signal_handler_is_recorded_or_counted_as_lost() {
+    let directory = TestDirectory::new("signals");
+    let program = directory.compile("signals.c");
+    let file = directory.file("a", 1000);
+    let run = directory.record(Command::new(&program).arg(&file).arg("b"));
     let counts: Vec<u64> = text(&run.stdout)
         .split_whitespace()
         .map(|word| word.parse().unwrap())
         .collect();
     assert_eq!(counts[0], 200_000);
 
-    let recording = place.recording();
+    let recording = directory.recording();
     let (mut calls, mut lost) = (0, 0);
     for mut log in recording.logs() {
-        let is_one = |record: &Record<'_>| {
+        let is_counted = |record: &Record<'_>| {
             ["pread64", "write"].contains(&record.call.name) && record.arguments[0] != Some(1)
         };
-        calls += log.records.by_ref().filter(is_one).count() as u64;
+        calls += log.records.by_ref().filter(is_counted).count() as u64;
         lost += log.records.lost();
         assert_eq!(log.records.cut_bytes(), None);
     }
-    // The program's own line on standard output is not among them.
+    // The line that the program prints on standard output is excluded.
     assert_eq!(calls + lost, counts[0] + counts[1]);
     assert!(lost < 1000, "{lost} lost");
 }
 
 #[test]
-fn stdio_is_seen_by_what_it_has_done() {
-    let place = Place::new("stdio-c");
-    let program = place.compile("stdio.c");
-    let Some(expected) = strace(&place, &[program.to_str().unwrap()]) else {
+fn stdio_transfers_the_recorded_bytes() {
+    let directory = TestDirectory::new("stdio-c");
+    let program = directory.compile("stdio.c");
+    let Some(expected) = strace(&directory, &[program.to_str().unwrap()]) else {
         return;
     };
     for name in ["made", "other", "left"] {
-        std::fs::remove_file(place.0.join(name)).unwrap();
+        std::fs::remove_file(directory.0.join(name)).unwrap();
     }
-    let run = place.record(&mut Command::new(&program));
+    let run = directory.record(&mut Command::new(&program));
     assert!(run.status.success(), "{run:?}");
-    let recording = place.recording();
-    let seen = recording.done_to_files(&place.0);
+    let recording = directory.recording();
+    let seen = recording.done_to_files(&directory.0);
     for name in ["made", "other", "left"] {
-        let path = place.0.join(name).to_str().unwrap().to_owned();
+        let path = directory.0.join(name).to_str().unwrap().to_owned();
         let (seen, expected) = (seen[&path], expected[&path]);
         assert_eq!(
             (seen.read_bytes, seen.written_bytes),
@@ -227,9 +227,9 @@ fn stdio_is_seen_by_what_it_has_done() {
 }
 
 #[test]
-fn without_a_place_to_record_to_programs_run_as_ever() {
-    let place = Place::new("nowhere");
-    let file = place.file("a", 100_000);
+fn without_a_usable_directory_a_program_runs_unchanged() {
+    let directory = TestDirectory::new("nowhere");
+    let file = directory.file("a", 100_000);
     for directory in [
         None,
         Some("/nonexistent/directory"),
@@ -255,12 +255,12 @@ fn without_a_place_to_record_to_programs_run_as_ever() {
 }
 
 #[test]
-fn a_log_that_may_not_grow_ends_and_the_program_does_not() {
-    let place = Place::new("limit");
-    let program = place.compile("kill.c");
-    let file = place.file("a", 300_000);
+fn if_a_log_cannot_grow_the_program_continues() {
+    let directory = TestDirectory::new("limit");
+    let program = directory.compile("kill.c");
+    let file = directory.file("a", 300_000);
     let script = "ulimit -f 128; exec \"$@\"";
-    let run = place.record(
+    let run = directory.record(
         Command::new("sh")
             .args(["-c", script, "sh"])
             .arg(&program)
@@ -268,15 +268,15 @@ fn a_log_that_may_not_grow_ends_and_the_program_does_not() {
             .arg("e"),
     );
     assert_eq!(run.status.code(), Some(7), "{run:?}");
-    let recording = place.recording();
+    let recording = directory.recording();
     let log = recording.logs().pop().unwrap();
     let count = log.records.filter(|record| record.call.name == "pread64").count();
     assert!((100..10_000).contains(&count), "{count}");
 }
 
 #[test]
-fn a_thread_has_used_the_processor_or_waited() {
-    let place = Place::new("time");
+fn processor_time_excludes_the_time_of_waiting() {
+    let directory = TestDirectory::new("time");
     let program = "
 import os, time
 fd = os.open('/dev/null', os.O_RDONLY)
@@ -286,26 +286,26 @@ end = time.thread_time() + 0.2
 while time.thread_time() < end: pass
 os.lseek(fd, 2, 0)
 ";
-    let run = place.record(Command::new("python3").args(["-c", program]));
+    let run = directory.record(Command::new("python3").args(["-c", program]));
     assert!(run.status.success(), "{run:?}");
-    let recording = place.recording();
+    let recording = directory.recording();
     let all = recording.records();
     let used = |offset| {
         let is_it = |record: &&Record<'_>| record.call.name == "lseek" && record.arguments[1] == Some(offset);
         all.iter().rev().find(is_it).unwrap().cpu_ns.unwrap()
     };
     assert!(used(1) < 150_000_000, "{}", used(1));
-    // The clock is not read at the same moments.
+    // The recorder and the program read the clock at different moments.
     assert!((190_000_000..400_000_000).contains(&used(2)), "{}", used(2));
 }
 
 #[test]
-fn each_program_is_told_once() {
-    let place = Place::new("images");
-    place.file("a", 10);
-    let run = place.record(Command::new("sh").args(["-c", "(cat a; :); cat a; exec cat a"]));
+fn each_executed_program_has_one_head_with_its_command() {
+    let directory = TestDirectory::new("images");
+    directory.file("a", 10);
+    let run = directory.record(Command::new("sh").args(["-c", "(cat a; :); cat a; exec cat a"]));
     assert!(run.status.success());
-    let recording = place.recording();
+    let recording = directory.recording();
     let logs = recording.logs();
     let commands: Vec<String> = logs
         .iter()
@@ -317,6 +317,6 @@ fn each_program_is_told_once() {
     assert_eq!(
         threads.len(),
         4,
-        "the shell, its child, and what both execute or start: {threads:?}"
+        "the shell, its child and their programs have 4 threads: {threads:?}"
     );
 }

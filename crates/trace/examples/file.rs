@@ -1,9 +1,9 @@
-//! How small events become in a trace file, and how fast they are written and read: `cargo run
+//! Measures the size of events in a trace file, and the speed of writing and reading: `cargo run
 //! --release --example file [MILLIONS]`
 //!
-//! They are made up, but as programs make them: eight threads that look for files, open, read them
-//! in order, and close them, stamps in microseconds, with times that scatter as real ones do.
-#![allow(clippy::print_stdout, reason = "a program for people")]
+//! The events are synthetic but typical: eight threads that look up files, open them, read them in
+//! order, and close them. Times are in microseconds and scatter like real ones.
+#![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 const THREADS: usize = 8;
 const FILES: usize = 20_000;
 
-/// A thread with a file that it reads.
+/// A thread and the file that it reads.
 struct Worker {
     id: ThreadId,
     clock_us: i64,
@@ -38,7 +38,7 @@ struct Maker {
 }
 
 fn call(name: &str) -> Result<&'static Syscall, String> {
-    syscalls::find(name.as_bytes()).ok_or_else(|| format!("no {name} in the table of calls"))
+    syscalls::find(name.as_bytes()).ok_or_else(|| format!("the table of calls does not contain {name}"))
 }
 
 impl Maker {
@@ -78,13 +78,13 @@ impl Maker {
         })
     }
 
-    /// About this many, more often less than more: exponential.
+    /// An exponentially distributed number with this mean.
     fn about(&mut self, mean: f64) -> i64 {
         let uniform = (f64::from(self.random.next_u32()) + 1.0) / 4_294_967_297.0;
         (-uniform.ln() * mean) as i64
     }
 
-    /// The next call of the thread that has the earliest clock, as strace would write it.
+    /// The next call of the thread with the earliest clock, as strace would write it.
     fn event(&mut self) -> Option<Event> {
         let turn = (0..THREADS).min_by_key(|&turn| self.workers[turn].clock_us)?;
         let (gap, duration) = (self.about(15.0), 30 + self.about(8.0));
@@ -147,7 +147,7 @@ impl Maker {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let millions: usize = std::env::args().nth(1).map_or(Ok(4), |word| word.parse())?;
-    let mut maker = Maker::new().ok_or("too many names")?;
+    let mut maker = Maker::new().ok_or("the tables are full")?;
     let mut writer = Writer::new(Vec::new(), &Header::new(Recorder::Strace, 1000))?;
     let mut writing = Duration::ZERO;
     let mut sum = 0_i64;
@@ -167,28 +167,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     writing += since.elapsed();
     let calls = millions as f64 * 1e6;
     println!(
-        "{millions} million calls in {} bytes: {:.2} bytes a call",
+        "{millions} million calls in {} bytes: {:.2} bytes per call",
         file.len(),
         file.len() as f64 / calls
     );
     println!(
-        "written: {:.1} million a second",
+        "written: {:.1} million calls per second",
         calls / writing.as_secs_f64() / 1e6
     );
     for _ in 0..3 {
         let since = Instant::now();
         let mut reader = Reader::new(file.as_slice())?;
-        let mut found = 0_i64;
+        let mut read_sum = 0_i64;
         while let Some(events) = reader.next()? {
-            found = events
+            read_sum = events
                 .iter()
-                .fold(found, |sum, event| sum.wrapping_add(event.end_ns()));
+                .fold(read_sum, |sum, event| sum.wrapping_add(event.end_ns()));
         }
-        if found != sum {
-            return Err("what was read is not what was written".into());
+        if read_sum != sum {
+            return Err("the events that were read differ from those that were written".into());
         }
         println!(
-            "read: {:.1} million a second",
+            "read: {:.1} million calls per second",
             calls / since.elapsed().as_secs_f64() / 1e6
         );
     }

@@ -1,9 +1,9 @@
-//! How fast logs become a trace file, which is not kept: `cargo run --release --example import
-//! LOG...`
+//! Measures the speed of importing logs; the trace file is discarded: `cargo run --release
+//! --example import LOG...`
 //!
-//! What each of the threads does is counted, undisturbed by whatever else the machine does, by
-//! `valgrind --tool=callgrind --separate-threads=yes target/release/examples/import LOG`.
-#![allow(clippy::print_stdout, reason = "a program for people")]
+//! The work of each thread, independent of the load of the machine, is counted by `valgrind
+//! --tool=callgrind --separate-threads=yes target/release/examples/import LOG`.
+#![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::fs::File;
 use std::io::{self, BufReader};

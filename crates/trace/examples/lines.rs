@@ -1,6 +1,6 @@
-//! How fast the lines of logs are told apart, and which are not: `cargo run --release --example
-//! lines LOG...`
-#![allow(clippy::print_stdout, reason = "a program for people")]
+//! Measures the speed of parsing the lines of logs, and prints malformed lines: `cargo run
+//! --release --example lines LOG...`
+#![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::fs;
 use std::time::Instant;
@@ -32,7 +32,7 @@ fn main() -> std::io::Result<()> {
         }
         let mb_s = log.len() as f64 / since.elapsed().as_secs_f64() / 1e6;
         println!(
-            "{path}: {lines} lines, {ended} calls with {arguments} arguments, {halves} without a beginning, {} without an end, {} odd; {mb_s:.0} MB/s",
+            "{path}: {lines} lines, {ended} calls with {arguments} arguments, {halves} without a start, {} without an end, {} malformed lines; {mb_s:.0} MB/s",
             calls.endless(),
             odd.len()
         );

@@ -1,7 +1,7 @@
-//! Whether descriptors are followed as strace itself does it: logs that were made with `-y` are
-//! read without the names in them, and each name is held against what was followed. `cargo run
+//! Checks that descriptors are followed as by strace: logs that were made with `-y` are read
+//! without their paths, and each path is compared with the one that was followed. `cargo run
 //! --release --example names LOG...`
-#![allow(clippy::print_stdout, reason = "a program for people")]
+#![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::fs;
 
@@ -10,17 +10,17 @@ mod held;
 
 fn main() -> std::io::Result<()> {
     for path in std::env::args().skip(1) {
-        let held = held::held(&fs::read(&path)?);
+        let result = held::compare_with_names(&fs::read(&path)?);
         println!(
-            "{path}: {} descriptors as strace has them, {} others; {} files by their names, {} by others; {:?}, {} endless",
-            held.same,
-            held.others.len(),
-            held.named,
-            held.misnamed.len(),
-            held.trouble,
-            held.endless
+            "{path}: {} descriptors agree with strace, {} differ; {} paths of files agree, {} differ; {:?}, {} calls without an end",
+            result.same,
+            result.others.len(),
+            result.named,
+            result.misnamed.len(),
+            result.trouble,
+            result.endless
         );
-        for words in held.others.iter().take(4).chain(held.misnamed.iter().take(4)) {
+        for words in result.others.iter().take(4).chain(result.misnamed.iter().take(4)) {
             println!("  {words}");
         }
     }

@@ -1,6 +1,6 @@
-//! The profile of strace's logs, as JSON, and on stderr how fast it was made. `cargo run --release
-//! --example profile LOG...`
-#![allow(clippy::print_stdout, reason = "a program for people")]
+//! Prints the profile of logs of strace as JSON, and on stderr the speed of its computation. `cargo
+//! run --release --example profile LOG...`
+#![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::fs;
 use std::time::Instant;
@@ -32,8 +32,7 @@ fn main() -> std::io::Result<()> {
             ..Footer::default()
         };
 
-        // The machine may have something else to do: the best of some rounds tells what the profile
-        // costs.
+        // The machine may be busy, so the fastest of several rounds is the cost of the profile.
         let rounds = (0..ROUNDS).map(|_| {
             let start = Instant::now();
             let mut profiler = Profiler::new(&header, Choice::default());
@@ -42,12 +41,12 @@ fn main() -> std::io::Result<()> {
             }
             (start.elapsed(), profiler)
         });
-        let Some((taken, profiler)) = rounds.min_by_key(|round| round.0) else {
+        let Some((elapsed, profiler)) = rounds.min_by_key(|round| round.0) else {
             continue;
         };
         let start = Instant::now();
         let profile = profiler.finish(follower.kernel().names(), Some(&footer));
-        let rate = events.len() as f64 / taken.as_secs_f64();
+        let rate = events.len() as f64 / elapsed.as_secs_f64();
         eprintln!(
             "{path}: {} events, {rate:.0}/s; finished after {:?}",
             events.len(),

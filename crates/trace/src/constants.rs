@@ -1,5 +1,5 @@
-//! Constants of Linux, as data: `constants.txt`. strace writes names, the trace file and the
-//! replayer have numbers.
+//! Constants of Linux, from the table `constants.txt`. strace writes names; the trace file and the
+//! replayer use numbers.
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use crate::text::value;
 
 const TEXT: &str = include_str!("constants.txt");
 
-/// Of open(2), as all numbers here on x86-64.
+/// Of open(2). All numbers here are those of x86-64.
 pub const O_CREAT: u64 = 0x40;
 /// Of open(2).
 pub const O_EXCL: u64 = 0x80;
@@ -23,19 +23,19 @@ pub const O_APPEND: u64 = 0x400;
 pub const O_DIRECT: u64 = 0x4000;
 /// Of open(2).
 pub const O_DIRECTORY: u64 = 0x1_0000;
-/// Of open(2), where the program has asked for it: 64-bit ones need not.
+/// Of open(2), if the program requests it; 64-bit programs need not.
 pub const O_LARGEFILE: u64 = 0x8000;
 /// Of open(2).
 pub const O_NOFOLLOW: u64 = 0x2_0000;
-/// Of open(2), and `SOCK_CLOEXEC`, `EFD_CLOEXEC` and the like.
+/// Of open(2). `SOCK_CLOEXEC`, `EFD_CLOEXEC` and similar flags have the same value.
 pub const O_CLOEXEC: u64 = 0x8_0000;
-/// Of open(2), with the directory's bit: a file without a name.
+/// Of open(2): a file without a name. It includes the bit of `O_DIRECTORY`.
 pub const O_TMPFILE: u64 = 0x41_0000;
 /// Of unlinkat(2).
 pub const AT_REMOVEDIR: u64 = 0x200;
-/// Of linkat(2): a link at the end of the first name is followed.
+/// Of linkat(2): a symbolic link at the end of the first path is followed.
 pub const AT_SYMLINK_FOLLOW: u64 = 0x400;
-/// Of fstatat(2) and the like: an empty name stands for the descriptor.
+/// Of fstatat(2) and similar calls: an empty path refers to the descriptor.
 pub const AT_EMPTY_PATH: u64 = 0x1000;
 /// Of renameat2(2).
 pub const RENAME_EXCHANGE: u64 = 2;
@@ -59,15 +59,15 @@ pub const F_SETFD: u64 = 2;
 pub const F_SETFL: u64 = 4;
 /// Of fcntl(2).
 pub const F_DUPFD_CLOEXEC: u64 = 1030;
-/// Of ioctl(2): execve is to close it.
+/// Of ioctl(2): execve closes the descriptor.
 pub const FIOCLEX: u64 = 0x5451;
-/// Of ioctl(2): the contrary.
+/// Of ioctl(2): execve does not close the descriptor.
 pub const FIONCLEX: u64 = 0x5450;
-/// Of ioctl(2): a file is to be what another one is, and to share its storage.
+/// Of ioctl(2): a file gets the contents of another file and shares its storage.
 pub const FICLONE: u64 = 0x4004_9409;
-/// Of ioctl(2): the same for a range.
+/// Of ioctl(2): `FICLONE` for a range.
 pub const FICLONERANGE: u64 = 0x4020_940d;
-/// Of futex(2): the bits of what it does; the others tell how.
+/// Of futex(2): the bits of the command; the other bits are options.
 pub const FUTEX_COMMAND: u64 = 0x7f;
 /// Of `close_range(2)`.
 pub const CLOSE_RANGE_UNSHARE: u64 = 2;
@@ -110,7 +110,7 @@ pub fn error(name: &[u8]) -> Option<u16> {
     find(name).and_then(|number| u16::try_from(number).ok())
 }
 
-/// Names of errors by their numbers; the first one in the table where an error has two.
+/// Names of errors by number. If an error has two names: the first one in the table.
 static ERRORS: LazyLock<HashMap<u16, &'static str>> = LazyLock::new(|| {
     let lines = TEXT.lines().filter(|line| line.starts_with('E'));
     let mut errors = HashMap::default();
@@ -118,7 +118,7 @@ static ERRORS: LazyLock<HashMap<u16, &'static str>> = LazyLock::new(|| {
         .flat_map(str::split_ascii_whitespace)
         .filter_map(|pair| pair.split_once('='))
     {
-        // Others that begin so (`EFD_CLOEXEC`) are flags.
+        // Other names that begin with `E` (`EFD_CLOEXEC`) are flags.
         if let (false, Ok(number)) = (name.contains('_'), number.parse()) {
             errors.entry(number).or_insert(name);
         }
@@ -126,21 +126,21 @@ static ERRORS: LazyLock<HashMap<u16, &'static str>> = LazyLock::new(|| {
     errors
 });
 
-/// The name of an error; `E` and its number where it has none here.
+/// The name of an error; `E` and the number if it has none in the table.
 pub fn error_name(number: u16) -> String {
     ERRORS
         .get(&number)
         .map_or_else(|| format!("E{number}"), |&name| name.to_owned())
 }
 
-/// The sum of `A|B|0x8|0644`. Names that nobody knew when this was written count nothing; none
-/// where nothing is known.
+/// The value of a text such as `A|B|0x8|0644`. Unknown names count as 0. None if nothing in the
+/// text is known.
 pub fn bits(text: &[u8]) -> Option<u64> {
     thread_local! {
         static KNOWN: RefCell<Memo<Option<u64>>> = const { RefCell::new(Memo::new()) };
     }
     match text {
-        // A number by itself is read as fast as it is found.
+        // Parsing a single number takes no longer than a lookup.
         [b'0'..=b'9', ..] if text.len() < 8 => sum(text),
         _ => KNOWN.with_borrow_mut(|known| known.get(text, sum)),
     }
@@ -150,14 +150,14 @@ fn sum(text: &[u8]) -> Option<u64> {
     let mut sum = None;
     for word in text.split(|&byte| byte == b'|') {
         let word = word.trim_ascii();
-        // strace puts a remark behind a number that it has no name for: `0x80 /* F_??? */`.
+        // strace adds a remark to a number for which it has no name: `0x80 /* F_??? */`.
         let end = word.iter().position(|&byte| byte == b' ').unwrap_or(word.len());
         let word = &word[..end];
-        let found = match word.first() {
+        let value = match word.first() {
             Some(b'0'..=b'9' | b'-') => value::number(word).map(i64::cast_unsigned),
             _ => find(word),
         };
-        if let Some(number) = found {
+        if let Some(number) = value {
             sum = Some(sum.unwrap_or(0) | number);
         }
     }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_are_summed_up() {
+    fn a_text_of_flags_is_their_sum() {
         assert_eq!(bits(b"O_RDWR|O_CREAT|O_CLOEXEC"), Some(2 | O_CREAT | O_CLOEXEC));
         assert_eq!(bits(b"S_IFREG|0644"), Some(0o10_0644));
         assert_eq!(bits(b"0x80 /* F_??? */"), Some(0x80));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_their_names_back() {
+    fn the_name_of_an_error_is_found_by_its_number() {
         let names = [1, 2, 11, 22, 110, 4095].map(error_name);
         assert_eq!(
             names,
@@ -187,9 +187,9 @@ mod tests {
         );
     }
 
-    /// What this program has by name is what the table says.
+    /// The constants of this program equal those of the table.
     #[test]
-    fn names_in_the_program_are_those_of_the_table() {
+    fn constants_equal_the_entries_of_the_table() {
         for (name, number) in [
             ("O_CREAT", O_CREAT),
             ("O_EXCL", O_EXCL),

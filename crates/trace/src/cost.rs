@@ -1,77 +1,85 @@
-//! What tracing added to the time of each call.
+//! The tracing cost: the time that tracing added to each call.
 //!
-//! It is calibrated on the traced host before and after a recording. In between it drifts: strace
-//! and the program wake each other twice a call, and where they are on two cores, such a wake-up
-//! takes from 1 us to more than 50, as the cores happen to sleep; in a virtual machine a traced
-//! call was seen to cost 16 us in one minute and 230 in the next. The trace itself tells how much,
-//! as calls that do next to nothing (a seek, a read of some bytes) are recorded with a duration,
-//! and that is the cost of one of the two wake-ups: [`Drift`] follows it.
+//! The cost is calibrated on the traced host before and after a recording. It drifts in between.
+//! strace and the program wake each other twice per call. If they run on two cores, such a wake-up
+//! takes from 1 us to more than 50 us, depending on whether the cores sleep. In a virtual machine a
+//! traced call took 16 us in one minute and 230 us in the next. The trace itself shows the cost:
+//! calls that do almost nothing (a seek, a read of a few bytes) have a recorded duration, which is
+//! the cost of one of the two wake-ups. [`Drift`] follows it.
 
 use crate::event::{Event, Outcome};
 use crate::header::{Calibration, Header, Recorder};
 use crate::syscalls::Effect;
 
-/// One of three guesses at what tracing cost.
+/// One of three estimates of the tracing cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guess {
     /// The best estimate.
     Middle,
-    /// The low end: recorded times are least too long.
+    /// The low end of the range: the smallest cost.
     Low,
-    /// The high end.
+    /// The high end of the range.
     High,
 }
 
 impl Guess {
-    /// All of them, in the order of [`Calibration`].
+    /// All estimates, in the order of the numbers in [`Calibration`].
     pub const ALL: [Self; 3] = [Self::Middle, Self::Low, Self::High];
 }
 
-/// What tracing cost a call when it was calibrated, by each [`Guess`]: ns.
+/// The calibrated tracing cost of a call, for each [`Guess`]: ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
-    /// Outside of the recorded duration.
+    /// Outside the recorded duration.
     gap_ns: [f64; 3],
-    /// Within it.
+    /// Within the recorded duration.
     duration_ns: [f64; 3],
 }
 
 impl Cost {
-    /// As it was measured; nothing where it was not, or where it is no number.
+    /// The calibrated cost; 0 without a calibration, or for a number that is NaN.
     pub fn of(calibration: Option<&Calibration>) -> Self {
         let mut cost = Self::default();
-        let Some(found) = calibration else { return cost };
-        for (place, (call, duration)) in found.call_ns.into_iter().zip(found.duration_ns).enumerate() {
-            cost.duration_ns[place] = duration.max(0.0);
-            cost.gap_ns[place] = (call - duration).max(0.0);
+        let Some(calibration) = calibration else {
+            return cost;
+        };
+        for (guess, (call, duration)) in calibration
+            .call_ns
+            .into_iter()
+            .zip(calibration.duration_ns)
+            .enumerate()
+        {
+            cost.duration_ns[guess] = duration.max(0.0);
+            cost.gap_ns[guess] = (call - duration).max(0.0);
         }
         cost
     }
 
-    /// What a call's duration is too long by, ns, not negative, where tracing was so much slower
-    /// than calibrated.
+    /// The cost within the duration of a call, ns, not negative, if each wake-up was longer than
+    /// calibrated by `slower`.
     pub fn duration(&self, slower: Slower, guess: Guess) -> f64 {
         (self.duration_ns[guess as usize] + slower.ns(guess)).max(0.0)
     }
 
-    /// What the time before a call is too long by, ns: its other wake-up is as slow.
+    /// The cost in the time before a call, ns, not negative: the other wake-up is longer by the
+    /// same amount.
     pub fn gap(&self, slower: Slower, guess: Guess) -> f64 {
         (self.gap_ns[guess as usize] + slower.ns(guess)).max(0.0)
     }
 
-    /// Both.
+    /// The total cost of a call, ns.
     pub fn call(&self, slower: Slower, guess: Guess) -> f64 {
         self.gap(slower, guess) + self.duration(slower, guess)
     }
 }
 
-/// By how much each of the two wake-ups of a call took longer than when it was calibrated, by each
-/// [`Guess`]; negative where less. Small, as every action of a replay has one: in units of
-/// [`UNIT_NS`].
+/// The time by which each of the two wake-ups of a call was longer than calibrated, for each
+/// [`Guess`]; negative if shorter. Each action of a replay contains one, so it is stored in 16-bit
+/// units of [`UNIT_NS`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slower([i16; 3]);
 
-/// A fiftieth of what strace's times resolve; the longest that can be told is 0.65 ms.
+/// 1/50 of the resolution of strace. The maximum is then 0.65 ms.
 const UNIT_NS: f64 = 20.0;
 
 impl Slower {
@@ -84,37 +92,38 @@ impl Slower {
     }
 }
 
-/// What is still to be taken off the times of a thread, ns: what is known is the mean cost of a
-/// call, so that some calls cost more than they took together with the gap before them, and others
-/// less. Without it, long calls would keep what short ones have too much.
+/// Tracing cost that is still to be subtracted from the times of a thread, ns. Only the mean cost
+/// of a call is known. Some calls cost more than they and the gap before them took together, others
+/// less. Without the debt, the excess of short calls would remain in the times of long ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Debt(f64);
 
 impl Debt {
-    /// Of a time of so many ns, takes off what tracing has cost, and what could not be taken off
-    /// before. What was taken, at most `time_ns`. What cannot be taken is kept, up to the cost of
-    /// [`RECENT`] such times: more is no scatter, but cost that was not there.
+    /// Subtracts the tracing cost and the remaining debt from a time of `time_ns`. Returns the
+    /// subtracted time, at most `time_ns`. The rest is kept, up to the cost of [`RECENT`] calls: a
+    /// larger debt would not be scatter, but cost that did not occur.
     pub fn take(&mut self, cost_ns: f64, time_ns: f64) -> f64 {
-        let wanted = self.0 + cost_ns;
-        let taken = wanted.min(time_ns);
-        self.0 = (wanted - taken).min(RECENT * cost_ns);
+        let due = self.0 + cost_ns;
+        let taken = due.min(time_ns);
+        self.0 = (due - taken).min(RECENT * cost_ns);
         taken
     }
 }
 
-/// Calls over which a mean is taken: some milliseconds of a program that does nothing but call.
+/// Number of calls over which a mean is taken: a few milliseconds of a program that only makes
+/// calls.
 const RECENT: f64 = 32.0;
-/// What the calibration counts for at first, in calls.
-const FIRST: f64 = 4.0;
-/// What is longer was kept waiting by something else than tracing, ns.
+/// The initial weight of the calibration, in calls.
+const CALIBRATION_CALLS: f64 = 4.0;
+/// A longer time is cut to this: it was caused by something other than tracing. ns.
 const MAX_NS: f64 = 2_000_000.0;
-/// Bytes of a read or write that takes no longer than strace's times resolve.
-const FEW_BYTES: u64 = 4096;
-/// The two wake-ups need not have waited alike: what one of them tells is the cost of a call within
-/// so much, as a share.
-const WITHIN: f64 = 0.2;
-/// Calls that have to tell before what was calibrated is left for what they tell.
-const ENOUGH: f64 = 16.0;
+/// Maximum length of a read or write that takes less than the resolution of strace, bytes.
+const MAX_QUICK_BYTES: u64 = 4096;
+/// The two wake-ups may differ. The cost of a call is derived from one of them, with this relative
+/// uncertainty.
+const UNCERTAINTY: f64 = 0.2;
+/// Number of calls after which their cost replaces the calibrated one.
+const MIN_CALLS: f64 = 16.0;
 
 /// Means over recent calls, ns.
 #[derive(Debug, Clone, Copy)]
@@ -132,74 +141,74 @@ impl Recent {
     }
 }
 
-/// Follows how much slower tracing was than calibrated, through the events of a trace in their
+/// Follows by how much tracing was slower than calibrated, through the events of a trace in their
 /// order.
 ///
-/// Evidence are recorded durations of calls that take no time themselves, and the gaps before them,
-/// which cannot be shorter than their share of the cost: what was longer than calibrated in both
-/// halves may be tracing. Of seeks it is, and of all calls that took less than calibrated. A small
-/// read may have waited for a disk, and the program may have computed before it; where both halves
-/// are about as much longer, tracing is the best guess, elsewhere what was calibrated is. The range
-/// then goes from what was calibrated to the mean of what all calls took that do not wait for
-/// others.
+/// The evidence is the recorded duration of calls that take almost no time themselves, and the gap
+/// before them, which cannot be shorter than its part of the cost. If both were longer than
+/// calibrated, tracing may be the cause. It is the cause for seeks, and for all calls that took
+/// less than calibrated. A small read may have waited for a disk, and the program may have computed
+/// before it. If both parts are longer by about the same amount, the estimate attributes that to
+/// tracing; otherwise the calibrated cost remains the estimate. The range then extends from the
+/// calibrated cost to the mean time of all calls that do not wait for other threads.
 #[derive(Debug)]
 pub struct Drift {
     cost: Cost,
-    /// strace, calibrated, with durations: nothing else drifts, or tells.
-    is_told: bool,
+    /// Whether the cost drifts and the trace shows it: a calibrated trace of strace with durations.
+    is_observable: bool,
     quick: Recent,
     any: Recent,
-    /// Share of calls that never wait among the quick ones.
-    surest: f64,
-    /// By thread: when its last call ended, ns.
+    /// Share of calls that never wait, among the quick ones.
+    sure_share: f64,
+    /// End of the last call, ns, by thread.
     ends: Vec<Option<i64>>,
 }
 
-/// What an event says of the cost.
+/// The relation of an event's duration to the tracing cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Evidence {
-    /// Its duration is the cost.
+    /// The duration equals the cost.
     Sure,
-    /// Its duration is the cost, unless it had to wait for a disk.
+    /// The duration equals the cost, unless the call waited for a disk.
     Likely,
-    /// Its duration is not less than the cost.
+    /// The duration is an upper bound of the cost.
     Bound,
-    /// Nothing.
+    /// No relation.
     None,
 }
 
 impl Drift {
-    /// Of a trace that nothing of has been read yet.
+    /// The drift before the first event of a trace.
     pub fn new(header: &Header) -> Self {
         let cost = Cost::of(header.calibration.as_ref());
         let calibrated = Recent {
             duration: cost.duration_ns[0],
             gap: cost.gap_ns[0],
-            calls: FIRST,
+            calls: CALIBRATION_CALLS,
         };
         Self {
             cost,
-            is_told: header.calibration.is_some()
+            is_observable: header.calibration.is_some()
                 && header.recorder == Recorder::Strace
                 && header.has_durations,
             quick: calibrated,
             any: calibrated,
-            surest: 0.0,
+            sure_share: 0.0,
             ends: Vec::new(),
         }
     }
 
-    /// Takes the next event. By how much tracing it was slower than calibrated, as far as is known
-    /// by then.
+    /// Reads the next event. Returns by how much tracing was slower than calibrated, from the
+    /// events so far.
     pub fn take(&mut self, event: &Event) -> Slower {
-        if !self.is_told {
+        if !self.is_observable {
             return Slower::default();
         }
-        let place = event.thread.index();
-        if place >= self.ends.len() {
-            self.ends.resize(place + 1, None);
+        let index = event.thread.index();
+        if index >= self.ends.len() {
+            self.ends.resize(index + 1, None);
         }
-        let before = self.ends[place].replace(event.end_ns());
+        let before = self.ends[index].replace(event.end_ns());
         let (Some(before), Some(duration)) = (before, event.duration_ns) else {
             return self.slower();
         };
@@ -211,7 +220,7 @@ impl Drift {
         if matches!(evidence, Evidence::Sure | Evidence::Likely) {
             self.quick.add(duration as f64, gap);
             let is_sure = f64::from(u8::from(evidence == Evidence::Sure));
-            self.surest += (is_sure - self.surest) / self.quick.calls;
+            self.sure_share += (is_sure - self.sure_share) / self.quick.calls;
         }
         self.slower()
     }
@@ -220,28 +229,28 @@ impl Drift {
         let calibrated = |guess| self.cost.call(Slower::default(), guess);
         let (duration, gap) = self.longer(&self.quick);
         let both = duration.min(gap.max(0.0));
-        let is_sure = both < 0.0 || self.surest > 0.5;
+        let is_sure = both < 0.0 || self.sure_share > 0.5;
         let is_alike = duration * 0.5 < gap && gap < duration * 1.5;
         let middle = if is_sure || is_alike { both } else { 0.0 };
 
         let call = (calibrated(Guess::Middle) + 2.0 * middle).max(0.0);
-        let (mut low, mut high) = (call * (1.0 - WITHIN), call * (1.0 + WITHIN));
+        let (mut low, mut high) = (call * (1.0 - UNCERTAINTY), call * (1.0 + UNCERTAINTY));
         if is_alike {
-            // Nothing says that it was not all of the time from one call to the next.
+            // Tracing may have taken all of the time from one call to the next.
             high = high.max(self.quick.duration + self.quick.gap);
         }
-        if !is_sure || self.quick.calls < ENOUGH {
+        if !is_sure || self.quick.calls < MIN_CALLS {
             let (any, any_gap) = self.longer(&self.any);
             let most = any.min(any_gap.max(0.0)).max(both);
             let bound = calibrated(Guess::Middle) + 2.0 * most;
             low = low.min(calibrated(Guess::Low));
-            high = high.max(bound * (1.0 + WITHIN)).max(calibrated(Guess::High));
+            high = high.max(bound * (1.0 + UNCERTAINTY)).max(calibrated(Guess::High));
         }
         let half = |call, guess| (call - calibrated(guess)) / 2.0;
         Slower::new([middle, half(low, Guess::Low), half(high, Guess::High)])
     }
 
-    /// Than calibrated: duration and gap, ns.
+    /// Duration and gap minus the calibrated ones, ns.
     fn longer(&self, recent: &Recent) -> (f64, f64) {
         (
             recent.duration - self.cost.duration_ns[0],
@@ -259,7 +268,7 @@ fn evidence(event: &Event) -> Evidence {
         _ if !event.call.is_made() || event.file.is_none() => Evidence::None,
         Effect::Seek | Effect::Dup => Evidence::Sure,
         Effect::Close => Evidence::Likely,
-        Effect::Read | Effect::Write if moved <= FEW_BYTES => Evidence::Likely,
+        Effect::Read | Effect::Write if moved <= MAX_QUICK_BYTES => Evidence::Likely,
         Effect::Look if event.call.name == "fstat" => Evidence::Likely,
         Effect::Read | Effect::Write | Effect::Look | Effect::Open => Evidence::Bound,
         _ => Evidence::None,
@@ -272,7 +281,7 @@ mod tests {
     use crate::event::{FileId, ThreadId};
     use crate::syscalls;
 
-    /// 20 us a call, 5 of them within its duration.
+    /// 20 us per call, 5 us of them within its duration.
     const CALIBRATION: Calibration = Calibration {
         call_ns: [20_000.0, 18_000.0, 22_000.0],
         duration_ns: [5_000.0, 4_000.0, 6_000.0],
@@ -298,7 +307,8 @@ mod tests {
             }
         }
 
-        /// `times` calls of one thread, each `gap` us after the one before, and `duration` us long.
+        /// `times` calls of one thread, each `gap` us after the end of the previous one, and
+        /// `duration` us long.
         fn calls(mut self, times: usize, name: &str, gap: i64, duration: i64) -> Self {
             for _ in 0..times {
                 self.now_us += gap;
@@ -313,7 +323,7 @@ mod tests {
             self
         }
 
-        /// What a call costs by now, us: the best estimate, the low and the high end.
+        /// The current cost of a call, us: the best estimate, the low and the high end.
         fn cost(&self) -> [i64; 3] {
             let cost = Cost::of(Some(&CALIBRATION));
             Guess::ALL.map(|guess| (cost.call(self.slower, guess) / 1000.0).round() as i64)
@@ -321,45 +331,44 @@ mod tests {
     }
 
     #[test]
-    fn as_calibrated_it_costs_what_was_calibrated() {
+    fn calls_at_the_calibrated_cost_keep_it() {
         let run = Run::new(Recorder::Strace).calls(100, "lseek", 15, 5);
         assert_eq!(run.cost(), [20, 16, 24]);
-        // Nobody has told anything yet.
+        // Few calls so far.
         let run = Run::new(Recorder::Strace).calls(3, "lseek", 15, 5);
         assert_eq!(run.cost(), [20, 16, 24]);
     }
 
-    /// Figures of `dd` in a virtual machine: cycles of 234 us with durations of 107, where 20 and 5
-    /// were calibrated.
+    /// Figures of `dd` in a virtual machine: cycles of 234 us with durations of 107 us, where 20 us
+    /// and 5 us were calibrated.
     #[test]
-    fn wake_ups_that_are_slower_are_so_twice_a_call() {
+    fn a_slower_wake_up_counts_twice_per_call() {
         let run = Run::new(Recorder::Strace).calls(200, "read", 127, 107);
         let [middle, low, high] = run.cost();
         assert!((221..=227).contains(&middle), "{middle}");
         assert_eq!(low, 18);
         assert!((260..280).contains(&high), "{high}");
-        // A gap that is longer still may be tracing, or computing.
+        // A longer gap may be tracing or computing.
         let [_, _, high] = Run::new(Recorder::Strace).calls(200, "read", 160, 107).cost();
         assert!(high >= 267, "{high}");
     }
 
     #[test]
-    fn wake_ups_that_are_faster_cost_less() {
+    fn faster_wake_ups_lower_the_cost() {
         let [middle, low, high] = Run::new(Recorder::Strace).calls(200, "lseek", 11, 2).cost();
         assert!(5 < low && low < middle && middle < high && middle < 15);
     }
 
-    /// Calls that take long one after the other: a slow disk, not tracing.
+    /// Long calls without gaps between them: a slow disk, not tracing.
     #[test]
-    fn gaps_that_are_short_deny_it() {
+    fn long_calls_with_short_gaps_do_not_raise_the_cost() {
         let run = Run::new(Recorder::Strace).calls(200, "read", 15, 105);
         assert_eq!(run.cost(), [20, 16, 24]);
     }
 
-    /// Computing between reads that take long: nobody knows, so that the low end stays where it was
-    /// calibrated.
+    /// Computing between long reads: the cause is unknown, so the low end stays as calibrated.
     #[test]
-    fn what_may_be_a_disk_is_no_certain_cost() {
+    fn reads_that_may_wait_for_a_disk_only_raise_the_high_end() {
         let [middle, low, high] = Run::new(Recorder::Strace).calls(200, "read", 400, 105).cost();
         assert_eq!([middle, low], [20, 16]);
         assert!(high > 200);
@@ -368,9 +377,9 @@ mod tests {
         assert!(low > 150, "{low}");
     }
 
-    /// They end the range, and say nothing of its middle.
+    /// Such calls limit the range and do not change the best estimate.
     #[test]
-    fn calls_that_do_much_are_bounds() {
+    fn expensive_calls_only_raise_the_high_end() {
         let run = Run::new(Recorder::Strace).calls(200, "openat", 60, 50);
         let [middle, low, high] = run.cost();
         assert_eq!([middle, low], [20, 16]);
@@ -378,11 +387,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_short_call_cannot_pay_a_long_one_does() {
+    fn cost_beyond_a_short_call_is_subtracted_from_the_next_long_one() {
         let mut debt = Debt::default();
         let taken = [5.0, 30.0, 10.0, 100.0].map(|time| debt.take(20.0, time) as u64);
         assert_eq!(taken, [5, 30, 10, 35]);
-        // There was no such cost: computing that comes later is not eaten up.
+        // Such a cost did not occur: it is not subtracted from later computing.
         for _ in 0..10_000 {
             debt.take(20.0, 1.0);
         }
@@ -390,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn another_recorder_does_not_drift() {
+    fn the_cost_of_another_recorder_does_not_drift() {
         let run = Run::new(Recorder::Preload).calls(200, "lseek", 400, 105);
         assert_eq!(run.slower, Slower::default());
     }

@@ -1,7 +1,8 @@
-//! The core type: a call as the trace file holds it, whatever source it was recorded by.
+//! The core type: a call as the trace file stores it, independent of the recorder.
 //!
-//! Names are joined, descriptors are resolved to open files and files, and offsets are known where
-//! they can be: who reads a trace needs no table of descriptors and no working directory.
+//! Paths are joined with the working directory, descriptors are resolved to open files and files,
+//! and offsets are known where possible. So a reader needs no table of descriptors and no working
+//! directory.
 
 use std::num::NonZeroU32;
 
@@ -15,13 +16,14 @@ macro_rules! ids {
         pub struct $name(NonZeroU32);
 
         impl $name {
-            /// By its place in its table, from 0. None past the most that there can be.
+            /// The id of an index in its table, from 0. None if the index exceeds the maximum, 2³²
+            /// − 2.
             pub fn new(index: usize) -> Option<Self> {
                 let number = u32::try_from(index).ok()?.checked_add(1)?;
                 NonZeroU32::new(number).map(Self)
             }
 
-            /// Its place in its table.
+            /// The index in its table, from 0.
             pub fn index(self) -> usize {
                 self.0.get() as usize - 1
             }
@@ -30,34 +32,35 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A thread of a trace: its place in [`crate::names::Names::threads`]. Process ids are given
-    /// out again, these are not.
+    /// A thread of a trace: its index in [`crate::names::Names::threads`]. The kernel reuses
+    /// process ids; these ids are unique in a trace.
     ThreadId;
-    /// A name of a file: its place in [`crate::names::Names::paths`].
+    /// A path: its index in [`crate::names::Names::paths`].
     PathId;
-    /// A file, whatever its names (an inode): its place in [`crate::names::Names::files`].
+    /// A file (an inode), which may have several paths: its index in
+    /// [`crate::names::Names::files`].
     FileId;
-    /// An open file (open(2): "open file description"), shared by the descriptors that dup, fork
-    /// and execve make of one. Counted from 0 in the order of their opening; none is given out
-    /// again.
+    /// An open file (open(2): "open file description"). Descriptors that are made from one another
+    /// by dup, fork and execve share it. The ids count from 0 in the order of opening and are not
+    /// reused.
     OpenId;
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// With this value.
+    /// The call returned this value.
     Returned(i64),
-    /// With this error: errno of Linux, 1..=4095.
+    /// The call failed with this error: errno of Linux, 1 to 4095.
     Failed(u16),
-    /// A signal came; the kernel makes the same call again, which is an event of its own.
+    /// A signal interrupted the call. The kernel makes it again, which is another event.
     Restarted,
-    /// It did not return, or nobody saw it.
+    /// The call did not return, or its result was not recorded.
     Unknown,
 }
 
 impl Outcome {
-    /// What the call returned, where it succeeded.
+    /// The return value of a successful call.
     pub fn value(self) -> Option<i64> {
         match self {
             Self::Returned(value) => Some(value),
@@ -66,69 +69,70 @@ impl Outcome {
     }
 }
 
-/// What a futex(2) does to those who sleep at its address.
+/// The effect of a futex(2) on threads that sleep at its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Futex {
-    /// One more sleeps: `FUTEX_WAIT`, `FUTEX_LOCK_PI` and the like.
+    /// The calling thread sleeps: `FUTEX_WAIT`, `FUTEX_LOCK_PI` and their variants.
     Sleeps,
-    /// Some are woken: `FUTEX_WAKE`, and what wakes some and lets others sleep elsewhere.
+    /// Threads are woken: `FUTEX_WAKE`, and commands that also move other sleepers to another
+    /// address.
     Wakes,
 }
 
-/// A call that has ended, or never did. Fields that a call does not have, or that are not known,
-/// are None.
+/// A call, complete or not. A field is None if the call does not have it or if it is unknown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Event {
-    /// Who made it.
+    /// The thread that made the call.
     pub thread: ThreadId,
-    /// What it is.
+    /// The system call.
     pub call: &'static Syscall,
-    /// When it began: ns since the zero of the trace.
+    /// Start: ns since the zero of the trace.
     pub start_ns: i64,
-    /// How long it took, as recorded: the cost of tracing is in it.
+    /// Duration as recorded, ns. It includes the tracing cost.
     pub duration_ns: Option<u64>,
-    /// Processor time that the thread has used since the event before it: ns. The preload recorder
-    /// measures it where that was long; of strace on one core it is inferred where others may have
-    /// had the core, and the cost of tracing is in it.
+    /// Processor time of the thread since its previous event, ns. The preload recorder measures it
+    /// if that interval was long. In a trace of strace on one core it is inferred if other threads
+    /// may have used the core; it then includes the tracing cost.
     pub cpu_ns: Option<u64>,
-    /// How it ended.
+    /// The outcome of the call.
     pub outcome: Outcome,
-    /// The open file of its first descriptor, or the one that it has made. Of data that go from
-    /// file to file: where from.
+    /// The open file of the first descriptor, or the one that the call opened. For a transfer from
+    /// file to file: the source.
     pub open: Option<OpenId>,
-    /// Where data go to (sendfile, `copy_file_range`, splice); the second end of a pipe.
+    /// The target of a transfer (sendfile, `copy_file_range`, splice); the second end of a pipe.
     pub open2: Option<OpenId>,
-    /// The file of `open`, or what `path` stood for when the call ended.
+    /// The file of `open`, or the one to which `path` referred when the call ended.
     pub file: Option<FileId>,
-    /// The same of `open2` and `path2`.
+    /// The file of `open2` or `path2`.
     pub file2: Option<FileId>,
-    /// Its first name.
+    /// The first path.
     pub path: Option<PathId>,
-    /// Its second one: of link and rename; the target of symlink as it was written; that which
-    /// readlink has found, where the source tells it; the name of an extended attribute.
+    /// The second path of link and rename; the target of symlink as it was written; the target that
+    /// readlink returned, if the recorder reports it; the name of an extended attribute.
     pub path2: Option<PathId>,
-    /// Where in the file data begin, given or as the open file stood. Of lseek: what was asked. Of
-    /// mmap: where the range begins. Of futex: the address.
+    /// The offset in the file at which the data begin: that of the call, or the position of the
+    /// open file. For lseek: the requested offset. For mmap: the start of the range. For futex: the
+    /// address.
     pub offset: Option<i64>,
-    /// The same of `open2`.
+    /// The offset in the file of `open2`.
     pub offset2: Option<i64>,
-    /// How many bytes were asked for. Of truncate: the new size. Of stat and its like: the size
-    /// that they have found. Of close: descriptors that the open file still has. Of `io_submit`:
-    /// requests that are told behind it.
+    /// The requested number of bytes. For truncate: the new size. For stat and its variants: the
+    /// size that they returned. For close: the number of descriptors that the open file still has.
+    /// For `io_submit`: the number of requests, which follow as events of their own.
     pub length: Option<u64>,
-    /// The number that the call takes as flags on x86-64: `O_*`, `AT_*`, `RENAME_*`, `FALLOC_*`,
-    /// `MAP_*`, RWF_*; whence of lseek; the advice of fadvise; the command of fcntl, ioctl, flock,
+    /// The flags of the call, as on x86-64: `O_*`, `AT_*`, `RENAME_*`, `FALLOC_*`, `MAP_*`,
+    /// `RWF_*`; whence of lseek; the advice of fadvise; the command of fcntl, ioctl, flock and
     /// futex.
     pub flags: Option<u64>,
-    /// Permissions that are asked for. Of stat and its like: type and permissions that they have
-    /// found. Of mmap: protection.
+    /// The requested permissions. For stat and its variants: the type and permissions that they
+    /// returned. For mmap: the protection.
     pub mode: Option<u32>,
-    /// The thread that it has made, or waited for.
+    /// The thread that the call created or waited for.
     pub other: Option<ThreadId>,
 }
 
 impl Event {
-    /// Without anything that a call need not have.
+    /// An event without optional fields.
     pub fn new(thread: ThreadId, call: &'static Syscall, start_ns: i64, outcome: Outcome) -> Self {
         Self {
             thread,
@@ -152,8 +156,8 @@ impl Event {
         }
     }
 
-    /// What it does where it is a futex(2); none of other calls, where the source does not tell,
-    /// and of what does neither.
+    /// The effect of a futex(2). None for other calls, for a command without such an effect, and if
+    /// the recorder does not report the command.
     pub fn futex(&self) -> Option<Futex> {
         if !matches!(self.call.name, "futex" | "futex_time64") {
             return None;
@@ -165,8 +169,7 @@ impl Event {
         }
     }
 
-    /// When it ended, as recorded: ns since the zero of the trace. Its start where it is not known
-    /// how long it took.
+    /// End as recorded: ns since the zero of the trace. If the duration is unknown, the start.
     pub fn end_ns(&self) -> i64 {
         let duration = self.duration_ns.unwrap_or(0);
         self.start_ns

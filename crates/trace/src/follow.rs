@@ -1,50 +1,50 @@
-//! A log as a whole: its lines become calls, of which it is known what they do and to which files.
+//! Follows a whole log of strace: its lines become events.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::constants;
 use crate::event::{Event, Outcome, ThreadId};
+use crate::implied;
 use crate::kernel::{Birth, CallResult, EarlyRelease, Kernel, Request};
 use crate::memo::Memo;
 use crate::mixed::Mixed;
 use crate::one_core::OneCore;
 use crate::syscalls::{self, Effect, Syscall};
-use crate::telling;
 use crate::text::line::CallEnd;
 use crate::text::{Call, Calls, LineContent, Stamp, line};
 use crate::timeline::Timeline;
 
-/// Lines of a thread that are kept until it is known whose child it is.
-const TIMEOUT: usize = 10_000;
-/// Of an error that nobody knew when this was written: the largest that the kernel may return.
-const STRANGE: u16 = 4095;
+/// Maximum number of lines of a thread that wait until its parent is known.
+const MAX_WAITING_LINES: usize = 10_000;
+/// The number of an unknown error: the largest that the kernel may return.
+const UNKNOWN_ERROR: u16 = 4095;
 
-/// Something that has happened.
+/// An event, and the call in the text.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
-    /// What it was.
+    /// The event.
     pub event: &'a Event,
-    /// As it was written; none where no call was.
+    /// The call as strace wrote it; None for an implied event.
     pub call: Option<&'a Call<'a>>,
 }
 
-/// What could not be understood.
+/// Counts of the input that could not be interpreted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// Lines that strace does not write, or that were cut in the middle of a log.
+    /// Number of lines that strace does not write, or that are cut in the middle of a log.
     pub odd_lines: u64,
-    /// Last lines of logs that were cut: of a strace that was killed.
+    /// Number of logs whose last line is cut, as by a kill of strace.
     pub cut_lines: u64,
-    /// The first of them, each to its 200th byte.
+    /// The first of these lines, at most 200 bytes of each.
     pub examples: Vec<String>,
-    /// Calls that nobody knew when this was written.
+    /// Number of calls that this version does not know.
     pub unknown_calls: u64,
-    /// Ends of calls without a beginning.
+    /// Number of ends of calls without a start.
     pub halves: u64,
 }
 
-/// Examples that are kept.
-const EXAMPLES: usize = 5;
+/// Maximum number of examples.
+const MAX_EXAMPLES: usize = 5;
 
 /// Follows a log, line by line.
 #[derive(Debug, Default)]
@@ -52,65 +52,66 @@ pub struct Follower {
     calls: Calls,
     kernel: Kernel,
     timeline: Timeline,
-    /// What calls are, by their names.
+    /// Cache of system calls by name.
     known: Memo<Option<&'static Syscall>>,
-    /// What calls that go on have said when they began; none of threads whose call has ended.
+    /// Descriptors that unfinished calls released at their start; None for a thread whose call has
+    /// ended.
     begun: HashMap<u32, Option<EarlyRelease>, Mixed>,
-    /// Threads that are making another one now, and what that has in common with them.
+    /// Threads that are in a fork or clone, and what the child will share with them.
     forking: BTreeMap<u32, Birth>,
-    /// Lines of threads that are somebody's child, as long as it can be that of several, and when
-    /// they were written.
+    /// Lines of threads whose parent may be one of several, and the times of the lines.
     waiting: BTreeMap<u32, VecDeque<(i64, Vec<u8>)>>,
-    /// Who has it, where all threads share one.
+    /// Attribution of processor time, if all threads share one core.
     one_core: Option<OneCore>,
     trouble: Trouble,
-    /// When the recording has ended, where calls went on then: since the zero of the trace.
+    /// End of the recording if calls were unfinished then: ns since the zero of the trace.
     ended_ns: Option<i64>,
     lines: u64,
-    /// The number of the last line that was odd, from 1.
+    /// The number of the last malformed line, from 1.
     last_odd: u64,
 }
 
 impl Follower {
-    /// Of an empty log.
+    /// A follower before the first line.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What is known so far. Whoever knows more than the log tells it before its first line:
-    /// descriptors, directories.
+    /// The state of the kernel. Knowledge that is not in the log, such as descriptors and
+    /// directories, is added to it before the first line.
     pub fn kernel(&mut self) -> &mut Kernel {
         &mut self.kernel
     }
 
-    /// All that was traced had one core together, and strace the same: what a thread computed
-    /// between two calls is told from what it waited for the core.
+    /// States that strace and the traced threads shared one core. Then computing between two calls
+    /// is distinguished from waiting for the core.
     pub fn on_one_core(&mut self) {
         self.one_core = Some(OneCore::default());
     }
 
-    /// What could not be understood so far.
+    /// Counts of the input so far that could not be interpreted.
     pub fn trouble(&self) -> &Trouble {
         &self.trouble
     }
 
-    /// The times of the log.
+    /// The timeline of the log.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// Lines so far.
+    /// Number of lines so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Calls whose end is missing although their thread went on: lines are lost.
+    /// Number of calls whose end is missing although their thread made further calls: lines are
+    /// lost.
     pub fn endless(&self) -> u64 {
         self.calls.endless()
     }
 
-    /// The line that was taken in last had no end, and its log goes on nowhere: if it is odd, it is
-    /// because it was cut.
+    /// States that the last line had no line feed and was the last of its log. If it was malformed,
+    /// it counts as cut.
     pub fn mark_cut(&mut self) {
         if self.last_odd == self.lines && self.lines > 0 {
             self.last_odd = 0;
@@ -119,15 +120,15 @@ impl Follower {
         }
     }
 
-    /// Takes in the next line, without its end. `pid` is the thread where the line does not tell.
-    /// What has happened is given to `hear`, that of each thread in its order.
+    /// Reads the next line, without its line feed. `pid` is the thread if the line does not contain
+    /// it. The events are passed to `hear`, those of each thread in their order.
     pub fn line(&mut self, text: &[u8], pid: u32, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
-        self.told(text, line::parse(text).as_ref(), pid, hear);
+        self.parsed_line(text, line::parse(text).as_ref(), pid, hear);
     }
 
-    /// The same for a line that was told apart already: `line` is what [`line::parse`] gives for
+    /// The same for a line that was parsed already: `line` is the result of [`line::parse`] for
     /// `text`.
-    pub fn told(
+    pub fn parsed_line(
         &mut self,
         text: &[u8],
         line: Option<&line::Line<'_>>,
@@ -141,38 +142,39 @@ impl Follower {
         };
         let at_ns = self.timeline.at(line.stamp);
         let pid = line.pid.unwrap_or(pid);
-        if !matches!(line.what, line::What::Note) && !self.knows_parent(pid) {
+        if !matches!(line.kind, line::LineKind::Note) && !self.find_parent(pid) {
             let lines = self.waiting.entry(pid).or_default();
             lines.push_back((at_ns, text.to_vec()));
-            if lines.len() > TIMEOUT {
+            if lines.len() > MAX_WAITING_LINES {
                 self.adopt(pid);
-                self.catch_up(pid, hear);
+                self.read_waiting(pid, hear);
             }
             return;
         }
         self.take(line, pid, at_ns, hear);
-        self.settle(hear);
+        self.resume_waiting(hear);
     }
 
-    /// The recording has ended then, ns since 1970, and calls that went on had not: they have
-    /// lasted until then, at least.
+    /// Sets the end of the recording, ns since the Unix epoch. Calls that were unfinished lasted at
+    /// least until then.
     pub fn ended_at(&mut self, unix_ns: i64) {
         if self.timeline.has_times() {
             self.ended_ns = Some(self.timeline.at(Some(Stamp::Wall(unix_ns))));
         }
     }
 
-    /// The log has ended: what still waits is taken in, and calls that go on are told as they are.
+    /// Ends the log: lines that wait for a parent are read, and unfinished calls are passed on as
+    /// such.
     pub fn end(&mut self, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         while let Some((&pid, _)) = self.waiting.first_key_value() {
             self.adopt(pid);
-            self.catch_up(pid, hear);
+            self.read_waiting(pid, hear);
         }
         let ended_ns = self.ended_ns;
         let Self {
             calls, kernel, begun, ..
         } = self;
-        for call in calls.going_on() {
+        for call in calls.unfinished() {
             if let Some(known) = syscalls::find(call.name) {
                 let begun = begun.remove(&call.pid).flatten().unwrap_or_default();
                 let lasted = ended_ns.map(|ended| ended.saturating_sub(call.at_ns));
@@ -180,15 +182,15 @@ impl Follower {
                     duration_ns: lasted.and_then(|ns| u64::try_from(ns).ok()),
                     ..UNKNOWN
                 };
-                let event = kernel.ends(&Request::written(&call, known), &done, begun, call.at_ns);
-                tell(kernel, &event, Some(&call), hear);
+                let event = kernel.end_call(&Request::written(&call, known), &done, begun, call.at_ns);
+                emit(kernel, &event, Some(&call), hear);
             }
         }
     }
 
-    /// Whether this thread is known, or becomes so: as the child of the only one that is making
-    /// any, or as one that was there before the trace began.
-    fn knows_parent(&mut self, pid: u32) -> bool {
+    /// Whether this thread is known. An unknown thread becomes known as the child of the only
+    /// thread that is in a fork, or as one that existed before the trace began.
+    fn find_parent(&mut self, pid: u32) -> bool {
         if self.kernel.knows(pid) {
             return true;
         }
@@ -205,8 +207,8 @@ impl Follower {
         }
     }
 
-    /// Lines that have waited for a parent that is known now.
-    fn settle(&mut self, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
+    /// Reads the waiting lines of threads whose parent is known now.
+    fn resume_waiting(&mut self, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         while !self.waiting.is_empty() {
             let kernel = &self.kernel;
             let only_one = self.forking.len() <= 1 && self.waiting.len() == 1;
@@ -219,11 +221,11 @@ impl Follower {
             if !self.kernel.knows(pid) {
                 self.adopt(pid);
             }
-            self.catch_up(pid, hear);
+            self.read_waiting(pid, hear);
         }
     }
 
-    fn catch_up(&mut self, pid: u32, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
+    fn read_waiting(&mut self, pid: u32, hear: &mut impl FnMut(&mut Kernel, &Observation<'_>)) {
         for (at_ns, text) in self.waiting.remove(&pid).unwrap_or_default() {
             if let Some(line) = line::parse(&text) {
                 self.take(&line, pid, at_ns, hear);
@@ -241,22 +243,22 @@ impl Follower {
         match self.calls.take(line, pid, at_ns) {
             LineContent::Began(call) => {
                 if let Some(core) = &mut self.one_core {
-                    core.enters(pid, at_ns);
+                    core.enter(pid, at_ns);
                 }
                 if let Some(known) = self.known.get(call.name, syscalls::find) {
-                    // Of all others, arguments matter when they end.
-                    let asked = matches!(known.effect, Effect::Fork | Effect::Close)
+                    // The arguments of all other calls are needed only at their end.
+                    let request = matches!(known.effect, Effect::Fork | Effect::Close)
                         .then(|| Request::written(&call, known));
-                    if let Some(asked) = asked.filter(|_| known.effect == Effect::Fork) {
-                        self.forking.insert(pid, Birth::of(&asked));
+                    if let Some(request) = request.filter(|_| known.effect == Effect::Fork) {
+                        self.forking.insert(pid, Birth::of(&request));
                     }
-                    let begun = asked.map(|asked| self.kernel.begins(&asked));
+                    let begun = request.map(|request| self.kernel.begin_call(&request));
                     self.begun.insert(pid, Some(begun.unwrap_or_default()));
                 }
             }
             LineContent::Call(call) => {
-                // On one line stands a call of its own: what began before it has lost its end.
-                let is_whole = matches!(line.what, line::What::Call { .. });
+                // A call on one line is complete: the end of the call that began before it is lost.
+                let is_whole = matches!(line.kind, line::LineKind::Call { .. });
                 let begun = self.begun.get_mut(&pid).and_then(Option::take);
                 let begun = begun.filter(|_| !is_whole);
                 if !self.forking.is_empty() {
@@ -267,9 +269,9 @@ impl Follower {
                         let cpu_ns = self
                             .one_core
                             .as_mut()
-                            .and_then(|core| has_had(core, &call, is_whole, known, &ended));
-                        let event = ends(&mut self.kernel, &call, known, &ended, begun, cpu_ns);
-                        tell(&mut self.kernel, &event, Some(&call), hear);
+                            .and_then(|core| cpu_before(core, &call, is_whole, known, &ended));
+                        let event = end_call(&mut self.kernel, &call, known, &ended, begun, cpu_ns);
+                        emit(&mut self.kernel, &event, Some(&call), hear);
                     }
                     _ => self.trouble.unknown_calls += 1,
                 }
@@ -278,9 +280,9 @@ impl Follower {
             LineContent::Exited { .. } | LineContent::Killed { .. } => {
                 self.forking.remove(&pid);
                 self.begun.remove(&pid);
-                self.leaves_for_ever(pid);
-                let status = match line.what {
-                    line::What::Exited(status) => Outcome::Returned(i64::from(status)),
+                self.remove_from_core(pid);
+                let status = match line.kind {
+                    line::LineKind::Exited(status) => Outcome::Returned(i64::from(status)),
                     _ => Outcome::Unknown,
                 };
                 let thread = self
@@ -294,9 +296,9 @@ impl Follower {
                 if let Some(begun) = self.begun.remove(&by).flatten() {
                     self.begun.insert(pid, Some(begun));
                 }
-                self.leaves_for_ever(by);
-                let gone = self.kernel.replace_thread(pid, by);
-                self.exited(gone, at_ns, Outcome::Unknown, hear);
+                self.remove_from_core(by);
+                let thread = self.kernel.replace_thread(pid, by);
+                self.exited(thread, at_ns, Outcome::Unknown, hear);
             }
             LineContent::Nothing => {}
         }
@@ -309,21 +311,21 @@ impl Follower {
         status: Outcome,
         hear: &mut impl FnMut(&mut Kernel, &Observation<'_>),
     ) {
-        if let Some(event) = thread.and_then(|thread| telling::exited(thread, at_ns, status)) {
-            tell(&mut self.kernel, &event, None, hear);
+        if let Some(event) = thread.and_then(|thread| implied::exited(thread, at_ns, status)) {
+            emit(&mut self.kernel, &event, None, hear);
         }
     }
 
-    fn leaves_for_ever(&mut self, thread: u32) {
+    fn remove_from_core(&mut self, thread: u32) {
         if let Some(core) = &mut self.one_core {
-            core.ends(thread);
+            core.remove(thread);
         }
     }
 
     fn count_malformed_line(&mut self, text: &[u8]) {
         self.trouble.odd_lines += 1;
         self.last_odd = self.lines;
-        if self.trouble.examples.len() < EXAMPLES {
+        if self.trouble.examples.len() < MAX_EXAMPLES {
             let start = &text[..text.len().min(200)];
             self.trouble
                 .examples
@@ -339,9 +341,9 @@ const UNKNOWN: CallResult<'_> = CallResult {
     cpu_ns: None,
 };
 
-/// The processor time that the thread of a call that has ended had before it, ns, where it had less
-/// than passed.
-fn has_had(
+/// The processor time of the thread before a call that has ended, ns, if it is less than the
+/// elapsed time.
+fn cpu_before(
     core: &mut OneCore,
     call: &Call<'_>,
     is_whole: bool,
@@ -349,15 +351,15 @@ fn has_had(
     ended: &CallEnd<'_>,
 ) -> Option<u64> {
     if is_whole {
-        core.enters(call.pid, call.at_ns);
+        core.enter(call.pid, call.at_ns);
     }
-    // Whose call takes two lines was interrupted by others.
+    // A call on two lines was interrupted by other threads.
     let waited = !is_whole || known.effect == Effect::Wait;
     let end = call.at_ns.saturating_add(ended.duration_ns.unwrap_or(0));
-    core.leaves(call.pid, end, waited)
+    core.leave(call.pid, end, waited)
 }
 
-fn ends(
+fn end_call(
     kernel: &mut Kernel,
     call: &Call<'_>,
     known: &'static Syscall,
@@ -365,11 +367,11 @@ fn ends(
     begun: Option<EarlyRelease>,
     cpu_ns: Option<u64>,
 ) -> Event {
-    let asked = Request::written(call, known);
-    let begun = begun.unwrap_or_else(|| kernel.begins(&asked));
+    let request = Request::written(call, known);
+    let begun = begun.unwrap_or_else(|| kernel.begin_call(&request));
     let outcome = match (ended.error(), ended.value) {
         (Some(_), _) if ended.restarts() => Outcome::Restarted,
-        (Some(error), _) => Outcome::Failed(constants::error(error).unwrap_or(STRANGE)),
+        (Some(error), _) => Outcome::Failed(constants::error(error).unwrap_or(UNKNOWN_ERROR)),
         (None, Some(value)) => Outcome::Returned(value),
         (None, None) => Outcome::Unknown,
     };
@@ -379,19 +381,19 @@ fn ends(
         duration_ns: ended.duration_ns.and_then(|ns| u64::try_from(ns).ok()),
         cpu_ns,
     };
-    kernel.ends(&asked, &done, begun, call.at_ns)
+    kernel.end_call(&request, &done, begun, call.at_ns)
 }
 
-/// Gives out an event, and behind it what went with it: requests that it has handed over, open
-/// files that it has closed without a word.
-fn tell(
+/// Passes on an event, followed by its implied events: requests that it submitted, and open files
+/// that it closed.
+fn emit(
     kernel: &mut Kernel,
     event: &Event,
     call: Option<&Call<'_>>,
     hear: &mut impl FnMut(&mut Kernel, &Observation<'_>),
 ) {
     hear(kernel, &Observation { event, call });
-    for event in telling::behind(kernel, event) {
+    for event in implied::implied_events(kernel, event) {
         let event = &event;
         hear(kernel, &Observation { event, call: None });
     }

@@ -1,18 +1,18 @@
-//! What a trace says of itself: where it comes from, what tracing cost, what could not be
-//! understood.
+//! The metadata of a trace: its origin, the tracing cost, and the input that could not be
+//! interpreted.
 
 use serde::{Deserialize, Serialize};
 
 /// Version of the trace file.
 pub const FORMAT: &str = "plimsoll.trace/1";
 
-/// By what a trace was recorded.
+/// The recorder of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recorder {
-    /// strace's text.
+    /// strace; its text was imported.
     Strace,
-    /// The library that is loaded before libc.
+    /// The recorder that is loaded before libc.
     Preload,
 }
 
@@ -21,38 +21,39 @@ pub enum Recorder {
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
-    /// By what it was recorded.
+    /// The recorder.
     pub recorder: Recorder,
-    /// Its version, as it names itself; empty where that is not known.
+    /// The version that the recorder reports; empty if unknown.
     #[serde(default)]
     pub recorder_version: String,
-    /// The options that it was given.
+    /// The options of the recorder.
     #[serde(default)]
     pub options: Vec<String>,
-    /// The program and its arguments; empty where it was attached to, or is not known.
+    /// The program and its arguments; empty if the recorder attached to a running process, or if
+    /// they are unknown.
     #[serde(default)]
     pub command: Vec<String>,
-    /// The recording attached to processes that ran already.
+    /// Whether the recorder attached to running processes.
     #[serde(default)]
     pub attached: bool,
-    /// The host, as it names itself: `uname -n`, `-r`, `-m`.
+    /// The host: `uname -n`, `-r`, `-m`.
     #[serde(default)]
     pub host: Vec<String>,
-    /// The zero of the trace: ns since the Unix epoch. None where the source has no date.
+    /// The zero of the trace: ns since the Unix epoch. None if the source contains no date.
     #[serde(default)]
     pub zero_unix_ns: Option<i64>,
-    /// The finest difference of times that the source tells, ns: 1000 for strace's microseconds.
+    /// The resolution of the times, ns: 1,000 for the microseconds of strace.
     pub resolution_ns: u64,
-    /// The source tells how long a call took.
+    /// Whether the source contains the durations of calls.
     pub has_durations: bool,
-    /// What tracing costs on the host; none where nobody has measured it.
+    /// The tracing cost on the host; None if it was not measured.
     #[serde(default)]
     pub calibration: Option<Calibration>,
 }
 
 impl Header {
-    /// Of a recording of which nothing is known but by what it was made and how fine its times are,
-    /// ns; it has durations.
+    /// A header with a recorder, the resolution of the times in ns, and durations. All other fields
+    /// are empty.
     #[must_use]
     pub fn new(recorder: Recorder, resolution_ns: u64) -> Self {
         Self {
@@ -70,8 +71,8 @@ impl Header {
         }
     }
 
-    /// Whether the recorder and all that it traced had one core together, and it tells how long
-    /// calls took: then who computes is known.
+    /// Whether the recorder and the traced threads shared one core and the trace contains
+    /// durations. Then it can be inferred which thread computed.
     pub fn is_on_one_core(&self) -> bool {
         self.recorder == Recorder::Strace
             && self.has_durations
@@ -79,32 +80,32 @@ impl Header {
     }
 }
 
-/// In the options of a recording, where strace and all that it traced had one core together.
+/// The option of a recording in which strace and the traced threads shared one core.
 pub const ONE_CORE: &str = "--one-core";
 
-/// What tracing a call costs on a host: measured there, by the same recorder with the same options.
+/// The tracing cost of a call, measured on the same host with the same recorder and options.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Elapsed time that a traced call takes more than one that is not, ns: median, and the range
-    /// in which nine of ten measurements lie.
+    /// Elapsed time of a traced call minus that of an untraced one, ns: the median, and the range
+    /// that contains 90 % of the measurements.
     pub call_ns: [f64; 3],
-    /// How much of it lies within the recorded duration of the call, ns: the same.
+    /// The part of `call_ns` within the recorded duration of the call, ns: median and range.
     pub duration_ns: [f64; 3],
-    /// Calls that were measured.
+    /// Number of measured calls.
     pub calls: u64,
 }
 
 impl Calibration {
-    /// Of two measurements, before and after a recording: the middle of their medians, and a range
-    /// that holds both, as the host may have been busier at one time than at the other.
+    /// Combines two measurements, before and after a recording: the mean of the medians, and a
+    /// range that contains both ranges, because the load of the host may have changed.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        let both = |[middle, low, high]: [f64; 3], [other, lower, higher]: [f64; 3]| {
+        let combine = |[middle, low, high]: [f64; 3], [other, lower, higher]: [f64; 3]| {
             [f64::midpoint(middle, other), low.min(lower), high.max(higher)]
         };
         Self {
-            call_ns: both(self.call_ns, other.call_ns),
-            duration_ns: both(self.duration_ns, other.duration_ns),
+            call_ns: combine(self.call_ns, other.call_ns),
+            duration_ns: combine(self.duration_ns, other.duration_ns),
             calls: self.calls + other.calls,
         }
     }
@@ -113,34 +114,35 @@ impl Calibration {
 /// The end of a trace file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Footer {
-    /// Events in the file.
+    /// Number of events in the file.
     pub events: u64,
-    /// Lines that are nothing the recorder writes, or were cut elsewhere than at the end.
+    /// Number of lines that the recorder does not write, or that are cut although they are not the
+    /// last line.
     #[serde(default)]
     pub odd_lines: u64,
-    /// Last lines of logs that were cut.
+    /// Number of logs whose last line is cut.
     #[serde(default)]
     pub cut_lines: u64,
-    /// The first of them, each to its 200th byte.
+    /// The first of these lines, at most 200 bytes of each.
     #[serde(default)]
     pub examples: Vec<String>,
-    /// Calls that nobody knew when this was written: not in the file.
+    /// Number of calls that this version does not know. They are not in the file.
     #[serde(default)]
     pub unknown_calls: u64,
-    /// Ends of calls whose beginning is missing: not in the file.
+    /// Number of ends of calls whose start is missing. They are not in the file.
     #[serde(default)]
     pub halves: u64,
-    /// Calls whose end is missing although their thread went on.
+    /// Number of calls whose end is missing although their thread made further calls.
     #[serde(default)]
     pub endless: u64,
-    /// Lines, or records, in all.
+    /// Number of all lines or records.
     #[serde(default)]
     pub lines: u64,
-    /// How the traced program ended, where the recorder saw it: exit status, or the number of the
-    /// signal, negative.
+    /// The end of the traced program, if it was recorded: the exit status, or the negative number
+    /// of the signal.
     #[serde(default)]
     pub status: Option<i32>,
-    /// Elapsed time of the program from its start to its end as its parent saw it, ns.
+    /// Elapsed time from the start of the program to its end, as measured by its parent, ns.
     #[serde(default)]
     pub elapsed_ns: Option<u64>,
 }

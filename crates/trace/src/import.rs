@@ -1,6 +1,7 @@
-//! strace's text into a trace file: one log that all threads share, or a log for each (`-ff`).
+//! Imports the text of strace into a trace file: one log for all threads, or one log for each
+//! thread (`-ff`).
 
-mod manner;
+mod log_format;
 mod pieces;
 
 use std::cmp::Reverse;
@@ -8,41 +9,41 @@ use std::collections::BinaryHeap;
 use std::io::{BufRead, Write};
 use std::sync::mpsc;
 
-pub use manner::{ENOUGH, Manner};
+pub use log_format::{LogFormat, SNIFFED_BYTES};
 
 use crate::file::{Batch, FileError, Front, Writer};
 use crate::follow::{Follower, Observation};
 use crate::header::{Footer, Header};
-use crate::import::pieces::{Coming, Piece};
+use crate::import::pieces::{Piece, PieceReceiver};
 use crate::kernel::Kernel;
 use crate::text::{Stamp, line};
 
-/// One log.
+/// A log of strace.
 pub struct Log {
-    /// The thread, where its lines do not tell: the end of the name of a file that `-ff` made.
+    /// The thread if the lines do not contain it: the suffix of the name of a file of `-ff`.
     pub pid: u32,
-    /// Its text.
+    /// The text of the log.
     pub text: Box<dyn BufRead + Send>,
 }
 
-/// Reads what a symbolic link holds on the host where the log was made; None where there is none.
+/// Reads the target of a symbolic link on the host where the log was made. None if there is none.
 pub type ReadLink = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// Takes lines in and writes a trace file.
+/// Reads lines and writes a trace file.
 pub struct Importer<W: Write> {
-    taker: Taker,
+    reader: LineReader,
     writer: Writer<W>,
 }
 
-/// Follows lines and has events of them.
-struct Taker {
+/// Follows lines and produces their events.
+struct LineReader {
     follower: Follower,
     read_link: Option<ReadLink>,
     events: u64,
 }
 
 impl<W: Write> Importer<W> {
-    /// Begins the file.
+    /// Starts the trace file with its header.
     ///
     /// # Errors
     /// [`FileError`].
@@ -51,111 +52,112 @@ impl<W: Write> Importer<W> {
         if header.is_on_one_core() {
             follower.on_one_core();
         }
-        let taker = Taker {
+        let reader = LineReader {
             follower,
             read_link: None,
             events: 0,
         };
         Ok(Self {
-            taker,
+            reader,
             writer: Writer::new(out, header)?,
         })
     }
 
-    /// For what is known beside the log: directories and descriptors of its first processes.
+    /// The state of the kernel, to which knowledge that is not in the log is added: directories and
+    /// descriptors of its first processes.
     pub fn kernel(&mut self) -> &mut Kernel {
-        self.taker.follower.kernel()
+        self.reader.follower.kernel()
     }
 
-    /// Where the log is taken in while it is written, on the same host: what readlink(2) has found,
-    /// and the log does not tell, is looked up.
+    /// Sets the function that looks up the targets of readlink(2), which the log does not contain.
+    /// It is for a log that is imported while it is written, on the same host.
     pub fn look_up(&mut self, read_link: ReadLink) {
-        self.taker.read_link = Some(read_link);
+        self.reader.read_link = Some(read_link);
     }
 
-    /// Takes in a line, without its end.
+    /// Reads a line, without its line feed.
     ///
     /// # Errors
-    /// [`FileError`]: the file cannot be written any more.
+    /// [`FileError`] if the trace file cannot be written.
     pub fn line(&mut self, text: &[u8], pid: u32) -> Result<(), FileError> {
         let (front, back) = self.writer.parts();
         let line = line::parse(text);
-        self.taker
+        self.reader
             .take(text, line.as_ref(), pid, front, &mut |batch| back.put(batch))
     }
 
-    /// Writes out what is held back for a full block, so that a kill does not lose it.
+    /// Writes the current block although it is not full, so that its events survive a kill.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn flush(&mut self) -> Result<(), FileError> {
-        self.writer.flush(self.taker.follower.kernel().names_mut())
+        self.writer.flush(self.reader.follower.kernel().names_mut())
     }
 
-    /// What is recorded goes on, and the recording has ended then: ns since 1970.
+    /// Sets the end of a recording whose program continues, ns since the Unix epoch.
     pub fn ended_at(&mut self, unix_ns: i64) {
-        self.taker.follower.ended_at(unix_ns);
+        self.reader.follower.ended_at(unix_ns);
     }
 
-    /// The line that was taken in last had no end, and there is no more of its log.
+    /// States that the last line had no line feed and was the last of its log.
     pub fn mark_cut(&mut self) {
-        self.taker.follower.mark_cut();
+        self.reader.follower.mark_cut();
     }
 
-    /// Takes in whole logs, by the time of their lines.
+    /// Reads whole logs, in the order of the times of their lines.
     ///
     /// # Errors
-    /// [`FileError`]; what was read until then is in the file.
+    /// [`FileError`]. The events before the error are in the file.
     pub fn logs(&mut self, logs: Vec<Log>) -> Result<(), FileError>
     where
         W: Send,
     {
         if logs.len() == 1 {
-            return logs.into_iter().try_for_each(|log| self.alone(log));
+            return logs.into_iter().try_for_each(|log| self.import_one(log));
         }
-        self.together(logs)
+        self.import_merged(logs)
     }
 
-    /// One log: one thread reads and tells its lines apart, this one follows them, another one
-    /// writes.
-    fn alone(&mut self, log: Log) -> Result<(), FileError>
+    /// Imports one log with three threads: one reads and parses the lines, this one follows them,
+    /// and one writes.
+    fn import_one(&mut self, log: Log) -> Result<(), FileError>
     where
         W: Send,
     {
-        let Self { taker, writer } = self;
+        let Self { reader, writer } = self;
         let (front, back) = writer.parts();
-        let (reading, coming) = pieces::channel();
+        let (sender, pieces) = pieces::channel();
         let (full, batches) = mpsc::sync_channel::<Batch>(BATCHES);
         let (empty, used) = mpsc::channel();
         let mut give = move |batch: &mut Batch| {
             let next = used.try_recv().unwrap_or_default();
-            // A writer that does not listen any more tells why when it is joined.
+            // If the writer has ended, its error is reported when it is joined.
             let _ = full.send(std::mem::replace(batch, next));
             Ok(())
         };
         std::thread::scope(|scope| {
-            scope.spawn(move || reading.all(log.text));
+            scope.spawn(move || sender.all(log.text));
             let writing = scope.spawn(move || -> Result<(), FileError> {
                 for mut batch in batches {
                     back.put(&mut batch)?;
-                    // The other side may have ended: then nobody needs it.
+                    // The receiver may have ended; then the batch is not needed.
                     let _ = empty.send(batch);
                 }
                 Ok(())
             });
             let mut taken = Ok(false);
-            while let Some(piece) = coming.next().filter(|_| !writing.is_finished()) {
+            while let Some(piece) = pieces.next().filter(|_| !writing.is_finished()) {
                 taken = piece
                     .map_err(FileError::from)
-                    .and_then(|piece| taker.piece(piece, &coming, log.pid, front, &mut give));
+                    .and_then(|piece| reader.piece(piece, &pieces, log.pid, front, &mut give));
                 if taken.is_err() {
                     break;
                 }
             }
             if let Ok(true) = taken {
-                taker.follower.mark_cut();
+                reader.follower.mark_cut();
             }
-            drop((coming, give));
+            drop((pieces, give));
             let written = writing
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -163,17 +165,17 @@ impl<W: Write> Importer<W> {
         })
     }
 
-    /// Several logs: always the line that was written first.
-    fn together(&mut self, logs: Vec<Log>) -> Result<(), FileError> {
+    /// Imports several logs: the next line is always the earliest one.
+    fn import_merged(&mut self, logs: Vec<Log>) -> Result<(), FileError> {
         let mut all: Vec<Pending> = logs.into_iter().map(Pending::new).collect();
         let mut next = BinaryHeap::new();
-        for (place, pending) in all.iter_mut().enumerate() {
+        for (index, pending) in all.iter_mut().enumerate() {
             if pending.advance()? {
-                next.push(Reverse((pending.at_ns, place)));
+                next.push(Reverse((pending.at_ns, index)));
             }
         }
-        while let Some(Reverse((_, place))) = next.pop() {
-            let pending = &mut all[place];
+        while let Some(Reverse((_, index))) = next.pop() {
+            let pending = &mut all[index];
             let text = std::mem::take(&mut pending.line);
             self.line(text.strip_suffix(b"\n").unwrap_or(&text), pending.log.pid)?;
             if !text.ends_with(b"\n") {
@@ -181,18 +183,18 @@ impl<W: Write> Importer<W> {
             }
             pending.line = text;
             if pending.advance()? {
-                next.push(Reverse((pending.at_ns, place)));
+                next.push(Reverse((pending.at_ns, index)));
             }
         }
         Ok(())
     }
 
-    /// The log has ended. Gives what was written to, and what the file says of itself at its end.
+    /// Ends the log. Returns the output and the footer.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn finish(mut self, status: Option<i32>, elapsed_ns: Option<u64>) -> Result<(W, Footer), FileError> {
-        let Taker { follower, events, .. } = &mut self.taker;
+        let LineReader { follower, events, .. } = &mut self.reader;
         let mut written = Ok(());
         let writer = &mut self.writer;
         follower.end(&mut |kernel: &mut Kernel, seen: &Observation<'_>| {
@@ -220,8 +222,8 @@ impl<W: Write> Importer<W> {
     }
 }
 
-impl Taker {
-    /// Takes in a line that was told apart; batches of events that are full go to `give`.
+impl LineReader {
+    /// Reads a parsed line. Full batches of events are passed to `give`.
     fn take(
         &mut self,
         text: &[u8],
@@ -250,15 +252,15 @@ impl Taker {
                 }
             };
         };
-        follower.told(text, line, pid, &mut hear);
+        follower.parsed_line(text, line, pid, &mut hear);
         given
     }
 
-    /// Takes in a piece of a log. Gives whether it ends within a line.
+    /// Reads a piece of a log. Returns whether it ends within a line.
     fn piece(
         &mut self,
         piece: Piece,
-        coming: &Coming,
+        pieces: &PieceReceiver,
         pid: u32,
         front: &mut Front,
         give: &mut impl FnMut(&mut Batch) -> Result<(), FileError>,
@@ -267,15 +269,15 @@ impl Taker {
             self.take(text, line.as_ref(), pid, front, give)?;
         }
         let is_cut = piece.is_cut();
-        coming.give_back(piece);
+        pieces.give_back(piece);
         Ok(is_cut)
     }
 }
 
-/// Batches of events that may be on their way to the thread that writes.
+/// Maximum number of batches that wait for the writing thread.
 const BATCHES: usize = 2;
 
-/// Gives each line of a text, without its end.
+/// Passes each line of a text to `take`, without its line feed.
 ///
 /// # Errors
 /// Those of `take`.
@@ -287,7 +289,7 @@ pub fn each_line(text: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), FileErro
     whole.split(|&byte| byte == b'\n').try_for_each(&mut take)
 }
 
-/// A log, and the line of it that is next.
+/// A log and its next line.
 struct Pending {
     log: Log,
     line: Vec<u8>,
@@ -303,8 +305,8 @@ impl Pending {
         }
     }
 
-    /// Reads the next line. A line without a time stands where the one before it does. False at the
-    /// end.
+    /// Reads the next line. A line without a time has the time of the line before it. Returns false
+    /// at the end.
     fn advance(&mut self) -> std::io::Result<bool> {
         self.line.clear();
         if self.log.text.read_until(b'\n', &mut self.line)? == 0 {
@@ -324,7 +326,7 @@ mod tests {
     use super::*;
     use crate::header::Recorder;
 
-    /// Each log tells its odd lines and those that were cut.
+    /// Malformed and cut lines are counted for each log.
     #[test]
     fn a_last_line_without_an_end_was_cut() {
         let of = |texts: &[&'static str]| {

@@ -1,13 +1,13 @@
-//! What an application did to its files.
+//! Traces: the calls of an application to the kernel that concern its files.
 //!
-//! [`event`] has the core type, which every source of a trace makes and every reader takes.
+//! [`event`] contains the core type. Each source of a trace produces it, and each reader takes it.
 //!
-//! [`text`] reads what strace has written: lines, calls that other threads have interrupted,
-//! arguments. [`syscalls`] knows what each call does, and [`kernel`] which open file a descriptor
-//! stands for; [`follow`] puts them together; [`preload`] reads what the preload recorder has
-//! written, by the same kernel. [`mod@file`] keeps events on disk, [`profile`] tells what came of
-//! them, [`export`] writes them for other programs. Nothing here executes anything, and no bytes
-//! make it panic or hold more than they are.
+//! [`text`] parses the output of strace: lines, interrupted calls, arguments. [`syscalls`]
+//! describes the effect of each call, and [`kernel`] follows which open file a descriptor refers
+//! to; [`follow`] combines them. [`preload`] reads the logs of the preload recorder and uses the
+//! same `kernel`. [`mod@file`] stores events on disk, [`profile`] computes the figures of a trace,
+//! and [`export`] writes traces in the formats of other programs. Nothing here executes a program.
+//! No input causes a panic, and memory is bounded by the size of the input.
 #![forbid(unsafe_code)]
 
 pub mod constants;
@@ -17,6 +17,7 @@ pub mod export;
 pub mod file;
 pub mod follow;
 pub mod header;
+mod implied;
 pub mod import;
 pub mod kernel;
 mod memo;
@@ -26,6 +27,5 @@ mod one_core;
 pub mod preload;
 pub mod profile;
 pub mod syscalls;
-mod telling;
 pub mod text;
 pub mod timeline;

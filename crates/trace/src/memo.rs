@@ -1,14 +1,15 @@
-//! Answers to questions that are asked again and again: what a name or a text of flags stands for.
+//! A cache for values that are looked up repeatedly by a text, such as the call of a name or the
+//! number of a text of flags.
 
 use crate::mixed::spread;
 
-/// As many are kept.
+/// Number of slots.
 const SLOTS: usize = 128;
-/// Longer questions are rare: their answers are not kept. Bytes.
+/// Longer texts are rare and are not cached. Bytes.
 const MAX_KEY_BYTES: usize = 128;
 
-/// What was found for texts: each slot is for the last one of those that share it, so that memory
-/// has a bound.
+/// Cached values by text. Each slot contains the last of the texts that share it, so memory is
+/// bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Memo<V> {
     slots: Vec<(Vec<u8>, Option<V>)>,
@@ -19,25 +20,26 @@ impl<V: Copy> Memo<V> {
         Self { slots: Vec::new() }
     }
 
-    /// What `find` finds for this text, always the same: it is asked only where nobody remembers.
+    /// The value of `find` for this text, which must always be the same. `find` is called only if
+    /// the value is not cached.
     #[inline]
     pub fn get(&mut self, text: &[u8], find: impl FnOnce(&[u8]) -> V) -> V {
-        let place = place(text);
-        match self.slots.get(place) {
+        let slot_index = slot_index(text);
+        match self.slots.get(slot_index) {
             Some((known, Some(value))) if known == text => *value,
-            _ => self.learn(place, text, find(text)),
+            _ => self.insert(slot_index, text, find(text)),
         }
     }
 
     #[cold]
-    fn learn(&mut self, place: usize, text: &[u8], value: V) -> V {
+    fn insert(&mut self, slot_index: usize, text: &[u8], value: V) -> V {
         if text.len() > MAX_KEY_BYTES {
             return value;
         }
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, (Vec::new(), None));
         }
-        let slot = &mut self.slots[place];
+        let slot = &mut self.slots[slot_index];
         slot.0.clear();
         slot.0.extend_from_slice(text);
         slot.1 = Some(value);
@@ -45,9 +47,9 @@ impl<V: Copy> Memo<V> {
     }
 }
 
-/// The slot of a text: by its length, beginning, middle and end.
+/// The slot of a text, from its length, beginning, middle and end.
 #[inline]
-fn place(text: &[u8]) -> usize {
+fn slot_index(text: &[u8]) -> usize {
     let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
     let key = match (text.first_chunk(), text.last_chunk()) {
         (Some(first), Some(last)) => {
@@ -64,23 +66,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_those_of_who_was_asked_first() {
+    fn the_value_of_a_text_is_looked_up_once() {
         let mut memo = Memo::new();
-        let mut asked = 0;
+        let mut lookups = 0;
         for round in 0..3 {
             for text in ["O_RDONLY", "O_RDWR|O_CREAT", "", "ab"] {
-                let found = memo.get(text.as_bytes(), |text| {
-                    asked += 1;
+                let length = memo.get(text.as_bytes(), |text| {
+                    lookups += 1;
                     text.len()
                 });
-                assert_eq!((found, asked.max(4)), (text.len(), 4), "round {round}");
+                assert_eq!((length, lookups.max(4)), (text.len(), 4), "round {round}");
             }
         }
     }
 
-    /// Whatever shares a slot, and what is not kept at all.
+    /// Texts that share a slot, and texts that are too long for the cache.
     #[test]
-    fn no_text_has_the_answer_of_another_one() {
+    fn a_text_never_returns_the_value_of_another_text() {
         let mut memo = Memo::new();
         let texts: Vec<Vec<u8>> = (0..5000_u32)
             .map(|number| number.to_string().into_bytes().repeat(number as usize % 40))

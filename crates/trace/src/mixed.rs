@@ -1,12 +1,12 @@
-//! A hash for keys that are numbers of our own, or of threads: nobody outside has so many to choose
-//! from that they could be made to collide.
+//! A fast hash for keys that are internal numbers or thread ids. An input cannot choose enough of
+//! them to cause collisions.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// For maps whose keys are numbers.
+/// The hasher of maps whose keys are numbers.
 pub(crate) type Mixed = BuildHasherDefault<Mixer>;
 
-/// Spreads a number over all bits.
+/// Mixes the bits of a number.
 #[derive(Debug, Default)]
 pub(crate) struct Mixer(u64);
 
@@ -34,7 +34,7 @@ impl Hasher for Mixer {
     }
 }
 
-/// Each bit of the key changes low ones and high ones.
+/// Mixes a key: each bit changes low and high bits of the result.
 #[inline]
 pub(crate) fn spread(key: u64) -> u64 {
     let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,14 +1,14 @@
-//! The tables of a trace: what the ids of its events stand for. They only grow, but for what is
-//! learnt later of an entry.
+//! The tables of a trace, to which the ids of its events refer. Entries are only added; an entry
+//! changes if more becomes known about it.
 
 use std::collections::BTreeSet;
 
 use crate::event::{FileId, PathId, ThreadId};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// A regular file, or one of which nothing else is known.
+    /// A regular file, or a file of unknown kind.
     File,
     /// A directory.
     Directory,
@@ -22,12 +22,12 @@ pub enum Kind {
     Socket,
     /// A file in memory without a name: `memfd_create`.
     Memory,
-    /// eventfd, epoll and the like; whatever else is no file.
+    /// eventfd, epoll, and any other descriptor that is not a file.
     Other,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::File,
         Self::Directory,
@@ -40,24 +40,25 @@ impl Kind {
     ];
 }
 
-/// One file.
+/// An entry of the table of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileEntry {
-    /// What it is.
+    /// The kind of the file.
     pub kind: Kind,
-    /// The name under which it was first met; `unknown:PID:FD` for what was open before the trace
-    /// began and has none.
+    /// The first path of the file in the trace; `unknown:PID:FD` for a file that was opened before
+    /// the trace began and has no known path.
     pub path: PathId,
 }
 
-/// One thread.
+/// An entry of the table of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadEntry {
-    /// Its id on the traced host.
+    /// The thread id on the traced host.
     pub tid: u32,
-    /// That of its process, as far as it is known.
+    /// The id of its process, if known.
     pub pid: u32,
-    /// Who made it; none for the first one, and for those that were there before the trace.
+    /// The thread that created it; None for the first thread and for threads that existed before
+    /// the trace began.
     pub parent: Option<ThreadId>,
 }
 
@@ -72,8 +73,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// All names of files, each once, as bytes: absolute where the working directory was known,
-    /// joined with it, without `.` and empty parts; `..` stays, as it may follow a symbolic link.
+    /// All paths, each once, as bytes. They are absolute if the working directory was known: joined
+    /// with it, without `.` and empty parts. `..` remains, because it may follow a symbolic link.
     pub fn paths(&self) -> &[Box<[u8]>] {
         &self.paths
     }
@@ -88,34 +89,33 @@ impl Names {
         &self.threads
     }
 
-    /// What is written of a path; empty for an id of another trace.
+    /// The bytes of a path; empty if the id is not in the table.
     pub fn path(&self, id: PathId) -> &[u8] {
         self.paths.get(id.index()).map_or(b"", |path| path)
     }
 
-    /// Adds a name. Whoever adds sees to it that it is not there yet. None where there are too
-    /// many.
+    /// Adds a path. The caller ensures that it is new. None if the table is full.
     pub fn add_path(&mut self, path: &[u8]) -> Option<PathId> {
         let id = PathId::new(self.paths.len())?;
         self.paths.push(path.into());
         Some(id)
     }
 
-    /// Adds a file. None where there are too many.
+    /// Adds a file. None if the table is full.
     pub fn add_file(&mut self, file: FileEntry) -> Option<FileId> {
         let id = FileId::new(self.files.len())?;
         self.files.push(file);
         Some(id)
     }
 
-    /// Adds a thread. None where there are too many.
+    /// Adds a thread. None if the table is full.
     pub fn add_thread(&mut self, thread: ThreadEntry) -> Option<ThreadId> {
         let id = ThreadId::new(self.threads.len())?;
         self.threads.push(thread);
         Some(id)
     }
 
-    /// More is known of a file. An id of another trace changes nothing.
+    /// Replaces the entry of a file. An id that is not in the table has no effect.
     pub fn set_file(&mut self, id: FileId, file: FileEntry) {
         if let Some(entry) = self.files.get_mut(id.index()).filter(|entry| **entry != file) {
             *entry = file;
@@ -123,7 +123,7 @@ impl Names {
         }
     }
 
-    /// More is known of a thread. An id of another trace changes nothing.
+    /// Replaces the entry of a thread. An id that is not in the table has no effect.
     pub fn set_thread(&mut self, id: ThreadId, thread: ThreadEntry) {
         if let Some(entry) = self.threads.get_mut(id.index()).filter(|entry| **entry != thread) {
             *entry = thread;
@@ -131,7 +131,8 @@ impl Names {
         }
     }
 
-    /// Entries that were changed since this was last asked; they may be new ones.
+    /// Returns the entries that were changed since the previous call, including new ones that were
+    /// changed.
     pub fn take_changed(&mut self) -> (BTreeSet<FileId>, BTreeSet<ThreadId>) {
         (
             std::mem::take(&mut self.changed_files),

@@ -1,4 +1,4 @@
-//! The system calls, as data: `syscalls.txt`.
+//! The system calls, from the table `syscalls.txt`.
 
 use std::sync::LazyLock;
 
@@ -6,65 +6,66 @@ use foldhash::HashMap;
 
 const TEXT: &str = include_str!("syscalls.txt");
 
-/// What a call does to descriptors, offsets, names and data, where it succeeds.
+/// The effect of a successful call on descriptors, offsets, paths and data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Returns a descriptor of a new open file.
     Open,
-    /// Returns a descriptor of a new file without a name, in memory.
+    /// Returns a descriptor of a new file in memory, without a path.
     Memory,
-    /// Returns a descriptor of something that is no file: its number is taken.
+    /// Returns a descriptor of an object that is not a file. Its number is in use.
     New,
-    /// Fills an array with two such descriptors.
+    /// Fills an array with two descriptors that are not files.
     Pair,
-    /// Frees a descriptor, as it begins; also where it fails, but for EBADF.
+    /// Releases a descriptor at the start of the call; also if the call fails, except with EBADF.
     Close,
-    /// Frees, or marks as to be closed by execve, all descriptors of a range.
+    /// Releases all descriptors of a range, or marks them as to be closed by execve.
     CloseRange,
-    /// No call: the last descriptor of an open file is gone, and no close was the cause.
+    /// Not a call: the last descriptor of an open file was closed by something other than close.
     Released,
-    /// No call: a thread is gone.
+    /// Not a call: a thread has ended.
     Exited,
-    /// Another descriptor of the same open file, which what it returns or names is closed for.
+    /// Makes another descriptor of the same open file. A descriptor with the same number is closed
+    /// first.
     Dup,
-    /// By its command: another descriptor, its mark, or flags of the open file.
+    /// Depends on the command: another descriptor, its close-on-exec flag, or the flags of the open
+    /// file.
     Fcntl,
-    /// By its command: mostly nothing to us, but `FIOCLEX`, `FIONCLEX` and `FICLONE`.
+    /// Depends on the command: `FIOCLEX`, `FIONCLEX` and `FICLONE` have an effect.
     Ioctl,
-    /// Another thread, with a table of descriptors and a working directory that are shared or
-    /// copied.
+    /// Creates a thread, whose table of descriptors and working directory are shared or copied.
     Fork,
-    /// From now on the thread has a table or a working directory of its own.
+    /// Makes the table of descriptors or the working directory private to the thread.
     Unshare,
-    /// Another program: descriptors that are marked are closed, and the table is the thread's own.
+    /// Executes a program: marked descriptors are closed, and the table becomes the thread's own.
     Execute,
-    /// The end of a thread, or of all of its process.
+    /// Ends a thread, or all threads of its process.
     Exit,
-    /// Data from a descriptor, from its offset, which moves, or from one that is given, which is
-    /// nobody's.
+    /// Reads data from a descriptor, at its offset, which moves, or at an offset that is an
+    /// argument.
     Read,
-    /// The same to a descriptor.
+    /// Writes data to a descriptor, at such an offset.
     Write,
-    /// Data from one descriptor to another.
+    /// Transfers data from one descriptor to another.
     Transfer,
-    /// Entries of a directory.
+    /// Reads entries of a directory.
     List,
-    /// Data from a socket, and descriptors of other processes with it.
+    /// Reads data from a socket, which may contain descriptors of other processes.
     Receive,
-    /// Data to a socket.
+    /// Writes data to a socket.
     Send,
-    /// Moves the offset to what it returns.
+    /// Moves the offset to the returned value.
     Seek,
-    /// Hands over requests to be carried out meanwhile: those of `io_submit` are told (`+read`,
-    /// `+write`), those of `io_uring` are not.
+    /// Submits asynchronous requests. Those of `io_submit` have events of their own (`+read`,
+    /// `+write`), those of `io_uring` have not.
     Submit,
-    /// Makes a range of a file a range of memory; what is read and written there is not seen.
+    /// Maps a range of a file into memory; accesses to it are not recorded.
     Map,
-    /// Ends such a range.
+    /// Removes a mapping.
     Unmap,
-    /// Moves such a range.
+    /// Moves a mapping.
     Remap,
-    /// A hint, or a question, about what is cached.
+    /// Advises the kernel about the page cache, or queries its state.
     Advise,
     /// Sets the size of a file.
     Truncate,
@@ -72,72 +73,72 @@ pub enum Effect {
     Allocate,
     /// Waits until data are on disk.
     Sync,
-    /// Asks for a name, or what is known of a file.
+    /// Queries a path or the attributes of a file.
     Look,
-    /// Makes a directory or a special file.
+    /// Creates a directory or a special file.
     Make,
-    /// Makes another name of a file.
+    /// Creates a hard link.
     Link,
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     Symlink,
-    /// Takes a name away.
+    /// Removes a path.
     Remove,
-    /// Moves a name.
+    /// Renames a path.
     Rename,
-    /// Changes what is known of a file.
+    /// Changes the attributes of a file.
     Change,
     /// Changes the working directory.
     Enter,
-    /// Changes what names begin at.
+    /// Changes the root directory.
     Root,
-    /// Changes the bits that new files do not get.
+    /// Changes the permission bits that new files do not get.
     Umask,
-    /// Changes what lies under names.
+    /// Mounts or unmounts a file system.
     Mount,
-    /// Waits for other processes at a file.
+    /// Locks a file, which may wait for other processes.
     Lock,
-    /// Waits: the time was not spent computing.
+    /// Waits: the time is not computing.
     Wait,
-    /// Nothing to files.
+    /// No effect on files.
     Other,
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Argument {
-    /// Nothing to us.
+    /// Not used.
     Ignored,
-    /// The descriptor that the call is about.
+    /// The descriptor on which the call operates.
     Fd,
-    /// The descriptor that data go to.
+    /// The descriptor to which data are written.
     Out,
-    /// The number that another descriptor is to have.
+    /// The requested number of another descriptor.
     To,
     /// A descriptor that is changed, or -1 for a new one.
     Known,
-    /// A descriptor on the file system that a handle belongs to.
+    /// A descriptor on the file system to which a file handle belongs.
     Mount,
-    /// The directory at which the path that follows begins.
+    /// The directory to which the following path is relative.
     Dir,
-    /// A name of a file.
+    /// The path of a file.
     Path,
     /// Another text: the target of a link, the name of an attribute.
     Text,
-    /// Flags, in constants' names.
+    /// Flags, as names of constants.
     Flags,
     /// `{flags=..., mode=...}` of openat2(2).
     How,
     /// Permissions, octal.
     Mode,
-    /// What fcntl, ioctl, flock or futex is to do.
+    /// The command of fcntl, ioctl, flock or futex.
     Command,
-    /// What it is to do it with.
+    /// The argument of the command.
     Value,
-    /// `[3, 4]`.
+    /// Two descriptors: `[3, 4]`.
     Pair,
     /// The first descriptor of a range.
     First,
-    /// The last one.
+    /// The last descriptor of a range.
     Last,
     /// Flags of clone(2), or the structure of clone3(2).
     Clone,
@@ -147,84 +148,83 @@ pub enum Argument {
     Vectors,
     /// A message, or a list of them, with buffers and descriptors.
     Message,
-    /// Several of them.
+    /// Several messages.
     Messages,
     /// Requests of `io_submit`.
     Blocks,
-    /// How much.
+    /// A number of bytes.
     Length,
-    /// Where in the file. Of futex(2), which has none: the address.
+    /// An offset in the file. For futex(2): the address.
     Offset,
-    /// Where in the file, by pointer: `[4096] => [8192]`, or `NULL` for the descriptor's own
-    /// offset.
+    /// A pointer to an offset: `[4096] => [8192]`, or `NULL` for the offset of the descriptor.
     Place,
-    /// `SEEK_SET` and the like.
+    /// `SEEK_SET`, `SEEK_CUR`, `SEEK_END` and similar constants.
     Whence,
-    /// Of mmap(2).
+    /// The protection of mmap(2).
     Protection,
-    /// In memory.
+    /// An address in memory.
     Address,
-    /// What stat(2) and its like have found: `{st_mode=..., st_size=...}`.
+    /// The result of stat(2) and its variants: `{st_mode=..., st_size=...}`.
     Status,
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 const ARGUMENTS: usize = Argument::Status as usize + 1;
 
-/// Events that are no calls, by their names in the table.
+/// The name of the event of an open file that was closed by something other than close.
 pub const RELEASED: &[u8] = b"+released";
-/// See [`RELEASED`].
+/// The name of the event of a thread that has ended.
 pub const EXITED: &[u8] = b"+exited";
 
-/// One call.
+/// A system call.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Syscall {
-    /// As strace writes it.
+    /// The name as strace writes it.
     pub name: &'static str,
-    /// What it does.
+    /// The effect of the call.
     pub effect: Effect,
-    /// Arguments that matter; those behind them do not.
+    /// The kinds of the first arguments. Those after them are not used.
     pub arguments: Vec<Argument>,
-    /// Its place among all calls.
+    /// The index among all calls of this build.
     index: usize,
-    /// Where the first argument of each kind stands.
-    places: [Option<u8>; ARGUMENTS],
+    /// The index of the first argument of each kind.
+    positions: [Option<u8>; ARGUMENTS],
 }
 
 impl Syscall {
-    /// A call without arguments that is not in the table: for those that nobody knows.
+    /// A call without arguments that is not in the table: for unknown calls.
     pub const fn bare(name: &'static str, effect: Effect) -> Self {
         Self {
             name,
             effect,
             arguments: Vec::new(),
             index: 0,
-            places: [None; ARGUMENTS],
+            positions: [None; ARGUMENTS],
         }
     }
 
     fn new(name: &'static str, effect: Effect, arguments: Vec<Argument>) -> Self {
         let mut call = Self::bare(name, effect);
-        for (place, &kind) in arguments.iter().enumerate() {
-            call.places[kind as usize].get_or_insert(place as u8);
+        for (index, &kind) in arguments.iter().enumerate() {
+            call.positions[kind as usize].get_or_insert(index as u8);
         }
         call.arguments = arguments;
         call
     }
 
-    /// Its place among all calls of this build, from 0.
+    /// The index among all calls of this build, from 0. It differs between versions.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Where its argument of this kind stands; the first one where there are several.
-    pub fn place(&self, kind: Argument) -> Option<usize> {
-        self.places[kind as usize].map(usize::from)
+    /// The index of the first argument of this kind, from 0.
+    pub fn position(&self, kind: Argument) -> Option<usize> {
+        self.positions[kind as usize].map(usize::from)
     }
 }
 
 impl Syscall {
-    /// It was called by a thread, and not made of what one has called (`+read`).
+    /// Whether a thread made this call; false for an implied event such as `+read`.
     pub fn is_made(&self) -> bool {
         !self.name.starts_with('+')
     }
@@ -235,21 +235,21 @@ static TABLE: LazyLock<HashMap<&'static [u8], Syscall>> = LazyLock::new(|| {
         // The table is a part of this program, and a test reads it.
         read(line).unwrap_or_else(|| panic!("syscalls.txt: {line}"))
     });
-    let place = |(index, call): (usize, Syscall)| (call.name.as_bytes(), Syscall { index, ..call });
-    calls.enumerate().map(place).collect()
+    let indexed = |(index, call): (usize, Syscall)| (call.name.as_bytes(), Syscall { index, ..call });
+    calls.enumerate().map(indexed).collect()
 });
 
-/// The call of this name; none for one that nobody knew when this was written.
+/// The call with this name; None if this version does not know it.
 pub fn find(name: &[u8]) -> Option<&'static Syscall> {
     TABLE.get(name)
 }
 
-/// All calls, in no order.
+/// All calls, in arbitrary order.
 pub fn all() -> impl Iterator<Item = &'static Syscall> {
     TABLE.values()
 }
 
-/// The calls of one line; none where it makes no sense.
+/// The calls of a line of the table; None if the line is malformed.
 fn read(line: &'static str) -> Option<Vec<Syscall>> {
     let mut words = line.split('#').next()?.split_ascii_whitespace();
     let Some(effect) = words.next() else {
@@ -358,21 +358,21 @@ mod tests {
     const AARCH64: &str = include_str!("../tests/data/aarch64.names");
 
     #[test]
-    fn every_call_of_linux_is_there_once() {
+    fn the_table_contains_every_call_of_linux_once() {
         let names = X86_64.lines().chain(AARCH64.lines());
         let missing: Vec<&str> = names.filter(|name| find(name.as_bytes()).is_none()).collect();
         assert!(missing.is_empty(), "{missing:?}");
         let lines = TEXT.lines().flat_map(|line| read(line).expect(line));
-        assert_eq!(lines.count(), all().count(), "a call stands twice");
+        assert_eq!(lines.count(), all().count(), "a call is listed twice");
         assert_eq!(find(b"no_such_call"), None);
     }
 
-    /// Rows whose arguments do not have what their effect works on.
+    /// The arguments that the effect of a row requires.
     #[test]
     fn a_call_has_the_arguments_that_its_effect_needs() {
         for call in all() {
-            let has = |one| call.arguments.contains(&one);
-            let whole = match call.effect {
+            let has = |kind| call.arguments.contains(&kind);
+            let is_complete = match call.effect {
                 Effect::Open => has(Argument::Path) || has(Argument::Mount),
                 Effect::Close | Effect::Dup | Effect::Seek | Effect::List | Effect::Map | Effect::Fcntl => {
                     has(Argument::Fd)
@@ -385,7 +385,7 @@ mod tests {
                 Effect::Link | Effect::Rename => {
                     call.arguments
                         .iter()
-                        .filter(|&&one| one == Argument::Path)
+                        .filter(|&&kind| kind == Argument::Path)
                         .count()
                         == 2
                 }
@@ -393,11 +393,11 @@ mod tests {
                 Effect::Truncate => (has(Argument::Fd) || has(Argument::Path)) && has(Argument::Length),
                 _ => true,
             };
-            assert!(whole && call.arguments.len() <= 6, "{call:?}");
+            assert!(is_complete && call.arguments.len() <= 6, "{call:?}");
             let follows = |pair: &[Argument]| pair[0] != Argument::Dir || pair[1] == Argument::Path;
             assert!(
                 call.arguments.windows(2).all(follows),
-                "a directory is that of a path: {call:?}"
+                "a directory precedes a path: {call:?}"
             );
         }
     }

@@ -1,22 +1,22 @@
-//! Times of a log, whichever option wrote them, as nanoseconds since its first one.
+//! Converts the times of a log, in each format of strace, to ns since the first one.
 
 use crate::text::Stamp;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// Turns stamps into times since the first one. To be asked for every line that has one, in the
+/// Converts stamps to times since the first one. [`Self::at`] must be called for each line, in the
 /// order of the lines.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timeline {
     zero: Option<Stamp>,
-    /// Since the first midnight, for stamps that begin anew each day.
+    /// Days since the first line, in ns, for stamps that restart at midnight.
     days_ns: i64,
     now_ns: i64,
 }
 
 impl Timeline {
-    /// When a line was written: ns since the first stamp. A line without one is as old as the one
-    /// before.
+    /// The time of a line: ns since the first stamp. A line without a stamp has the time of the
+    /// line before it.
     pub fn at(&mut self, stamp: Option<Stamp>) -> i64 {
         let Some(stamp) = stamp else {
             return self.now_ns;
@@ -25,8 +25,8 @@ impl Timeline {
         self.now_ns = match (zero, stamp) {
             (Stamp::Wall(zero), Stamp::Wall(ns)) => ns.saturating_sub(zero),
             (Stamp::Day(zero), Stamp::Day(ns)) => {
-                // Lines of several threads may stand in another order than their times: only half a
-                // day back is midnight.
+                // Lines of several threads may be out of order. Only a step back of more than half
+                // a day is a midnight.
                 if ns.saturating_sub(zero) + self.days_ns + DAY_NS / 2 < self.now_ns {
                     self.days_ns += DAY_NS;
                 }
@@ -38,7 +38,7 @@ impl Timeline {
         self.now_ns
     }
 
-    /// The first stamp, where it has a date: ns since 1970.
+    /// The first stamp, if it has a date: ns since the Unix epoch.
     pub fn zero_unix_ns(&self) -> Option<i64> {
         match self.zero {
             Some(Stamp::Wall(ns)) => Some(ns),

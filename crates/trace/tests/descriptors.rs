@@ -1,8 +1,8 @@
-//! Which open file a descriptor stands for: small logs with a known answer, and real programs,
-//! where strace itself says it.
+//! The open files to which descriptors refer: small logs with a known answer, and real programs,
+//! for which strace itself reports it.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; its helpers are tests too"
+    reason = "a failed unwrap fails the test, also in a helper"
 )]
 
 use std::fs;
@@ -15,12 +15,12 @@ use plimsoll_trace::kernel::Kernel;
 
 mod held;
 
-/// Of each call that touches an open file: its thread, its name, and the number of the file in
-/// order of their first use, with `?` where it was open before the trace.
-fn followed(log: &str) -> Vec<String> {
+/// For each call on an open file: its thread, its name, and the index of the open file in the order
+/// of their first use, with `?` if it was opened before the trace.
+fn uses_of_open_files(log: &str) -> Vec<String> {
     let mut follower = Follower::new();
     let mut known: Vec<OpenId> = Vec::new();
-    let mut told = Vec::new();
+    let mut uses = Vec::new();
     let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| {
         let (Some(open), Some(call)) = (seen.event.open, seen.call) else {
             return;
@@ -28,35 +28,35 @@ fn followed(log: &str) -> Vec<String> {
         if call.name == b"pipe2" {
             return;
         }
-        let place = known.iter().position(|&one| one == open).unwrap_or_else(|| {
+        let index = known.iter().position(|&known| known == open).unwrap_or_else(|| {
             known.push(open);
             known.len() - 1
         });
-        let mark = if was_there(kernel, seen).is_some() {
+        let mark = if descriptor_before_trace(kernel, seen).is_some() {
             "?"
         } else {
             ""
         };
         let name = String::from_utf8_lossy(call.name);
-        told.push(format!("{} {name} {place}{mark}", call.pid));
+        uses.push(format!("{} {name} {index}{mark}", call.pid));
     };
     for line in log.lines() {
         follower.line(line.trim_start().as_bytes(), 1, &mut hear);
     }
     follower.end(&mut hear);
     assert_eq!((follower.trouble(), follower.endless()), (&Trouble::default(), 0));
-    told
+    uses
 }
 
-/// The number of a descriptor that was there before the trace began.
-fn was_there(kernel: &Kernel, seen: &Observation<'_>) -> Option<i32> {
+/// The number of a descriptor that was open before the trace began.
+fn descriptor_before_trace(kernel: &Kernel, seen: &Observation<'_>) -> Option<i32> {
     let file = kernel.names().files()[seen.event.file?.index()];
     let path = String::from_utf8_lossy(kernel.names().path(file.path)).into_owned();
     path.strip_prefix("unknown:")?.split(':').nth(1)?.parse().ok()
 }
 
 #[test]
-fn numbers_are_given_out_again_and_duplicates_are_the_same_file() {
+fn numbers_are_reused_and_duplicates_refer_to_the_same_open_file() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY) = 3
         7 dup(3) = 4
         7 close(3) = 0
@@ -70,7 +70,7 @@ fn numbers_are_given_out_again_and_duplicates_are_the_same_file() {
         7 read(0, "", 9) = 0
         7 close(99) = -1 EBADF (Bad file descriptor)"#;
     assert_eq!(
-        followed(log),
+        uses_of_open_files(log),
         [
             "7 openat 0",
             "7 dup 0",
@@ -101,7 +101,7 @@ fn threads_share_a_table_and_processes_copy_it() {
         8 openat(AT_FDCWD, "c", O_RDONLY) = 3
         7 read(3, "", 9) = 0"#;
     assert_eq!(
-        followed(log),
+        uses_of_open_files(log),
         [
             "7 openat 0",
             "8 close 0",
@@ -116,7 +116,7 @@ fn threads_share_a_table_and_processes_copy_it() {
 }
 
 #[test]
-fn execve_closes_what_is_marked_and_leaves_the_table_to_itself() {
+fn execve_closes_marked_descriptors_and_makes_the_table_private() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY|O_CLOEXEC) = 3
         7 openat(AT_FDCWD, "b", O_RDONLY) = 4
         7 pipe2([5, 6], O_CLOEXEC) = 0
@@ -132,7 +132,7 @@ fn execve_closes_what_is_marked_and_leaves_the_table_to_itself() {
         7 execve("/bin/true", ["true"], 0x7ffe /* 2 vars */) = 0
         7 read(8, "", 9) = -1 EBADF (Bad file descriptor)"#;
     assert_eq!(
-        followed(log),
+        uses_of_open_files(log),
         [
             "7 openat 0",
             "7 openat 1",
@@ -146,7 +146,7 @@ fn execve_closes_what_is_marked_and_leaves_the_table_to_itself() {
 }
 
 #[test]
-fn a_child_may_speak_before_its_parent_has_returned() {
+fn lines_of_a_child_may_precede_the_return_of_its_parent() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY) = 3
         7 vfork( <unfinished ...>
         8 read(3, "", 9) = 0
@@ -155,11 +155,14 @@ fn a_child_may_speak_before_its_parent_has_returned() {
         8 +++ exited with 0 +++
         7 <... vfork resumed>) = 8
         7 read(3, "", 9) = 0"#;
-    assert_eq!(followed(log), ["7 openat 0", "8 read 0", "8 close 0", "7 read 0"]);
+    assert_eq!(
+        uses_of_open_files(log),
+        ["7 openat 0", "8 read 0", "8 close 0", "7 read 0"]
+    );
 }
 
 #[test]
-fn whose_child_it_is_is_waited_for_where_it_can_be_that_of_two() {
+fn lines_of_a_child_wait_until_its_parent_is_known() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY) = 3
         7 clone(child_stack=NULL, flags=SIGCHLD) = 8
         8 close(3) = 0
@@ -172,7 +175,7 @@ fn whose_child_it_is_is_waited_for_where_it_can_be_that_of_two() {
         8 <... clone resumed>) = 9
         9 read(3, "", 9) = 3"#;
     assert_eq!(
-        followed(log),
+        uses_of_open_files(log),
         [
             "7 openat 0",
             "8 close 0",
@@ -185,7 +188,7 @@ fn whose_child_it_is_is_waited_for_where_it_can_be_that_of_two() {
 }
 
 #[test]
-fn a_number_is_free_when_its_close_begins() {
+fn a_descriptor_is_released_when_its_close_begins() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY) = 3
         7 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD} => {parent_tid=[8]}, 88) = 8
         7 close(3 <unfinished ...>
@@ -193,13 +196,13 @@ fn a_number_is_free_when_its_close_begins() {
         7 <... close resumed>) = 0
         7 read(3, "", 9) = 0"#;
     assert_eq!(
-        followed(log),
+        uses_of_open_files(log),
         ["7 openat 0", "8 openat 1", "7 close 0", "7 read 1"]
     );
 }
 
 #[test]
-fn a_thread_that_executes_a_program_takes_its_table_along() {
+fn a_thread_that_executes_a_program_keeps_its_table() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY) = 3
         7 clone3({flags=CLONE_VM|CLONE_FILES|CLONE_THREAD} => {parent_tid=[8]}, 88) = 8
         7 futex(0x7f, FUTEX_WAIT, 2, NULL <unfinished ...>
@@ -207,19 +210,19 @@ fn a_thread_that_executes_a_program_takes_its_table_along() {
         7 +++ superseded by execve in pid 8 +++
         7 <... execve resumed>) = 0
         7 read(3, "", 9) = 0"#;
-    assert_eq!(followed(log), ["7 openat 0", "7 read 0"]);
+    assert_eq!(uses_of_open_files(log), ["7 openat 0", "7 read 0"]);
 }
 
-/// git looks at its standard output after it has closed it.
+/// git calls fstat on its standard output after it has closed it.
 #[test]
-fn a_descriptor_that_was_none_stands_for_nothing() {
+fn a_descriptor_that_is_not_open_has_no_open_file() {
     let log = r#"7 openat(AT_FDCWD, "a", O_WRONLY) = 3
         7 close(3) = 0
         7 newfstatat(3, "", 0x7ffe, AT_EMPTY_PATH) = -1 EBADF (Bad file descriptor)
         7 fstat(3, 0x7ffe) = -1 EBADF (Bad file descriptor)
         7 openat(9, "b", O_RDONLY) = -1 EBADF (Bad file descriptor)
         7 exit_group(0) = ?"#;
-    assert_eq!(followed(log), ["7 openat 0", "7 close 0"]);
+    assert_eq!(uses_of_open_files(log), ["7 openat 0", "7 close 0"]);
     let mut follower = Follower::new();
     for line in log.lines() {
         follower.line(
@@ -233,9 +236,9 @@ fn a_descriptor_that_was_none_stands_for_nothing() {
     assert_eq!(unknown.count(), 0);
 }
 
-/// Lines are lost where a log was cut in the middle, or was written by several straces.
+/// Lines are lost if a log is cut in the middle, or is written by several instances of strace.
 #[test]
-fn a_close_after_a_call_whose_end_is_lost_closes() {
+fn a_close_after_a_lost_line_releases_its_descriptor() {
     let mut follower = Follower::new();
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY) = 3
         7 read(3,  <unfinished ...>
@@ -244,7 +247,7 @@ fn a_close_after_a_call_whose_end_is_lost_closes() {
         7 close(3 <unfinished ...>
         7 openat(AT_FDCWD, "c", O_RDONLY) = 3
         7 close(3) = 0"#;
-    let mut told = Vec::new();
+    let mut calls = Vec::new();
     for line in log.lines() {
         follower.line(
             line.trim_start().as_bytes(),
@@ -254,11 +257,11 @@ fn a_close_after_a_call_whose_end_is_lost_closes() {
                     .event
                     .file
                     .map(|file| String::from_utf8_lossy(kernel.name_of(file)).into_owned());
-                told.push(format!("{} {}", seen.event.call.name, file.unwrap_or_default()));
+                calls.push(format!("{} {}", seen.event.call.name, file.unwrap_or_default()));
             },
         );
     }
-    assert_eq!(told, ["openat a", "close a", "openat b", "openat c", "close c"]);
+    assert_eq!(calls, ["openat a", "close a", "openat b", "openat c", "close c"]);
     assert_eq!(follower.endless(), 2);
 }
 
@@ -288,44 +291,45 @@ os.wait(); os.write(shared, b'z')
 ";
 
 #[test]
-fn real_programs_are_followed_as_strace_follows_them() {
-    let place: PathBuf = std::env::temp_dir().join(format!("plimsoll-descriptors-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&place);
-    fs::create_dir_all(&place).unwrap();
-    fs::write(place.join("program.sh"), SHELL).unwrap();
-    fs::write(place.join("program.py"), PYTHON).unwrap();
-    for (program, size, least) in [
+fn descriptors_of_real_programs_agree_with_strace() {
+    let directory: PathBuf =
+        std::env::temp_dir().join(format!("plimsoll-descriptors-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("program.sh"), SHELL).unwrap();
+    fs::write(directory.join("program.py"), PYTHON).unwrap();
+    for (program, size, min_descriptors) in [
         (["sh", "program.sh"], "32", 150),
         (["sh", "program.sh"], "0", 150), // pipe([...])
         (["python3", "program.py"], "0", 1_000),
     ] {
-        let log = place.join("log");
+        let log = directory.join("log");
         let strace = Command::new("strace")
             .args(["-f", "-y", "-s", size, "-o"])
             .arg(&log)
             .args(program)
-            .current_dir(&place)
+            .current_dir(&directory)
             .output();
-        if !strace.is_ok_and(|done| done.status.success()) {
+        if !strace.is_ok_and(|output| output.status.success()) {
             eprintln!(
-                "SKIPPED: strace or {} is missing, or may trace nothing here",
+                "SKIPPED: strace or {} is missing, or tracing is not permitted here",
                 program[0]
             );
             assert!(
                 std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-                "under CI what is missing is a failure"
+                "in CI a missing program is a failure"
             );
             break;
         }
-        let held = held::held(&fs::read(&log).unwrap());
-        assert_eq!((&held.trouble, held.endless), (&Trouble::default(), 0));
-        assert!(held.others.is_empty(), "{program:?}: {:#?}", held.others);
-        assert!(held.misnamed.is_empty(), "{program:?}: {:#?}", held.misnamed);
+        let result = held::compare_with_names(&fs::read(&log).unwrap());
+        assert_eq!((&result.trouble, result.endless), (&Trouble::default(), 0));
+        assert!(result.others.is_empty(), "{program:?}: {:#?}", result.others);
+        assert!(result.misnamed.is_empty(), "{program:?}: {:#?}", result.misnamed);
         assert!(
-            held.same >= least && held.named * 3 > held.same,
-            "{program:?}: {} names only",
-            held.same
+            result.same >= min_descriptors && result.named * 3 > result.same,
+            "{program:?}: only {} descriptors",
+            result.same
         );
     }
-    let _ = fs::remove_dir_all(&place);
+    let _ = fs::remove_dir_all(&directory);
 }

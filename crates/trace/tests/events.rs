@@ -1,26 +1,25 @@
-//! What a log says of files: names, offsets, sizes, as they follow call by call. Logs are small,
-//! their answers known.
+//! Paths, offsets and sizes, followed call by call: small logs with known results.
 
 use plimsoll_trace::event::{Event, Outcome};
 use plimsoll_trace::follow::{Follower, Observation};
 use plimsoll_trace::kernel::Kernel;
 
-/// Events in words: `call name[ -> name2][ @offset][ +length][ =result]`, with the file's first
-/// name in brackets where it is another.
-fn told(log: &str) -> Vec<String> {
+/// Events as text: `call path[ -> path2][ @offset][ +length][ =result]`, with the first path of the
+/// file in brackets if it differs.
+fn events_of(log: &str) -> Vec<String> {
     let mut follower = Follower::new();
     follower.kernel().set_directory(7, b"/w");
-    let mut told = Vec::new();
-    let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| told.push(words(kernel, seen.event));
+    let mut events = Vec::new();
+    let mut hear = |kernel: &mut Kernel, seen: &Observation<'_>| events.push(event_text(kernel, seen.event));
     for line in log.lines() {
         follower.line(line.trim_start().as_bytes(), 7, &mut hear);
     }
     follower.end(&mut hear);
     assert_eq!((follower.trouble().odd_lines, follower.trouble().halves), (0, 0));
-    told
+    events
 }
 
-fn words(kernel: &Kernel, event: &Event) -> String {
+fn event_text(kernel: &Kernel, event: &Event) -> String {
     let names = kernel.names();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut words = vec![event.call.name.to_owned()];
@@ -76,7 +75,7 @@ fn offsets_move_with_the_open_file() {
         write(4, ""..., 3) = 3
         write(3, ""..., 5) = 5"#;
     assert_eq!(
-        told(log),
+        events_of(log),
         [
             "openat /w/a =3",
             "read [/w/a] @0 +100 =100",
@@ -93,7 +92,7 @@ fn offsets_move_with_the_open_file() {
             "close [/w/a] +0 =0",
             "openat /w/a =3",
             "write [/w/a] @1005 +5 =5",
-            // Linux appends whatever offset pwrite is given (pwrite(2), "BUGS").
+            // Linux appends and ignores the offset of pwrite (pwrite(2), "BUGS").
             "pwrite64 [/w/a] @1010 +5 =5",
             "openat /w/a =4",
             "write [/w/a] @0 +3 =3",
@@ -103,7 +102,7 @@ fn offsets_move_with_the_open_file() {
 }
 
 #[test]
-fn data_go_from_file_to_file() {
+fn transfers_move_the_offsets_of_both_files() {
     let log = r#"openat(AT_FDCWD, "a", O_RDONLY) = 3
         openat(AT_FDCWD, "b", O_RDWR|O_CREAT|O_TRUNC, 0644) = 4
         sendfile(4, 3, NULL, 100) = 100
@@ -115,7 +114,7 @@ fn data_go_from_file_to_file() {
         read(5, ""..., 64) = 64
         sendfile(4, 3, NULL, 100) = 0"#;
     assert_eq!(
-        told(log),
+        events_of(log),
         [
             "openat /w/a =3",
             "openat /w/b =4",
@@ -132,7 +131,7 @@ fn data_go_from_file_to_file() {
 }
 
 #[test]
-fn names_begin_where_the_process_or_the_descriptor_is() {
+fn relative_paths_are_joined_with_the_directory_of_the_process_or_descriptor() {
     let log = r#"openat(AT_FDCWD, "./d//e", O_RDONLY|O_DIRECTORY) = 3
         openat(3, "../f", O_RDONLY) = 4
         newfstatat(3, "", {st_mode=S_IFDIR|0755, st_size=4096, ...}, AT_EMPTY_PATH) = 0
@@ -148,7 +147,7 @@ fn names_begin_where_the_process_or_the_descriptor_is() {
         setxattr("g", "user.a", ""..., 5, 0) = 0
         statx(AT_FDCWD, "/abs/../j", AT_STATX_SYNC_AS_STAT, STATX_ALL, {stx_mask=STATX_ALL, stx_mode=S_IFREG|0600, stx_size=9, ...}) = 0"#;
     assert_eq!(
-        told(log),
+        events_of(log),
         [
             "openat /w/d/e =3",
             "openat /w/d/e/../f =4",
@@ -169,7 +168,7 @@ fn names_begin_where_the_process_or_the_descriptor_is() {
 }
 
 #[test]
-fn a_file_is_the_same_by_another_name_and_a_name_may_be_another_file() {
+fn a_renamed_file_stays_the_same_and_a_reused_path_is_another_file() {
     let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_CREAT, 0600) = 3
         rename("a", "b") = 0
         openat(AT_FDCWD, "b", O_RDONLY) = 4
@@ -183,9 +182,9 @@ fn a_file_is_the_same_by_another_name_and_a_name_may_be_another_file() {
         renameat2(AT_FDCWD, "a", AT_FDCWD, "c", RENAME_EXCHANGE) = 0
         openat(AT_FDCWD, ".", O_RDWR|O_TMPFILE, 0600) = 7
         write(7, ""..., 5) = 5"#;
-    let words = told(log);
+    let events = events_of(log);
     assert_eq!(
-        words[1..],
+        events[1..],
         [
             "rename /w/a -> /w/b =0",
             "openat /w/b [/w/a] =4",
@@ -204,7 +203,7 @@ fn a_file_is_the_same_by_another_name_and_a_name_may_be_another_file() {
 }
 
 #[test]
-fn a_file_without_a_name_gets_one_by_its_descriptor() {
+fn linkat_gives_a_path_to_a_file_without_one() {
     let log = r#"openat(AT_FDCWD, ".", O_RDWR|O_TMPFILE, 0600) = 3
         write(3, ""..., 5) = 5
         linkat(3, "", AT_FDCWD, "a", AT_EMPTY_PATH) = 0
@@ -216,7 +215,7 @@ fn a_file_without_a_name_gets_one_by_its_descriptor() {
         openat(AT_FDCWD, "a", O_RDONLY) = 5
         openat(AT_FDCWD, "c", O_RDONLY) = 6"#;
     assert_eq!(
-        told(log)[1..],
+        events_of(log)[1..],
         [
             "write [/w] @0 +5 =5",
             "linkat [/w/a] -> /w/a =0",
@@ -232,16 +231,16 @@ fn a_file_without_a_name_gets_one_by_its_descriptor() {
 }
 
 #[test]
-fn of_a_name_with_dots_another_part_may_be_missing() {
+fn enoent_for_a_path_with_dots_does_not_remove_the_file() {
     let log = r#"openat(AT_FDCWD, "a", O_RDONLY) = 3
         newfstatat(AT_FDCWD, "none/../a", 0x7ff, 0) = -1 ENOENT (No such file or directory)
         rename("a", "b") = 0
         openat(AT_FDCWD, "b", O_RDONLY) = 4"#;
-    assert_eq!(told(log)[3], "openat /w/b [/w/a] =4");
+    assert_eq!(events_of(log)[3], "openat /w/b [/w/a] =4");
 }
 
 #[test]
-fn absolute_names_begin_at_the_root_of_the_thread() {
+fn absolute_paths_are_relative_to_the_root_of_the_thread() {
     let log = r#"mkdir("jail", 0777) = 0
         chroot("jail") = 0
         openat(AT_FDCWD, "/x/inside", O_RDONLY) = 3
@@ -255,7 +254,7 @@ fn absolute_names_begin_at_the_root_of_the_thread() {
         fork() = 8
         chroot("y") = 0"#;
     assert_eq!(
-        told(log)[2..],
+        events_of(log)[2..],
         [
             "openat /w/jail/x/inside =3",
             "openat /w/outside =4",
@@ -272,14 +271,14 @@ fn absolute_names_begin_at_the_root_of_the_thread() {
 }
 
 #[test]
-fn a_name_of_a_descriptor_is_the_file_where_it_is_changed() {
+fn chmod_of_a_path_in_proc_self_fd_concerns_the_open_file() {
     let log = r#"openat(AT_FDCWD, "a", O_RDONLY|O_NOFOLLOW|O_PATH) = 3
         rename("a", "b") = 0
         chmod("/proc/self/fd/3", 0755) = 0
         chmod("/proc/self/fd/9", 0755) = -1 ENOENT (No such file or directory)
         readlink("/proc/self/fd/3", "/w/b", 4095) = 4"#;
     assert_eq!(
-        told(log)[2..],
+        events_of(log)[2..],
         [
             "chmod /w/b [/w/a] =0",
             "chmod /proc/self/fd/9 !2",
@@ -289,7 +288,7 @@ fn a_name_of_a_descriptor_is_the_file_where_it_is_changed() {
 }
 
 #[test]
-fn what_goes_without_a_close_is_told() {
+fn open_files_that_are_released_without_a_close_have_events() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDONLY|O_CLOEXEC) = 3
         7 openat(AT_FDCWD, "b", O_RDONLY) = 4
         7 dup2(4, 3) = 3
@@ -303,7 +302,7 @@ fn what_goes_without_a_close_is_told() {
         7 close_range(3, 4294967295, 0) = 0
         7 +++ killed by SIGKILL +++"#;
     assert_eq!(
-        told(log),
+        events_of(log),
         [
             "openat /w/a =3",
             "openat /w/b =4",
@@ -325,7 +324,7 @@ fn what_goes_without_a_close_is_told() {
 }
 
 #[test]
-fn what_was_handed_over_is_told_block_by_block() {
+fn each_block_of_io_submit_has_an_event() {
     let log = r#"openat(AT_FDCWD, "a", O_RDWR|O_TRUNC) = 3
         io_submit(0x7f00, 2, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3, aio_buf="}, {"..., aio_nbytes=4096, aio_offset=8192}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITEV, aio_fildes=3, aio_buf=[{iov_base=""..., iov_len=10}, {iov_base=""..., iov_len=20}], aio_offset=0}]) = 2
         io_submit(0x7f00, 3, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=3, aio_buf=0x7f10, aio_nbytes=4096, aio_offset=12000}, {aio_data=0, aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=3</w/a>}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=99, aio_buf=0x7f10, aio_nbytes=4096, aio_offset=0}]) = 2
@@ -334,14 +333,14 @@ fn what_was_handed_over_is_told_block_by_block() {
         read(3, ""..., 5) = 5
         io_submit(0x7f00, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PREAD, aio_fildes=99, aio_nbytes=1, aio_offset=0}]) = -1 EBADF (Bad file descriptor)"#;
     assert_eq!(
-        told(log),
+        events_of(log),
         [
             "openat /w/a =3",
             "io_submit +2 =2",
             "+write [/w/a] @8192 +4096 =4096",
             "+write [/w/a] @0 +30 =30",
             "io_submit +2 =2",
-            // To the end of the file, as it is known.
+            // To the end of the file, whose size is known.
             "+read [/w/a] @12000 +4096 =288",
             "+fdatasync [/w/a] =0",
             "io_submit +0 =1",
@@ -353,7 +352,7 @@ fn what_was_handed_over_is_told_block_by_block() {
 }
 
 #[test]
-fn clones_and_synced_memory_are_of_files() {
+fn clone_ranges_and_msync_refer_to_files() {
     let log = r#"7 openat(AT_FDCWD, "a", O_RDWR|O_TRUNC) = 3
         7 pwrite64(3, ""..., 1, 99999) = 1
         7 openat(AT_FDCWD, "b", O_RDWR|O_CREAT|O_EXCL, 0600) = 4
@@ -373,9 +372,9 @@ fn clones_and_synced_memory_are_of_files() {
         7 mmap(0x7f1000000000, 4096, PROT_NONE, MAP_PRIVATE|MAP_FIXED|MAP_ANONYMOUS, -1, 0) = 0x7f1000000000
         7 msync(0x7f1000000000, 4096, MS_SYNC) = 0
         7 msync(0x7f1000001000, 4096, MS_SYNC) = 0"#;
-    let told = told(log);
+    let events = events_of(log);
     let some = |name: &str| {
-        let lines = told.iter().filter(|line| line.starts_with(name));
+        let lines = events.iter().filter(|line| line.starts_with(name));
         lines.map(String::as_str).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -405,7 +404,7 @@ fn names_of_attributes_are_known_or_not() {
         lgetxattr("a", "security.selinux", 0x7f6e2b978890, 128) = -1 ENODATA (No data available)
         symlink("target", "b") = 0"#;
     assert_eq!(
-        told(log),
+        events_of(log),
         [
             "setxattr /w/a -> user.colour +40 =0",
             "getxattr /w/a +128 =40",
@@ -456,10 +455,10 @@ fn flags_are_numbers_and_locks_have_ranges() {
     );
 }
 
-/// Two threads on one core: what one of them computes while the other one sleeps, and what it then
-/// waits for the core.
+/// Two threads on one core: the time in which one computes while the other one sleeps, and the time
+/// in which it then waits for the core.
 #[test]
-fn on_one_core_computing_is_told_from_waiting_for_it() {
+fn on_one_core_computing_is_distinguished_from_waiting_for_the_core() {
     let log = r"7 1700000001.000000 clone(flags=CLONE_VM|CLONE_FILES|CLONE_FS|CLONE_SIGHAND|CLONE_THREAD) = 8 <0.000010>
         8 1700000001.000100 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=0, tv_nsec=5000000}, NULL <unfinished ...>
         7 1700000001.003000 close(9) = -1 EBADF (Bad file descriptor) <0.000010>
@@ -470,38 +469,39 @@ fn on_one_core_computing_is_told_from_waiting_for_it() {
         8 1700000001.009000 exit(0) = ?
         8 1700000001.009000 +++ exited with 0 +++
         7 1700000001.010000 close(9) = -1 EBADF (Bad file descriptor) <0.000010>";
-    let told = |on_one_core: bool| {
+    let cpu_times = |on_one_core: bool| {
         let mut follower = Follower::new();
         if on_one_core {
             follower.on_one_core();
         }
-        let mut told = Vec::new();
+        let mut times = Vec::new();
         for line in log.lines() {
             follower.line(
                 line.trim_start().as_bytes(),
                 7,
                 &mut |_: &mut Kernel, seen: &Observation<'_>| {
-                    told.push((seen.event.start_ns / 1000, seen.event.cpu_ns.map(|ns| ns / 1000)));
+                    times.push((seen.event.start_ns / 1000, seen.event.cpu_ns.map(|ns| ns / 1000)));
                 },
             );
         }
         assert_eq!(follower.trouble(), &plimsoll_trace::follow::Trouble::default());
-        told
+        times
     };
-    assert!(told(false).iter().all(|(_, cpu)| cpu.is_none()));
-    let told = told(true);
-    assert_eq!(told.len(), 9);
+    assert!(cpu_times(false).iter().all(|(_, cpu)| cpu.is_none()));
+    let times = cpu_times(true);
+    assert_eq!(times.len(), 9);
     assert_eq!(
-        told.into_iter()
+        times
+            .into_iter()
             .filter_map(|(start, cpu)| Some((start, cpu?)))
             .collect::<Vec<_>>(),
         [
-            // The other thread came to its first call meanwhile.
+            // The other thread made its first call in this time.
             (3_000, 2_900),
-            // 1.79 ms, of which both wanted what was over 1.
+            // 1.79 ms; for the part above 1 ms both wanted the core.
             (7_000, 1_395),
-            // All until the other one woke up, its half of those, and all since the other one
-            // called last.
+            // All of the time until the other thread woke up, half of the next interval, and all
+            // since the last call of the other thread.
             (8_000, 1_990 + 395 + 990),
             (9_000, 990),
             (10_000, 1_000),

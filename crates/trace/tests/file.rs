@@ -1,8 +1,8 @@
-//! The trace file, from outside: what is written is read, whatever it is; what is cut is read as
-//! far as it goes; what is changed is noticed.
+//! The trace file: all events that are written are read back, a cut file is read up to the cut, and
+//! changed bytes are detected.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; its helpers are tests too"
+    reason = "a failed unwrap fails the test, also in a helper"
 )]
 
 use plimsoll_trace::event::{Event, OpenId, Outcome};
@@ -18,7 +18,7 @@ mod random;
 
 use random::{Trace, header};
 
-/// All that a file gives.
+/// The contents of a file.
 struct Read {
     events: Vec<Event>,
     names: Names,
@@ -34,7 +34,7 @@ fn read(file: &[u8]) -> Result<Read, FileError> {
         assert!(!block.is_empty() && block.len() <= BLOCK);
         events.extend_from_slice(block);
     }
-    assert!(reader.next()?.is_none(), "the end is the end");
+    assert!(reader.next()?.is_none(), "no events follow the end");
     Ok(Read {
         events,
         footer: reader.footer().cloned(),
@@ -50,7 +50,7 @@ fn same_names(found: &Names, written: &Names) {
     assert_eq!(found.threads(), written.threads());
 }
 
-/// The event of `Event::new`, whose call is this.
+/// An event of the trace with this call.
 fn event_of(trace: &Trace, call: &'static Syscall) -> Event {
     Event {
         call,
@@ -59,11 +59,11 @@ fn event_of(trace: &Trace, call: &'static Syscall) -> Event {
 }
 
 #[test]
-fn any_events_come_back_exactly() {
+fn all_events_are_read_back_exactly() {
     for seed in 0..60 {
         let events = if seed == 0 { 2 * BLOCK + 7 } else { 400 };
         let trace = Trace::new(seed, events);
-        // In blocks as they come, and in such of a few.
+        // With full blocks, and with blocks of a few events.
         for flush in [usize::MAX, 1 + seed as usize % 17] {
             let footer = Footer {
                 odd_lines: seed,
@@ -88,14 +88,14 @@ fn any_events_come_back_exactly() {
 }
 
 #[test]
-fn the_header_comes_back() {
+fn the_header_is_read_back() {
     let written = header();
     let file = Writer::new(Vec::new(), &written)
         .unwrap()
         .finish(&mut Names::default(), &Footer::default())
         .unwrap();
     let mut reader = Reader::new(file.as_slice()).unwrap();
-    assert_eq!(reader.header().format, FORMAT, "whatever was given");
+    assert_eq!(reader.header().format, FORMAT, "the writer sets the format");
     assert_eq!(reader.header().command, written.command);
     assert_eq!(reader.header().calibration, written.calibration);
     assert!(reader.footer().is_none(), "not read yet");
@@ -103,18 +103,18 @@ fn the_header_comes_back() {
     assert_eq!(reader.footer(), Some(&Footer::default()));
 }
 
-/// Eight threads read files in order, with stamps that scatter: what most of a trace is.
+/// Eight threads read files in order, with scattered times, as in most traces.
 #[test]
 fn ordinary_calls_take_few_bytes() {
     let trace = Trace::ordinary(4 * BLOCK);
     let (file, _) = trace.written(usize::MAX, &Footer::default());
     assert_eq!(read(&file).unwrap().events, trace.events);
-    let each = file.len() as f64 / trace.events.len() as f64;
-    assert!(each < 3.0, "{each:.2} bytes a call");
+    let bytes_per_call = file.len() as f64 / trace.events.len() as f64;
+    assert!(bytes_per_call < 3.0, "{bytes_per_call:.2} bytes per call");
 }
 
 #[test]
-fn a_cut_file_gives_its_whole_blocks_and_says_so() {
+fn a_cut_file_returns_its_complete_blocks_and_reports_the_cut() {
     let trace = Trace::new(7, 60);
     let (file, _) = trace.written(9, &Footer::default());
     let ends = bytes::frames(&file).into_iter().map(|frame| frame.end);
@@ -132,16 +132,16 @@ fn a_cut_file_gives_its_whole_blocks_and_says_so() {
         assert_eq!(found.cut_at, whole.map(|end| end as u64), "at {length}");
         assert_eq!(found.events, trace.events[..found.events.len()]);
         most = most.max(found.events.len());
-        // A file system that has grown the file, and filled it with nothing.
+        // A file system may extend a file with zeros.
         let mut grown = file[..whole.unwrap()].to_vec();
         grown.resize(grown.len() + 100, 0);
         assert_eq!(read(&grown).unwrap().events, found.events);
     }
-    assert_eq!(most, trace.events.len(), "all but the footer");
+    assert_eq!(most, trace.events.len(), "all events precede the footer");
 }
 
 #[test]
-fn what_is_flushed_survives_a_kill() {
+fn flushed_events_survive_a_kill() {
     let mut trace = Trace::new(3, 5);
     let mut kept = Vec::new();
     let mut writer = Writer::new(&mut kept, &header()).unwrap();
@@ -157,12 +157,12 @@ fn what_is_flushed_survives_a_kill() {
     assert_eq!(
         found.cut_at,
         Some(kept.len() as u64),
-        "nothing of the flush without events"
+        "the flush without events wrote nothing"
     );
 }
 
 #[test]
-fn later_versions_are_refused_and_other_files_too() {
+fn later_versions_and_other_files_are_refused() {
     let refused = |bytes: &[u8]| read(bytes).err().unwrap();
     let error = refused(b"plimsoll.trace/2\nwhatever it may have");
     assert!(matches!(&error, FileError::Version { found } if found == "plimsoll.trace/2"));
@@ -179,22 +179,22 @@ fn later_versions_are_refused_and_other_files_too() {
 }
 
 #[test]
-fn calls_that_nobody_knew_are_left_out_and_counted() {
+fn unknown_calls_are_left_out_and_counted() {
     let mut trace = Trace::new(11, 200);
     let call: &'static Syscall = Box::leak(Box::new(Syscall::bare("call_of_the_future", Effect::Read)));
-    for place in (0..200).filter(|place| place % 3 == 0) {
-        trace.events[place].call = call;
+    for index in (0..200).filter(|index| index % 3 == 0) {
+        trace.events[index].call = call;
     }
     let (file, names) = trace.written(50, &Footer::default());
     let found = read(&file).unwrap();
     let expected: Vec<Event> = (0..200)
-        .filter(|place| place % 3 != 0)
-        .map(|place| trace.events[place])
+        .filter(|index| index % 3 != 0)
+        .map(|index| trace.events[index])
         .collect();
     assert_eq!((found.events, found.unknown), (expected, 67));
     assert_eq!(found.footer.unwrap().events, 200);
     same_names(&found.names, &names);
-    // A block of nothing else is no end.
+    // A block that contains only unknown calls is not the end.
     let mut only = trace;
     only.events = vec![event_of(&only, call), event_of(&only, find(b"read").unwrap())];
     let (file, _) = only.written(1, &Footer::default());
@@ -202,7 +202,7 @@ fn calls_that_nobody_knew_are_left_out_and_counted() {
 }
 
 #[test]
-fn what_could_not_be_read_is_not_written() {
+fn events_that_could_not_be_read_are_not_written() {
     let mut trace = Trace::new(2, 1);
     let stray = trace.event_of_another_trace();
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
@@ -235,9 +235,10 @@ fn what_could_not_be_read_is_not_written() {
     assert!(matches!(error, FileError::Json(_)), "{error}");
 }
 
-/// A first one of a shape, open files that share a slot, and times at the ends of their range.
+/// The first event of a shape, open files that share a slot, and times at the limits of their
+/// range.
 #[test]
-fn what_is_expected_never_changes_what_is_read() {
+fn expectations_do_not_change_the_events() {
     let mut trace = Trace::new(1, 1);
     let read_call = event_of(&trace, find(b"read").unwrap());
     let opens = [0, 1024, 2048, 1024, 0, u32::MAX as usize - 1];
@@ -262,7 +263,7 @@ fn what_is_expected_never_changes_what_is_read() {
     assert_eq!(read(&file).unwrap().events, trace.events);
 }
 
-/// What an early version wrote is read by every later one.
+/// Each later version reads the files of version 1.
 #[test]
 fn files_of_version_1_are_read() {
     let found = read(include_bytes!("data/version-1.trace")).unwrap();
@@ -273,7 +274,7 @@ fn files_of_version_1_are_read() {
 }
 
 #[test]
-#[ignore = "writes tests/data/version-1.trace: once, when the version was made"]
+#[ignore = "writes tests/data/version-1.trace; it was run once, when the version was defined"]
 fn write_the_file_of_this_version() {
     let (events, mut names) = random::small();
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
@@ -286,7 +287,7 @@ fn write_the_file_of_this_version() {
 }
 
 #[test]
-fn a_header_may_be_known_at_the_end_only() {
+fn the_header_can_be_replaced_after_writing() {
     let bytes = include_bytes!("data/version-1.trace");
     let changed = plimsoll_trace::file::with_header(bytes.as_slice(), Vec::new(), |header| Header {
         command: vec!["a longer command than there was".into()],

@@ -1,5 +1,4 @@
-//! Programs that nobody ran: made by chance, written as strace would have written them, and read
-//! back to what they were made of.
+//! Random programs: their calls are written as strace would write them, and read back.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +9,7 @@ use plimsoll_trace::kernel::Kernel;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 
-/// What a call was, and what must be read of it.
+/// A call, and the values that must be read for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Call {
     thread: u32,
@@ -18,7 +17,7 @@ struct Call {
     start_us: i64,
     duration_us: i64,
     outcome: Outcome,
-    /// The file that it is about, by its name.
+    /// The path of its file.
     file: Option<Vec<u8>>,
     offset: Option<i64>,
     length: Option<u64>,
@@ -32,19 +31,19 @@ struct Open {
     appends: bool,
 }
 
-/// Makes calls up, and knows what comes of them.
+/// Generates calls and computes their effects.
 struct Program {
     dice: Pcg32,
     names: Vec<Vec<u8>>,
     sizes: Vec<i64>,
-    /// By descriptor, which open file; all threads share the table.
+    /// Index of the open file, by descriptor. All threads share the table.
     descriptors: BTreeMap<i32, usize>,
     opens: Vec<Open>,
     now_us: i64,
 }
 
 const THREADS: [u32; 3] = [100, 101, 102];
-/// Parts of names that have misled parsers.
+/// Parts of paths that have misled parsers.
 const ODD: [&[u8]; 12] = [
     b"plain",
     b"a, b",
@@ -87,7 +86,7 @@ impl Program {
         self.dice.next_u32() % most
     }
 
-    /// The next call, and its text between its name and its result.
+    /// The next call, and its text between the name and the result.
     fn call(&mut self) -> (Call, String) {
         self.now_us += 1 + i64::from(self.below(500));
         let thread = THREADS[self.below(3) as usize];
@@ -109,7 +108,7 @@ impl Program {
             5 => self.seek(&mut call),
             6 => self.pread(&mut call),
             7 => self.write(&mut call),
-            8 => Self::fails(&mut call),
+            8 => Self::fail(&mut call),
             _ => self.read(&mut call),
         };
         (call, text)
@@ -122,10 +121,11 @@ impl Program {
     }
 
     fn open(&mut self, call: &mut Call) -> String {
-        // Each file is emptied when it is first met: how large it was before, no log would tell.
-        let met = self.opens.len();
-        let is_first = met < self.names.len();
-        let file = if is_first { met } else { self.below(8) as usize };
+        // Each file is truncated when it is first opened, because a log does not contain its
+        // previous size.
+        let opened = self.opens.len();
+        let is_first = opened < self.names.len();
+        let file = if is_first { opened } else { self.below(8) as usize };
         let appends = self.below(4) == 0;
         let flags = if is_first || self.below(3) == 0 {
             self.sizes[file] = 0;
@@ -147,8 +147,8 @@ impl Program {
         format!("AT_FDCWD, {}, {flags}{appends}, 0644", quoted(&self.names[file]))
     }
 
-    /// Some descriptor, and its open file; opens one where there is none.
-    fn some(&mut self) -> Option<(i32, usize)> {
+    /// A random descriptor and its open file. None if no file is open.
+    fn random_descriptor(&mut self) -> Option<(i32, usize)> {
         let at = self.below(self.descriptors.len().max(1) as u32) as usize;
         self.descriptors
             .iter()
@@ -157,7 +157,7 @@ impl Program {
     }
 
     fn on(&mut self, call: &mut Call, name: &'static str) -> Option<(i32, usize)> {
-        let (number, open) = self.some()?;
+        let (number, open) = self.random_descriptor()?;
         call.name = name;
         call.file = Some(self.names[self.opens[open].file].clone());
         Some((number, open))
@@ -178,7 +178,7 @@ impl Program {
             return self.open(call);
         };
         self.descriptors.remove(&number);
-        let left = self.descriptors.values().filter(|&&one| one == open).count();
+        let left = self.descriptors.values().filter(|&&other| other == open).count();
         call.length = Some(left as u64);
         number.to_string()
     }
@@ -194,8 +194,8 @@ impl Program {
         format!("{number}, {to}, SEEK_SET")
     }
 
-    fn moved(&mut self, file: usize, from: i64, asked: u32) -> i64 {
-        (self.sizes[file] - from).clamp(0, asked.into())
+    fn transferred(&mut self, file: usize, from: i64, requested: u32) -> i64 {
+        (self.sizes[file] - from).clamp(0, requested.into())
     }
 
     fn read(&mut self, call: &mut Call) -> String {
@@ -203,23 +203,23 @@ impl Program {
             return self.open(call);
         };
         let Open { file, offset, .. } = self.opens[open];
-        let asked = 1 + self.below(4_000);
-        let count = self.moved(file, offset, asked);
+        let requested = 1 + self.below(4_000);
+        let count = self.transferred(file, offset, requested);
         self.opens[open].offset += count;
-        (call.offset, call.length) = (Some(offset), Some(asked.into()));
+        (call.offset, call.length) = (Some(offset), Some(requested.into()));
         call.outcome = Outcome::Returned(count);
-        format!("{number}, \"\"..., {asked}")
+        format!("{number}, \"\"..., {requested}")
     }
 
     fn pread(&mut self, call: &mut Call) -> String {
         let Some((number, open)) = self.on(call, "pread64") else {
             return self.open(call);
         };
-        let (asked, from) = (1 + self.below(4_000), i64::from(self.below(9_000)));
-        let count = self.moved(self.opens[open].file, from, asked);
-        (call.offset, call.length) = (Some(from), Some(asked.into()));
+        let (requested, from) = (1 + self.below(4_000), i64::from(self.below(9_000)));
+        let count = self.transferred(self.opens[open].file, from, requested);
+        (call.offset, call.length) = (Some(from), Some(requested.into()));
         call.outcome = Outcome::Returned(count);
-        format!("{number}, \"ab\\\"c\"..., {asked}, {from}")
+        format!("{number}, \"ab\\\"c\"..., {requested}, {from}")
     }
 
     fn write(&mut self, call: &mut Call) -> String {
@@ -243,26 +243,26 @@ impl Program {
         )
     }
 
-    fn fails(call: &mut Call) -> String {
+    fn fail(call: &mut Call) -> String {
         call.name = "access";
         call.outcome = Outcome::Failed(2);
         format!("{}, R_OK", quoted(b"/none/of, \"these\""))
     }
 }
 
-/// As strace writes a name.
+/// A path as strace writes it.
 fn quoted(name: &[u8]) -> String {
     let mut text = String::from("\"");
-    for (place, &byte) in name.iter().enumerate() {
-        let next_is_digit = name.get(place + 1).is_some_and(u8::is_ascii_digit);
+    for (index, &byte) in name.iter().enumerate() {
+        let next_is_digit = name.get(index + 1).is_some_and(u8::is_ascii_digit);
         match byte {
             b'"' => text.push_str("\\\""),
             b'\\' => text.push_str("\\\\"),
             b'\n' => text.push_str("\\n"),
             b'\t' => text.push_str("\\t"),
             32..=126 => text.push(byte.into()),
-            _ if next_is_digit => write!(text, "\\{byte:03o}").expect("a string grows"),
-            _ => write!(text, "\\{byte:o}").expect("a string grows"),
+            _ if next_is_digit => write!(text, "\\{byte:03o}").expect("writing to a String does not fail"),
+            _ => write!(text, "\\{byte:o}").expect("writing to a String does not fail"),
         }
     }
     text.push('"');
@@ -281,8 +281,7 @@ fn result(call: &Call) -> String {
     }
 }
 
-/// The log. A call may be written on two lines, with a word of strace or of another thread's signal
-/// in between.
+/// The log. A call may be written on two lines, with a signal line of another thread in between.
 fn printed(program: &mut Program, calls: usize) -> (Vec<Call>, String) {
     let mut log = String::new();
     let (first, shares) = (THREADS[0], "CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD");
@@ -292,7 +291,7 @@ fn printed(program: &mut Program, calls: usize) -> (Vec<Call>, String) {
             "{first} {} clone3({{flags={shares}}} => {{parent_tid=[{thread}]}}, 88) = {thread} <0.000001>",
             stamp(0)
         )
-        .expect("a string grows");
+        .expect("writing to a String does not fail");
     }
     let mut all = Vec::new();
     for _ in 0..calls {
@@ -303,18 +302,19 @@ fn printed(program: &mut Program, calls: usize) -> (Vec<Call>, String) {
                 .iter()
                 .find(|&&thread| thread != call.thread)
                 .unwrap_or(&first);
-            writeln!(log, "{start} <unfinished ...>").expect("a string grows");
+            writeln!(log, "{start} <unfinished ...>").expect("writing to a String does not fail");
             writeln!(
                 log,
                 "{other} {} --- SIGCHLD {{si_signo=SIGCHLD}} ---",
                 stamp(call.start_us)
             )
-            .expect("a string grows");
+            .expect("writing to a String does not fail");
             let (thread, name) = (call.thread, call.name);
             let end = stamp(call.start_us + call.duration_us);
-            writeln!(log, "{thread} {end} <... {name} resumed>{}", result(&call)).expect("a string grows");
+            writeln!(log, "{thread} {end} <... {name} resumed>{}", result(&call))
+                .expect("writing to a String does not fail");
         } else {
-            writeln!(log, "{start}{}", result(&call)).expect("a string grows");
+            writeln!(log, "{start}{}", result(&call)).expect("writing to a String does not fail");
         }
         all.push(call);
     }
@@ -353,18 +353,18 @@ fn read_back(log: &str) -> (Vec<Call>, Trouble, u64) {
 }
 
 #[test]
-fn what_was_printed_is_read_back() {
+fn calls_of_random_programs_are_read_back() {
     for seed in 0..200 {
         let (made, log) = printed(&mut Program::new(seed), 150);
         let (found, trouble, endless) = read_back(&log);
         assert_eq!((trouble, endless), (Trouble::default(), 0), "seed {seed}");
         assert_eq!(found.len(), made.len(), "seed {seed}");
-        for (place, (found, made)) in found.iter().zip(&made).enumerate() {
+        for (index, (found, made)) in found.iter().zip(&made).enumerate() {
             assert_eq!(
                 found,
                 made,
-                "seed {seed}, call {place}: {}",
-                log.lines().nth(place).unwrap_or_default()
+                "seed {seed}, call {index}: {}",
+                log.lines().nth(index).unwrap_or_default()
             );
         }
     }

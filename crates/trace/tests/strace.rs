@@ -1,8 +1,8 @@
-//! Lines of the strace that is here, with every option that changes them: each is understood, and
-//! no call is lost.
+//! Lines of the installed strace with each option that changes them: all are parsed, and no call is
+//! lost.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; its helpers are tests too"
+    reason = "a failed unwrap fails the test, also in a helper"
 )]
 
 use std::fs;
@@ -12,10 +12,10 @@ use std::process::Command;
 use plimsoll_trace::text::value::{self, Arguments};
 use plimsoll_trace::text::{Call, Calls, LineContent, Stamp, line};
 
-/// A directory that goes with the test.
-struct Place(PathBuf);
+/// A directory that is removed when the test ends.
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("plimsoll-trace-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -24,14 +24,15 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 const ODD_NAME: &str = "a, b\") = 3 <0.1> <unfinished ...>";
-/// Reads and writes files with names that mislead, and has children that speak while it does.
+/// Reads and writes files with misleading names, and has children that write lines at the same
+/// time.
 const PROGRAM: &str = r#"
     for i in 1 2 3; do
         cat "$1" | wc -c >"$1.$i" &
@@ -43,10 +44,9 @@ const PROGRAM: &str = r#"
     exec cat "$1.1"
 "#;
 
-/// Runs the program below strace. None with a message where strace is missing, which CI takes for a
-/// failure.
-fn traced(place: &Place, options: &[&str]) -> Option<Vec<u8>> {
-    let (log, file) = (place.0.join("log"), place.0.join(ODD_NAME));
+/// Runs the program under strace. If strace is missing: None and a message; in CI a failure.
+fn traced(directory: &TestDirectory, options: &[&str]) -> Option<Vec<u8>> {
+    let (log, file) = (directory.0.join("log"), directory.0.join(ODD_NAME));
     fs::write(&file, "one two\nthree\n").unwrap();
     let strace = Command::new("strace")
         .args(options)
@@ -55,27 +55,34 @@ fn traced(place: &Place, options: &[&str]) -> Option<Vec<u8>> {
         .args(["sh", "-c", PROGRAM, "program"])
         .arg(&file)
         .output();
-    if strace.is_ok_and(|done| done.status.success()) {
+    if strace.is_ok_and(|output| output.status.success()) {
         return Some(fs::read(&log).unwrap());
     }
-    eprintln!("SKIPPED: strace is missing, or may trace nothing here");
+    eprintln!("SKIPPED: strace is missing, or tracing is not permitted here");
     let ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
-    assert!(!ci, "under CI what is missing is a failure");
+    assert!(!ci, "in CI a missing strace is a failure");
     None
 }
 
-/// Gives every line to `hear`; all are understood, and every call ends.
-fn read(log: &[u8], what: &str, mut hear: impl FnMut(&LineContent<'_>, Option<Stamp>)) {
+/// Passes each line to `hear`. Asserts that all are parsed and that every call ends.
+fn read(log: &[u8], options_text: &str, mut hear: impl FnMut(&LineContent<'_>, Option<Stamp>)) {
     let mut calls = Calls::new();
     for text in log.split(|&byte| byte == b'\n') {
         let line = line::parse(text);
-        let line = line.unwrap_or_else(|| panic!("{what}: {}", String::from_utf8_lossy(text)));
+        let line = line.unwrap_or_else(|| panic!("{options_text}: {}", String::from_utf8_lossy(text)));
         let stamp = line.stamp;
-        let said = calls.take(&line, 1, 0);
-        assert!(!matches!(said, LineContent::End(_)), "{what}: {said:?}");
-        hear(&said, stamp);
+        let content = calls.take(&line, 1, 0);
+        assert!(
+            !matches!(content, LineContent::End(_)),
+            "{options_text}: {content:?}"
+        );
+        hear(&content, stamp);
     }
-    assert_eq!((calls.endless(), calls.going_on()), (0, Vec::new()), "{what}");
+    assert_eq!(
+        (calls.endless(), calls.unfinished()),
+        (0, Vec::new()),
+        "{options_text}"
+    );
 }
 
 fn is_of_file(call: &Call<'_>, file: &Path) -> bool {
@@ -84,8 +91,8 @@ fn is_of_file(call: &Call<'_>, file: &Path) -> bool {
 }
 
 #[test]
-fn every_option_of_strace_is_understood() {
-    let place = Place::new("options");
+fn lines_of_each_option_of_strace_are_parsed() {
+    let directory = TestDirectory::new("options");
     let sets: [&[&str]; 14] = [
         &[],
         &["-ttt", "-T"],
@@ -107,65 +114,69 @@ fn every_option_of_strace_is_understood() {
     ];
     for more in sets {
         let options = [&["-f"], more].concat();
-        let Some(log) = traced(&place, &options) else {
+        let Some(log) = traced(&directory, &options) else {
             return;
         };
-        let what = options.join(" ");
+        let options_text = options.join(" ");
         let (mut ended, mut opened, mut threads) = (0, 0, 0);
-        read(&log, &what, |said, stamp| match said {
+        read(&log, &options_text, |content, stamp| match content {
             LineContent::Call(call) => {
                 ended += 1;
-                opened += u32::from(is_of_file(call, &place.0.join(ODD_NAME)));
+                opened += u32::from(is_of_file(call, &directory.0.join(ODD_NAME)));
                 let took = call.ended.unwrap().duration_ns.is_some();
                 let is_timed = more
                     .iter()
-                    .any(|one| *one == "-T" || one.starts_with("--syscall"));
-                // exit_group(0) = ? has none.
+                    .any(|option| *option == "-T" || option.starts_with("--syscall"));
+                // exit_group(0) = ? has no duration.
                 assert!(
                     took == is_timed || call.ended.unwrap().value.is_none(),
-                    "{what}: {call:?}"
+                    "{options_text}: {call:?}"
                 );
                 let is_stamped = more
                     .iter()
-                    .any(|one| one.starts_with("-t") || *one == "-r" || one.starts_with("--abs"));
-                assert_eq!(stamp.is_some(), is_stamped || more.contains(&"-ttt"), "{what}");
+                    .any(|option| option.starts_with("-t") || *option == "-r" || option.starts_with("--abs"));
+                assert_eq!(
+                    stamp.is_some(),
+                    is_stamped || more.contains(&"-ttt"),
+                    "{options_text}"
+                );
             }
             LineContent::Exited { .. } => threads += 1,
             _ => {}
         });
         assert!(
             ended > 150 && threads >= 8,
-            "{what}: {ended} calls of {threads} threads"
+            "{options_text}: {ended} calls of {threads} threads"
         );
-        // By three times cat, and by the shell.
-        assert_eq!(opened, 4, "{what}");
+        // Three times by cat, and once by the shell.
+        assert_eq!(opened, 4, "{options_text}");
     }
 }
 
 #[test]
-fn names_of_descriptors_are_those_that_were_opened() {
-    let place = Place::new("names");
-    let file = place.0.join(ODD_NAME);
-    let Some(log) = traced(&place, &["-f", "-y"]) else {
+fn paths_after_descriptors_are_those_of_the_opened_files() {
+    let directory = TestDirectory::new("names");
+    let file = directory.0.join(ODD_NAME);
+    let Some(log) = traced(&directory, &["-f", "-y"]) else {
         return;
     };
     let mut read_bytes = 0;
-    read(&log, "-y", |said, _| {
-        let LineContent::Call(call) = said else { return };
+    read(&log, "-y", |content, _| {
+        let LineContent::Call(call) = content else { return };
         let of = Arguments::of(call.arguments).next().and_then(value::descriptor);
-        let name = of.and_then(|one| one.name).map(value::unescaped);
+        let name = of.and_then(|descriptor| descriptor.name).map(value::unescaped);
         if call.name == b"read" && name.is_some_and(|name| *name == *file.as_os_str().as_encoded_bytes()) {
             read_bytes += call.ended.unwrap().value.unwrap();
         }
     });
-    // Three times all of it, and by the shell at least the first line.
+    // Three times the whole file, and at least the first line by the shell.
     assert!((3 * 14 + 8..=4 * 14).contains(&read_bytes), "{read_bytes}");
 }
 
 #[test]
-fn a_log_that_was_cut_anywhere_loses_only_its_last_line() {
-    let place = Place::new("cut");
-    let Some(log) = traced(&place, &["-f", "-ttt", "-T", "-y"]) else {
+fn a_cut_log_loses_only_its_last_line() {
+    let directory = TestDirectory::new("cut");
+    let Some(log) = traced(&directory, &["-f", "-ttt", "-T", "-y"]) else {
         return;
     };
     for length in (0..log.len()).step_by(log.len() / 300) {

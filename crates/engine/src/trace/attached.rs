@@ -1,8 +1,8 @@
-//! What /proc knows of a process that ran before its trace began: its threads, its directory, what
-//! it has open and where that stands.
+//! Reads from /proc the state of a process that ran before its trace began: its threads, its
+//! directory, its open files and their positions.
 //!
-//! Asked just before strace attaches: what the process does in between is not known, so that an
-//! offset may be behind until the first seek or read at a given place.
+//! It is read immediately before strace attaches. The calls in between are unknown, so an offset
+//! may be wrong until the first seek, or the first read at an explicit offset.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use plimsoll_trace::constants::O_CLOEXEC;
 use plimsoll_trace::kernel::{Birth, Kernel};
 
-/// Tells `kernel` of a process. What may not be read, of another user's process, stays unknown.
-pub(super) fn tell(kernel: &mut Kernel, pid: u32) {
+/// Adds a process to `kernel`. Facts that may not be read, of a process of another user, stay
+/// unknown.
+pub(super) fn add_process(kernel: &mut Kernel, pid: u32) {
     let process = PathBuf::from(format!("/proc/{pid}"));
     if let Ok(directory) = fs::read_link(process.join("cwd")) {
         kernel.set_directory(pid, directory.as_os_str().as_bytes());
@@ -21,11 +22,11 @@ pub(super) fn tell(kernel: &mut Kernel, pid: u32) {
         let Ok(name) = fs::read_link(process.join(format!("fd/{number}"))) else {
             continue;
         };
-        let about = fs::read_to_string(process.join(format!("fdinfo/{number}"))).unwrap_or_default();
-        let flags = field(&about, "flags:").and_then(|flags| u64::from_str_radix(flags, 8).ok());
+        let fdinfo = fs::read_to_string(process.join(format!("fdinfo/{number}"))).unwrap_or_default();
+        let flags = field(&fdinfo, "flags:").and_then(|flags| u64::from_str_radix(flags, 8).ok());
         let flags = flags.unwrap_or(0);
         let is_file = name.is_absolute();
-        let offset = field(&about, "pos:").and_then(|offset| offset.parse().ok());
+        let offset = field(&fdinfo, "pos:").and_then(|offset| offset.parse().ok());
         let (name, offset) = (name.as_os_str().as_bytes(), offset.filter(|_| is_file));
         let marked = flags & O_CLOEXEC != 0;
         kernel.add_open_before(pid, number.cast_signed(), name, offset, flags, marked);
@@ -35,18 +36,18 @@ pub(super) fn tell(kernel: &mut Kernel, pid: u32) {
     }
 }
 
-/// Names of the entries that are numbers.
+/// The entries of a directory whose names are numbers, in order.
 fn numbers(directory: &Path) -> Vec<u32> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut found: Vec<u32> = entries
+    let mut numbers: Vec<u32> = entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
-    found.sort_unstable();
-    found
+    numbers.sort_unstable();
+    numbers
 }
 
-fn field<'a>(about: &'a str, name: &str) -> Option<&'a str> {
-    about
+fn field<'a>(fdinfo: &'a str, name: &str) -> Option<&'a str> {
+    fdinfo
         .lines()
         .find_map(|line| Some(line.strip_prefix(name)?.trim()))
 }

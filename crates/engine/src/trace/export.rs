@@ -1,4 +1,4 @@
-//! `trace export`: a trace in another program's format.
+//! `trace export`: writes a trace in the format of another program.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -14,10 +14,10 @@ use plimsoll_trace::header::Header;
 use plimsoll_trace::names::Names;
 use serde::Serialize;
 
-/// Bytes that are written at once.
-const PIECE: usize = 256 * 1024;
+/// Size of the output buffer, bytes.
+const BUFFER_BYTES: usize = 256 * 1024;
 
-/// What a trace is turned into.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Format {
@@ -27,20 +27,20 @@ pub(crate) enum Format {
     Dxt,
 }
 
-/// The line for the lab.
+/// The summary for the lab, one line of JSON on stderr.
 #[derive(Serialize)]
 struct ExportSummary<'a> {
     format: &'static str,
     to: Format,
     #[serde(flatten)]
     tally: &'a Tally,
-    /// Events that this build does not know the calls of.
+    /// Number of events whose calls this build does not know.
     unknown_calls: u64,
-    /// Why not all of the trace is in it; none where all is.
+    /// The reason why the export is incomplete; None if it is complete.
     incomplete: Option<&'a str>,
 }
 
-/// How far a trace could be read.
+/// The readable part of a trace.
 struct Extent {
     unknown_calls: u64,
     incomplete: Option<String>,
@@ -48,11 +48,11 @@ struct Extent {
 
 pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) -> anyhow::Result<ExitCode> {
     if root.is_some() && to != Format::Fio {
-        bail!("--root goes with `--to fio` only: the other formats keep names as they were recorded");
+        bail!("--root is valid only with --to fio: the other formats contain the recorded paths");
     }
     super::output::check(output, [trace])?;
-    // What is learnt of names late in a trace is to stand in the first rows, too: it is read once
-    // for them alone.
+    // Facts that are known late in a trace must be in the first rows, too. So the trace is read
+    // once for its tables alone.
     let mut reader = open(trace)?;
     let extent = read(&mut reader, |_| Ok(()))?;
     let source = Source {
@@ -61,29 +61,29 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
         names: reader.into_names(),
     };
     let tally = super::output::write(output, |file| {
-        let mut out = BufWriter::with_capacity(PIECE, file);
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let tally = match to {
-            Format::Csv => source.give(Csv::new(&mut out, &source.names)?)?,
-            Format::Parquet => source.give(Parquet::new(&mut out, &source.names, &source.header)?)?,
+            Format::Csv => source.write(Csv::new(&mut out, &source.names)?)?,
+            Format::Parquet => source.write(Parquet::new(&mut out, &source.names, &source.header)?)?,
             Format::Fio => {
                 let root = root.map(|root| root.as_os_str().as_bytes());
-                source.give(Fio::new(&mut out, &source.names, root)?)?
+                source.write(Fio::new(&mut out, &source.names, root)?)?
             }
             Format::Dxt => {
                 let scratch = scratch(output)?;
-                source.give(Dxt::new(&mut out, &source.names, &source.header, scratch))?
+                source.write(Dxt::new(&mut out, &source.names, &source.header, scratch))?
             }
         };
         Ok((out.into_inner()?, tally))
     })?;
-    let told = ExportSummary {
+    let summary = ExportSummary {
         format: "plimsoll.trace.export/1",
         to,
         tally: &tally,
         unknown_calls: extent.unknown_calls,
         incomplete: extent.incomplete.as_deref(),
     };
-    writeln!(std::io::stderr(), "{}", serde_json::to_string(&told)?)?;
+    writeln!(std::io::stderr(), "{}", serde_json::to_string(&summary)?)?;
     let is_whole = extent.incomplete.is_none();
     Ok(if is_whole {
         ExitCode::SUCCESS
@@ -92,7 +92,7 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
     })
 }
 
-/// A trace whose tables are known.
+/// A trace with all its tables.
 struct Source<'a> {
     trace: &'a Path,
     header: Header,
@@ -100,8 +100,8 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Reads the events again, for an export.
-    fn give(&self, mut export: impl Export) -> anyhow::Result<Tally> {
+    /// Reads the events again and passes them to an export.
+    fn write(&self, mut export: impl Export) -> anyhow::Result<Tally> {
         let mut reader = open(self.trace)?;
         read(&mut reader, |events| {
             for event in events {
@@ -117,12 +117,15 @@ fn open(trace: &Path) -> anyhow::Result<Reader<File>> {
     let reading = || format!("reading {}", trace.display());
     let file = File::open(trace).with_context(reading)?;
     if !file.metadata().with_context(reading)?.is_file() {
-        bail!("{} is no regular file: a trace is read twice", trace.display());
+        bail!(
+            "{} is not a regular file, which is required because a trace is read twice",
+            trace.display()
+        );
     }
     Reader::new(file).with_context(reading)
 }
 
-/// Reads as far as a trace is whole.
+/// Reads a trace up to its end, or up to a cut or damaged point.
 fn read(
     reader: &mut Reader<File>,
     mut take: impl FnMut(&[Event]) -> anyhow::Result<()>,
@@ -133,7 +136,7 @@ fn read(
             Ok(None) => {
                 break reader
                     .cut_at()
-                    .map(|at| format!("the trace file ends at byte {at}, without its end: its writer was stopped, or it was not copied whole"));
+                    .map(|at| format!("the trace file is cut at byte {at}, without its end: its writer was stopped, or the copy is incomplete"));
             }
             Err(error @ FileError::Damaged { .. }) => break Some(error.to_string()),
             Err(error) => return Err(error.into()),
@@ -145,15 +148,15 @@ fn read(
     })
 }
 
-/// A file beside `output` that has no name, and goes when it is closed.
+/// A file in the directory of `output` without a name, which is removed when it is closed.
 fn scratch(output: &Path) -> anyhow::Result<File> {
     let mut name = output.as_os_str().to_owned();
     name.push(".sort");
     let path = PathBuf::from(name);
-    let making = || format!("creating {}", path.display());
+    let creating = || format!("creating {}", path.display());
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
-    let file = options.open(&path).with_context(making)?;
-    fs::remove_file(&path).with_context(making)?;
+    let file = options.open(&path).with_context(creating)?;
+    fs::remove_file(&path).with_context(creating)?;
     Ok(file)
 }

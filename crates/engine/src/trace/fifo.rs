@@ -1,5 +1,5 @@
-//! A named pipe that strace writes its log to. An inherited pipe would be one more descriptor of
-//! the traced program.
+//! A named pipe to which strace writes its log. An inherited pipe would be an additional descriptor
+//! of the traced program.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Between two looks at whether the writer is there yet.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval between two checks of whether the writer has opened the pipe.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The pipe, in a directory of its own that goes with it.
+/// The pipe, in a private directory that is removed with it.
 pub(super) struct Fifo {
     directory: PathBuf,
     path: PathBuf,
@@ -30,10 +30,10 @@ impl Fifo {
         let directory = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o700).create(&directory)?;
         let path = directory.join("log");
-        let made = CString::new(path.as_os_str().as_bytes())
+        let opened = CString::new(path.as_os_str().as_bytes())
             .map_err(io::Error::from)
             .and_then(|name| {
-                // SAFETY: a string with its end.
+                // SAFETY: the string ends with 0.
                 if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } < 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -42,7 +42,7 @@ impl Fifo {
                     .custom_flags(libc::O_NONBLOCK)
                     .open(&path)
             });
-        match made {
+        match opened {
             Ok(file) => Ok(Self {
                 directory,
                 path,
@@ -59,31 +59,31 @@ impl Fifo {
         &self.path
     }
 
-    /// Waits for bytes until the writer has closed its end or is gone; for `patience` at most, when
-    /// it gives None.
+    /// Waits for bytes. Returns 0 when the writer has closed its end or has ended, and None after
+    /// `timeout`.
     pub(super) fn read(
         &mut self,
         writer: &mut Child,
         bytes: &mut [u8],
-        patience: Duration,
+        timeout: Duration,
     ) -> io::Result<Option<usize>> {
         let mut waited = Duration::ZERO;
         loop {
-            // Asked first: what it wrote before it ended is in the pipe then.
-            let is_gone = writer.try_wait()?.is_some();
+            // Checked first: all that the writer wrote before its end is in the pipe then.
+            let has_ended = writer.try_wait()?.is_some();
             match self.file.read(bytes) {
-                Ok(0) if is_gone => return Ok(Some(0)),
+                Ok(0) if has_ended => return Ok(Some(0)),
                 Ok(0) => {}
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            if waited >= patience {
+            if waited >= timeout {
                 return Ok(None);
             }
-            thread::sleep(LOOK);
-            waited += LOOK;
+            thread::sleep(POLL_INTERVAL);
+            waited += POLL_INTERVAL;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `trace import`: logs that others have made.
+//! `trace import`: imports existing logs.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -10,44 +10,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, bail};
 use plimsoll_trace::file::with_header;
 use plimsoll_trace::header::{Calibration, Footer, Header, Recorder};
-use plimsoll_trace::import::{ENOUGH, Importer, Log, Manner};
+use plimsoll_trace::import::{Importer, Log, LogFormat, SNIFFED_BYTES};
 use plimsoll_trace::text::Stamp;
 
 use super::left;
 use super::output::{check, write};
 
-/// Bytes that are read at once.
-const PIECE: usize = 256 * 1024;
+/// Size of the input buffer, bytes.
+const BUFFER_BYTES: usize = 256 * 1024;
 
 pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> anyhow::Result<ExitCode> {
     check(output, logs.iter().map(PathBuf::as_path))?;
     if let Some(logs) = left::logs(logs)? {
         if directory.is_some() {
             bail!(
-                "--directory is for logs of strace: those of the preload recorder tell where their programs were started"
+                "--directory is valid only for logs of strace: logs of the preload recorder contain the directories of their programs"
             );
         }
         return left::import(output, &logs);
     }
     let mut opened = Vec::new();
-    let mut manner = Manner::default();
+    let mut format = LogFormat::default();
     let faults = Faults::default();
     for path in logs {
         let (log, own) = open(path, &faults)?;
         opened.push(log);
-        manner = together(manner, own);
+        format = combine(format, own);
     }
-    if manner.lines == 0 {
+    if format.lines == 0 {
         bail!(
-            "{}: not one line of {} is what strace writes: is it a log of strace?",
+            "{} is not a log of strace: none of its {} could be parsed. Pass a file that strace -o wrote, or the directory of a preload recording",
             logs[0].display(),
-            if manner.odd == 0 { "it" } else { "its first ones" }
+            if format.odd == 0 { "lines" } else { "first lines" }
         );
     }
     let header = Header {
-        zero_unix_ns: zero(manner.first),
-        has_durations: manner.has_durations,
-        ..Header::new(Recorder::Strace, manner.resolution_ns)
+        zero_unix_ns: zero(format.first),
+        has_durations: format.has_durations,
+        ..Header::new(Recorder::Strace, format.resolution_ns)
     };
     let first = opened[0].pid;
     let footer = write(output, |file| {
@@ -63,14 +63,14 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
     for fault in faults.all() {
         writeln!(
             std::io::stderr(),
-            "plimsoll-engine: {fault}: it was cut there, or changed. The part before it is in the trace"
+            "plimsoll-engine: {fault}: the file is cut or damaged. The trace contains the part before this point"
         )?;
     }
     report(output, &footer, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Compressed logs that could not be read to their ends.
+/// Errors of compressed logs that could not be read to their ends.
 #[derive(Clone, Default)]
 struct Faults(Arc<Mutex<Vec<String>>>);
 
@@ -84,13 +84,12 @@ impl Faults {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        // A list is whole after every line that changes it.
+        // The list is consistent after each line that changes it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A compressed log, which ends where it cannot be read any further: who was killed while
-/// compressing leaves one that is cut.
+/// A compressed log that ends at the first error: the log of a killed compressor is cut.
 struct UntilFault {
     text: Box<dyn Read + Send>,
     path: PathBuf,
@@ -111,7 +110,7 @@ impl Read for UntilFault {
     }
 }
 
-/// Writes down what recording cost after it, beside what it cost before.
+/// Adds the calibration after the recording to the one before it.
 pub(super) fn calibrate_again(output: &Path, after: Option<Calibration>) -> anyhow::Result<()> {
     let Some(after) = after else { return Ok(()) };
     let before = File::open(output).with_context(|| format!("reading {}", output.display()))?;
@@ -124,14 +123,14 @@ pub(super) fn calibrate_again(output: &Path, after: Option<Calibration>) -> anyh
     })
 }
 
-/// Tells the lab what is in the file: in a file, or on stdout.
-pub(super) fn report(output: &Path, footer: &Footer, place: Option<&Path>) -> anyhow::Result<()> {
-    let bytes = fs::metadata(output).map_or(0, |about| about.len());
+/// Reports the contents of the trace file to the lab: in a file, or on stdout.
+pub(super) fn report(output: &Path, footer: &Footer, file: Option<&Path>) -> anyhow::Result<()> {
+    let bytes = fs::metadata(output).map_or(0, |metadata| metadata.len());
     let mut value = serde_json::to_value(footer)?;
     value["bytes"] = bytes.into();
-    match place {
-        Some(place) => {
-            fs::write(place, format!("{value}\n")).with_context(|| format!("writing {}", place.display()))
+    match file {
+        Some(file) => {
+            fs::write(file, format!("{value}\n")).with_context(|| format!("writing {}", file.display()))
         }
         None => Ok(writeln!(std::io::stdout(), "{value}")?),
     }
@@ -144,57 +143,57 @@ fn zero(first: Option<Stamp>) -> Option<i64> {
     }
 }
 
-/// Of all logs: the earliest stamp, the finest times.
-fn together(one: Manner, other: Manner) -> Manner {
-    let first = match (one.first, other.first) {
+/// Combines the formats of two logs: the earliest stamp, the finest times.
+fn combine(first_log: LogFormat, second_log: LogFormat) -> LogFormat {
+    let first = match (first_log.first, second_log.first) {
         (Some(Stamp::Wall(a)), Some(Stamp::Wall(b))) => Some(Stamp::Wall(a.min(b))),
         (first, second) => first.or(second),
     };
-    let finest = [one, other]
+    let finest = [first_log, second_log]
         .iter()
-        .filter(|manner| manner.first.is_some())
-        .map(|manner| manner.resolution_ns)
+        .filter(|format| format.first.is_some())
+        .map(|format| format.resolution_ns)
         .min();
-    Manner {
+    LogFormat {
         first,
         resolution_ns: finest.unwrap_or(0),
-        has_durations: one.has_durations || other.has_durations,
-        lines: one.lines + other.lines,
-        odd: one.odd + other.odd,
+        has_durations: first_log.has_durations || second_log.has_durations,
+        lines: first_log.lines + second_log.lines,
+        odd: first_log.odd + second_log.odd,
     }
 }
 
-fn open(path: &Path, faults: &Faults) -> anyhow::Result<(Log, Manner)> {
+fn open(path: &Path, faults: &Faults) -> anyhow::Result<(Log, LogFormat)> {
     let reading = || format!("reading {}", path.display());
     let file = File::open(path).with_context(reading)?;
     if file.metadata().with_context(reading)?.is_dir() {
-        bail!("{} is a directory: give the logs in it", path.display());
+        bail!("{} is a directory: pass the log files in it", path.display());
     }
-    let mut raw = BufReader::with_capacity(PIECE, file);
-    let unpacked = |text| UntilFault {
+    let mut raw = BufReader::with_capacity(BUFFER_BYTES, file);
+    let until_fault = |text| UntilFault {
         text,
         path: path.to_owned(),
         faults: faults.clone(),
     };
     let text: Box<dyn Read + Send> = match raw.fill_buf().with_context(reading)? {
-        [0x1f, 0x8b, ..] => Box::new(unpacked(Box::new(flate2::bufread::MultiGzDecoder::new(raw)))),
+        [0x1f, 0x8b, ..] => Box::new(until_fault(Box::new(flate2::bufread::MultiGzDecoder::new(raw)))),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
             let decoder = zstd::Decoder::with_buffer(raw).with_context(reading)?;
-            Box::new(unpacked(Box::new(decoder)))
+            Box::new(until_fault(Box::new(decoder)))
         }
         _ => Box::new(raw),
     };
-    let mut text = BufReader::with_capacity(PIECE, text);
+    let mut text = BufReader::with_capacity(BUFFER_BYTES, text);
     let start = text.fill_buf().with_context(reading)?;
-    let manner = Manner::of(&start[..start.len().min(ENOUGH)]);
+    let format = LogFormat::of(&start[..start.len().min(SNIFFED_BYTES)]);
     let log = Log {
         pid: suffix(path).unwrap_or(1),
         text: Box::new(text),
     };
-    Ok((log, manner))
+    Ok((log, format))
 }
 
-/// The thread of a file that `strace -ff` made: `job.log.4711`, also `job.log.4711.gz`.
+/// The thread of a file of `strace -ff`: `job.log.4711`, also `job.log.4711.gz`.
 fn suffix(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?;
     let name = name

@@ -1,5 +1,4 @@
-//! What a preload recording has left that was killed: the place of its logs, which nobody has
-//! removed.
+//! Imports the logs of a preload recording that was killed: its directory was not removed.
 
 use std::fs;
 use std::io::Read;
@@ -12,25 +11,26 @@ use plimsoll_trace::preload::Log;
 
 use super::{import, output, preload};
 
-/// What a log begins with.
+/// The first bytes of a log.
 const MAGIC: &[u8] = b"plimcall";
 
-/// The recorder's logs, where these are some, or the directory that holds them.
+/// The logs of the recorder among the given paths or in a given directory. None if no path is such
+/// a log.
 pub(super) fn logs(given: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for path in given {
         if path.is_dir() {
             let inner = path.join("logs");
             let directory = if inner.is_dir() { inner } else { path.clone() };
-            found.extend(files_in(&directory)?);
+            files.extend(files_in(&directory)?);
         } else {
-            found.push(path.clone());
+            files.push(path.clone());
         }
     }
-    let is_log = |path: &PathBuf| begins(path).is_some_and(|start| start == MAGIC);
-    // A kill may have left a log without its head.
-    let some = found.iter().any(is_log);
-    Ok(some.then_some(found))
+    let is_log = |path: &PathBuf| first_bytes(path).is_some_and(|start| start == MAGIC);
+    // A kill may have left a log without its head, so one valid log suffices.
+    let has_log = files.iter().any(is_log);
+    Ok(has_log.then_some(files))
 }
 
 fn files_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -41,14 +41,14 @@ fn files_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn begins(path: &Path) -> Option<[u8; MAGIC.len()]> {
+fn first_bytes(path: &Path) -> Option<[u8; MAGIC.len()]> {
     let mut start = [0; MAGIC.len()];
     fs::File::open(path).ok()?.read_exact(&mut start).ok()?;
     Some(start)
 }
 
-/// Makes a trace file of them. A program that outlives its recorder goes on writing: what it has
-/// written until now is taken in.
+/// Writes a trace file from logs. A program that outlives its recorder continues to write; its
+/// records until now are imported.
 pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
     output::check(output, paths.iter().map(PathBuf::as_path))?;
     let read = |path: &PathBuf| fs::read(path).with_context(|| format!("reading {}", path.display()));
@@ -57,7 +57,7 @@ pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCod
     for (path, bytes) in paths.iter().zip(&bytes) {
         match Log::parse(bytes) {
             Ok(log) => parsed.push(log),
-            // One that a kill has cut in its head.
+            // A log that a kill has cut in its head.
             Err(_) if !bytes.starts_with(MAGIC) => {}
             Err(error) => bail!("{}: {error}", path.display()),
         }
@@ -79,38 +79,38 @@ pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCod
         })
     })?;
     for pid in alive {
-        eprintln!("process {pid} is still recorded: what it does from now on is not in the trace");
+        eprintln!("process {pid} is still recorded: the trace does not contain its further calls");
     }
     import::report(output, &footer, None)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the process has one of the logs in its memory.
+/// Whether the process has mapped one of the logs.
 fn writes_to(pid: u32, paths: &[PathBuf]) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut names = paths.iter().filter_map(|path| fs::canonicalize(path).ok());
     names.any(|path| maps.lines().any(|line| line.ends_with(&*path.to_string_lossy())))
 }
 
-/// Places beside `output` of recorders that are gone: `.job.trace.4711`.
-pub(super) fn beside(output: &Path) -> Vec<PathBuf> {
+/// Directories next to `output` of recorders that have ended: `.job.trace.4711`.
+pub(super) fn abandoned(output: &Path) -> Vec<PathBuf> {
     let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else {
         return Vec::new();
     };
     let start = format!(".{}.", name.to_string_lossy());
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries
+    let mut directories: Vec<PathBuf> = entries
         .filter(|entry| {
             let name = entry.file_name();
             let pid = name.to_str().and_then(|name| name.strip_prefix(&start));
-            let is_gone = |pid: u32| !Path::new("/proc").join(pid.to_string()).exists();
-            pid.and_then(|pid| pid.parse().ok()).is_some_and(is_gone)
+            let has_ended = |pid: u32| !Path::new("/proc").join(pid.to_string()).exists();
+            pid.and_then(|pid| pid.parse().ok()).is_some_and(has_ended)
         })
         .map(|entry| entry.path())
         .filter(|path| path.join("logs").is_dir())
         .collect();
-    found.sort();
-    found
+    directories.sort();
+    directories
 }
 
 #[cfg(test)]
@@ -118,27 +118,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_is_found_by_its_name_and_its_first_bytes() {
-        let place = std::env::temp_dir().join(format!("plimsoll-left-{}", std::process::id()));
-        let output = place.join("job.trace");
-        // No process has an id above 4194304; ours is there.
-        let gone = place.join(".job.trace.4999999");
+    fn logs_of_a_killed_recording_are_found_by_name_and_first_bytes() {
+        let directory = std::env::temp_dir().join(format!("plimsoll-left-{}", std::process::id()));
+        let output = directory.join("job.trace");
+        // The maximum process id is 4,194,304. This process exists.
+        let ended = directory.join(".job.trace.4999999");
         let names = [
             ".job.trace.4999999",
             ".job.trace.x",
             &format!(".job.trace.{}", std::process::id()),
         ];
         for name in names {
-            fs::create_dir_all(place.join(name).join("logs")).unwrap();
+            fs::create_dir_all(directory.join(name).join("logs")).unwrap();
         }
-        assert_eq!(beside(&output), std::slice::from_ref(&gone));
-        assert_eq!(logs(std::slice::from_ref(&gone)).unwrap(), None);
-        let [log, cut] = ["1-1-1.calls", "1-2-2.calls"].map(|name| gone.join("logs").join(name));
+        assert_eq!(abandoned(&output), std::slice::from_ref(&ended));
+        assert_eq!(logs(std::slice::from_ref(&ended)).unwrap(), None);
+        let [log, cut] = ["1-1-1.calls", "1-2-2.calls"].map(|name| ended.join("logs").join(name));
         fs::write(&log, b"plimcall and more").unwrap();
         fs::write(&cut, b"").unwrap();
         let both = Some(vec![log.clone(), cut]);
-        assert_eq!(logs(std::slice::from_ref(&gone)).unwrap(), both);
+        assert_eq!(logs(std::slice::from_ref(&ended)).unwrap(), both);
         assert_eq!(logs(std::slice::from_ref(&log)).unwrap(), Some(vec![log]));
-        fs::remove_dir_all(place).unwrap();
+        fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! A file as memory: logs of the preload recorder are read as they lie, whatever their size.
+//! Memory-mapped files: logs of the preload recorder are read in place, also if they are large.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// A file that nobody changes any more, mapped to be read.
+/// A file that is no longer changed, mapped for reading.
 pub(super) struct Mapped {
     start: NonNull<u8>,
     length: usize,
@@ -22,7 +22,7 @@ impl Mapped {
                 length,
             });
         }
-        // SAFETY: a new mapping, where the kernel finds room for it, of an open file.
+        // SAFETY: a new mapping of an open file, at an unused address that the kernel chooses.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -41,8 +41,8 @@ impl Mapped {
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping, or nothing, is there as long as self; its program has ended, and
-        // nobody else has the file in this private directory.
+        // SAFETY: the mapping exists as long as self, or the length is 0. The program that wrote
+        // the file has ended, and no other process uses this private directory.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -50,7 +50,7 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if self.length > 0 {
-            // SAFETY: our own mapping, of which no slice is left.
+            // SAFETY: the mapping of self, to which no slice refers any more.
             unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         }
     }

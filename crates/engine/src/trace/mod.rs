@@ -1,4 +1,4 @@
-//! `trace`: recording and reading what applications do to their files.
+//! `trace`: records and reads the calls of applications on their files.
 
 mod attached;
 mod calibrate;
@@ -21,81 +21,81 @@ use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub(crate) enum Trace {
-    /// Turn logs of strace, or those of a preload recorder that was killed, into a trace file
+    /// Import logs of strace, or of a preload recorder that was killed, into a trace file
     Import {
         /// The trace file
         #[arg(short, long)]
         output: PathBuf,
-        /// The directory in which the program was started, where the log does not tell
+        /// The directory in which the program was started, if the log does not contain it
         #[arg(long)]
         directory: Option<PathBuf>,
-        /// Logs; several are the files of one program (strace -ff); also .gz and .zst. Or the
-        /// directory that a preload recorder has left
+        /// Logs, also compressed (.gz, .zst). Several logs are the files of one program (strace
+        /// -ff). Or the directory of a preload recording that was killed
         #[arg(required = true)]
         logs: Vec<PathBuf>,
     },
-    /// Run a program, or attach to one, and record what it does
+    /// Run a program or attach to one, and record its calls
     Record {
         /// The trace file
         #[arg(short, long)]
         output: PathBuf,
-        /// Write over a file that is there
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
-        /// By what is recorded
+        /// The recorder
         #[arg(long, value_enum, default_value_t = record::Source::Strace)]
         source: record::Source,
         /// Attach to this process and all its threads instead of running a program
         #[arg(short, long = "pid")]
         pid: Vec<u32>,
-        /// Stop after so many seconds
+        /// Stop after this number of seconds
         #[arg(long = "for", value_name = "SECONDS")]
         seconds: Option<f64>,
-        /// Do not measure what tracing costs here
+        /// Do not measure the tracing cost on this host
         #[arg(long)]
         uncalibrated: bool,
         /// Keep strace and the program on one core
         #[arg(long)]
         one_core: bool,
-        /// Write what was recorded there, as JSON, and nothing to stdout: that is the program's
+        /// Write the summary of the recording, as JSON, to this file instead of stdout, which
+        /// belongs to the program
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
         /// Program and arguments
         #[arg(last = true)]
         command: Vec<OsString>,
     },
-    /// Print what the application did to its files, as JSON
-    Profile(profile::Chosen),
-    /// Print single reads and writes for a picture, or their density where they are too many, as
-    /// JSON
-    Points(profile::Picture),
-    /// Write a trace in another program's format
+    /// Print the profile of a trace, as JSON
+    Profile(profile::ProfileArguments),
+    /// Print single reads and writes for a chart, or their density if there are too many, as JSON
+    Points(profile::PointsArguments),
+    /// Write a trace in the format of another program
     Export {
         /// The trace file
         trace: PathBuf,
-        /// fio: a log that fio replays. dxt: text as darshan-dxt-parser prints it. csv, parquet:
-        /// all fields of all events
+        /// fio: a log that fio replays. dxt: text in the format of darshan-dxt-parser. csv,
+        /// parquet: all fields of all events
         #[arg(long)]
         to: export::Format,
-        /// Where it is written
+        /// The output file
         #[arg(short, long)]
         output: PathBuf,
-        /// fio only: the directory that all names are rewritten to be beneath
+        /// With fio only: the directory beneath which all paths are moved
         #[arg(long)]
         root: Option<PathBuf>,
     },
-    /// Make calls whose cost is known; prints how long they took. For the calibration
+    /// Make calls of known cost and print their duration, for the calibration
     #[command(hide = true)]
     Spin {
-        /// Rounds of calls
+        /// Number of rounds
         rounds: usize,
-        /// Calls of a round
+        /// Number of calls in a round
         calls: usize,
     },
 }
 
-/// Carries out one. What people are told goes to stderr, what the lab reads, as one line of JSON,
-/// to stdout.
+/// Runs a command. Messages for users are written to stderr; the result for the lab is one line of
+/// JSON on stdout.
 pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
     match verb {
         Trace::Import {
@@ -124,8 +124,8 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             one_core,
             command,
         }),
-        Trace::Profile(chosen) => profile::profile(chosen),
-        Trace::Points(picture) => profile::points(picture),
+        Trace::Profile(arguments) => profile::profile(arguments),
+        Trace::Points(arguments) => profile::points(arguments),
         Trace::Export {
             trace,
             to,

@@ -1,4 +1,4 @@
-//! The file that a command makes: it takes its place when it is whole.
+//! Writes the output file of a command, which appears under its name only when it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -9,67 +9,65 @@ use anyhow::{Context, bail};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 
-/// Refuses an output that is one of the inputs, by whatever names, or that no file can take the
-/// place of.
+/// Refuses an output that is one of the inputs, under any name, or that is not a regular file.
 pub(super) fn check<'p>(output: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> anyhow::Result<()> {
-    let Ok(there) = fs::metadata(output) else {
+    let Ok(existing) = fs::metadata(output) else {
         return Ok(());
     };
-    let is_it = |input: &&Path| {
-        fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (there.dev(), there.ino()))
+    let is_same = |input: &&Path| {
+        fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (existing.dev(), existing.ino()))
     };
-    if let Some(input) = inputs.into_iter().find(is_it) {
+    if let Some(input) = inputs.into_iter().find(is_same) {
         bail!(
-            "the output {} is the input {}: give another name with -o",
+            "the output {} is the input {}: pass another name with -o",
             output.display(),
             input.display()
         );
     }
-    if !there.is_file() {
+    if !existing.is_file() {
         bail!(
-            "{} is no regular file: give another name with -o",
+            "{} is not a regular file: pass another name with -o",
             output.display()
         );
     }
     Ok(())
 }
 
-/// Refuses an output that is there: a recording cannot be made again from anything.
+/// Refuses an existing output: a recording cannot be repeated.
 pub(super) fn check_new(output: &Path) -> anyhow::Result<()> {
     if fs::symlink_metadata(output).is_ok() {
         bail!(
-            "{}: the file exists: give another name with -o, or --force to overwrite it",
+            "{}: the file exists: pass another name with -o, or --force to overwrite it",
             output.display()
         );
     }
     Ok(())
 }
 
-/// Writes a file under a temporary name, `job.trace.part`, and renames it into place: of a
-/// recording that is killed, what it has written can be read there. `work` gives the file back, and
-/// what is to be told of it.
+/// Writes a file under a temporary name, `job.trace.part`, and renames it when it is complete. If a
+/// recording is killed, its data can be read from there. `work` returns the file and its result.
 pub(super) fn visibly<T>(
     output: &Path,
     work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
 ) -> anyhow::Result<T> {
     let part = part(output);
     let file = File::create(&part).with_context(|| format!("creating {}", part.display()))?;
-    let done = work(file)
-        .and_then(|(file, told)| {
+    let result = work(file)
+        .and_then(|(file, result)| {
             file.sync_all()?;
             fs::rename(&part, output)?;
-            Ok(told)
+            Ok(result)
         })
         .with_context(|| format!("writing {}", output.display()));
-    if done.is_err() {
+    if result.is_err() {
         let _ = fs::remove_file(&part);
     }
-    done
+    result
 }
 
-/// The same for what is made of a file that stays: it has no name until it is whole, so that
-/// whatever ends the command leaves nothing. Where the file system has no such files, as
-/// [`visibly`].
+/// Writes a file that can be written again from its input: it has no name until it is complete, so
+/// that nothing remains if the command is killed. If the file system does not support files without
+/// a name, it works as [`visibly`].
 pub(super) fn write<T>(
     output: &Path,
     work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
@@ -78,15 +76,15 @@ pub(super) fn write<T>(
         return visibly(output, work);
     };
     work(file)
-        .and_then(|(file, told)| {
+        .and_then(|(file, result)| {
             file.sync_all()?;
             name(&file, output)?;
-            Ok(told)
+            Ok(result)
         })
         .with_context(|| format!("writing {}", output.display()))
 }
 
-/// A file without a name on the file system of `output`, where it can get one later.
+/// A file without a name on the file system of `output`, if it can get a name later.
 fn nameless(output: &Path) -> Option<File> {
     let directory = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     let file = OpenOptions::new()
@@ -96,16 +94,19 @@ fn nameless(output: &Path) -> Option<File> {
         .mode(0o666)
         .open(directory.unwrap_or(Path::new(".")))
         .ok()?;
-    fs::symlink_metadata(by_number(&file)).is_ok().then_some(file)
+    fs::symlink_metadata(descriptor_path(&file))
+        .is_ok()
+        .then_some(file)
 }
 
-/// Puts it in the place of whatever is there. linkat(2) replaces nothing, rename(2) does.
+/// Links the file to its name and replaces an existing one. linkat(2) cannot replace a file,
+/// rename(2) can.
 fn name(file: &File, output: &Path) -> anyhow::Result<()> {
     let part = part(output);
     let _ = fs::remove_file(&part);
     linkat(
         AT_FDCWD,
-        &by_number(file),
+        &descriptor_path(file),
         AT_FDCWD,
         &part,
         AtFlags::AT_SYMLINK_FOLLOW,
@@ -117,8 +118,8 @@ fn name(file: &File, output: &Path) -> anyhow::Result<()> {
     Ok(renamed?)
 }
 
-/// How linkat(2) finds an open file without `CAP_DAC_READ_SEARCH`.
-fn by_number(file: &File) -> PathBuf {
+/// The path by which linkat(2) refers to an open file without `CAP_DAC_READ_SEARCH`.
+fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
@@ -133,30 +134,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_is_known_by_all_of_its_names() {
-        let place = std::env::temp_dir().join(format!("plimsoll-output-{}", std::process::id()));
-        fs::create_dir_all(&place).unwrap();
+    fn an_input_is_detected_under_each_of_its_names() {
+        let directory = std::env::temp_dir().join(format!("plimsoll-output-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
         let [input, other, link, hard, new] =
-            ["input", "other", "link", "hard", "new"].map(|name| place.join(name));
+            ["input", "other", "link", "hard", "new"].map(|name| directory.join(name));
         fs::write(&input, "kept").unwrap();
         fs::write(&other, "").unwrap();
         std::os::unix::fs::symlink(&input, &link).unwrap();
         fs::hard_link(&input, &hard).unwrap();
         let inputs = [other.as_path(), input.as_path()];
         for output in [&input, &link, &hard] {
-            let said = check(output, inputs).unwrap_err().to_string();
-            assert!(said.contains("is the input"), "{said}");
+            let message = check(output, inputs).unwrap_err().to_string();
+            assert!(message.contains("is the input"), "{message}");
         }
         assert!(
-            check(&place, inputs)
+            check(&directory, inputs)
                 .unwrap_err()
                 .to_string()
-                .contains("no regular file")
+                .contains("not a regular file")
         );
         check(&new, inputs).unwrap();
         check(&other, [input.as_path()]).unwrap();
         check_new(&new).unwrap();
         assert!(check_new(&other).unwrap_err().to_string().contains("--force"));
-        fs::remove_dir_all(place).unwrap();
+        fs::remove_dir_all(directory).unwrap();
     }
 }

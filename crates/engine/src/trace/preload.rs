@@ -1,5 +1,5 @@
-//! `trace record --source preload`: a program with the recorder loaded before its libc. What it has
-//! written is read when it has ended.
+//! `trace record --source preload`: runs a program with the recorder loaded before its libc, and
+//! reads the logs when it has ended.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,40 +19,44 @@ use super::mapped::Mapped;
 use super::record::{RecordRequest, exit_code, number, read_link};
 use super::{calibrate, import, left, output};
 
-/// The library; empty where the engine was built without (see build.rs).
+/// The library; empty if the engine was built without it (see build.rs).
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The library on disk, and a place for its logs; both go with it.
-pub(super) struct Place {
+/// A directory with the library and its logs, which is removed with this value.
+pub(super) struct RecorderDirectory {
     directory: PathBuf,
 }
 
-impl Place {
-    /// Beside `output`, as logs can be large.
-    pub(super) fn beside(output: &Path) -> anyhow::Result<Self> {
+impl RecorderDirectory {
+    /// Creates the directory next to `output`, because logs can be large.
+    pub(super) fn create_beside(output: &Path) -> anyhow::Result<Self> {
         ensure!(
             !LIBRARY.is_empty(),
             "this engine was built without the preload recorder: build it with `make engine`, or use --source strace"
         );
         let output = std::path::absolute(output)?;
-        for place in left::beside(&output) {
-            let place = place.display();
+        for directory in left::abandoned(&output) {
+            let path = directory.display();
             eprintln!(
-                "a recording that was killed has left its logs in {place}: make a trace of them with plimsoll trace import {place}, or remove them"
+                "a recording that was killed has left its logs in {path}: import them with plimsoll trace import {path}, or remove the directory"
             );
         }
         let mut name = OsString::from(".");
-        name.push(output.file_name().context("the trace file needs a name")?);
+        name.push(
+            output
+                .file_name()
+                .context("the path of the trace file has no file name")?,
+        );
         name.push(format!(".{}", std::process::id()));
         let directory = output.with_file_name(name);
-        let made = fs::DirBuilder::new().mode(0o700).create(&directory);
-        made.with_context(|| format!("creating {}", directory.display()))?;
-        let place = Self { directory };
-        fs::create_dir(place.logs())?;
-        fs::write(place.recorder(), LIBRARY)
-            .with_context(|| format!("writing {}", place.recorder().display()))?;
-        Ok(place)
+        let created = fs::DirBuilder::new().mode(0o700).create(&directory);
+        created.with_context(|| format!("creating {}", directory.display()))?;
+        let created = Self { directory };
+        fs::create_dir(created.logs())?;
+        fs::write(created.recorder(), LIBRARY)
+            .with_context(|| format!("writing {}", created.recorder().display()))?;
+        Ok(created)
     }
 
     fn recorder(&self) -> PathBuf {
@@ -63,7 +67,7 @@ impl Place {
         self.directory.join("logs")
     }
 
-    /// Has a program recorded.
+    /// Sets the environment of a command so that it is recorded.
     pub(super) fn arm<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         let mut preload = self.recorder().into_os_string();
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -75,9 +79,9 @@ impl Place {
             .env("PLIMSOLL_TRACE_DIR", self.logs())
     }
 
-    /// All logs that are there.
+    /// Reads all logs.
     pub(super) fn read(&self) -> anyhow::Result<Vec<Mapped>> {
-        let entries = fs::read_dir(self.logs()).context("reading the recorder's logs")?;
+        let entries = fs::read_dir(self.logs()).context("reading the logs of the recorder")?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
         paths
@@ -86,7 +90,7 @@ impl Place {
             .collect()
     }
 
-    /// Forgets what was recorded until now.
+    /// Removes all logs.
     pub(super) fn clear(&self) -> anyhow::Result<()> {
         fs::remove_dir_all(self.logs())?;
         fs::create_dir(self.logs())?;
@@ -94,62 +98,64 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RecorderDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
-pub(super) fn run(wanted: &RecordRequest) -> anyhow::Result<ExitCode> {
-    if !wanted.pids.is_empty() {
-        bail!("the preload recorder is loaded when a program starts: attach with --source strace");
+pub(super) fn run(request: &RecordRequest) -> anyhow::Result<ExitCode> {
+    if !request.pids.is_empty() {
+        bail!("-p: the preload recorder cannot attach to a running process. Use --source strace");
     }
-    if wanted.seconds.is_some() {
-        bail!("--for is for --source strace: the preload recorder records until the program ends");
+    if request.seconds.is_some() {
+        bail!(
+            "--for is valid only with --source strace: the preload recorder records until the program ends"
+        );
     }
-    let place = Place::beside(&wanted.output)?;
-    let calibration = if wanted.calibrated {
-        let measured = calibrate::preloaded(&place);
-        Some(measured.context("measuring what recording costs (--uncalibrated records without)")?)
+    let directory = RecorderDirectory::create_beside(&request.output)?;
+    let calibration = if request.calibrated {
+        let measured = calibrate::preloaded(&directory);
+        Some(measured.context("measuring the tracing cost (--uncalibrated records without it)")?)
     } else {
         None
     };
     let signals = crate::signals::listen().context("cannot listen to signals")?;
     let since = Instant::now();
-    let mut command = Command::new(&wanted.command[0]);
-    place.arm(command.args(&wanted.command[1..]));
-    let name = wanted.command[0].to_string_lossy().into_owned();
+    let mut command = Command::new(&request.command[0]);
+    directory.arm(command.args(&request.command[1..]));
+    let name = request.command[0].to_string_lossy().into_owned();
     let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
     let status = child.wait().context("waiting for the program")?;
     let elapsed = since.elapsed().as_nanos() as u64;
     drop(signals);
-    let logs = place.read()?;
-    let footer = output::write(&wanted.output, |file| {
+    let logs = directory.read()?;
+    let footer = output::write(&request.output, |file| {
         let parsed: Vec<Log<'_>> = logs
             .iter()
             .filter_map(|log| Log::parse(log.bytes()).ok())
             .collect();
-        let strange = (logs.len() - parsed.len()) as u64;
+        let invalid = (logs.len() - parsed.len()) as u64;
         if parsed.is_empty() {
             bail!(
-                "nothing was recorded: {name} is linked statically, or may not be preloaded (setuid), or did not start; --source strace sees it"
+                "nothing was recorded: {name} is linked statically, does not permit preloading (setuid), or did not start. Use --source strace"
             );
         }
-        convert(parsed, file, wanted.words(), calibration, |footer| Footer {
-            odd_lines: footer.odd_lines + strange,
+        convert(parsed, file, request.words(), calibration, |footer| Footer {
+            odd_lines: footer.odd_lines + invalid,
             status: Some(number(status)),
             elapsed_ns: Some(elapsed),
             ..footer
         })
     })?;
-    if wanted.calibrated {
-        import::calibrate_again(&wanted.output, calibrate::preloaded(&place).ok())?;
+    if request.calibrated {
+        import::calibrate_again(&request.output, calibrate::preloaded(&directory).ok())?;
     }
-    import::report(&wanted.output, &footer, wanted.report.as_deref())?;
+    import::report(&request.output, &footer, request.report.as_deref())?;
     Ok(exit_code(number(status)))
 }
 
-/// Writes the trace of a program; `command` is what was run.
+/// Writes the trace of a program; `command` is the program with its arguments.
 pub(super) fn convert(
     logs: Vec<Log<'_>>,
     file: File,
@@ -165,7 +171,7 @@ pub(super) fn convert(
     let mut writer = Writer::new(file, &header(command, first, calibration))?;
     let mut events = 0;
     let mut failed: Option<FileError> = None;
-    let (mut kernel, lost) = follow(logs, zero_ns, &mut |kernel: &mut Kernel, event: &Event| {
+    let (mut kernel, unused) = follow(logs, zero_ns, &mut |kernel: &mut Kernel, event: &Event| {
         events += 1;
         let mut event = *event;
         kernel.complete_link(&mut event, read_link);
@@ -178,16 +184,16 @@ pub(super) fn convert(
     }
     let footer = complete(Footer {
         events,
-        lines: lost.records,
-        unknown_calls: lost.unknown_calls,
-        odd_lines: lost.cut,
-        halves: lost.lost,
+        lines: unused.records,
+        unknown_calls: unused.unknown_calls,
+        odd_lines: unused.cut,
+        halves: unused.lost,
         ..Footer::default()
     });
     Ok((writer.finish(kernel.names_mut(), &footer)?, footer))
 }
 
-/// As far as they are text.
+/// Converts bytes to text; invalid UTF-8 is replaced.
 pub(super) fn words(words: &[&[u8]]) -> Vec<String> {
     let text = words
         .iter()
@@ -212,7 +218,7 @@ fn header(command: Vec<String>, first: Option<&Head<'_>>, calibration: Option<Ca
     }
 }
 
-/// A program that makes calls whose cost is known: `dd`, 512 bytes a call.
+/// A program that makes calls of known cost: `dd`, with 512 bytes per call.
 pub(super) fn dd(calls: usize) -> Command {
     let mut command = Command::new("dd");
     command

@@ -1,4 +1,4 @@
-//! `trace profile` and `trace points`: what an application did to its files, as JSON for the lab.
+//! `trace profile` and `trace points`: the profile of a trace, as JSON for the lab.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,47 +12,47 @@ use plimsoll_trace::file::Reader;
 use plimsoll_trace::header::Footer;
 use plimsoll_trace::names::Names;
 use plimsoll_trace::profile::points::{EachGatherer, Gatherer, Query};
-use plimsoll_trace::profile::{Called, Choice, Profiler};
+use plimsoll_trace::profile::{Choice, FileNames, Profiler};
 use regex::Regex;
 use serde::Serialize;
 
-/// What of a trace is asked for.
+/// The arguments that select a part of a trace.
 #[derive(Args)]
-pub(crate) struct Chosen {
+pub(crate) struct ProfileArguments {
     /// The trace file
     trace: PathBuf,
-    /// Only files whose name, as it is shown, matches
+    /// Only files whose path, as shown, matches
     #[arg(long, value_name = "REGEX")]
     file: Option<Regex>,
-    /// Only calls that began so many seconds after the beginning of the trace, or later
+    /// Only calls that began this number of seconds after the start of the trace, or later
     #[arg(long, value_name = "SECONDS", value_parser = nanoseconds, allow_negative_numbers = true)]
     from: Option<i64>,
-    /// Only calls that began before so many seconds
+    /// Only calls that began before this number of seconds after the start of the trace
     #[arg(long, value_name = "SECONDS", value_parser = nanoseconds, allow_negative_numbers = true)]
     to: Option<i64>,
 }
 
-/// What a picture is to show.
+/// The arguments of `trace points`.
 #[derive(Args)]
-pub(crate) struct Picture {
+pub(crate) struct PointsArguments {
     #[command(flatten)]
-    chosen: Chosen,
-    /// Only requests that end behind this byte of the file
+    selection: ProfileArguments,
+    /// Only requests that end after this byte of the file
     #[arg(long, default_value_t = 0)]
     from_byte: u64,
-    /// Only requests that begin before this byte
+    /// Only requests that begin before this byte of the file
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     to_byte: u64,
-    /// More requests than so many are binned
+    /// If there are more requests than this, they are binned
     #[arg(long, default_value_t = Query::default().limit)]
     limit: usize,
-    /// Bins in time, at most
+    /// Maximum number of bins in time
     #[arg(long, default_value_t = Query::default().columns, value_parser = clap::value_parser!(u32).range(1..=8192))]
     columns: u32,
-    /// Bins in the file, at most
+    /// Maximum number of bins in the file
     #[arg(long, default_value_t = Query::default().rows, value_parser = clap::value_parser!(u32).range(1..=8192))]
     rows: u32,
-    /// A picture of every file by itself: the limit is of all together, and those with most
+    /// A separate chart of each file. The limit applies to all together, and the files with most
     /// requests are binned
     #[arg(long)]
     each: bool,
@@ -61,18 +61,18 @@ pub(crate) struct Picture {
 fn nanoseconds(text: &str) -> Result<i64, String> {
     let seconds: f64 = text
         .parse()
-        .map_err(|_| "a number of seconds is expected: 1.5".to_owned())?;
-    // Further than any trace, and exact enough: 2^63 ns are 292 years.
+        .map_err(|_| "expected a number of seconds such as 1.5".to_owned())?;
+    // Longer than any trace, and precise enough: 2^63 ns are 292 years.
     if seconds.abs() < 9e9 {
         Ok((seconds * 1e9).round() as i64)
     } else {
-        Err("a number of seconds below 9000000000 is expected".to_owned())
+        Err("expected a number of seconds less than 9,000,000,000".to_owned())
     }
 }
 
-pub(crate) fn profile(chosen: Chosen) -> anyhow::Result<ExitCode> {
-    let path = chosen.trace.clone();
-    let mut choice = choice(chosen)?;
+pub(crate) fn profile(selection: ProfileArguments) -> anyhow::Result<ExitCode> {
+    let path = selection.trace.clone();
+    let mut choice = choice(selection)?;
     let names = all_names(&path, &mut choice)?;
     let mut reader = open(&path)?;
     let mut profiler = Profiler::new(reader.header(), choice);
@@ -81,26 +81,26 @@ pub(crate) fn profile(chosen: Chosen) -> anyhow::Result<ExitCode> {
     }
     let unknown = reader.unknown_calls();
     let footer = reader.footer().map(|footer| Footer {
-        // Those that were not known when the trace was written, and those that this build does not
-        // know.
+        // The calls that were unknown when the trace was written, and those that this build does
+        // not know.
         unknown_calls: footer.unknown_calls + unknown,
         ..footer.clone()
     });
     print(&profiler.finish(reader.names(), footer.as_ref()))
 }
 
-pub(crate) fn points(picture: Picture) -> anyhow::Result<ExitCode> {
-    let path = picture.chosen.trace.clone();
-    let choice = choice(picture.chosen)?;
+pub(crate) fn points(arguments: PointsArguments) -> anyhow::Result<ExitCode> {
+    let path = arguments.selection.trace.clone();
+    let choice = choice(arguments.selection)?;
     let mut query = Query {
         choice,
-        from_byte: picture.from_byte,
-        to_byte: picture.to_byte,
-        limit: picture.limit,
-        columns: picture.columns,
-        rows: picture.rows,
+        from_byte: arguments.from_byte,
+        to_byte: arguments.to_byte,
+        limit: arguments.limit,
+        columns: arguments.columns,
+        rows: arguments.rows,
     };
-    if picture.each {
+    if arguments.each {
         return each(&path, query);
     }
     let names = all_names(&path, &mut query.choice)?;
@@ -113,9 +113,9 @@ pub(crate) fn points(picture: Picture) -> anyhow::Result<ExitCode> {
 }
 
 fn each(path: &Path, mut query: Query) -> anyhow::Result<ExitCode> {
-    // Files are put together by their names, which must be known from the first request on.
-    let (names, called) = names(path)?;
-    query.choice.called = Some(Arc::new(called));
+    // Files are combined by their paths, which must be known from the first request on.
+    let (names, file_names) = names(path)?;
+    query.choice.file_names = Some(Arc::new(file_names));
     let mut reader = open(path)?;
     let mut gatherer = EachGatherer::new(query);
     while advance(&mut reader, path)? {
@@ -124,38 +124,38 @@ fn each(path: &Path, mut query: Query) -> anyhow::Result<ExitCode> {
     print(&gatherer.finish(&names))
 }
 
-fn choice(chosen: Chosen) -> anyhow::Result<Choice> {
-    if let (Some(from), Some(to)) = (chosen.from, chosen.to)
+fn choice(selection: ProfileArguments) -> anyhow::Result<Choice> {
+    if let (Some(from), Some(to)) = (selection.from, selection.to)
         && from >= to
     {
-        bail!("--from is not before --to: nothing would be left");
+        bail!("--from is not before --to: the selection is empty");
     }
     Ok(Choice {
-        file: chosen.file,
-        called: None,
-        from_ns: chosen.from,
-        to_ns: chosen.to,
+        file: selection.file,
+        file_names: None,
+        from_ns: selection.from,
+        to_ns: selection.to,
     })
 }
 
-/// All tables of a trace, where files are chosen by their names: one that was open before the trace
-/// began has got its name later, and one that was renamed has had several.
+/// All tables of a trace, if files are selected by path: the path of a file that was open before
+/// the trace began is known later, and a renamed file has several.
 fn all_names(path: &Path, choice: &mut Choice) -> anyhow::Result<Option<Names>> {
     if choice.file.is_none() {
         return Ok(None);
     }
-    let (names, called) = names(path)?;
-    choice.called = Some(Arc::new(called));
+    let (names, file_names) = names(path)?;
+    choice.file_names = Some(Arc::new(file_names));
     Ok(Some(names))
 }
 
-fn names(path: &Path) -> anyhow::Result<(Names, Called)> {
+fn names(path: &Path) -> anyhow::Result<(Names, FileNames)> {
     let mut reader = open(path)?;
-    let mut called = Called::default();
+    let mut file_names = FileNames::default();
     while advance(&mut reader, path)? {
-        called.take(reader.names(), reader.events());
+        file_names.take(reader.names(), reader.events());
     }
-    Ok((reader.into_names(), called))
+    Ok((reader.into_names(), file_names))
 }
 
 fn open(path: &Path) -> anyhow::Result<Reader<File>> {
@@ -163,7 +163,7 @@ fn open(path: &Path) -> anyhow::Result<Reader<File>> {
     Reader::new(file).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Whether there were more events; they are in the reader.
+/// Reads the next events into the reader. Returns whether there were any.
 fn advance(reader: &mut Reader<File>, path: &Path) -> anyhow::Result<bool> {
     let next = reader
         .next()
@@ -171,9 +171,9 @@ fn advance(reader: &mut Reader<File>, path: &Path) -> anyhow::Result<bool> {
     Ok(next.is_some())
 }
 
-fn print(what: &impl Serialize) -> anyhow::Result<ExitCode> {
+fn print(value: &impl Serialize) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer(&mut out, what)?;
+    serde_json::to_writer(&mut out, value)?;
     writeln!(out)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

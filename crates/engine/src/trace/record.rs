@@ -1,5 +1,5 @@
-//! `trace record`: a program below strace, or one that runs already; its log is taken in while it
-//! is written.
+//! `trace record`: runs a program under strace, or attaches to a process. The log is imported while
+//! it is written.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -19,30 +19,30 @@ use super::fifo::Fifo;
 use super::strace::Strace;
 use super::{attached, calibrate, import, output, preload};
 
-/// What was recorded is on disk after so long.
+/// The interval at which the recorded events are written to disk.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// By what is recorded.
+/// The recorder of `trace record`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Source {
-    /// All calls, at some 35 us each
+    /// All calls, at about 35 us each
     Strace,
-    /// Those that go through libc, at a fraction of a microsecond
+    /// Calls through libc, at a fraction of a microsecond each
     Preload,
 }
 
-/// What is to be recorded.
+/// The arguments of `trace record`.
 pub(super) struct RecordRequest {
     pub(super) source: Source,
     pub(super) output: PathBuf,
-    /// It may be there already.
+    /// Whether an existing output is overwritten.
     pub(super) force: bool,
-    /// Where to say what was recorded; stdout where it is not given.
+    /// The file for the summary of the recording; stdout without it.
     pub(super) report: Option<PathBuf>,
     pub(super) pids: Vec<u32>,
     pub(super) seconds: Option<f64>,
     pub(super) calibrated: bool,
-    /// strace and the program share a core.
+    /// Whether strace and the program share a core.
     pub(super) one_core: bool,
     pub(super) command: Vec<OsString>,
 }
@@ -55,99 +55,100 @@ impl RecordRequest {
     }
 }
 
-pub(super) fn run(wanted: &RecordRequest) -> anyhow::Result<ExitCode> {
-    if wanted.command.is_empty() == wanted.pids.is_empty() {
-        bail!("give either a program (behind --) or the process to attach to (-p)");
+pub(super) fn run(request: &RecordRequest) -> anyhow::Result<ExitCode> {
+    if request.command.is_empty() == request.pids.is_empty() {
+        bail!("pass either a program (after --) or a process to attach to (-p)");
     }
-    if !wanted.force {
-        output::check_new(&wanted.output)?;
+    if !request.force {
+        output::check_new(&request.output)?;
     }
-    output::check(&wanted.output, [])?;
-    if let Some(program) = wanted.command.first() {
+    output::check(&request.output, [])?;
+    if let Some(program) = request.command.first() {
         check_program(program)?;
     }
-    if wanted.source == Source::Preload {
-        if wanted.one_core {
-            bail!("--one-core is for strace only");
+    if request.source == Source::Preload {
+        if request.one_core {
+            bail!("--one-core is valid only with --source strace");
         }
-        return preload::run(wanted);
+        return preload::run(request);
     }
-    for pid in &wanted.pids {
+    for pid in &request.pids {
         if !PathBuf::from(format!("/proc/{pid}")).exists() {
-            bail!("there is no process {pid}");
+            bail!("-p: there is no process {pid}");
         }
     }
-    if wanted.one_core && !wanted.pids.is_empty() {
-        bail!("--one-core is for a program that is started: what runs already keeps its cores");
+    if request.one_core && !request.pids.is_empty() {
+        bail!("--one-core is valid only for a program that is started: a running process keeps its cores");
     }
-    let strace = Strace::find(wanted.one_core)?;
-    let calibration = if wanted.calibrated {
+    let strace = Strace::find(request.one_core)?;
+    let calibration = if request.calibrated {
         Some(
             calibrate::strace(&strace)
-                .context("measuring what tracing costs (--uncalibrated records without)")?,
+                .context("measuring the tracing cost (--uncalibrated records without it)")?,
         )
     } else {
         None
     };
-    // From here on the program has the terminal: what ends it must not end us before its last words
-    // are written.
+    // From here on the program has the terminal. A signal that ends it must not end this process
+    // before its last calls are written.
     let signals = crate::signals::listen().context("cannot listen to signals")?;
     let mut ended = None;
-    let footer = output::visibly(&wanted.output, |file| {
-        let mut importer = Importer::new(file, &header(wanted, &strace, calibration))?;
+    let footer = output::visibly(&request.output, |file| {
+        let mut importer = Importer::new(file, &header(request, &strace, calibration))?;
         importer.look_up(read_link);
-        for pid in &wanted.pids {
-            attached::tell(importer.kernel(), *pid);
+        for pid in &request.pids {
+            attached::add_process(importer.kernel(), *pid);
         }
         let since = Instant::now();
-        let mut recording = Recording::start(wanted, &strace)?;
-        recording.follow(&mut importer, wanted, &signals)?;
-        if !wanted.pids.is_empty() {
+        let mut recording = Recording::start(request, &strace)?;
+        recording.follow(&mut importer, request, &signals)?;
+        if !request.pids.is_empty() {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             importer.ended_at(now.map_or(0, |since| since.as_nanos() as i64));
         }
-        let status = recording.child.wait().context("waiting for strace")?;
+        let exit_status = recording.child.wait().context("waiting for strace")?;
         let elapsed = since.elapsed().as_nanos() as u64;
-        let said = if wanted.pids.is_empty() {
-            Some(number(status))
+        let status = if request.pids.is_empty() {
+            Some(number(exit_status))
         } else {
             None
         };
-        ended = said;
-        let (file, footer) = importer.finish(said, Some(elapsed))?;
+        ended = status;
+        let (file, footer) = importer.finish(status, Some(elapsed))?;
         if footer.events == 0 {
-            bail!("nothing was recorded: {}", failure(status));
+            bail!("nothing was recorded: {}", failure(exit_status));
         }
         Ok((file, footer))
     })?;
-    if wanted.calibrated {
-        import::calibrate_again(&wanted.output, calibrate::strace(&strace).ok())?;
+    if request.calibrated {
+        import::calibrate_again(&request.output, calibrate::strace(&strace).ok())?;
     }
-    import::report(&wanted.output, &footer, wanted.report.as_deref())?;
+    import::report(&request.output, &footer, request.report.as_deref())?;
     Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
 }
 
-/// Refuses a program that is not there, before anything is measured for it.
+/// Refuses a missing program before the calibration.
 fn check_program(program: &OsStr) -> anyhow::Result<()> {
     let search = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = if program.as_bytes().contains(&b'/') {
+    let exists = if program.as_bytes().contains(&b'/') {
         Path::new(program).exists()
     } else {
         std::env::split_paths(&search).any(|directory| directory.join(program).is_file())
     };
-    if !is_there {
+    if !exists {
         bail!("there is no program {}", Path::new(program).display());
     }
     Ok(())
 }
 
-/// What a symbolic link holds now: strace is told to leave out what is in buffers.
+/// Reads the current target of a symbolic link, because strace does not write the contents of
+/// buffers.
 pub(super) fn read_link(path: &[u8]) -> Option<Vec<u8>> {
     let target = std::fs::read_link(OsStr::from_bytes(path)).ok()?;
     Some(target.into_os_string().into_vec())
 }
 
-/// That of the program; of one that a signal has ended, as a shell gives it.
+/// The exit code of the program; after a signal, the code that a shell returns.
 pub(super) fn exit_code(status: i32) -> ExitCode {
     let code = if status < 0 { 128 - status } else { status };
     ExitCode::from(code.clamp(0, 255) as u8)
@@ -155,21 +156,21 @@ pub(super) fn exit_code(status: i32) -> ExitCode {
 
 fn failure(status: ExitStatus) -> String {
     format!(
-        "strace ended with {status} (it needs the right to trace: as the same user, and where kernel.yama.ptrace_scope allows it)"
+        "strace ended with {status}. It needs permission to trace: the same user, and a value of kernel.yama.ptrace_scope that allows it"
     )
 }
 
-/// The status of a program, or the number of the signal that ended it, negative.
+/// The exit status of a program, or the negative number of the signal that ended it.
 pub(super) fn number(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| -status.signal().unwrap_or(0))
 }
 
-fn header(wanted: &RecordRequest, strace: &Strace, calibration: Option<Calibration>) -> Header {
-    let options = strace.options(!wanted.pids.is_empty());
+fn header(request: &RecordRequest, strace: &Strace, calibration: Option<Calibration>) -> Header {
+    let options = strace.options(!request.pids.is_empty());
     let options = options.iter().map(|word| word.to_string_lossy().into_owned());
-    // Not strace's, but what was traced has seen one core only.
-    let one_core = wanted.one_core.then(|| ONE_CORE.to_owned());
-    let facts = |name: &str| {
+    // Not an option of strace, but the traced threads used one core only.
+    let one_core = request.one_core.then(|| ONE_CORE.to_owned());
+    let read_fact = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
     };
@@ -179,11 +180,11 @@ fn header(wanted: &RecordRequest, strace: &Strace, calibration: Option<Calibrati
         recorder: Recorder::Strace,
         recorder_version: strace.version.clone(),
         options: options.chain(one_core).collect(),
-        command: wanted.words(),
-        attached: !wanted.pids.is_empty(),
+        command: request.words(),
+        attached: !request.pids.is_empty(),
         host: vec![
-            facts("hostname"),
-            facts("osrelease"),
+            read_fact("hostname"),
+            read_fact("osrelease"),
             std::env::consts::ARCH.into(),
         ],
         zero_unix_ns: now.ok().map(|since| since.as_nanos() as i64),
@@ -199,50 +200,50 @@ struct Recording {
 }
 
 impl Recording {
-    fn start(wanted: &RecordRequest, strace: &Strace) -> anyhow::Result<Self> {
-        let fifo = Fifo::new().context("making a pipe for strace")?;
-        let mut command: Command = strace.command(fifo.path().as_os_str(), !wanted.pids.is_empty());
-        for pid in &wanted.pids {
+    fn start(request: &RecordRequest, strace: &Strace) -> anyhow::Result<Self> {
+        let fifo = Fifo::new().context("creating a pipe for strace")?;
+        let mut command: Command = strace.command(fifo.path().as_os_str(), !request.pids.is_empty());
+        for pid in &request.pids {
             command.arg("-p").arg(pid.to_string());
         }
-        if !wanted.command.is_empty() {
-            command.arg("--").args(&wanted.command);
+        if !request.command.is_empty() {
+            command.arg("--").args(&request.command);
         }
         let child = strace.start(&mut command)?;
         Ok(Self { child, fifo })
     }
 
-    /// Takes in what strace writes until it ends.
+    /// Imports the output of strace until it ends.
     fn follow(
         &mut self,
         importer: &mut Importer<File>,
-        wanted: &RecordRequest,
+        request: &RecordRequest,
         signals: &Receiver<i32>,
     ) -> anyhow::Result<()> {
         let since = Instant::now();
         let mut flushed = Instant::now();
-        let mut asked = false;
-        let mut held: Vec<u8> = Vec::new();
+        let mut has_interrupted = false;
+        let mut pending: Vec<u8> = Vec::new();
         let mut piece = vec![0; 256 * 1024];
         loop {
             let read = self
                 .fifo
                 .read(&mut self.child, &mut piece, Duration::from_millis(100));
-            match read.context("reading what strace writes")? {
+            match read.context("reading the output of strace")? {
                 Some(0) => break,
                 Some(count) => {
-                    held.extend_from_slice(&piece[..count]);
-                    let end = held
+                    pending.extend_from_slice(&piece[..count]);
+                    let end = pending
                         .iter()
                         .rposition(|&byte| byte == b'\n')
                         .map_or(0, |end| end + 1);
-                    for line in held[..end]
+                    for line in pending[..end]
                         .split(|&byte| byte == b'\n')
                         .filter(|line| !line.is_empty())
                     {
                         importer.line(line, 1)?;
                     }
-                    held.drain(..end);
+                    pending.drain(..end);
                 }
                 None => {}
             }
@@ -250,28 +251,28 @@ impl Recording {
                 importer.flush()?;
                 flushed = Instant::now();
             }
-            let is_over = wanted
+            let is_over = request
                 .seconds
                 .is_some_and(|seconds| since.elapsed().as_secs_f64() > seconds);
-            // Ctrl-C reaches strace and the program by themselves; an attached program must not be
+            // Ctrl-C also reaches strace and the program directly. An attached program must not be
             // ended by it.
-            let is_told = signals.try_recv().is_ok();
-            if (is_over || is_told) && !asked {
-                asked = true;
-                self.ask_to_end();
+            let is_interrupted = signals.try_recv().is_ok();
+            if (is_over || is_interrupted) && !has_interrupted {
+                has_interrupted = true;
+                self.interrupt();
             }
         }
-        if !held.is_empty() {
-            importer.line(&held, 1)?;
+        if !pending.is_empty() {
+            importer.line(&pending, 1)?;
             importer.mark_cut();
         }
         Ok(())
     }
 
-    /// strace detaches from what it is attached to, and passes the signal on to a program that it
-    /// has started.
-    fn ask_to_end(&self) {
-        // SAFETY: our own child, which nobody has waited for yet.
+    /// Interrupts strace: it detaches from attached processes, or passes the signal on to the
+    /// program that it started.
+    fn interrupt(&self) {
+        // SAFETY: a child of this process for which it has not waited yet.
         unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGINT) };
     }
 }

@@ -122,6 +122,6 @@ fn a_file_that_is_not_a_trace_leaves_no_output() {
     ]);
     assert!(!done.status.success());
     let stderr = String::from_utf8(done.stderr).unwrap();
-    assert!(stderr.contains("no trace file"), "{stderr}");
+    assert!(stderr.contains("not a trace file"), "{stderr}");
     assert_eq!(fs::read_dir(&temp.0).unwrap().count(), 1);
 }

@@ -1,8 +1,8 @@
-//! Programs that are run with the recorder, and what it has seen of them.
+//! Runs programs with the recorder, and reads what it recorded.
 #![allow(
     dead_code,
     clippy::unwrap_used,
-    reason = "each test takes what it needs, and one that cannot go on fails"
+    reason = "each test uses a part, and a failed unwrap fails the test"
 )]
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use plimsoll_trace::event::Outcome;
 use plimsoll_trace::preload::{Image, Log, Merge, Record, When};
 use plimsoll_trace::syscalls::Effect;
 
-/// A directory that goes with the test.
-pub struct Place(pub PathBuf);
+/// A directory that is removed when the test ends.
+pub struct TestDirectory(pub PathBuf);
 
-impl Place {
+impl TestDirectory {
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("plimsoll-preload-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -33,15 +33,15 @@ impl Place {
         self.0.join("logs")
     }
 
-    /// With content that differs from byte to byte.
+    /// Creates a file whose bytes differ from their neighbours.
     pub fn file(&self, name: &str, length: usize) -> PathBuf {
         let path = self.0.join(name);
-        let bytes: Vec<u8> = (0..length).map(|place| (place % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..length).map(|offset| (offset % 251) as u8).collect();
         fs::write(&path, bytes).unwrap();
         path
     }
 
-    /// A program in C, from `tests/programs`.
+    /// Compiles a C program of `tests/programs`.
     pub fn compile(&self, name: &str) -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/programs")
@@ -60,7 +60,7 @@ impl Place {
         program
     }
 
-    /// Runs it with the recorder, in this directory.
+    /// Runs a command with the recorder, in this directory.
     pub fn record(&self, command: &mut Command) -> Output {
         command
             .current_dir(&self.0)
@@ -70,7 +70,7 @@ impl Place {
             .unwrap()
     }
 
-    /// What was recorded.
+    /// Reads the logs.
     pub fn recording(&self) -> Recording {
         let mut files: Vec<PathBuf> = fs::read_dir(self.logs())
             .unwrap()
@@ -81,25 +81,24 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The recorder, built as it is built to be used; or the one that this variable names, by an
-/// absolute name.
+/// The recorder, built as for use, or the library whose absolute path the variable contains.
 pub fn library() -> &'static Path {
     static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
         if let Some(path) = std::env::var_os("PLIMSOLL_PRELOAD") {
             return path.into();
         }
-        let house = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-        let built = Command::new(house.join("scripts/preload-library"))
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let built = Command::new(root.join("scripts/preload-library"))
             .output()
             .unwrap();
         assert!(built.status.success(), "{}", text(&built.stderr));
-        house.join(text(&built.stdout).trim())
+        root.join(text(&built.stdout).trim())
     });
     &LIBRARY
 }
@@ -112,7 +111,7 @@ impl Recording {
         self.0.iter().map(|bytes| Log::parse(bytes).unwrap()).collect()
     }
 
-    /// The records of a whole recording, log by log: nothing is lost or cut.
+    /// The records of a complete recording, log by log. Asserts that none is lost or cut.
     pub fn records(&self) -> Vec<Record<'_>> {
         let mut all = Vec::new();
         for mut log in self.logs() {
@@ -136,7 +135,7 @@ impl Recording {
             .collect()
     }
 
-    /// What was done to each file below a directory.
+    /// The activity on each file below a directory.
     pub fn done_to_files(&self, below: &Path) -> BTreeMap<String, FileActivity> {
         let heads: Vec<_> = self.logs().into_iter().map(|log| log.head).collect();
         let mut processes: BTreeMap<u32, Process> = BTreeMap::new();
@@ -160,15 +159,15 @@ impl Recording {
                         *process = Process::executed(image);
                     }
                 }
-                When::Begin(record) => process.begins(&record, below, &mut done),
-                When::End(record) => process.ends(&record),
+                When::Begin(record) => process.begin_call(&record, below, &mut done),
+                When::End(record) => process.end_call(&record),
             }
         }
         done
     }
 }
 
-/// What a process has open, by its numbers, and where it is.
+/// The open files of a process by descriptor, and its current directory.
 #[derive(Debug, Clone, Default)]
 struct Process {
     open: BTreeMap<i64, PathBuf>,
@@ -180,14 +179,14 @@ impl Process {
         let open = image
             .open
             .iter()
-            .map(|one| (i64::from(one.number), text(one.name).into()));
+            .map(|descriptor| (i64::from(descriptor.number), text(descriptor.name).into()));
         Self {
             open: open.collect(),
             directory: text(image.directory).into(),
         }
     }
 
-    fn begins(&mut self, record: &Record<'_>, below: &Path, done: &mut BTreeMap<String, FileActivity>) {
+    fn begin_call(&mut self, record: &Record<'_>, below: &Path, done: &mut BTreeMap<String, FileActivity>) {
         let numbers = &record.arguments;
         if record.call.effect == Effect::Close {
             self.open.remove(&numbers[0].unwrap());
@@ -212,7 +211,7 @@ impl Process {
         add(to, FileActivity::write);
     }
 
-    fn ends(&mut self, record: &Record<'_>) {
+    fn end_call(&mut self, record: &Record<'_>) {
         let Outcome::Returned(value) = record.outcome else {
             return;
         };
@@ -238,7 +237,7 @@ impl Process {
     }
 }
 
-/// What was done to a file, whoever did it.
+/// The reads and writes of a file by all processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileActivity {
     pub reads: u64,
@@ -263,38 +262,38 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What strace says of the same program: run anew, in the same directory. None with a message where
-/// strace is missing, which CI takes for a failure.
-pub fn strace(place: &Place, command: &[&str]) -> Option<BTreeMap<String, FileActivity>> {
-    // One for each thread, as calls that others have interrupted are two lines otherwise.
-    let logs = place.0.join("strace");
+/// The activity according to strace, which runs the same command in the same directory. If strace
+/// is missing: None and a message; in CI a failure.
+pub fn strace(directory: &TestDirectory, command: &[&str]) -> Option<BTreeMap<String, FileActivity>> {
+    // One log for each thread; in a common log an interrupted call takes two lines.
+    let logs = directory.0.join("strace");
     let _ = fs::remove_dir_all(&logs);
     fs::create_dir(&logs).unwrap();
     let traced = Command::new("strace")
         .args(["-ff", "-y", "-s", "0", "-e", "trace=desc", "-o"])
         .arg(logs.join("log"))
         .args(command)
-        .current_dir(&place.0)
+        .current_dir(&directory.0)
         .output();
-    if !traced.is_ok_and(|done| done.status.success()) {
-        eprintln!("SKIPPED: strace is missing, or may trace nothing here");
+    if !traced.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: strace is missing or is not permitted to trace processes here");
         let ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
-        assert!(!ci, "under CI what is missing is a failure");
+        assert!(!ci, "in CI a missing strace is a failure");
         return None;
     }
     let mut done = BTreeMap::new();
     for log in fs::read_dir(&logs).unwrap() {
         for line in fs::read_to_string(log.unwrap().path()).unwrap().lines() {
-            said(line, &place.0, &mut done);
+            add_line(line, &directory.0, &mut done);
         }
     }
     Some(done)
 }
 
 /// `read(3</tmp/x>, ""..., 512) = 512`
-fn said(line: &str, below: &Path, done: &mut BTreeMap<String, FileActivity>) -> Option<()> {
-    let (call, rest) = line.split_once('(')?;
-    let (arguments, value) = rest.rsplit_once(" = ")?;
+fn add_line(line: &str, below: &Path, done: &mut BTreeMap<String, FileActivity>) -> Option<()> {
+    let (call, arguments_and_value) = line.split_once('(')?;
+    let (arguments, value) = arguments_and_value.rsplit_once(" = ")?;
     let bytes: i64 = value
         .split(' ')
         .next()?

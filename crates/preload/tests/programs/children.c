@@ -1,4 +1,4 @@
-// Children of vfork and of a fork that no library knows of; programs that cannot be executed.
+// Makes children with vfork and with clone (not through libc), and executes a missing program.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Reads and then ends as it is told: k(ill), a(bort), e(xit at once).
+// Reads a file, then ends as the second argument states: k (SIGKILL), a (abort), e (_exit).
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

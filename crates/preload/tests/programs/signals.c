@@ -1,4 +1,4 @@
-// A timer's handler writes to a file while the program reads another one.
+// The signal handler of a timer writes to a file while the program reads another file.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

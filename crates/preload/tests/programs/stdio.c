@@ -1,4 +1,4 @@
-// What stdio does to one file, in all its ways.
+// Calls the functions of stdio on a few files.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 int main(int count, char **arguments) {
     char data[20000], *line = 0;
-    size_t room = 0;
+    size_t capacity = 0;
     FILE *file = fopen("made", "w+");
     for (int turn = 0; turn < 1000; turn++) {
         fprintf(file, "%d %s %.2f %d %d %d %d\n", turn, "word", turn / 3.0, 4, 5, 6, 7);
@@ -22,7 +22,7 @@ int main(int count, char **arguments) {
     rewind(file);
     long sum = 0;
     for (int turn = 0; turn < 50; turn++)
-        sum += getline(&line, &room, file);
+        sum += getline(&line, &capacity, file);
     fseek(file, 10000, SEEK_SET);
     sum += fread(data, 1, 5000, file);
     sum += fgetc(file);
@@ -35,7 +35,7 @@ int main(int count, char **arguments) {
     int number = -1;
     if (fscanf(file, "%d", &number) != 1 || number != 0)
         return 1;
-    // What is left in this one is written when the program ends.
+    // The program ends without fclose, so that its end writes the buffer.
     file = fopen("left", "w");
     fprintf(file, "%s", "left");
     printf("%ld %f %d\n", sum, 1.5, number);

@@ -1,4 +1,4 @@
-// Threads that come and go, each with three calls; then how many descriptors and maps this process has.
+// Starts threads that make three calls each and end. Prints the number of mappings and the next free descriptor.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -20,11 +20,11 @@ int main(int count, char **arguments) {
     name = arguments[1];
     for (int turn = 0; turn < atoi(arguments[2]) / 4; turn++) {
         pthread_t threads[4];
-        for (int one = 0; one < 4; one++)
-            if (pthread_create(&threads[one], 0, work, 0))
+        for (int index = 0; index < 4; index++)
+            if (pthread_create(&threads[index], 0, work, 0))
                 return 2;
-        for (int one = 0; one < 4; one++)
-            pthread_join(threads[one], 0);
+        for (int index = 0; index < 4; index++)
+            pthread_join(threads[index], 0);
     }
     int lines = 0, letter;
     FILE *maps = fopen("/proc/self/maps", "r");

@@ -1,94 +1,95 @@
-//! Events as accesses to regular files, for formats that have nothing else.
+//! Converts events to accesses of regular files, for formats that contain nothing else.
 
 use crate::event::{Event, FileId, OpenId, Outcome};
 use crate::names::{Kind, Names};
 use crate::syscalls::Effect;
 
-/// Why an event, or a half of it, is no access. The keys stand in `docs/traces-export.md`.
+/// The reasons why an event, or one side of a transfer, is not an access. The keys are documented
+/// in `docs/traces-export.md`.
 pub(super) mod reason {
-    /// A call that the format has no word for.
+    /// A call that the format cannot represent.
     pub const OTHER: &str = "other_call";
     /// The call failed.
     pub const FAILED: &str = "failed";
-    /// Restarted, or nobody saw its end.
+    /// The call was restarted, or its end was not recorded.
     pub const UNFINISHED: &str = "unfinished";
-    /// A directory, a device, a pipe, a socket, memory; or not known what.
+    /// A directory, a device, a pipe, a socket or memory; or the file is unknown.
     pub const NO_FILE: &str = "no_regular_file";
-    /// Not known where in the file.
+    /// The offset is unknown.
     pub const NO_OFFSET: &str = "no_offset";
-    /// No data came: the end of the file.
+    /// No data were transferred: the end of the file.
     pub const EMPTY: &str = "no_data";
 }
 
-/// Data that went to a file, or came from it.
+/// A transfer of data to or from a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Access {
     pub open: Option<OpenId>,
     pub file: FileId,
     pub is_write: bool,
-    /// Where in the file, bytes.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// Bytes that were moved, not those that were asked for: above 0.
+    /// Number of bytes transferred, not those requested: greater than 0.
     pub length: u64,
 }
 
-/// One half of an event.
-struct Half {
+/// One side of a transfer.
+struct Side {
     open: Option<OpenId>,
     file: Option<FileId>,
     offset: Option<i64>,
     is_write: bool,
 }
 
-/// Gives the accesses of an event to `found`: one, or two where data went from file to file. The
-/// reason goes to `left_out`, for each that is none.
+/// Passes the accesses of an event to `visit`: one, or two for a transfer between files. For each
+/// side that is not an access, the reason is passed to `left_out`.
 pub(super) fn accesses(
     event: &Event,
     names: &Names,
-    mut found: impl FnMut(Access),
+    mut visit: impl FnMut(Access),
     mut left_out: impl FnMut(&'static str),
 ) {
-    let from = Half {
+    let from = Side {
         open: event.open,
         file: event.file,
         offset: event.offset,
         is_write: event.call.effect == Effect::Write,
     };
-    let to = Half {
+    let to = Side {
         open: event.open2,
         file: event.file2,
         offset: event.offset2,
         is_write: true,
     };
-    let halves = match event.call.effect {
+    let sides = match event.call.effect {
         Effect::Read | Effect::Write => [Some(from), None],
         Effect::Transfer => [Some(from), Some(to)],
         _ => return left_out(reason::OTHER),
     };
-    let moved = match event.outcome {
+    let transferred = match event.outcome {
         Outcome::Returned(value) => u64::try_from(value).unwrap_or(0),
         Outcome::Failed(_) => return left_out(reason::FAILED),
         Outcome::Restarted | Outcome::Unknown => return left_out(reason::UNFINISHED),
     };
-    for half in halves.into_iter().flatten() {
-        let file = half.file.filter(|&file| is_regular(names, file));
-        let offset = half.offset.and_then(|offset| u64::try_from(offset).ok());
+    for side in sides.into_iter().flatten() {
+        let file = side.file.filter(|&file| is_regular(names, file));
+        let offset = side.offset.and_then(|offset| u64::try_from(offset).ok());
         match (file, offset) {
             (None, _) => left_out(reason::NO_FILE),
             (Some(_), None) => left_out(reason::NO_OFFSET),
-            (Some(_), Some(_)) if moved == 0 => left_out(reason::EMPTY),
-            (Some(file), Some(offset)) => found(Access {
-                open: half.open,
+            (Some(_), Some(_)) if transferred == 0 => left_out(reason::EMPTY),
+            (Some(file), Some(offset)) => visit(Access {
+                open: side.open,
                 file,
-                is_write: half.is_write,
+                is_write: side.is_write,
                 offset,
-                length: moved,
+                length: transferred,
             }),
         }
     }
 }
 
-/// Whether it is a regular file, or may be one.
+/// Whether the file is regular, or may be.
 pub(super) fn is_regular(names: &Names, file: FileId) -> bool {
     names
         .files()

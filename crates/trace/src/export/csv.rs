@@ -1,4 +1,4 @@
-//! CSV (RFC 4180): a row an event, every field.
+//! CSV (RFC 4180): one row per event, with all fields.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write;
@@ -9,11 +9,11 @@ use super::{Export, ExportError, Tally};
 use crate::event::{Event, OpenId, PathId};
 use crate::names::Names;
 
-/// Version of the format, and the header of the first column, which has the number of the event
-/// from 0.
+/// Version of the format. It is also the name of the first column, which contains the number of the
+/// event from 0.
 pub const FORMAT: &str = "plimsoll.trace.csv/1";
 
-/// Writes CSV. Lines end with CR LF, as the standard has it.
+/// Writes CSV. Lines end with CR LF, as in the standard.
 pub struct Csv<'a, W: Write> {
     out: W,
     names: &'a Names,
@@ -23,7 +23,7 @@ pub struct Csv<'a, W: Write> {
 }
 
 impl<'a, W: Write> Csv<'a, W> {
-    /// Writes the header. `out` needs no buffer larger than a line.
+    /// Writes the header. A buffer of `out` need not be larger than a line.
     ///
     /// # Errors
     /// [`ExportError::Io`].
@@ -38,11 +38,11 @@ impl<'a, W: Write> Csv<'a, W> {
         })
     }
 
-    /// A field behind others.
+    /// Appends a field.
     fn put(&mut self, value: Option<impl Display>) {
         self.line.push(',');
         if let Some(value) = value {
-            // Text takes in whatever is written to it.
+            // Writing to a String does not fail.
             let _ = write!(self.line, "{value}");
         }
     }
@@ -52,7 +52,7 @@ impl<'a, W: Write> Csv<'a, W> {
         let Some(path) = path else { return };
         self.name.clear();
         escape(self.names.path(path), &mut self.name);
-        // One that is empty has quotes: a field without anything is none.
+        // An empty path has quotes, because an empty field means that there is none.
         if self.name.is_empty() || self.name.contains([',', '"', ' ']) {
             self.line.push('"');
             self.line.push_str(&self.name.replace('"', "\"\""));
@@ -127,12 +127,12 @@ mod tests {
         Some(text.parse().unwrap_or_else(|_| panic!("{column}: {text}")))
     }
 
-    /// The event of a row. `texts` are the names, escaped.
+    /// The event of a row. `texts` are the escaped paths.
     fn event(row: &HashMap<&str, Option<String>>, texts: &[String]) -> Event {
         let id = |column| parsed::<usize>(row, column);
         let path = |column: &str| {
             let text = row[column].as_ref()?;
-            PathId::new(texts.iter().position(|one| one == text).unwrap())
+            PathId::new(texts.iter().position(|known| known == text).unwrap())
         };
         let outcome = match row["outcome"].as_deref().unwrap() {
             "returned" => Outcome::Returned(parsed(row, "value").unwrap()),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_an_event_can_be_had_back() {
+    fn all_fields_of_an_event_can_be_restored() {
         let (names, events) = (sample::names(), sample::events());
         let mut out = Vec::new();
         let tally = sample::export(&events, &mut out, |out| Box::new(Csv::new(out, &names).unwrap()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ids_stand_for_is_in_the_row() {
+    fn a_row_contains_the_paths_and_process_ids() {
         let names = sample::names();
         let mut out = Vec::new();
         sample::export(&sample::events()[3..4], &mut out, |out| {

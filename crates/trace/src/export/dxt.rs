@@ -1,9 +1,9 @@
-//! Text as `darshan-dxt-parser` prints it: reads and writes of each file and process (Darshan's
+//! Text in the format of `darshan-dxt-parser`: reads and writes of each file and process (Darshan's
 //! extended traces).
 //!
 //! The layout is that of `darshan-util/darshan-dxt-parser.c` and `darshan-dxt-logutils.c` of
-//! Darshan 3.4. Writes of a file and process stand before its reads, behind a head that counts
-//! both: rows are sorted, in a scratch file where they are many.
+//! Darshan 3.4. The writes of a file and process precede its reads, after a header with both
+//! counts. So rows are sorted; if there are many, in a scratch file.
 
 use std::collections::HashMap;
 use std::io::{Read, Seek, Write};
@@ -16,29 +16,29 @@ use crate::event::{Event, FileId, ThreadId};
 use crate::header::Header;
 use crate::names::{Names, ThreadEntry};
 
-/// Version of what we write, told among the metadata.
+/// Version of the format, which is in the metadata of the output.
 pub const FORMAT: &str = "plimsoll.trace.dxt/1";
 
-/// The version of Darshan's logs whose text this is like.
-const LOOKS_LIKE: &str = "3.41";
+/// The version of Darshan's logs whose text has this format.
+const DARSHAN_VERSION: &str = "3.41";
 
-/// Writes such text.
+/// Writes the text.
 pub struct Dxt<'a, W: Write, S> {
     out: W,
     names: &'a Names,
     header: &'a Header,
     ranks: Vec<u64>,
     rows: Sorter<S>,
-    /// Of each file and process: writes, reads.
+    /// Number of writes and reads, by file and process.
     counts: HashMap<(u64, u64), [u64; 2]>,
-    /// The first start and the last end, ns.
+    /// First start and last end, ns.
     range: Option<(i64, i64)>,
     tally: Tally,
 }
 
 impl<'a, W: Write, S: Read + Write + Seek> Dxt<'a, W, S> {
-    /// `scratch` is an empty file that takes 48 bytes a row, and none below a million of them.
-    /// Everything is written at the end.
+    /// `scratch` is an empty file. It needs 48 bytes per row, or nothing for less than a million
+    /// rows. All output is written at the end.
     pub fn new(out: W, names: &'a Names, header: &'a Header, scratch: S) -> Self {
         Self {
             out,
@@ -78,14 +78,14 @@ impl<W: Write, S: Read + Write + Seek> Export for Dxt<'_, W, S> {
         let (start, end) = (event.start_ns, event.end_ns());
         let (first, last) = self.range.unwrap_or((start, end));
         self.range = Some((first.min(start), last.max(end)));
-        let mut found = [None; 2];
+        let mut kept = [None; 2];
         let mut count = 0;
         let keep = |access| {
-            found[count] = Some(access);
+            kept[count] = Some(access);
             count += 1;
         };
         accesses(event, self.names, keep, |reason| self.tally.leave_out(reason));
-        for access in found.into_iter().flatten() {
+        for access in kept.into_iter().flatten() {
             self.row(event.thread, access, start, end)?;
         }
         Ok(())
@@ -133,8 +133,8 @@ impl<W: Write, S: Read + Write + Seek> Export for Dxt<'_, W, S> {
     }
 }
 
-/// The head of all. Times of the job are whole seconds since the Unix epoch, those of the trace
-/// where it has no date.
+/// Writes the header. Times of the job are whole seconds since the Unix epoch; if the trace has no
+/// date, since its zero.
 fn head(out: &mut impl Write, header: &Header, ranks: &[u64], range: (i64, i64)) -> Result<(), ExportError> {
     let mut command = String::new();
     for (number, word) in header.command.iter().enumerate() {
@@ -149,7 +149,7 @@ fn head(out: &mut impl Write, header: &Header, ranks: &[u64], range: (i64, i64))
     };
     let (start, end) = (seconds(range.0), seconds(range.1));
     let processes = ranks.iter().max().map_or(0, |&rank| rank + 1);
-    writeln!(out, "# darshan log version: {LOOKS_LIKE}")?;
+    writeln!(out, "# darshan log version: {DARSHAN_VERSION}")?;
     writeln!(out, "# compression method: NONE")?;
     writeln!(out, "# exe: {command}")?;
     writeln!(out, "# uid: 0")?;
@@ -191,22 +191,22 @@ fn group_head(
 }
 
 /// The number of the process of each thread, from 0 in the order of the table. Process ids are
-/// given out again: a thread whose id is that of its process begins another one where there was
-/// such a thread before.
+/// reused: a thread whose id is that of its process starts a new process if there was such a thread
+/// before.
 fn ranks(threads: &[ThreadEntry]) -> Vec<u64> {
     let mut known: HashMap<u32, (u64, bool)> = HashMap::new();
     let mut next = 0;
     let mut ranks = Vec::with_capacity(threads.len());
     for thread in threads {
-        let leads = thread.tid == thread.pid;
+        let is_leader = thread.tid == thread.pid;
         let rank = match known.get(&thread.pid) {
-            Some(&(rank, has_leader)) if !(leads && has_leader) => {
-                known.insert(thread.pid, (rank, has_leader || leads));
+            Some(&(rank, has_leader)) if !(is_leader && has_leader) => {
+                known.insert(thread.pid, (rank, has_leader || is_leader));
                 rank
             }
             _ => {
                 next += 1;
-                known.insert(thread.pid, (next - 1, leads));
+                known.insert(thread.pid, (next - 1, is_leader));
                 next - 1
             }
         };
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_of_a_file_and_process_stand_before_its_reads() {
+    fn writes_of_a_file_and_process_precede_its_reads() {
         let moved = |thread, call, start, offset| {
             at(
                 offset,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_access_is_counted_and_names_are_one_line() {
+    fn other_events_are_counted_and_paths_are_one_line() {
         let (text, tally) = text(&sample::events());
         assert!(
             text.contains("file_name: /data/out, \"new\"\\x0a\\xff\n"),
@@ -299,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_id_that_is_given_out_again_is_another_process() {
+    fn a_reused_process_id_is_another_process() {
         let thread = |tid, pid| ThreadEntry {
             tid,
             pid,
             parent: None,
         };
-        // A thread is met before the first one of its process; 5 comes again.
+        // The first thread precedes the main thread of its process. The id 5 is reused.
         let threads = [
             thread(6, 5),
             thread(5, 5),

@@ -1,11 +1,11 @@
-//! Names as text. They are bytes, and come from outside.
+//! Converts paths to text. They are arbitrary, untrusted bytes.
 
 use std::fmt::Write as _;
 
-/// Appends `bytes` as one line of UTF-8: what is no UTF-8, and control characters, as `\xNN` (two
-/// lower-case hexadecimal digits), a backslash as `\\`. A first `=`, `+`, `-` or `@` is written as
-/// `\xNN` too, for spreadsheets take what follows it for a formula. So two names are never one
-/// text, and the bytes can be had back.
+/// Appends `bytes` as one line of UTF-8. Invalid UTF-8 and control characters become `\xNN` (two
+/// lower-case hexadecimal digits), a backslash becomes `\\`. A leading `=`, `+`, `-` or `@` becomes
+/// `\xNN`, too, because spreadsheets would interpret the text as a formula. So different paths have
+/// different texts, and the bytes can be restored.
 pub(super) fn escape(bytes: &[u8], out: &mut String) {
     let begin = out.len();
     for chunk in bytes.utf8_chunks() {
@@ -30,14 +30,13 @@ pub(super) fn escape(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// Readers in Python, among others, end a line at these as well: NEL, LINE SEPARATOR, PARAGRAPH
-/// SEPARATOR.
+/// Python, for example, also ends a line at NEL, LINE SEPARATOR and PARAGRAPH SEPARATOR.
 fn is_line_end(character: char) -> bool {
     matches!(character, '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 fn hex(byte: u8, out: &mut String) {
-    // Text takes in whatever is written to it.
+    // Writing to a String does not fail.
     let _ = write!(out, "\\x{byte:02x}");
 }
 
@@ -51,30 +50,30 @@ mod tests {
         text.split_off("before ".len())
     }
 
-    /// Undoes it.
+    /// The inverse of [`escape`].
     fn bytes(text: &str) -> Vec<u8> {
-        let mut found = Vec::new();
-        let mut rest = text.as_bytes();
-        while let [first, tail @ ..] = rest {
-            rest = tail;
+        let mut bytes = Vec::new();
+        let mut remaining = text.as_bytes();
+        while let [first, tail @ ..] = remaining {
+            remaining = tail;
             match (first, tail) {
                 (b'\\', [b'\\', tail @ ..]) => {
-                    found.push(b'\\');
-                    rest = tail;
+                    bytes.push(b'\\');
+                    remaining = tail;
                 }
                 (b'\\', [b'x', digits @ ..]) => {
                     let number = std::str::from_utf8(&digits[..2]).unwrap();
-                    found.push(u8::from_str_radix(number, 16).unwrap());
-                    rest = &digits[2..];
+                    bytes.push(u8::from_str_radix(number, 16).unwrap());
+                    remaining = &digits[2..];
                 }
-                (&byte, _) => found.push(byte),
+                (&byte, _) => bytes.push(byte),
             }
         }
-        found
+        bytes
     }
 
     #[test]
-    fn what_is_no_text_has_digits_and_can_be_had_back() {
+    fn invalid_text_is_escaped_and_can_be_restored() {
         for (name, text) in [
             (&b"/data/a b,\"c\""[..], "/data/a b,\"c\""),
             (b"/\xc3\xbc/\xff\xc3", "/\u{fc}/\\xff\\xc3"),

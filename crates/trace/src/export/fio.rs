@@ -1,10 +1,10 @@
 //! A log that fio replays (`read_iolog`), version 3: fio's HOWTO, "Trace file format v3".
 //!
-//! What fio makes of a log was found out with fio 3.33 and is followed here: a file is added and
-//! opened with its first access, and not again while it is open (fio aborts); a read that brings
-//! nothing is left out and lengths are those that were moved (a read at the end of a file ends the
-//! job, "full resid"); times begin at 1, since fio takes 0 for none, and never go back. They are
-//! microseconds. Trims are left out: fio makes them on devices only.
+//! The behaviour of fio was determined with fio 3.33. A file is added and opened with its first
+//! access, and not again while it is open (fio aborts). A read without data is left out, and
+//! lengths are those that were transferred (a read at the end of a file ends the job, "full
+//! resid"). Times are in microseconds, begin at 1, because 0 means none in fio, and never decrease.
+//! Trims are left out, because fio supports them on devices only.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -16,35 +16,34 @@ use crate::event::{Event, FileId, OpenId, Outcome, PathId};
 use crate::names::Names;
 use crate::syscalls::Effect;
 
-/// The first line.
+/// The first line of a log.
 pub const FORMAT: &str = "fio version 3 iolog";
 
-/// The longest name that fio reads, bytes.
+/// Maximum length of a path that fio reads, bytes.
 const MAX_NAME: usize = 256;
-/// The most bytes of one access: fio reads them as an `unsigned int`.
+/// Maximum length of an access, bytes: fio parses it as an `unsigned int`.
 const MAX_ACCESS_BYTES: u64 = u32::MAX as u64;
 
-/// A name that fio cannot read.
-const NAME: &str = "name";
-/// Not known by which open file.
+/// A path that fio cannot read.
+const BAD_NAME: &str = "name";
+/// The open file is unknown.
 const NO_OPEN: &str = "no_open_file";
-/// An open, or a close, of an open file that nothing was read from or written to.
+/// An open or a close of an open file without reads and writes.
 const IDLE: &str = "no_access";
-/// Written with a later start than the recorded one, as threads take turns.
-const LATER: &str = "start_moved_later";
+/// The start was moved to a later time, because fio requires the order of threads.
+const MOVED_LATER: &str = "start_moved_later";
 
-/// Writes such a log.
+/// Writes a log for fio.
 pub struct Fio<'a, W: Write> {
     out: W,
     names: &'a Names,
     root: Option<Vec<u8>>,
-    /// Names that fio knows, and how many open files they have. fio opens each once.
+    /// Paths that were added to the log, and the number of their open files. fio opens each once.
     files: HashMap<PathId, u32>,
-    /// Open files that nobody has read from or written to. fio is not told of them: many are
-    /// directories, of which only their reader would know, and it ends the job where it cannot open
-    /// one.
+    /// Open files without reads and writes so far. They are not in the log: many are directories
+    /// whose kind only their reader knows, and fio ends the job if it cannot open a file.
     idle: HashSet<OpenId>,
-    /// Open files that are counted in `files`, with their names.
+    /// Open files that count in `files`, with their paths.
     opens: HashMap<OpenId, PathId>,
     /// The last start, us.
     last_us: u64,
@@ -52,11 +51,11 @@ pub struct Fio<'a, W: Write> {
 }
 
 impl<'a, W: Write> Fio<'a, W> {
-    /// Writes the first line. With `root`, all names are rewritten to be beneath that directory,
-    /// whatever `..` is in them.
+    /// Writes the first line. With `root`, all paths are rewritten to be beneath that directory,
+    /// even if they contain `..`.
     ///
     /// # Errors
-    /// [`ExportError::Io`]; [`ExportError::Root`] where `root` has white space.
+    /// [`ExportError::Io`]; [`ExportError::Root`] if `root` is empty or contains white space.
     pub fn new(mut out: W, names: &'a Names, root: Option<&[u8]>) -> Result<Self, ExportError> {
         if let Some(root) = root.filter(|root| root.is_empty() || root.iter().any(|&byte| is_space(byte))) {
             return Err(ExportError::Root(String::from_utf8_lossy(root).into_owned()));
@@ -74,20 +73,20 @@ impl<'a, W: Write> Fio<'a, W> {
         })
     }
 
-    /// A line. Times of events that began before the last one are moved.
+    /// Writes a line. The time of an event that began before the previous one is moved.
     fn line(&mut self, at_us: u64, path: PathId, words: std::fmt::Arguments<'_>) -> Result<(), ExportError> {
         if at_us < self.last_us {
-            self.tally.change(LATER);
+            self.tally.change(MOVED_LATER);
         }
         self.last_us = self.last_us.max(at_us);
         write!(self.out, "{} ", self.last_us)?;
-        self.out.write_all(&self.written(path))?;
+        self.out.write_all(&self.output_path(path))?;
         writeln!(self.out, " {words}")?;
         Ok(())
     }
 
-    /// A name as it stands in the log.
-    fn written(&self, path: PathId) -> Cow<'a, [u8]> {
+    /// A path as written in the log.
+    fn output_path(&self, path: PathId) -> Cow<'a, [u8]> {
         let name = self.names.path(path);
         match &self.root {
             Some(root) => Cow::Owned(beneath(root, name)),
@@ -95,20 +94,20 @@ impl<'a, W: Write> Fio<'a, W> {
         }
     }
 
-    /// The name of a file. None, and counted, where fio could not read it.
+    /// The path of a file. None, and counted, if fio cannot read it.
     fn path(&mut self, file: FileId) -> Option<PathId> {
         let path = self.names.files().get(file.index())?.path;
-        let name = self.written(path);
+        let name = self.output_path(path);
         let fits = !name.is_empty() && name.len() <= MAX_NAME;
         if fits && !name.iter().any(|&byte| is_space(byte)) {
             return Some(path);
         }
-        self.tally.leave_out(NAME);
+        self.tally.leave_out(BAD_NAME);
         None
     }
 
-    /// Sees to it that fio has the file open.
-    fn opened(&mut self, at_us: u64, open: OpenId, path: PathId) -> Result<(), ExportError> {
+    /// Ensures that the file is open in the log.
+    fn ensure_open(&mut self, at_us: u64, open: OpenId, path: PathId) -> Result<(), ExportError> {
         if self.opens.contains_key(&open) {
             return Ok(());
         }
@@ -127,7 +126,7 @@ impl<'a, W: Write> Fio<'a, W> {
         Ok(())
     }
 
-    fn closed(&mut self, at_us: u64, open: OpenId) -> Result<(), ExportError> {
+    fn remove_open(&mut self, at_us: u64, open: OpenId) -> Result<(), ExportError> {
         let Some(path) = self.opens.remove(&open) else {
             return Ok(());
         };
@@ -139,7 +138,7 @@ impl<'a, W: Write> Fio<'a, W> {
         Ok(())
     }
 
-    fn opens(&mut self, event: &Event) {
+    fn add_open(&mut self, event: &Event) {
         let Outcome::Returned(_) = event.outcome else {
             return self.leave_out(event.outcome);
         };
@@ -151,9 +150,9 @@ impl<'a, W: Write> Fio<'a, W> {
         }
     }
 
-    /// A close, or what took the last descriptor without one.
-    fn closes(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
-        // A close tells how many descriptors are left.
+    /// Handles a close, or an event that closed the last descriptor in another way.
+    fn close(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
+        // The length of a close is the number of remaining descriptors.
         let is_last = event.call.effect == Effect::Released || event.length == Some(0);
         let Some(open) = event.open.filter(|_| is_last) else {
             self.tally.leave_out(reason::OTHER);
@@ -164,14 +163,14 @@ impl<'a, W: Write> Fio<'a, W> {
             self.tally.leave_out(IDLE);
         } else if self.opens.contains_key(&open) {
             self.tally.written += 1;
-            self.closed(at_us, open)?;
+            self.remove_open(at_us, open)?;
         } else {
             self.tally.leave_out(reason::OTHER);
         }
         Ok(())
     }
 
-    fn syncs(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
+    fn sync(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
         let word = match event.call.name {
             "fsync" => "sync",
             "fdatasync" => "datasync",
@@ -194,7 +193,7 @@ impl<'a, W: Write> Fio<'a, W> {
         let Some(path) = self.path(file) else {
             return Ok(());
         };
-        self.opened(at_us, open, path)?;
+        self.ensure_open(at_us, open, path)?;
         self.tally.written += 1;
         self.line(at_us, path, format_args!("{word} 0 0"))
     }
@@ -207,14 +206,14 @@ impl<'a, W: Write> Fio<'a, W> {
     }
 
     fn data(&mut self, at_us: u64, event: &Event) -> Result<(), ExportError> {
-        let mut found = [None; 2];
+        let mut kept = [None; 2];
         let (mut count, names) = (0, self.names);
         let keep = |access| {
-            found[count] = Some(access);
+            kept[count] = Some(access);
             count += 1;
         };
         accesses(event, names, keep, |reason| self.tally.leave_out(reason));
-        for access in found.into_iter().flatten() {
+        for access in kept.into_iter().flatten() {
             let Some(open) = access.open else {
                 self.tally.leave_out(NO_OPEN);
                 continue;
@@ -222,7 +221,7 @@ impl<'a, W: Write> Fio<'a, W> {
             let Some(path) = self.path(access.file) else {
                 continue;
             };
-            self.opened(at_us, open, path)?;
+            self.ensure_open(at_us, open, path)?;
             self.tally.written += 1;
             let word = if access.is_write { "write" } else { "read" };
             let (mut offset, mut left) = (access.offset, access.length);
@@ -243,11 +242,11 @@ impl<W: Write> Export for Fio<'_, W> {
         let at_us = 1 + u64::try_from(event.start_ns).unwrap_or(0) / 1000;
         match event.call.effect {
             Effect::Open => {
-                self.opens(event);
+                self.add_open(event);
                 Ok(())
             }
-            Effect::Close | Effect::Released => self.closes(at_us, event),
-            Effect::Sync => self.syncs(at_us, event),
+            Effect::Close | Effect::Released => self.close(at_us, event),
+            Effect::Sync => self.sync(at_us, event),
             _ => self.data(at_us, event),
         }
     }
@@ -260,13 +259,12 @@ impl<W: Write> Export for Fio<'_, W> {
     }
 }
 
-/// What ends a word for C's scanf, and a text for C.
+/// Whether the byte ends a word for scanf, or a string in C.
 fn is_space(byte: u8) -> bool {
     matches!(byte, 0 | b' ' | b'\t'..=b'\r')
 }
 
-/// A name beneath `root`. Parts are taken by their letters: `..` takes away the one before it, and
-/// never one of `root`.
+/// A path beneath `root`. `..` removes the previous part as text, but no part of `root`.
 fn beneath(root: &[u8], name: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in name.split(|&byte| byte == b'/') {
@@ -309,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn accesses_stand_between_open_and_close() {
+    fn accesses_are_between_open_and_close() {
         let sync = |call| of(0, 0, event(0, call, 50, Outcome::Returned(0)));
         let events = [
             of(0, 0, event(0, "openat", 5, Outcome::Returned(3))),
@@ -338,9 +336,9 @@ mod tests {
         assert_eq!(tally.left_out, [("no_data", 1), ("other_call", 1)].into());
     }
 
-    /// fio aborts where a file is opened that is open, or accessed where it is not.
+    /// fio aborts if a file is opened that is open, or accessed while it is not.
     #[test]
-    fn a_file_is_open_once_as_long_as_an_open_file_of_it_is_used() {
+    fn a_file_is_opened_once_while_an_open_file_of_it_is_in_use() {
         let read = |open, start| at(0, 9, of(open, 0, event(0, "read", start, Outcome::Returned(9))));
         let released = of(8, 0, event(0, "+released", 30, Outcome::Returned(0)));
         let events = [
@@ -363,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_reads_or_writes_is_not_opened() {
+    fn a_file_without_reads_and_writes_is_not_opened() {
         let open = |open| of(open, 0, event(0, "openat", 5, Outcome::Returned(3)));
         let (lines, tally) = log(&[open(0), open(1), close(0, 0, 6, 0)], None);
         assert!(lines.is_empty(), "{lines:?}");
@@ -371,16 +369,16 @@ mod tests {
     }
 
     #[test]
-    fn times_do_not_go_back() {
+    fn times_do_not_decrease() {
         let read = |start| at(0, 9, of(0, 0, event(0, "read", start, Outcome::Returned(9))));
         let (lines, tally) = log(&[read(0), read(10), read(7), read(12)], None);
         let times: Vec<&str> = lines.iter().map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(times, ["1", "1", "1", "11", "11", "13"]);
-        assert_eq!(tally.changed, [(LATER, 1)].into());
+        assert_eq!(tally.changed, [(MOVED_LATER, 1)].into());
     }
 
     #[test]
-    fn what_fio_has_no_place_for_is_counted() {
+    fn events_that_fio_cannot_represent_are_counted() {
         let read = |file, outcome| of(0, file, event(0, "read", 1, outcome));
         let events = [
             event(0, "rename", 1, Outcome::Returned(0)),
@@ -406,7 +404,7 @@ mod tests {
             ("unfinished", 1),
             ("no_offset", 1),
             ("no_regular_file", 3),
-            (NAME, 2),
+            (BAD_NAME, 2),
             (NO_OPEN, 1),
         ];
         assert_eq!(tally.left_out, expected.into());
@@ -414,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_copy_are_accesses_and_large_ones_are_cut() {
+    fn both_sides_of_a_copy_are_accesses_and_large_ones_are_split() {
         let copy = Event {
             open2: OpenId::new(1),
             file2: FileId::new(4),
@@ -443,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_leaves_the_root() {
+    fn every_path_stays_beneath_the_root() {
         for (root, name, whole) in [
             ("/r", "/a/b", "/r/a/b"),
             ("/r//", "/a/../../../b", "/r/b"),

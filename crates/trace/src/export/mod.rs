@@ -1,9 +1,11 @@
-//! A trace in other programs' formats: `docs/traces-export.md` tells what each keeps and loses.
+//! Writes a trace in the formats of other programs. `docs/traces-export.md` states what each format
+//! contains and loses.
 //!
-//! An [`Export`] takes the events of a trace one by one and writes as it goes: what it holds
-//! depends on the tables of the trace and on what is open at one time, not on its length. It is
-//! given the tables as they are at the trace's *end*, since what is learnt late of a file or a
-//! thread (a name, a process) is to stand in the first rows, too: a trace is read twice.
+//! An [`Export`] reads the events of a trace one by one and writes immediately. Its memory depends
+//! on the tables of the trace and on the number of files that are open at the same time, not on the
+//! length of the trace. It gets the tables as they are at the *end* of the trace, because facts
+//! that are known late (the path of a file, the process of a thread) must be in the first rows,
+//! too. So a trace is read twice.
 
 mod access;
 pub mod csv;
@@ -27,39 +29,39 @@ pub use dxt::Dxt;
 pub use fio::Fio;
 pub use parquet::Parquet;
 
-/// Why an export failed.
+/// The error of an export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The operating system refused.
-    #[error("the export cannot be written: {0}")]
+    /// Writing failed.
+    #[error("cannot write the export: {0}")]
     Io(#[from] std::io::Error),
     /// The Parquet file could not be built.
-    #[error("the Parquet file cannot be written: {0}")]
+    #[error("cannot write the Parquet file: {0}")]
     Parquet(#[from] ::parquet::errors::ParquetError),
-    /// Its columns do not fit together: a mistake of ours.
-    #[error("building columns: {0}")]
+    /// The columns are inconsistent: a fault of this program.
+    #[error("cannot build the columns of the Parquet file, which is a fault of this program: {0}")]
     Columns(#[from] arrow_schema::ArrowError),
-    /// Something of the trace has no JSON.
-    #[error("the header of the trace cannot be written: {0}")]
+    /// The header of the trace cannot be represented in JSON.
+    #[error("cannot write the header of the trace: {0}")]
     Json(#[from] serde_json::Error),
-    /// fio splits its lines at white space.
+    /// The root directory contains white space, at which fio splits its lines.
     #[error(
-        "fio reads no names with white space, and this is to stand before all: {0:?}. Choose another directory"
+        "--root: fio cannot read paths with white space, got {0:?}. Choose a directory without white space"
     )]
     Root(String),
 }
 
-/// What became of the events of a trace.
+/// The numbers of written, omitted and changed events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Events that were taken.
+    /// Number of events.
     pub events: u64,
-    /// Rows, or lines of accesses, that were written.
+    /// Number of rows, or of lines with accesses.
     pub written: u64,
-    /// Events, or halves of them where data went from file to file, that the format has no place
-    /// for: by the reason. The keys are those of `docs/traces-export.md`.
+    /// Number of events, or of sides of transfers between files, that the format cannot represent,
+    /// by reason. The keys are documented in `docs/traces-export.md`.
     pub left_out: BTreeMap<&'static str, u64>,
-    /// What was written otherwise than it was recorded: by what was changed.
+    /// Number of events that were written with a changed value, by kind of change.
     pub changed: BTreeMap<&'static str, u64>,
 }
 
@@ -68,21 +70,20 @@ impl Tally {
         *self.left_out.entry(reason).or_default() += 1;
     }
 
-    fn change(&mut self, what: &'static str) {
-        *self.changed.entry(what).or_default() += 1;
+    fn change(&mut self, kind: &'static str) {
+        *self.changed.entry(kind).or_default() += 1;
     }
 }
 
 /// Writes events in a format.
 pub trait Export {
-    /// Takes the next event, in the order of the trace.
+    /// Writes the next event, in the order of the trace.
     ///
     /// # Errors
-    /// [`ExportError`]; nothing more can be written then.
+    /// [`ExportError`]. Nothing more can be written after it.
     fn event(&mut self, event: &Event) -> Result<(), ExportError>;
 
-    /// Writes what is still to be written. What lies in the buffers of the output itself stays
-    /// there.
+    /// Writes the remaining data. Buffers of the output itself are not flushed.
     ///
     /// # Errors
     /// [`ExportError`].

@@ -1,4 +1,4 @@
-//! Parquet: a row an event, every field with its type.
+//! Parquet: one row per event, with all fields and their types.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -23,18 +23,20 @@ use crate::header::Header;
 use crate::names::Names;
 use crate::syscalls;
 
-/// Version of the format: under the key `plimsoll.format` of the file's metadata.
+/// Version of the format. It is in the metadata of the file under the key `plimsoll.format`.
 pub const FORMAT: &str = "plimsoll.trace.parquet/1";
-/// The column of an event's number, from 0.
+/// The column with the number of the event, from 0.
 const NUMBER: &str = "event";
 
-/// Rows that become columns at a time.
+/// Number of rows that are converted to columns together.
 const BATCH: usize = 8192;
-/// The most rows, and bytes, of a row group: what the writer holds, and a reader at least.
+/// Maximum number of rows and bytes of a row group. The writer holds one group, and a reader at
+/// least one.
 const GROUP_ROWS: usize = 1 << 20;
 const GROUP_BYTES: usize = 128 << 20;
-/// Dictionaries of names larger than this are given up for the rest of a row group.
-const NAMES_BYTES: usize = 8 << 20;
+/// Maximum size of a dictionary of paths, bytes. Beyond it, the rest of a row group has no
+/// dictionary.
+const MAX_DICTIONARY_BYTES: usize = 8 << 20;
 
 /// Writes Parquet.
 pub struct Parquet<'a, W: Write + Send> {
@@ -46,18 +48,18 @@ pub struct Parquet<'a, W: Write + Send> {
     tally: Tally,
 }
 
-/// What dictionaries hold.
+/// The values of the dictionaries.
 struct Texts {
     paths: Arc<LargeStringArray>,
     calls: Arc<LargeStringArray>,
-    /// In the order of `calls`.
+    /// The names, in the order of `calls`.
     call_names: Vec<&'static str>,
     outcomes: Arc<LargeStringArray>,
     kinds: Arc<LargeStringArray>,
 }
 
 impl<'a, W: Write + Send> Parquet<'a, W> {
-    /// Begins the file. `header` goes into its metadata as JSON, under the key `plimsoll`.
+    /// Starts the file. `header` is stored in its metadata as JSON, under the key `plimsoll`.
     ///
     /// # Errors
     /// [`ExportError`].
@@ -130,14 +132,14 @@ impl Texts {
     }
 
     fn call(&self, name: &str) -> Option<u16> {
-        let place = self.call_names.binary_search(&name).ok()?;
-        u16::try_from(place).ok()
+        let index = self.call_names.binary_search(&name).ok()?;
+        u16::try_from(index).ok()
     }
 
-    /// Those of the table only.
+    /// The index of a path. None if it is not in the table.
     fn path(&self, path: PathId) -> Option<u32> {
-        let place = path.index();
-        (place < arrow_array::Array::len(self.paths.as_ref())).then_some(place as u32)
+        let index = path.index();
+        (index < arrow_array::Array::len(self.paths.as_ref())).then_some(index as u32)
     }
 }
 
@@ -174,13 +176,14 @@ fn properties(metadata: [(&str, String); 2]) -> WriterProperties {
             .set_column_dictionary_enabled(ColumnPath::from(growing), false);
     }
     for names in ["file_name", "file2_name", "path", "path2"] {
-        properties = properties.set_column_dictionary_page_size_limit(ColumnPath::from(names), NAMES_BYTES);
+        properties =
+            properties.set_column_dictionary_page_size_limit(ColumnPath::from(names), MAX_DICTIONARY_BYTES);
     }
     properties.build()
 }
 
-/// The columns of rows, in the order of [`COLUMNS`], behind that of the number, which begins with
-/// `first`.
+/// The columns of rows: the number, which begins with `first`, then those of [`COLUMNS`] in their
+/// order.
 fn columns(rows: &[Row<'_>], first: u64, texts: &Texts) -> Result<Vec<ArrayRef>, ArrowError> {
     let numbers = UInt64Array::from_iter_values(first..first + rows.len() as u64);
     let mut columns: Vec<ArrayRef> = vec![Arc::new(numbers)];
@@ -270,7 +273,7 @@ mod tests {
     use super::super::{Csv, sample};
     use super::*;
 
-    /// A cell, as CSV has it.
+    /// A cell as in CSV.
     fn cell(column: &ArrayRef, row: usize) -> Option<String> {
         if column.is_null(row) {
             return None;

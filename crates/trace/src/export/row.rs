@@ -3,8 +3,8 @@
 use crate::event::{Event, FileId, Outcome, PathId, ThreadId};
 use crate::names::{Kind, Names};
 
-/// Columns behind that of the event's number, in their order. A change of them is another version
-/// of both formats.
+/// The columns after that of the number of the event, in their order. A change requires a new
+/// version of both formats.
 pub(super) const COLUMNS: [&str; 28] = [
     "thread",
     "tid",
@@ -52,8 +52,8 @@ pub(super) struct Thread {
     pub pid: u32,
 }
 
-/// What an event's ids stand for. None where it has none, and where the tables are those of another
-/// trace.
+/// An event with the table entries of its ids. An entry is None if the event has no such id, or if
+/// it is not in the tables.
 pub(super) struct Row<'a> {
     pub event: &'a Event,
     pub thread: Option<Thread>,
@@ -97,10 +97,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Words for [`Outcome`].
+/// The names of [`Outcome`].
 pub(super) const OUTCOMES: [&str; 4] = ["returned", "failed", "restarted", "unknown"];
 
-/// The place of its word in [`OUTCOMES`].
+/// The index of the name in [`OUTCOMES`].
 pub(super) fn outcome(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Returned(_) => 0,
@@ -110,7 +110,7 @@ pub(super) fn outcome(outcome: Outcome) -> u8 {
     }
 }
 
-/// Words for [`Kind`].
+/// The names of [`Kind`].
 pub(super) const KINDS: [&str; 8] = [
     "file",
     "directory",
@@ -122,7 +122,7 @@ pub(super) const KINDS: [&str; 8] = [
     "other",
 ];
 
-/// The place of its word in [`KINDS`].
+/// The index of the name in [`KINDS`].
 pub(super) fn kind(kind: Kind) -> u8 {
     match kind {
         Kind::File => 0,

@@ -1,4 +1,4 @@
-//! A small trace with something of everything, for tests.
+//! A small trace with events of all kinds, for tests.
 
 use crate::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
 use crate::export::{Export, Tally};
@@ -18,9 +18,9 @@ pub(super) const NAMES: [&[u8]; 5] = [
 /// another.
 pub(super) fn names() -> Names {
     let mut names = Names::default();
-    for (place, name) in NAMES.into_iter().enumerate() {
+    for (index, name) in NAMES.into_iter().enumerate() {
         let path = names.add_path(name).unwrap();
-        let kind = if place == 2 { Kind::Directory } else { Kind::File };
+        let kind = if index == 2 { Kind::Directory } else { Kind::File };
         names.add_file(FileEntry { kind, path }).unwrap();
     }
     for (tid, pid, parent) in [
@@ -49,7 +49,7 @@ pub(super) fn header() -> Header {
     }
 }
 
-/// `call` of `thread` at `start_us`, which took 10 us.
+/// An event of `call` by `thread` at `start_us`, with a duration of 10 us.
 pub(super) fn event(thread: usize, call: &str, start_us: i64, outcome: Outcome) -> Event {
     let call = syscalls::find(call.as_bytes()).unwrap();
     let mut event = Event::new(ThreadId::new(thread).unwrap(), call, start_us * 1000, outcome);
@@ -57,7 +57,7 @@ pub(super) fn event(thread: usize, call: &str, start_us: i64, outcome: Outcome) 
     event
 }
 
-/// The same of an open file.
+/// The event with an open file.
 pub(super) fn of(open: usize, file: usize, event: Event) -> Event {
     Event {
         open: OpenId::new(open),
@@ -66,7 +66,7 @@ pub(super) fn of(open: usize, file: usize, event: Event) -> Event {
     }
 }
 
-/// The same at an offset.
+/// The event with an offset and a length.
 pub(super) fn at(offset: i64, length: u64, event: Event) -> Event {
     Event {
         offset: Some(offset),
@@ -75,7 +75,7 @@ pub(super) fn at(offset: i64, length: u64, event: Event) -> Event {
     }
 }
 
-/// The last descriptor of an open file is closed, or there are more.
+/// A close after which the open file has `left` descriptors.
 pub(super) fn close(open: usize, file: usize, start_us: i64, left: u64) -> Event {
     let event = event(0, "close", start_us, Outcome::Returned(0));
     Event {
@@ -84,7 +84,7 @@ pub(super) fn close(open: usize, file: usize, start_us: i64, left: u64) -> Event
     }
 }
 
-/// What an export makes of events, and what it says of them.
+/// Writes events with an export and returns its counts.
 pub(super) fn export<'a>(
     events: &[Event],
     out: &'a mut Vec<u8>,
@@ -97,7 +97,7 @@ pub(super) fn export<'a>(
     export.finish().unwrap()
 }
 
-/// Something of everything.
+/// Events of all kinds.
 pub(super) fn events() -> Vec<Event> {
     let opened = Event {
         path: PathId::new(0),
@@ -146,7 +146,7 @@ pub(super) fn events() -> Vec<Event> {
     ]
 }
 
-/// Fields of CSV, by RFC 4180; None for one without anything between its commas.
+/// The fields of CSV according to RFC 4180; None for an empty field without quotes.
 pub(super) fn fields(text: &str) -> Vec<Vec<Option<String>>> {
     let mut rows = Vec::new();
     let mut row = Vec::new();

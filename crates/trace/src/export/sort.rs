@@ -1,21 +1,20 @@
-//! Sorting more rows than memory holds: sorted runs go to a scratch file, and are merged from
-//! there.
+//! Sorts more rows than fit into memory: sorted runs are written to a scratch file and merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// Rows of a run: 48 MiB.
-const RUN: usize = 1 << 20;
-/// Rows of a run that are read at once: 48 KiB.
-const PIECE: usize = 1 << 10;
-/// Bytes of a row in the scratch file.
-const SIZE: usize = 48;
+/// Number of rows of a run: 48 MiB.
+const RUN_ROWS: usize = 1 << 20;
+/// Number of rows of a run that are read together: 48 KiB.
+const PIECE_ROWS: usize = 1 << 10;
+/// Length of a row in the scratch file, bytes.
+const ROW_BYTES: usize = 48;
 
 /// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Record {
-    /// What rows are sorted by. Those of one key stay in the order in which they came.
+    /// The sort key. Rows with the same key keep their order.
     pub key: (u64, u64),
     pub values: [u64; 4],
 }
@@ -29,7 +28,7 @@ impl Record {
     }
 
     fn take(bytes: &[u8]) -> Self {
-        let mut words = [0; SIZE / 8];
+        let mut words = [0; ROW_BYTES / 8];
         for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
         }
@@ -41,34 +40,34 @@ impl Record {
     }
 }
 
-/// Takes rows in any order. Holds a run, and on the way out a piece of each.
+/// Sorts rows. It holds one run, and during the merge a piece of each run.
 pub(super) struct Sorter<S> {
     scratch: S,
     rows: Vec<Record>,
-    /// Rows of a run.
-    most: usize,
-    /// Rows of the runs in the scratch file, one after the other.
+    /// Number of rows of a run.
+    run_rows: usize,
+    /// Number of rows of each run in the scratch file, in order.
     runs: Vec<u64>,
 }
 
 impl<S: Read + Write + Seek> Sorter<S> {
-    /// `scratch` is empty.
+    /// A sorter with an empty scratch file.
     pub fn new(scratch: S) -> Self {
-        Self::with_runs(scratch, RUN)
+        Self::with_runs(scratch, RUN_ROWS)
     }
 
-    fn with_runs(scratch: S, most: usize) -> Self {
+    fn with_runs(scratch: S, run_rows: usize) -> Self {
         Self {
             scratch,
             rows: Vec::new(),
-            most,
+            run_rows,
             runs: Vec::new(),
         }
     }
 
     pub fn push(&mut self, row: Record) -> io::Result<()> {
         self.rows.push(row);
-        if self.rows.len() == self.most {
+        if self.rows.len() == self.run_rows {
             self.spill()?;
         }
         Ok(())
@@ -76,8 +75,8 @@ impl<S: Read + Write + Seek> Sorter<S> {
 
     fn spill(&mut self) -> io::Result<()> {
         self.rows.sort_by_key(|row| row.key);
-        let mut bytes = Vec::with_capacity(PIECE * SIZE);
-        for piece in self.rows.chunks(PIECE) {
+        let mut bytes = Vec::with_capacity(PIECE_ROWS * ROW_BYTES);
+        for piece in self.rows.chunks(PIECE_ROWS) {
             bytes.clear();
             for row in piece {
                 row.put(&mut bytes);
@@ -89,7 +88,7 @@ impl<S: Read + Write + Seek> Sorter<S> {
         Ok(())
     }
 
-    /// Gives all rows to `take`, in order.
+    /// Passes all rows to `take`, in order.
     pub fn finish<E: From<io::Error>>(
         mut self,
         mut take: impl FnMut(Record) -> Result<(), E>,
@@ -110,7 +109,7 @@ impl<S: Read + Write + Seek> Sorter<S> {
             });
             begin += rows;
         }
-        // Of rows with one key, that of the earlier run comes first.
+        // For equal keys, the row of the earlier run comes first.
         let mut heads = BinaryHeap::new();
         for (number, run) in runs.iter_mut().enumerate() {
             if let Some(row) = run.next(&mut self.scratch)? {
@@ -127,24 +126,24 @@ impl<S: Read + Write + Seek> Sorter<S> {
     }
 }
 
-/// A sorted run on its way out.
+/// A sorted run that is being merged.
 struct Run {
-    /// The row of the scratch file that is read next, and the one behind the last.
+    /// Index in the scratch file of the next row, and of the row after the last one.
     at: u64,
     end: u64,
-    /// Rows that were read, the last one first.
+    /// The rows that were read, in reverse order.
     piece: Vec<Record>,
 }
 
 impl Run {
     fn next(&mut self, scratch: &mut (impl Read + Seek)) -> io::Result<Option<Record>> {
         if self.piece.is_empty() && self.at < self.end {
-            let rows = (self.end - self.at).min(PIECE as u64);
-            let mut bytes = vec![0; rows as usize * SIZE];
-            scratch.seek(SeekFrom::Start(self.at * SIZE as u64))?;
+            let rows = (self.end - self.at).min(PIECE_ROWS as u64);
+            let mut bytes = vec![0; rows as usize * ROW_BYTES];
+            scratch.seek(SeekFrom::Start(self.at * ROW_BYTES as u64))?;
             scratch.read_exact(&mut bytes)?;
             self.piece
-                .extend(bytes.chunks_exact(SIZE).rev().map(Record::take));
+                .extend(bytes.chunks_exact(ROW_BYTES).rev().map(Record::take));
             self.at += rows;
         }
         Ok(self.piece.pop())
@@ -157,11 +156,11 @@ mod tests {
 
     use super::*;
 
-    /// As many rows as fit, one less, one more, and many runs with pieces that are not full.
+    /// A full run, one row less, one more, and many runs with pieces that are not full.
     #[test]
-    fn rows_come_out_in_order_and_those_of_a_key_as_they_came() {
-        for (rows, most) in [(0, 4), (1, 4), (3, 4), (4, 4), (5, 4), (5000, 1500), (5000, 7)] {
-            let mut sorter = Sorter::with_runs(Cursor::new(Vec::new()), most);
+    fn rows_are_sorted_and_equal_keys_keep_their_order() {
+        for (rows, run_rows) in [(0, 4), (1, 4), (3, 4), (4, 4), (5, 4), (5000, 1500), (5000, 7)] {
+            let mut sorter = Sorter::with_runs(Cursor::new(Vec::new()), run_rows);
             let mut expected: Vec<Record> = (0..rows)
                 .map(|number: u64| Record {
                     key: (number.wrapping_mul(7919) % 13, number % 3),
@@ -179,7 +178,7 @@ mod tests {
                     Ok::<_, io::Error>(())
                 })
                 .unwrap();
-            assert!(found == expected, "{rows} rows, runs of {most}");
+            assert!(found == expected, "{rows} rows, runs of {run_rows}");
         }
     }
 }

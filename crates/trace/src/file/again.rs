@@ -1,4 +1,4 @@
-//! A trace file with another header: for what is known of a recording only when it is over.
+//! Replaces the header of a trace file with values that are known only after the recording.
 
 use std::io::{self, Read, Write};
 
@@ -7,11 +7,10 @@ use super::reader::first_line;
 use super::{FORMAT, FileError};
 use crate::header::Header;
 
-/// Copies a trace file; `change` makes of its header the new one. What follows the header stays as
-/// it is.
+/// Copies a trace file. `change` returns the new header. The data after the header are not changed.
 ///
 /// # Errors
-/// [`FileError`]: those of reading a header, and of reading and writing.
+/// [`FileError`] if the header cannot be read, or if reading or writing fails.
 pub fn with_header<R: Read, W: Write>(
     mut input: R,
     mut out: W,
@@ -25,7 +24,7 @@ pub fn with_header<R: Read, W: Write>(
     let Some(header) = header else {
         return Err(FileError::Damaged {
             at,
-            why: "there is no header",
+            why: "the first frame is not a header",
         });
     };
     out.write_all(FORMAT.as_bytes())?;

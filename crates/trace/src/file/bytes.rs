@@ -1,5 +1,5 @@
-//! Numbers of variable length: seven bits a byte, the lowest first, the eighth bit tells that more
-//! follow (LEB128).
+//! Numbers of variable length (LEB128): seven bits per byte, the lowest first. The eighth bit
+//! states that more bytes follow.
 
 /// Appends a number: 1 to 10 bytes.
 #[inline]
@@ -11,19 +11,19 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Small numbers of either sign become small ones: 0, -1, 1, -2 ... are 0, 1, 2, 3 ...
+/// Maps numbers of small magnitude to small numbers: 0, -1, 1, -2 ... become 0, 1, 2, 3 ...
 #[inline]
 pub(super) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The way back.
+/// The inverse of [`zigzag`].
 #[inline]
 pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Bytes that are read from front to back. What is asked for past their end is None.
+/// Bytes that are read in order. A read past the end returns None.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bytes<'a>(pub &'a [u8]);
 
@@ -45,7 +45,7 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
-    /// None also for one of more than 64 bits.
+    /// Reads a number. None also if it has more than 64 bits.
     #[inline]
     pub fn number(&mut self) -> Option<u64> {
         let first = self.byte()?;
@@ -55,7 +55,7 @@ impl<'a> Bytes<'a> {
         self.long_number(first)
     }
 
-    /// A length or an index.
+    /// Reads a length or an index.
     pub fn size(&mut self) -> Option<usize> {
         usize::try_from(self.number()?).ok()
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back() {
+    fn a_number_that_was_written_is_read_back() {
         let mut numbers = vec![0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX];
         numbers.extend((0..64).map(|bit| 1_u64 << bit));
         let mut out = Vec::new();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn a_cut_or_too_long_number_is_none() {
         assert_eq!(Bytes(&[0x80]).number(), None);
         assert_eq!(Bytes(&[0xff; 12]).number(), None);
         assert_eq!(

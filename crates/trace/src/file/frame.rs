@@ -1,19 +1,18 @@
-//! A piece of the file, by itself: head, then bytes.
+//! A frame of the file: a head, then bytes.
 //!
-//! The head has a checksum of its own, so that a length that was changed is told from a file that
-//! was cut.
+//! The head has a checksum of its own, so that a changed length is distinguished from a cut file.
 
 use std::io::{self, Read, Write};
 
 use super::FileError;
 
-/// Bytes of a head: kind, number of the frame, length of what follows, its checksum, and that of
-/// the head so far; each but the kind 4 bytes, the lowest first.
+/// Length of a head, bytes: kind, number of the frame, length of the body, checksum of the body,
+/// and checksum of the head up to here. Each except the kind has 4 bytes, little-endian.
 pub(super) const HEAD: usize = 17;
-/// The most that follows a head. More is no frame.
+/// Maximum length of a body, bytes. A head with a greater length is damaged.
 const MAX_FRAME_BYTES: usize = 8 << 20;
 
-/// What a frame holds. Frames of other kinds are skipped: later writers may add some.
+/// The contents of a frame. A reader skips frames of other kinds, which later versions may add.
 pub(super) mod kind {
     pub const HEADER: u8 = b'H';
     pub const NAMES: u8 = b'N';
@@ -21,16 +20,16 @@ pub(super) mod kind {
     pub const FOOTER: u8 = b'F';
 }
 
-/// Leaves room for the head; what is to follow it is appended.
+/// Starts a frame: reserves the space of the head. The body is appended after it.
 pub(super) fn begin(frame: &mut Vec<u8>) {
     frame.clear();
     frame.resize(HEAD, 0);
 }
 
-/// Where frames go.
+/// Writes frames.
 pub(super) struct Frames<W> {
     pub out: W,
-    /// Of the next one.
+    /// The number of the next frame.
     number: u32,
 }
 
@@ -39,12 +38,12 @@ impl<W: Write> Frames<W> {
         Self { out, number: 0 }
     }
 
-    /// Makes a frame of what [`begin`] and others have put into `frame`, and writes it at once: a
-    /// kill leaves it whole or cut at the end.
+    /// Completes the frame that [`begin`] started, and writes it with one call, so that after a
+    /// kill it is complete or cut at its end.
     pub fn write(&mut self, kind: u8, frame: &mut [u8]) -> Result<(), FileError> {
         let length = frame.len() - HEAD;
         if length > MAX_FRAME_BYTES {
-            let why = format!("{length} bytes do not fit in a frame of {MAX_FRAME_BYTES}");
+            let why = format!("a frame of {length} bytes exceeds the maximum of {MAX_FRAME_BYTES}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
         }
         let checksum = crc32fast::hash(&frame[HEAD..]);
@@ -60,37 +59,37 @@ impl<W: Write> Frames<W> {
     }
 }
 
-/// What was found where a frame should be.
+/// The result of reading a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextFrame {
     /// A frame of this kind.
     Frame(u8),
-    /// Less than a frame: the file was cut here, or its end was never written.
+    /// Less than a frame: the file is cut here, or its end was never written.
     Cut,
 }
 
-/// Where frames come from.
+/// Reads frames.
 pub(super) struct Source<R> {
     input: R,
     number: u32,
-    /// Where the next frame begins: bytes of the file.
+    /// Offset of the next frame in the file, bytes.
     pub at: u64,
 }
 
 impl<R: Read> Source<R> {
-    /// Of a file of which `at` bytes were read.
+    /// A source whose first `at` bytes were read already.
     pub fn new(input: R, at: u64) -> Self {
         Self { input, number: 0, at }
     }
 
-    /// Reads a frame, and what follows its head into `body`.
+    /// Reads a frame, and its body into `body`.
     pub fn read(&mut self, body: &mut Vec<u8>) -> Result<NextFrame, FileError> {
         let mut head = [0; HEAD];
         if !fill(&mut self.input, HEAD, body)? {
             return Ok(NextFrame::Cut);
         }
         head.copy_from_slice(body);
-        // Room that a file system gave, and nobody came to fill.
+        // Zeros: space that the file system reserved and that was never written.
         if head == [0; HEAD] {
             return Ok(NextFrame::Cut);
         }
@@ -98,38 +97,39 @@ impl<R: Read> Source<R> {
             |from: usize| u32::from_le_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
         let damaged = |why| Err(FileError::Damaged { at: self.at, why });
         if crc32fast::hash(&head[..13]) != number(13) {
-            return damaged("the checksum of a head does not hold");
+            return damaged("the head of a frame does not match its checksum");
         }
         if number(1) != self.number {
-            return damaged("frames are missing before this one, or it is not in its place");
+            return damaged("a frame has the wrong number: frames before it are missing or out of order");
         }
         let length = number(5) as usize;
         if length > MAX_FRAME_BYTES {
-            return damaged("a frame is longer than any may be");
+            return damaged("a frame exceeds the maximum length of 8 MiB");
         }
         if !fill(&mut self.input, length, body)? {
             return Ok(NextFrame::Cut);
         }
         if crc32fast::hash(body) != number(9) {
-            return damaged("a checksum does not hold");
+            return damaged("a frame does not match its checksum");
         }
         self.number = self.number.wrapping_add(1);
         self.at += (HEAD + length) as u64;
         Ok(NextFrame::Frame(head[0]))
     }
 
-    /// What follows the frames that were read.
+    /// The remaining input after the frames that were read.
     pub fn into_rest(self) -> R {
         self.input
     }
 
-    /// Whether nothing follows.
+    /// Whether the input ends here.
     pub fn check_end(&mut self) -> io::Result<bool> {
         Ok(!fill(&mut self.input, 1, &mut Vec::new())?)
     }
 }
 
-/// Reads so many bytes, and takes memory for no more than there are. False where they are fewer.
+/// Reads `length` bytes. Allocates memory only for bytes that exist. Returns false if there are
+/// fewer.
 pub(super) fn fill(input: &mut impl Read, length: usize, into: &mut Vec<u8>) -> io::Result<bool> {
     into.clear();
     input.by_ref().take(length as u64).read_to_end(into)?;

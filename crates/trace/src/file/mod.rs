@@ -1,14 +1,14 @@
-//! The trace file: events in columns, a few bytes each, as a stream. `docs/trace-format.md`
+//! The trace file: a stream of events in columns, a few bytes each. `docs/trace-format.md`
 //! describes it for other programs.
 //!
 //! ```text
 //! plimsoll.trace/1\n   frame of the header   (frame of names)* frame of events ...   frame of the footer
 //! ```
 //!
-//! One file per step: `walk` is the order of an event's fields and what each is expected to be, the
-//! same for writing and reading; `block` has the columns that this leads to; `tables` what the ids
-//! in them stand for; `frame` puts either on disk, with checksums. [`Writer`] and [`Reader`] hold
-//! them together.
+//! One module per step: `walk` contains the order of an event's fields and the expected value of
+//! each, for writing and reading; `block` contains the columns; `tables` contains the tables to
+//! which the ids in them refer; `frame` reads and writes frames with checksums. [`Writer`] and
+//! [`Reader`] combine them.
 
 mod again;
 mod block;
@@ -25,61 +25,63 @@ pub use writer::{Back, Batch, Front, Writer};
 
 use crate::header::FORMAT;
 
-/// The most events of a block. Times the size of an event, it is what a reader holds at a time:
-/// below 3 MiB.
+/// Maximum number of events in a block. A reader holds one block: less than 3 MiB.
 pub const BLOCK: usize = 16_384;
 
-/// The longest name that fits, in bytes. Linux knows none above 4096, but text that is no name (the
-/// target of a link) is kept as one.
+/// Maximum length of a path or text, bytes. Linux limits paths to 4,096 bytes, but text that is not
+/// a path (the target of a link) is stored in the same table.
 pub const MAX_NAME: usize = 1 << 20;
 
 /// Why a trace file could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The operating system refused.
+    /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// It does not begin as one.
+    /// The file does not begin like a trace file.
     #[error(
-        "this is no trace file: it does not begin with \"plimsoll.trace/\". Text of strace is read by `plimsoll trace import`"
+        "not a trace file: it does not begin with \"plimsoll.trace/\". To read the text of strace, use `plimsoll trace import`"
     )]
     NotATrace,
-    /// It was written by a version whose files this one does not know.
+    /// The file has a version that this engine does not read.
     #[error(
         "the trace file has format \"{found}\", this engine reads \"{FORMAT}\": use the version that wrote it, or a newer one"
     )]
     Version {
-        /// What stands in it.
+        /// The version in the file.
         found: String,
     },
-    /// It was cut off before its header was complete: there is nothing to read.
-    #[error("the trace file ends within its header: nothing was recorded, or it was not copied whole")]
-    NoHeader,
-    /// Its bytes were changed, or its writer has a fault. What was read before is right.
+    /// The file ends before its header is complete, so nothing can be read.
     #[error(
-        "the trace file is damaged at byte {at}: {why}. The part before it is complete; copy the file again if there is another copy"
+        "the trace file ends within its header: nothing was recorded, or the copy is incomplete. Copy or record it again"
+    )]
+    NoHeader,
+    /// The bytes of the file were changed, or its writer has a fault. The data before this point
+    /// are correct.
+    #[error(
+        "the trace file is damaged at byte {at}: {why}. The data before it are correct. Copy the file again from its source"
     )]
     Damaged {
-        /// Where the frame begins that is wrong.
+        /// Offset of the damaged frame, bytes.
         at: u64,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
-    /// To be written: an event, or an entry of a table, names something that its tables do not
-    /// have.
+    /// Writing: an event, or an entry of a table, refers to an entry that its tables do not
+    /// contain.
     #[error(
-        "an event of thread, path or file {id} cannot be written: its tables end at {entries}. They are those of another trace"
+        "cannot write an event: it refers to entry {id} of a table with {entries} entries. The tables are those of another trace"
     )]
     Stray {
-        /// Its number, from 0.
+        /// The index of the entry, from 0.
         id: u64,
-        /// Entries of the table.
+        /// Number of entries in the table.
         entries: u64,
     },
-    /// To be written: a name above [`MAX_NAME`].
-    #[error("a name of {0} bytes cannot be written: the longest has {MAX_NAME}")]
+    /// Writing: a path exceeds [`MAX_NAME`].
+    #[error("cannot write a path of {0} bytes: the maximum is {MAX_NAME} bytes")]
     LongName(usize),
-    /// To be written: a header or footer that is no JSON (a number that is none).
-    #[error("the head or end of the trace file cannot be written: {0}")]
+    /// Writing: a header or footer cannot be represented in JSON (a number that is not finite).
+    #[error("cannot write the header or footer of the trace file: {0}")]
     Json(#[from] serde_json::Error),
 }

@@ -1,4 +1,4 @@
-//! Events from a file.
+//! Reads events from a file.
 
 use std::io::Read;
 
@@ -10,11 +10,10 @@ use crate::event::Event;
 use crate::header::{FORMAT, Footer, Header};
 use crate::names::Names;
 
-/// What every version begins with; its number and the end of the line follow.
+/// The first bytes of every version. The number and a line feed follow.
 const BEGIN: &str = "plimsoll.trace/";
 
-/// Reads a trace file, from front to back. It holds a block and the tables; `input` needs no
-/// buffer.
+/// Reads a trace file in order. It holds one block and the tables. `input` needs no buffer.
 pub struct Reader<R: Read> {
     source: Source<R>,
     header: Header,
@@ -22,7 +21,7 @@ pub struct Reader<R: Read> {
     decoder: Decoder,
     events: Vec<Event>,
     body: Vec<u8>,
-    /// Events that were read, with those that were left out.
+    /// Number of events that were read, including those that were left out.
     read: u64,
     unknown: u64,
     end: Option<End>,
@@ -35,7 +34,7 @@ enum End {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the header. A greater version is refused.
+    /// Reads the header. Another version than [`FORMAT`] is refused.
     pub fn new(mut input: R) -> Result<Self, FileError> {
         let mut body = Vec::new();
         let begin = first_line(&mut input, &mut body)?;
@@ -44,13 +43,13 @@ impl<R: Read> Reader<R> {
             NextFrame::Frame(frame::kind::HEADER) => {
                 serde_json::from_slice(&body).map_err(|_| FileError::Damaged {
                     at: begin,
-                    why: "the header is not one",
+                    why: "the header cannot be parsed",
                 })?
             }
             NextFrame::Frame(_) => {
                 return Err(FileError::Damaged {
                     at: begin,
-                    why: "there is no header",
+                    why: "the first frame is not a header",
                 });
             }
             NextFrame::Cut => return Err(FileError::NoHeader),
@@ -68,49 +67,51 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What the trace says of itself.
+    /// The header of the trace.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What the ids stand for of the events that were read. All ids of these events, and of these
-    /// tables, are in them.
+    /// The tables of the events so far. They contain all ids of these events and of the tables
+    /// themselves.
     pub fn names(&self) -> &Names {
         &self.tables.names
     }
 
-    /// The same, when nothing more is to be read.
+    /// The tables, after the last event was read.
     pub fn into_names(self) -> Names {
         self.tables.names
     }
 
-    /// The next events in the order they were written, at most [`super::BLOCK`]; None at the end,
-    /// be it that of the trace ([`Self::footer`]) or of what there is of it ([`Self::cut_at`]), and
-    /// again after an error.
-    #[allow(clippy::should_implement_trait, reason = "it lends, and may fail")]
+    /// The next events in the order of writing, at most [`super::BLOCK`]. None at the end of the
+    /// trace ([`Self::footer`]), at the end of a cut file ([`Self::cut_at`]), and after an error.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "the result borrows from the reader, and reading may fail"
+    )]
     pub fn next(&mut self) -> Result<Option<&[Event]>, FileError> {
         while self.end.is_none() {
             let at = self.source.at;
-            let found = self.step().map_err(|error| {
+            let has_events = self.step().map_err(|error| {
                 self.end = Some(End::Damaged);
                 match error {
                     Fault::Known(error) => error,
-                    Fault::Wrong(why) => FileError::Damaged { at, why },
+                    Fault::Damaged(why) => FileError::Damaged { at, why },
                 }
             })?;
-            if found {
+            if has_events {
                 return Ok(Some(&self.events));
             }
         }
         Ok(None)
     }
 
-    /// What [`Self::next`] has given last, for who needs the tables beside it.
+    /// The events that [`Self::next`] returned last, for a caller that also needs the tables.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// How the trace ended. None as long as that was not read, and where it never was written.
+    /// The footer. None before it was read, and if the file has none.
     pub fn footer(&self) -> Option<&Footer> {
         match &self.end {
             Some(End::Whole(footer)) => Some(footer),
@@ -118,20 +119,21 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// In a file without its end, because its writer was killed or it was cut, how many of its
-    /// bytes are whole. Their events were all given. None while there is more, and in a whole file.
+    /// For a file without its end (its writer was killed, or the file was cut): the number of bytes
+    /// that are complete. All their events were returned. None before the end, and for a complete
+    /// file.
     pub fn cut_at(&self) -> Option<u64> {
         matches!(self.end, Some(End::Cut)).then_some(self.source.at)
     }
 
-    /// Events that were left out so far, as this build does not know their calls.
+    /// Number of events so far that were left out because this build does not know their calls.
     pub fn unknown_calls(&self) -> u64 {
         self.unknown
     }
 
-    /// Reads a frame. True where it has brought events.
+    /// Reads a frame. Returns true if it contained events.
     fn step(&mut self) -> Result<bool, Fault> {
-        let found = match self.source.read(&mut self.body)? {
+        let has_events = match self.source.read(&mut self.body)? {
             NextFrame::Cut => {
                 self.end = Some(End::Cut);
                 return Ok(false);
@@ -145,17 +147,19 @@ impl<R: Read> Reader<R> {
                 self.read_footer()?;
                 false
             }
-            NextFrame::Frame(frame::kind::HEADER) => return Err(Fault::Wrong("a second header")),
+            NextFrame::Frame(frame::kind::HEADER) => return Err(Fault::Damaged("there is a second header")),
             NextFrame::Frame(_) => false,
         };
-        Ok(found)
+        Ok(has_events)
     }
 
     fn read_events(&mut self) -> Result<bool, Fault> {
         let body = Bytes(&self.body);
         let (unknown, needed) = self.decoder.read(body, &self.tables.calls, &mut self.events)?;
-        if tables::hold(tables::lengths(&self.tables.names), needed).is_err() {
-            return Err(Fault::Wrong("an event names what no table has"));
+        if tables::check_lengths(tables::lengths(&self.tables.names), needed).is_err() {
+            return Err(Fault::Damaged(
+                "an event refers to an entry that its table does not contain",
+            ));
         }
         self.unknown += unknown as u64;
         self.read += (unknown + self.events.len()) as u64;
@@ -164,22 +168,24 @@ impl<R: Read> Reader<R> {
 
     fn read_footer(&mut self) -> Result<(), Fault> {
         let footer: Footer =
-            serde_json::from_slice(&self.body).map_err(|_| Fault::Wrong("the footer is not one"))?;
+            serde_json::from_slice(&self.body).map_err(|_| Fault::Damaged("the footer cannot be parsed"))?;
         if footer.events != self.read {
-            return Err(Fault::Wrong("the footer counts other events than there are"));
+            return Err(Fault::Damaged(
+                "the number of events in the footer differs from that in the file",
+            ));
         }
         if !self.source.check_end()? {
-            return Err(Fault::Wrong("bytes follow the end"));
+            return Err(Fault::Damaged("data follow the footer"));
         }
         self.end = Some(End::Whole(footer));
         Ok(())
     }
 }
 
-/// Why a frame was not read.
+/// The reason why a frame was not read.
 enum Fault {
     Known(FileError),
-    Wrong(&'static str),
+    Damaged(&'static str),
 }
 
 impl<E: Into<FileError>> From<E> for Fault {
@@ -190,11 +196,11 @@ impl<E: Into<FileError>> From<E> for Fault {
 
 impl From<&'static str> for Fault {
     fn from(why: &'static str) -> Self {
-        Self::Wrong(why)
+        Self::Damaged(why)
     }
 }
 
-/// Reads the version, and tells how many bytes that were.
+/// Reads the version and returns its length in bytes.
 pub(super) fn first_line(input: &mut impl Read, line: &mut Vec<u8>) -> Result<u64, FileError> {
     if !frame::fill(input, BEGIN.len(), line)? || line != BEGIN.as_bytes() {
         let is_begin = !line.is_empty() && BEGIN.as_bytes().starts_with(line);

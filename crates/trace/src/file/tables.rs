@@ -1,7 +1,7 @@
-//! What the ids of events stand for, as entries that are appended to the tables, or replace one of
-//! them.
+//! The tables to which the ids of events refer, as entries that are appended or that replace an
+//! earlier entry.
 //!
-//! An entry names only what stands before it, so a reader can check it when it comes.
+//! An entry refers only to earlier entries, so a reader can check it immediately.
 
 use std::io::{self, Write};
 
@@ -10,13 +10,13 @@ use zstd::bulk::{Compressor, Decompressor};
 use super::block::compress;
 use super::bytes::{Bytes, put};
 use super::frame::{self, Frames};
-use super::walk::{Next, Rule, Wrong};
+use super::walk::{Fault, Next, Rule};
 use super::{FileError, MAX_NAME};
 use crate::event::{FileId, PathId, ThreadId};
 use crate::names::{FileEntry, Kind, Names, ThreadEntry};
 use crate::syscalls::{self, Syscall};
 
-/// First bytes of entries.
+/// The first byte of an entry: its kind.
 mod entry {
     pub const PATH: u8 = 0;
     pub const FILE: u8 = 1;
@@ -26,25 +26,25 @@ mod entry {
     pub const THREAD_CHANGED: u8 = 5;
 }
 
-/// A frame of entries goes out when it has so many bytes.
-const FULL: usize = 1 << 18;
-/// How much smaller than its entries a frame may be. A few bytes could stand for a whole memory of
-/// entries otherwise.
-const MAX_PACKED: usize = 64;
-/// zstd's. 6 saves 1 to 3 % of most trace files, 8 % of one that is little but names, and is a
-/// third of all work of the thread that writes where many names are met.
+/// A frame of entries is written when it reaches this length, bytes.
+const FRAME_BYTES: usize = 1 << 18;
+/// Maximum compression ratio of a frame of entries. Without a limit a few bytes could expand to all
+/// memory.
+const MAX_RATIO: usize = 64;
+/// Level of zstd. Level 6 saves 1 to 3 % of most trace files, and 8 % of one that consists mainly
+/// of paths. It takes a third of the work of the writing thread if there are many paths.
 const LEVEL: i32 = 3;
 
-/// Entries of the tables of paths, files and threads.
+/// Number of entries in the tables of paths, files and threads.
 pub(super) type Lengths = [usize; 3];
 
-/// How long the tables are.
+/// The lengths of the tables.
 pub(super) fn lengths(names: &Names) -> Lengths {
     [names.paths().len(), names.files().len(), names.threads().len()]
 }
 
-/// Whether events that name so much find it in the tables.
-pub(super) fn hold([paths, files, threads]: Lengths, next: Next) -> Result<(), FileError> {
+/// Checks that the tables contain all entries to which events refer.
+pub(super) fn check_lengths([paths, files, threads]: Lengths, next: Next) -> Result<(), FileError> {
     for (next, entries) in [(next.path, paths), (next.file, files), (next.thread, threads)] {
         if next > entries as u64 {
             let (id, entries) = (next - 1, entries as u64);
@@ -54,24 +54,24 @@ pub(super) fn hold([paths, files, threads]: Lengths, next: Next) -> Result<(), F
     Ok(())
 }
 
-/// Entries on their way into the file.
+/// Encoded entries that are to be written.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     bytes: Vec<u8>,
-    /// Where frames of them end; the last one ends with them.
+    /// The offsets at which frames end. The last frame ends with the bytes.
     ends: Vec<usize>,
 }
 
 impl Entries {
-    /// An entry is whole.
-    fn ended(&mut self) {
-        if self.bytes.len() - self.ends.last().copied().unwrap_or(0) >= FULL {
+    /// Ends an entry, and a frame if it is long enough.
+    fn end_entry(&mut self) {
+        if self.bytes.len() - self.ends.last().copied().unwrap_or(0) >= FRAME_BYTES {
             self.ends.push(self.bytes.len());
         }
     }
 }
 
-/// Puts entries into frames.
+/// Writes entries in frames.
 pub(super) struct Packer {
     compressor: Compressor<'static>,
 }
@@ -82,7 +82,7 @@ impl Packer {
         Ok(Self { compressor })
     }
 
-    /// Writes the entries, and forgets them. `body` is for the frames.
+    /// Writes the entries and removes them. `body` is a buffer for the frames.
     pub fn put(
         &mut self,
         entries: &mut Entries,
@@ -112,7 +112,7 @@ impl Packer {
         let begin = body.len();
         compress(&mut self.compressor, entries, body)?;
         let packed = body.len() - begin;
-        if packed >= entries.len() || packed * MAX_PACKED < entries.len() {
+        if packed >= entries.len() || packed * MAX_RATIO < entries.len() {
             body.truncate(begin);
             body.extend_from_slice(entries);
         }
@@ -120,27 +120,28 @@ impl Packer {
     }
 }
 
-/// What of the tables was put into entries already.
+/// Encodes new and changed entries of the tables.
 #[derive(Default)]
 pub(super) struct Writer {
-    told: Lengths,
+    written: Lengths,
     calls: usize,
-    /// By the places of calls among all.
+    /// The number of each call, by its index among all calls.
     numbers: Vec<Option<usize>>,
     known: Vec<&'static Syscall>,
 }
 
 impl Writer {
-    /// The number of a call.
+    /// The number of a call in this file.
     pub fn number(&mut self, call: &'static Syscall) -> u32 {
         let index = call.index();
-        let is_it = |number: &usize| std::ptr::eq(self.known[*number], call);
-        if let Some(number) = self.numbers.get(index).copied().flatten().filter(is_it) {
+        let is_same = |number: &usize| std::ptr::eq(self.known[*number], call);
+        if let Some(number) = self.numbers.get(index).copied().flatten().filter(is_same) {
             return number as u32;
         }
-        // One that is not of this build's table has a place of its own, too.
-        let found = (0..self.known.len()).find(is_it);
-        let number = found.unwrap_or_else(|| {
+        // A call that is not in the table of this build has an index of another call; it is found
+        // by its address.
+        let number = (0..self.known.len()).find(is_same);
+        let number = number.unwrap_or_else(|| {
             self.known.push(call);
             self.known.len() - 1
         });
@@ -149,21 +150,21 @@ impl Writer {
         number as u32
     }
 
-    /// How many calls have one.
+    /// The number of calls that have a number.
     pub fn calls(&self) -> usize {
         self.known.len()
     }
 
-    /// Puts what was added or changed since the last time into entries.
-    pub fn tell(&mut self, names: &mut Names, entries: &mut Entries) -> Result<(), FileError> {
-        // Tables only grow: shorter ones are others.
+    /// Encodes the entries that were added or changed since the previous call.
+    pub fn add_entries(&mut self, names: &mut Names, entries: &mut Entries) -> Result<(), FileError> {
+        // Tables only grow, so shorter ones belong to another trace.
         let now = lengths(names);
-        for (told, length) in self.told.into_iter().zip(now) {
-            if let Some(last) = told.checked_sub(1) {
-                stray(last, length)?;
+        for (written, length) in self.written.into_iter().zip(now) {
+            if let Some(last) = written.checked_sub(1) {
+                check_entry(last, length)?;
             }
         }
-        let [paths, files, _] = self.told;
+        let [paths, files, _] = self.written;
         let (changed_files, changed_threads) = names.take_changed();
         for path in &names.paths()[paths..] {
             if path.len() > MAX_NAME {
@@ -172,7 +173,7 @@ impl Writer {
             entries.bytes.push(entry::PATH);
             put(&mut entries.bytes, path.len() as u64);
             entries.bytes.extend_from_slice(path);
-            entries.ended();
+            entries.end_entry();
         }
         for file in &names.files()[files..] {
             entries.bytes.push(entry::FILE);
@@ -183,27 +184,27 @@ impl Writer {
             put(&mut entries.bytes, id.index() as u64);
             put_file(entries, names.files()[id.index()], names)?;
         }
-        self.tell_threads(names, changed_threads.into_iter(), entries)?;
+        self.add_thread_entries(names, changed_threads.into_iter(), entries)?;
         for call in &self.known[self.calls..] {
             entries.bytes.extend([entry::CALL, Rule::of(call.effect) as u8]);
             put(&mut entries.bytes, call.name.len() as u64);
             entries.bytes.extend_from_slice(call.name.as_bytes());
-            entries.ended();
+            entries.end_entry();
         }
-        self.told = now;
+        self.written = now;
         self.calls = self.known.len();
         Ok(())
     }
 
-    fn tell_threads(
+    fn add_thread_entries(
         &mut self,
         names: &Names,
         changed: impl Iterator<Item = ThreadId>,
         entries: &mut Entries,
     ) -> Result<(), FileError> {
-        let [_, _, told] = self.told;
-        let mut later: Vec<ThreadId> = changed.filter(|id| id.index() < told).collect();
-        for (number, thread) in names.threads().iter().enumerate().skip(told) {
+        let [_, _, written] = self.written;
+        let mut later: Vec<ThreadId> = changed.filter(|id| id.index() < written).collect();
+        for (number, thread) in names.threads().iter().enumerate().skip(written) {
             let mut thread = *thread;
             if thread.parent.is_some_and(|parent| parent.index() >= number) {
                 thread.parent = None;
@@ -215,7 +216,7 @@ impl Writer {
         for id in later {
             let thread = &names.threads()[id.index()];
             if let Some(parent) = thread.parent {
-                stray(parent.index(), names.threads().len())?;
+                check_entry(parent.index(), names.threads().len())?;
             }
             entries.bytes.push(entry::THREAD_CHANGED);
             put(&mut entries.bytes, id.index() as u64);
@@ -226,10 +227,10 @@ impl Writer {
 }
 
 fn put_file(entries: &mut Entries, file: FileEntry, names: &Names) -> Result<(), FileError> {
-    stray(file.path.index(), names.paths().len())?;
+    check_entry(file.path.index(), names.paths().len())?;
     entries.bytes.push(kind_number(file.kind));
     put(&mut entries.bytes, file.path.index() as u64);
-    entries.ended();
+    entries.end_entry();
     Ok(())
 }
 
@@ -238,10 +239,10 @@ fn put_thread(entries: &mut Entries, thread: &ThreadEntry) {
     for number in [u64::from(thread.tid), u64::from(thread.pid), parent] {
         put(&mut entries.bytes, number);
     }
-    entries.ended();
+    entries.end_entry();
 }
 
-fn stray(index: usize, entries: usize) -> Result<(), FileError> {
+fn check_entry(index: usize, entries: usize) -> Result<(), FileError> {
     let (id, entries) = (index as u64, entries as u64);
     if id < entries {
         Ok(())
@@ -263,15 +264,15 @@ fn kind_number(kind: Kind) -> u8 {
     }
 }
 
-/// A call, as a file names it.
+/// A call in the table of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     pub rule: Rule,
-    /// None for one that this build does not know.
+    /// None if this build does not know the call.
     pub call: Option<&'static Syscall>,
 }
 
-/// The tables as far as they were read.
+/// The tables of a file, as read so far.
 pub(super) struct Reader {
     pub names: Names,
     pub calls: Vec<Call>,
@@ -289,38 +290,38 @@ impl Reader {
         })
     }
 
-    /// Takes in what follows the head of a frame of names.
-    pub fn take(&mut self, body: &[u8]) -> Result<(), Wrong> {
+    /// Reads the body of a frame of names.
+    pub fn take(&mut self, body: &[u8]) -> Result<(), Fault> {
         let mut packed = Bytes(body);
         let length = packed.size().ok_or("a frame of names ends within its head")?;
         if packed.0.len() == length {
             return add(&mut self.names, &mut self.calls, packed);
         }
-        if length > packed.0.len().saturating_mul(MAX_PACKED) || length > FULL + MAX_NAME + 64 {
-            return Err("names are packed more than they may be");
+        if length > packed.0.len().saturating_mul(MAX_RATIO) || length > FRAME_BYTES + MAX_NAME + 64 {
+            return Err("a frame of names exceeds the maximum compression ratio or length");
         }
         self.raw.resize(length, 0);
-        let found = self
+        let written = self
             .decompressor
             .decompress_to_buffer(packed.0, self.raw.as_mut_slice());
-        if !found.is_ok_and(|found| found == length) {
-            return Err("names cannot be decompressed");
+        if !written.is_ok_and(|written| written == length) {
+            return Err("a frame of names cannot be decompressed");
         }
         add(&mut self.names, &mut self.calls, Bytes(&self.raw))
     }
 }
 
-fn add(names: &mut Names, calls: &mut Vec<Call>, mut entries: Bytes<'_>) -> Result<(), Wrong> {
+fn add(names: &mut Names, calls: &mut Vec<Call>, mut entries: Bytes<'_>) -> Result<(), Fault> {
     while !entries.is_empty() {
-        one(names, calls, &mut entries).ok_or("an entry of a table makes no sense")?;
+        read_entry(names, calls, &mut entries).ok_or("an entry of a table is malformed")?;
     }
-    // Nobody asks a reader what has changed.
+    // A reader needs no list of changes.
     names.take_changed();
     Ok(())
 }
 
-/// Reads an entry. None where it is cut or names what is not there.
-fn one(names: &mut Names, calls: &mut Vec<Call>, entries: &mut Bytes<'_>) -> Option<()> {
+/// Reads an entry. None if it is incomplete or refers to a missing entry.
+fn read_entry(names: &mut Names, calls: &mut Vec<Call>, entries: &mut Bytes<'_>) -> Option<()> {
     match entries.byte()? {
         entry::PATH => {
             let length = entries.size()?;

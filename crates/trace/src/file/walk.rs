@@ -1,19 +1,20 @@
-//! The fields of an event in their order, and what each is expected to be. What is as expected
-//! takes no room.
+//! The fields of an event in their order, and the expected value of each. An expected value is not
+//! stored.
 //!
-//! [`walk`] does both ways: a [`Channel`] that writes compares each field with what was expected,
-//! one that reads sets it. So the two cannot come apart. Nothing here depends on what this build
-//! knows of calls, only on what the file says ([`Rule`]): another build has another table.
+//! [`walk`] serves both directions: a [`Channel`] that writes compares each field with the expected
+//! value, one that reads sets it. So writing and reading cannot differ. The expectations do not
+//! depend on the calls that this build knows, only on the rule of a call in the file ([`Rule`]),
+//! because another build has another table.
 //!
-//! What was seen is kept in tables of fixed size, each slot for the last of those that share it:
-//! memory has a bound, and who loses a slot is expected wrongly, which costs bytes and nothing
-//! else.
+//! Recent values are kept in tables of fixed size; each slot contains the last of the ids that
+//! share it. So memory is bounded. If an id loses its slot, its expectation is wrong, which only
+//! costs bytes.
 
 use super::bytes::{unzigzag, zigzag};
 use crate::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
 use crate::syscalls::Effect;
 
-/// Fields, by the places of their bits in a shape and of their columns.
+/// The fields. The number of a field is that of its bit in a shape and of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     Duration,
@@ -31,23 +32,23 @@ pub(super) enum Field {
     Mode,
     Other,
     Thread,
-    /// What it returned, or its error.
+    /// The return value or the error.
     Value,
 }
 
-/// How many there are.
+/// The number of fields.
 pub(super) const FIELDS: usize = 16;
 
-/// How a value stands in its column where it is not what was expected.
+/// The form of a value in its column if it is not the expected one.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stands {
-    /// As it is.
+pub(super) enum Form {
+    /// The value itself.
     Plain,
-    /// As its distance from this, zig-zag.
+    /// The difference from this base, zigzag-encoded.
     From(u64),
 }
 
-impl Stands {
+impl Form {
     #[inline]
     pub fn put(self, value: u64) -> u64 {
         match self {
@@ -65,10 +66,10 @@ impl Stands {
     }
 }
 
-/// A value that fits in a column.
+/// A value that can be stored in a column.
 pub(super) trait Word: Copy + PartialEq {
     fn word(self) -> u64;
-    /// None where no such value can be.
+    /// None if the word is out of range.
     fn from_word(word: u64) -> Option<Self>;
 }
 
@@ -84,40 +85,41 @@ macro_rules! words {
 }
 
 words! {
-    u64: |it| it, Some;
-    i64: |it| it as u64, |word| Some(word as i64);
+    u64: |value| value, Some;
+    i64: |value| value as u64, |word| Some(word as i64);
     u32: u64::from, |word| u32::try_from(word).ok();
-    ThreadId: |it: Self| it.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
-    PathId: |it: Self| it.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
-    FileId: |it: Self| it.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
-    OpenId: |it: Self| it.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
+    ThreadId: |id: Self| id.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
+    PathId: |id: Self| id.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
+    FileId: |id: Self| id.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
+    OpenId: |id: Self| id.index() as u64, |word| Self::new(usize::try_from(word).ok()?);
 }
 
-/// What is wrong with what was read.
-pub(super) type Wrong = &'static str;
+/// A fault in the data that were read.
+pub(super) type Fault = &'static str;
 
-/// To or from columns.
+/// Writes fields to columns or reads them.
 pub(super) trait Channel {
     fn field<T: Word>(
         &mut self,
         field: Field,
         value: &mut Option<T>,
         expected: Option<T>,
-        stands: Stands,
-    ) -> Result<(), Wrong>;
+        form: Form,
+    ) -> Result<(), Fault>;
 
-    /// The start, which every event has: its distance from what was expected.
-    fn start(&mut self, value: &mut i64, expected: i64) -> Result<(), Wrong>;
+    /// The start, which every event has, as the difference from the expected start.
+    fn start(&mut self, value: &mut i64, expected: i64) -> Result<(), Fault>;
 }
 
-/// What the file says of a call, for the sake of expectations.
+/// The rule of a call in the file, which determines its expectations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// It has to do with offsets no further.
+    /// The call does not affect offsets.
     Other = 0,
-    /// It moves data, as a rule as many as it was asked for; the next access begins behind them.
+    /// The call transfers data, usually as many bytes as requested. The next access begins after
+    /// them.
     Data = 1,
-    /// It returns where the next access begins.
+    /// The call returns the offset of the next access.
     Seek = 2,
 }
 
@@ -137,7 +139,7 @@ impl Rule {
     }
 }
 
-/// Of a thread.
+/// Recent values of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct ThreadSlot {
     id: Option<ThreadId>,
@@ -145,27 +147,27 @@ struct ThreadSlot {
     open2: Option<OpenId>,
     path: Option<PathId>,
     path2: Option<PathId>,
-    /// When its last event ended.
+    /// End of its last event.
     end: i64,
 }
 
-/// Of an open file.
+/// Recent values of an open file.
 #[derive(Debug, Clone, Copy, Default)]
 struct OpenSlot {
     id: Option<OpenId>,
     file: Option<FileId>,
-    /// Where its next access begins if it follows the last one.
+    /// The offset of the next access if it follows the last one.
     next: i64,
 }
 
-/// Of a name.
+/// The file of a path.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathSlot {
     id: Option<PathId>,
     file: Option<FileId>,
 }
 
-/// Of a call, and of a call on one file.
+/// Recent values of a call, or of a call on one file.
 #[derive(Debug, Clone, Copy, Default)]
 struct CallSlot {
     call: u32,
@@ -180,7 +182,7 @@ struct CallSlot {
 const THREADS: usize = 256;
 const SLOTS: usize = 1024;
 
-/// What was seen in the block so far.
+/// Recent values in the block.
 #[derive(Debug)]
 pub(super) struct State {
     thread: Option<ThreadId>,
@@ -190,11 +192,11 @@ pub(super) struct State {
     paths: Vec<PathSlot>,
     subjects: Vec<CallSlot>,
     calls: Vec<CallSlot>,
-    /// The number behind the highest one seen: of threads, open files, names, files.
+    /// The highest numbers so far, plus 1, of threads, open files, paths and files.
     pub next: Next,
 }
 
-/// See [`State::next`].
+/// Numbers one above the highest ones, see [`State::next`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Next {
     pub thread: u64,
@@ -217,7 +219,7 @@ impl State {
         }
     }
 
-    /// Forgets everything, for a new block: each can be read without those before it.
+    /// Resets the state for a new block, because each block can be read without the previous ones.
     pub fn clear(&mut self, calls: usize) {
         self.thread = None;
         self.start = 0;
@@ -232,7 +234,7 @@ impl State {
 
     #[inline]
     fn of_thread(&self, id: Option<ThreadId>) -> ThreadSlot {
-        let slot = self.threads[place(id, THREADS)];
+        let slot = self.threads[slot_index(id, THREADS)];
         if slot.id == id {
             return slot;
         }
@@ -245,7 +247,7 @@ impl State {
 
     #[inline]
     fn of_open(&self, id: Option<OpenId>) -> OpenSlot {
-        let slot = self.opens[place(id, SLOTS)];
+        let slot = self.opens[slot_index(id, SLOTS)];
         if slot.id == id {
             return slot;
         }
@@ -257,13 +259,13 @@ impl State {
 
     #[inline]
     fn file_of(&self, path: Option<PathId>) -> Option<FileId> {
-        let slot = self.paths[place(path, SLOTS)];
+        let slot = self.paths[slot_index(path, SLOTS)];
         slot.file.filter(|_| path.is_some() && slot.id == path)
     }
 
     #[inline]
     fn of_call(&self, call: u32, subject: u64) -> CallSlot {
-        let slot = self.subjects[subject_place(call, subject)];
+        let slot = self.subjects[subject_slot(call, subject)];
         if (slot.call, slot.subject) == (call, subject) {
             return slot;
         }
@@ -276,18 +278,18 @@ impl State {
 }
 
 #[inline]
-fn place<T: Word>(id: Option<T>, slots: usize) -> usize {
+fn slot_index<T: Word>(id: Option<T>, slots: usize) -> usize {
     id.map_or(0, |id| id.word() as usize) % slots
 }
 
 #[inline]
-fn subject_place(call: u32, subject: u64) -> usize {
+fn subject_slot(call: u32, subject: u64) -> usize {
     let mixed = (subject ^ (u64::from(call) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as usize % SLOTS
 }
 
-/// What a call is about: its file, else its name, else its open file; each kind has numbers of its
-/// own.
+/// The subject of a call: its file, otherwise its path, otherwise its open file. Each kind has
+/// numbers of its own.
 #[inline]
 fn subject(event: &Event) -> u64 {
     if let Some(file) = event.file {
@@ -306,20 +308,21 @@ fn raise<T: Word>(next: &mut u64, id: Option<T>) {
     }
 }
 
-/// One event. Its call, and which kind of outcome it has, are set already; its times are in units
-/// of the block. `call` is the number of the call, below that given to [`State::clear`].
+/// Writes or reads an event. Its call and the kind of its outcome are set already; its times are in
+/// units of the block. `call` is the number of the call, below the number that was passed to
+/// [`State::clear`].
 pub(super) fn walk<C: Channel>(
     channel: &mut C,
     state: &mut State,
     event: &mut Event,
     call: u32,
     rule: Rule,
-) -> Result<(), Wrong> {
-    use Stands::{From, Plain};
+) -> Result<(), Fault> {
+    use Form::{From, Plain};
 
     let mut thread = Some(event.thread);
     channel.field(Field::Thread, &mut thread, state.thread, Plain)?;
-    event.thread = thread.ok_or("an event of no thread")?;
+    event.thread = thread.ok_or("an event has no thread")?;
     let own = state.of_thread(thread);
     channel.start(&mut event.start_ns, own.end)?;
     channel.field(Field::Duration, &mut event.duration_ns, None, Plain)?;
@@ -352,16 +355,16 @@ pub(super) fn walk<C: Channel>(
         From(open2.next as u64),
     )?;
 
-    let seen = state.of_call(call, subject(event));
-    channel.field(Field::Length, &mut event.length, Some(seen.length), Plain)?;
-    channel.field(Field::Flags, &mut event.flags, Some(seen.flags), Plain)?;
-    channel.field(Field::Mode, &mut event.mode, Some(seen.mode), Plain)?;
+    let recent = state.of_call(call, subject(event));
+    channel.field(Field::Length, &mut event.length, Some(recent.length), Plain)?;
+    channel.field(Field::Flags, &mut event.flags, Some(recent.flags), Plain)?;
+    channel.field(Field::Mode, &mut event.mode, Some(recent.mode), Plain)?;
     raise(&mut state.next.thread, thread);
     channel.field(Field::Other, &mut event.other, None, From(state.next.thread))?;
     raise(&mut state.next.thread, event.other);
 
-    outcome(channel, event, rule, seen, open.next)?;
-    learn(state, event, call, rule, own, open, open2, seen);
+    outcome(channel, event, rule, recent, open.next)?;
+    update(state, event, call, rule, own, open, open2, recent);
     Ok(())
 }
 
@@ -370,39 +373,39 @@ fn outcome<C: Channel>(
     channel: &mut C,
     event: &mut Event,
     rule: Rule,
-    seen: CallSlot,
+    recent: CallSlot,
     next: i64,
-) -> Result<(), Wrong> {
-    let (mut value, expected, stands) = match event.outcome {
+) -> Result<(), Fault> {
+    let (mut value, expected, form) = match event.outcome {
         Outcome::Returned(value) => {
             let expected = match (rule, event.length, event.offset, event.flags) {
                 (Rule::Data, Some(length), ..) => length as i64,
                 // SEEK_SET, SEEK_CUR
                 (Rule::Seek, _, Some(offset), Some(0)) => offset,
                 (Rule::Seek, _, Some(offset), Some(1)) => next.wrapping_add(offset),
-                _ => seen.value,
+                _ => recent.value,
             };
             let from = if rule == Rule::Data { 0 } else { expected as u64 };
-            (Some(value), expected, Stands::From(from))
+            (Some(value), expected, Form::From(from))
         }
-        Outcome::Failed(error) => (Some(i64::from(error)), seen.error, Stands::Plain),
-        Outcome::Restarted | Outcome::Unknown => (None, 0, Stands::Plain),
+        Outcome::Failed(error) => (Some(i64::from(error)), recent.error, Form::Plain),
+        Outcome::Restarted | Outcome::Unknown => (None, 0, Form::Plain),
     };
-    channel.field(Field::Value, &mut value, Some(expected), stands)?;
+    channel.field(Field::Value, &mut value, Some(expected), form)?;
     event.outcome = match (event.outcome, value) {
         (Outcome::Returned(_), Some(value)) => Outcome::Returned(value),
         (Outcome::Failed(_), Some(error)) => {
-            Outcome::Failed(u16::try_from(error).map_err(|_| "an error that none can be")?)
+            Outcome::Failed(u16::try_from(error).map_err(|_| "an error number is out of range")?)
         }
         (outcome @ (Outcome::Restarted | Outcome::Unknown), None) => outcome,
-        _ => return Err("an outcome without its value, or the other way round"),
+        _ => return Err("an outcome and its value do not match"),
     };
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments, reason = "what walk has looked up already")]
+#[allow(clippy::too_many_arguments, reason = "the values that walk has looked up")]
 #[inline]
-fn learn(
+fn update(
     state: &mut State,
     event: &Event,
     call: u32,
@@ -410,11 +413,11 @@ fn learn(
     own: ThreadSlot,
     mut open: OpenSlot,
     mut open2: OpenSlot,
-    mut seen: CallSlot,
+    mut recent: CallSlot,
 ) {
     state.thread = Some(event.thread);
     state.start = event.start_ns;
-    state.threads[place(own.id, THREADS)] = ThreadSlot {
+    state.threads[slot_index(own.id, THREADS)] = ThreadSlot {
         id: own.id,
         open: event.open.or(own.open),
         open2: event.open2.or(own.open2),
@@ -424,7 +427,7 @@ fn learn(
     };
     for (path, file) in [(event.path, event.file), (event.path2, event.file2)] {
         if path.is_some() && file.is_some() {
-            state.paths[place(path, SLOTS)] = PathSlot { id: path, file };
+            state.paths[slot_index(path, SLOTS)] = PathSlot { id: path, file };
         }
     }
     let value = event.outcome.value();
@@ -435,7 +438,7 @@ fn learn(
         if slot.id.is_none() {
             continue;
         }
-        // With a name, the file may be what that stands for.
+        // If there is a path, the file may be that of the path.
         if event.path.is_none() || slot.file.is_none() {
             slot.file = file.or(slot.file);
         }
@@ -444,16 +447,16 @@ fn learn(
             (Rule::Seek, _, Some(value)) => value,
             _ => slot.next,
         };
-        state.opens[place(slot.id, SLOTS)] = *slot;
+        state.opens[slot_index(slot.id, SLOTS)] = *slot;
     }
-    seen.length = event.length.unwrap_or(seen.length);
-    seen.flags = event.flags.unwrap_or(seen.flags);
-    seen.mode = event.mode.unwrap_or(seen.mode);
+    recent.length = event.length.unwrap_or(recent.length);
+    recent.flags = event.flags.unwrap_or(recent.flags);
+    recent.mode = event.mode.unwrap_or(recent.mode);
     match event.outcome {
-        Outcome::Returned(value) => seen.value = value,
-        Outcome::Failed(error) => seen.error = i64::from(error),
+        Outcome::Returned(value) => recent.value = value,
+        Outcome::Failed(error) => recent.error = i64::from(error),
         Outcome::Restarted | Outcome::Unknown => {}
     }
-    state.subjects[subject_place(call, seen.subject)] = seen;
-    state.calls[call as usize] = seen;
+    state.subjects[subject_slot(call, recent.subject)] = recent;
+    state.calls[call as usize] = recent;
 }

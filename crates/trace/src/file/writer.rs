@@ -1,5 +1,5 @@
-//! Events into a file: [`Front`] collects them, [`Back`] puts full blocks into columns, compresses
-//! and writes them. The second one may run on a thread of its own.
+//! Writes events to a file. [`Front`] collects them into batches. [`Back`] encodes, compresses and
+//! writes the batches, and may run on another thread.
 
 use std::io::Write;
 
@@ -12,15 +12,16 @@ use crate::event::Event;
 use crate::header::{FORMAT, Footer, Header};
 use crate::names::Names;
 
-/// A block on its way into the file, and what the tables have that those before it had not.
+/// A block of events that is to be written, and the entries that were added to the tables since the
+/// previous block.
 #[derive(Default)]
 pub struct Batch {
     entries: Entries,
-    /// Of the tables as they were when it was full.
+    /// Lengths of the tables when the batch was full.
     lengths: Lengths,
-    /// Numbers of calls that are given out.
+    /// Number of calls that have a number in the file.
     calls: usize,
-    /// Each event with its call's number and rule.
+    /// Each event with the number and the rule of its call.
     events: Vec<(Event, u32, Rule)>,
 }
 
@@ -32,11 +33,11 @@ pub struct Front {
 }
 
 impl Front {
-    /// Adds an event. A batch that is full is given to `give`, which is to leave an empty one: with
-    /// what was added to `names` or changed in them since the last one.
+    /// Adds an event. A full batch is passed to `give`, which must leave an empty one. It includes
+    /// the entries of `names` that were added or changed since the previous batch.
     ///
     /// # Errors
-    /// [`FileError`]: the tables are those of another trace, or those of `give`.
+    /// [`FileError`] if the tables are those of another trace, and the errors of `give`.
     pub fn add(
         &mut self,
         names: &mut Names,
@@ -52,7 +53,7 @@ impl Front {
         Ok(())
     }
 
-    /// Gives away the batch that is begun, however small.
+    /// Passes on the current batch, also if it is not full.
     ///
     /// # Errors
     /// Those of [`Self::add`].
@@ -61,20 +62,20 @@ impl Front {
         names: &mut Names,
         give: &mut impl FnMut(&mut Batch) -> Result<(), FileError>,
     ) -> Result<(), FileError> {
-        self.tables.tell(names, &mut self.batch.entries)?;
+        self.tables.add_entries(names, &mut self.batch.entries)?;
         self.batch.lengths = tables::lengths(names);
         self.batch.calls = self.tables.calls();
         give(&mut self.batch)
     }
 }
 
-/// Writes batches, in their order.
+/// Writes batches in their order.
 pub struct Back<W: Write> {
     out: Frames<W>,
     resolution: u64,
     packer: tables::Packer,
     encoder: Encoder,
-    /// Events that are written.
+    /// Number of events that were written.
     written: u64,
     frame: Vec<u8>,
 }
@@ -92,7 +93,7 @@ impl<W: Write> Back<W> {
         let mut frame = Vec::new();
         frame::begin(&mut frame);
         serde_json::to_writer(&mut frame, &header)?;
-        // A number that is none is written as null, which is no number when it is read.
+        // A number that is not finite is written as null, which cannot be read as a number.
         serde_json::from_slice::<Header>(&frame[frame::HEAD..])?;
         out.write_all(format!("{FORMAT}\n").as_bytes())?;
         let mut out = Frames::new(out);
@@ -110,10 +111,10 @@ impl<W: Write> Back<W> {
     /// Writes a batch and empties it.
     ///
     /// # Errors
-    /// [`FileError`]: the file ends there.
+    /// [`FileError`]. Nothing more may be written after it.
     pub fn put(&mut self, batch: &mut Batch) -> Result<(), FileError> {
         let (unit, needed) = self.encoder.take(&batch.events, batch.calls, self.resolution);
-        tables::hold(batch.lengths, needed)?;
+        tables::check_lengths(batch.lengths, needed)?;
         self.packer
             .put(&mut batch.entries, &mut self.out, &mut self.frame)?;
         let events = batch.events.len();
@@ -127,7 +128,7 @@ impl<W: Write> Back<W> {
         Ok(())
     }
 
-    /// Hands everything to the operating system.
+    /// Flushes all data to the operating system.
     ///
     /// # Errors
     /// [`FileError`].
@@ -136,7 +137,7 @@ impl<W: Write> Back<W> {
         Ok(())
     }
 
-    /// Writes the footer, whose `events` is set to what was written, and flushes.
+    /// Writes the footer and flushes. Its `events` is set to the number of written events.
     ///
     /// # Errors
     /// [`FileError`].
@@ -153,19 +154,19 @@ impl<W: Write> Back<W> {
     }
 }
 
-/// Writes a trace file, from front to back. After an error the file ends there: nothing more is to
-/// be written to it.
+/// Writes a trace file in order. After an error the file ends there, and nothing more may be
+/// written to it.
 ///
-/// Dropped without [`Self::finish`], it leaves a file without its end, and without the events that
-/// no block was made of yet.
+/// If it is dropped without [`Self::finish`], the file has no end and lacks the events of the
+/// unfinished block.
 pub struct Writer<W: Write> {
     front: Front,
     back: Back<W>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the header. Its `format` is set to [`FORMAT`]. Each block is one call of `write_all`,
-    /// some 50 kB: `out` needs no buffer.
+    /// Writes the header. Its `format` is set to [`FORMAT`]. Each block is one call of `write_all`
+    /// of about 50 kB, so `out` needs no buffer.
     pub fn new(out: W, header: &Header) -> Result<Self, FileError> {
         Ok(Self {
             front: Front::default(),
@@ -173,22 +174,22 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Adds an event. When a block is full it goes out, with what was added to `names` or changed
-    /// in them since the last one.
+    /// Adds an event. A full block is written, with the entries of `names` that were added or
+    /// changed since the previous one.
     pub fn write(&mut self, names: &mut Names, event: &Event) -> Result<(), FileError> {
         let Self { front, back } = self;
         front.add(names, event, &mut |batch| back.put(batch))
     }
 
-    /// Writes the block that is begun, however small, and flushes: what was given so far survives a
-    /// kill. Small blocks cost more bytes.
+    /// Writes the current block, also if it is not full, and flushes, so that the events so far
+    /// survive a kill. Small blocks need more bytes per event.
     pub fn flush(&mut self, names: &mut Names) -> Result<(), FileError> {
         self.cut(names)?;
         self.back.flush()
     }
 
-    /// Writes what is left, then the footer, whose `events` is set to what was written, and
-    /// flushes.
+    /// Writes the current block and the footer, and flushes. The footer's `events` is set to the
+    /// number of written events.
     pub fn finish(mut self, names: &mut Names, footer: &Footer) -> Result<W, FileError> {
         self.cut(names)?;
         self.back.finish(footer)
@@ -199,7 +200,7 @@ impl<W: Write> Writer<W> {
         front.cut(names, &mut |batch| back.put(batch))
     }
 
-    /// Both parts, for who runs the second one on another thread.
+    /// Both parts, so that the second one can run on another thread.
     pub fn parts(&mut self) -> (&mut Front, &mut Back<W>) {
         (&mut self.front, &mut self.back)
     }

@@ -1,4 +1,4 @@
-//! A log in pieces of whole lines, which a thread of its own reads and tells apart.
+//! Splits a log into pieces of whole lines, which a thread of its own reads and parses.
 
 use std::io::{self, BufRead, Read};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
@@ -7,19 +7,18 @@ use self_cell::self_cell;
 
 use crate::text::line::{self, Line};
 
-/// Pieces that may be on their way.
-const PIECES: usize = 4;
-/// Bytes that are read for one: with what its lines are, it stays in the cache of a core.
-const PIECE: usize = 1 << 17;
-/// A longer line is taken for several.
+/// Maximum number of pieces that wait for the receiver.
+const MAX_PIECES: usize = 4;
+/// Length of a piece, bytes. With its parsed lines it fits into the cache of a core.
+const PIECE_BYTES: usize = 1 << 17;
+/// Maximum length of a line, bytes. A longer line counts as several.
 const MAX_LINE: usize = 64 * 1024 * 1024;
 
-/// Lines without their ends, each with what it was found to be; none where it is nothing that
-/// strace writes.
+/// Lines without line feeds, each with its parsed form; None if strace does not write such a line.
 type Lines<'a> = Vec<(&'a [u8], Option<Line<'a>>)>;
 
 self_cell!(
-    /// Whole lines of a log, told apart.
+    /// Whole lines of a log, parsed.
     pub(super) struct Piece {
         owner: Vec<u8>,
         #[covariant]
@@ -35,64 +34,65 @@ impl Piece {
             let ends = memchr::memchr_iter(b'\n', text);
             let cut = (text.last() != Some(&b'\n')).then_some(text.len());
             for to in ends.chain(cut.filter(|&end| end > 0)) {
-                let one = &text[from..to];
-                lines.push((one, line::parse(one)));
+                let line = &text[from..to];
+                lines.push((line, line::parse(line)));
                 from = to + 1;
             }
             lines
         })
     }
 
-    /// Whether its last line has no end.
+    /// Whether the last line has no line feed.
     pub(super) fn is_cut(&self) -> bool {
         self.borrow_owner().last() != Some(&b'\n')
     }
 
-    /// Its lines, in their order.
+    /// The lines in their order.
     pub(super) fn lines(&self) -> &Lines<'_> {
         self.borrow_dependent()
     }
 }
 
-/// Where the reading thread gives pieces, and gets their memory back.
-pub(super) struct Reading {
+/// The end of the channel in the reading thread. It sends pieces and receives their memory for
+/// reuse.
+pub(super) struct PieceSender {
     full: SyncSender<io::Result<Piece>>,
     used: Receiver<Vec<u8>>,
 }
 
-/// Where pieces come out. Dropped, it ends the reading.
-pub(super) struct Coming {
+/// The end of the channel that receives pieces. If it is dropped, the reading thread ends.
+pub(super) struct PieceReceiver {
     full: Receiver<io::Result<Piece>>,
     used: Sender<Vec<u8>>,
 }
 
-/// Both ends.
-pub(super) fn channel() -> (Reading, Coming) {
-    let (full, coming) = mpsc::sync_channel(PIECES);
+/// Both ends of a channel.
+pub(super) fn channel() -> (PieceSender, PieceReceiver) {
+    let (full, receiver) = mpsc::sync_channel(MAX_PIECES);
     let (empty, used) = mpsc::channel();
-    let coming = Coming {
-        full: coming,
+    let receiver = PieceReceiver {
+        full: receiver,
         used: empty,
     };
-    (Reading { full, used }, coming)
+    (PieceSender { full, used }, receiver)
 }
 
-impl Coming {
-    /// The next piece; none at the end of the log.
+impl PieceReceiver {
+    /// The next piece; None at the end of the log.
     pub(super) fn next(&self) -> Option<io::Result<Piece>> {
         self.full.recv().ok()
     }
 
-    /// A piece was used.
+    /// Returns the memory of a piece for reuse.
     pub(super) fn give_back(&self, piece: Piece) {
-        // The other side may have ended: then nobody needs it.
+        // The sender may have ended; then the memory is not needed.
         let _ = self.used.send(piece.into_owner());
     }
 }
 
-impl Reading {
-    /// Gives a log in pieces until it ends, or nobody takes them. Where reading fails, what was
-    /// read before comes first.
+impl PieceSender {
+    /// Sends a log in pieces until it ends or the receiver is dropped. If reading fails, the lines
+    /// before the error are sent first.
     pub(super) fn all(self, mut log: impl BufRead) {
         let mut cut = Vec::new();
         loop {
@@ -103,7 +103,7 @@ impl Reading {
                 return;
             }
             if let Err(error) = read {
-                // Nobody may listen any more.
+                // The receiver may have been dropped.
                 let _ = self.full.send(Err(error));
                 return;
             }
@@ -114,12 +114,13 @@ impl Reading {
     }
 }
 
-/// Reads whole lines into `text`; `cut` is the beginning of the line that the last piece ended in.
+/// Reads whole lines into `text`. `cut` contains the start of the line in which the previous piece
+/// ended.
 fn fill(log: &mut impl BufRead, text: &mut Vec<u8>, cut: &mut Vec<u8>) -> io::Result<()> {
     text.clear();
     text.append(cut);
     loop {
-        let read = log.by_ref().take(PIECE as u64).read_to_end(text);
+        let read = log.by_ref().take(PIECE_BYTES as u64).read_to_end(text);
         let end = memchr::memrchr(b'\n', text);
         match (end, read) {
             (Some(end), read) => {
@@ -129,8 +130,8 @@ fn fill(log: &mut impl BufRead, text: &mut Vec<u8>, cut: &mut Vec<u8>) -> io::Re
             }
             (None, Err(error)) => return Err(error),
             (None, Ok(0)) => return Ok(()),
-            // A line without an end would take all memory; strace writes none so long. The rest of
-            // it is odd.
+            // Without this limit a line without end would use all memory. strace writes no such
+            // line; its remainder counts as malformed.
             (None, Ok(_)) if text.len() >= MAX_LINE => return Ok(()),
             (None, Ok(_)) => {}
         }
@@ -142,15 +143,15 @@ mod tests {
     use super::*;
 
     fn of(log: impl BufRead + Send) -> (Vec<Vec<u8>>, Option<io::Error>) {
-        let (reading, coming) = channel();
+        let (sender, receiver) = channel();
         let mut lines = Vec::new();
         std::thread::scope(|scope| {
-            scope.spawn(move || reading.all(log));
-            while let Some(piece) = coming.next() {
+            scope.spawn(move || sender.all(log));
+            while let Some(piece) = receiver.next() {
                 match piece {
                     Ok(piece) => {
                         lines.extend(piece.lines().iter().map(|(text, _)| text.to_vec()));
-                        coming.give_back(piece);
+                        receiver.give_back(piece);
                     }
                     Err(error) => return (lines, Some(error)),
                 }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_however_they_are_read() {
+    fn lines_are_whole_for_every_read_size() {
         let text = b"one\ntwo\n\n7 close(3) = 0\nlast";
         let whole = [b"one".as_slice(), b"two", b"", b"7 close(3) = 0", b"last"];
         for size in 1..=text.len() {
@@ -170,11 +171,11 @@ mod tests {
         }
         assert!(of(io::empty()).0.is_empty());
         assert_eq!(of(b"\n".as_slice()).0, [b""]);
-        let many = b"7 close(3) = 0\n".repeat(3 * PIECE / 15);
-        assert_eq!(of(many.as_slice()).0.len(), 3 * PIECE / 15);
+        let many = b"7 close(3) = 0\n".repeat(3 * PIECE_BYTES / 15);
+        assert_eq!(of(many.as_slice()).0.len(), 3 * PIECE_BYTES / 15);
     }
 
-    /// A log whose compression breaks off.
+    /// A log whose decompression fails.
     struct Broken<'a>(&'a [u8]);
 
     impl Read for Broken<'_> {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_a_fault_is_read() {
+    fn lines_before_a_read_error_are_returned() {
         let (lines, error) = of(io::BufReader::new(Broken(b"one\ntwo\nthr")));
         assert_eq!(lines, [b"one".as_slice(), b"two"]);
         assert_eq!(error.map(|error| error.to_string()).as_deref(), Some("broken"));

@@ -1,5 +1,4 @@
-//! Ranges of files that are ranges of memory, and shared: what msync(2) is about. Private ones are
-//! never written back.
+//! Shared mappings of files, to which msync(2) refers. Private mappings are never written back.
 
 use std::ops::Range;
 
@@ -9,59 +8,61 @@ use crate::syscalls::Argument;
 
 const MAP_SHARED: u64 = 1;
 
-/// Of one process.
+/// A mapping of one process.
 #[derive(Debug, Clone)]
 struct Mapping {
     process: u32,
     memory: Range<i64>,
     open: OpenId,
     file: FileId,
-    /// Where in the file the range begins.
+    /// Offset in the file at which the range begins.
     offset: i64,
 }
 
-/// All that there are: few, so that they are looked through one after the other.
+/// All mappings. There are few, so a list is searched.
 #[derive(Debug, Default)]
 pub(super) struct Maps(Vec<Mapping>);
 
 impl Maps {
-    /// Takes a range of memory out of whatever is there.
+    /// Removes a range of memory from the mappings.
     fn clear(&mut self, process: u32, memory: &Range<i64>) {
-        let is_hit = |one: &mut Mapping| {
-            one.process == process && one.memory.start < memory.end && memory.start < one.memory.end
+        let overlaps = |mapping: &mut Mapping| {
+            mapping.process == process
+                && mapping.memory.start < memory.end
+                && memory.start < mapping.memory.end
         };
-        let hit: Vec<Mapping> = self.0.extract_if(.., is_hit).collect();
-        for one in hit {
-            let parts = [one.memory.start..memory.start, memory.end..one.memory.end];
+        let removed: Vec<Mapping> = self.0.extract_if(.., overlaps).collect();
+        for mapping in removed {
+            let parts = [mapping.memory.start..memory.start, memory.end..mapping.memory.end];
             let parts = parts.into_iter().filter(|part| !part.is_empty());
             self.0.extend(parts.map(|part| Mapping {
-                offset: one.offset + (part.start - one.memory.start),
+                offset: mapping.offset + (part.start - mapping.memory.start),
                 memory: part,
-                ..one.clone()
+                ..mapping.clone()
             }));
         }
     }
 
     fn at(&mut self, process: u32, address: i64) -> Option<&mut Mapping> {
         let mut all = self.0.iter_mut();
-        all.find(|one| one.process == process && one.memory.contains(&address))
+        all.find(|mapping| mapping.process == process && mapping.memory.contains(&address))
     }
 
-    /// A process is there, with the memory of `parent`.
+    /// Adds a process with a copy of the mappings of `parent`.
     pub(super) fn copy(&mut self, parent: u32, child: u32) {
-        let own = self.0.iter().filter(|one| one.process == parent);
+        let own = self.0.iter().filter(|mapping| mapping.process == parent);
         let copies: Vec<Mapping> = own
-            .map(|one| Mapping {
+            .map(|mapping| Mapping {
                 process: child,
-                ..one.clone()
+                ..mapping.clone()
             })
             .collect();
         self.0.extend(copies);
     }
 
-    /// The memory of a process is gone.
+    /// Removes the mappings of a process.
     pub(super) fn end(&mut self, process: u32) {
-        self.0.retain(|one| one.process != process);
+        self.0.retain(|mapping| mapping.process != process);
     }
 }
 
@@ -74,17 +75,17 @@ impl Kernel {
             .map_or(pid, |entry| entry.pid)
     }
 
-    /// mmap(2) gave `address`.
-    pub(super) fn maps(&mut self, asked: &Request<'_>, address: i64, event: &mut Event) {
-        event.offset = asked.number(Argument::Offset);
+    /// Handles an mmap(2) that returned `address`.
+    pub(super) fn map(&mut self, request: &Request<'_>, address: i64, event: &mut Event) {
+        event.offset = request.number(Argument::Offset);
         let is_shared = event.flags.is_some_and(|flags| flags & MAP_SHARED != 0);
-        let found = event.open.zip(event.file).filter(|_| is_shared);
-        if found.is_none() && self.maps.0.is_empty() {
+        let target = event.open.zip(event.file).filter(|_| is_shared);
+        if target.is_none() && self.maps.0.is_empty() {
             return;
         }
-        let (process, memory) = (self.process(asked.pid), memory(address, event.length));
+        let (process, memory) = (self.process(request.pid), memory(address, event.length));
         self.maps.clear(process, &memory);
-        if let Some((open, file)) = found {
+        if let Some((open, file)) = target {
             self.maps.0.push(Mapping {
                 process,
                 memory,
@@ -95,17 +96,18 @@ impl Kernel {
         }
     }
 
-    pub(super) fn unmaps(&mut self, asked: &Request<'_>, event: &Event) {
-        if let (Some(address), false) = (asked.number(Argument::Address), self.maps.0.is_empty()) {
-            let process = self.process(asked.pid);
+    pub(super) fn unmap(&mut self, request: &Request<'_>, event: &Event) {
+        if let (Some(address), false) = (request.number(Argument::Address), self.maps.0.is_empty()) {
+            let process = self.process(request.pid);
             self.maps.clear(process, &memory(address, event.length));
         }
     }
 
-    /// mremap(2) gave `address`; how large the range is now does not matter to who begins in it.
-    pub(super) fn remaps(&mut self, asked: &Request<'_>, address: i64) {
-        if let (Some(from), false) = (asked.number(Argument::Address), self.maps.0.is_empty()) {
-            let process = self.process(asked.pid);
+    /// Handles an mremap(2) that returned `address`. The old length is kept: only the start of a
+    /// range matters to later calls.
+    pub(super) fn remap(&mut self, request: &Request<'_>, address: i64) {
+        if let (Some(from), false) = (request.number(Argument::Address), self.maps.0.is_empty()) {
+            let process = self.process(request.pid);
             if let Some(moved) = self.maps.at(process, from) {
                 let length = moved.memory.end - moved.memory.start;
                 moved.memory = address..address.saturating_add(length);
@@ -113,17 +115,17 @@ impl Kernel {
         }
     }
 
-    /// Of sync calls: where in the file; of msync(2) which file, too.
-    pub(super) fn syncs(&mut self, asked: &Request<'_>, event: &mut Event) {
-        event.offset = asked.number(Argument::Offset);
-        let Some(address) = asked.number(Argument::Address) else {
+    /// Sets the offset of a sync call; of msync(2) also the file.
+    pub(super) fn sync(&mut self, request: &Request<'_>, event: &mut Event) {
+        event.offset = request.number(Argument::Offset);
+        let Some(address) = request.number(Argument::Address) else {
             return;
         };
-        let process = self.process(asked.pid);
-        if let Some(found) = self.maps.at(process, address).cloned() {
-            event.file = Some(found.file);
-            event.open = Some(found.open).filter(|&open| self.opens.get(open).is_some());
-            event.offset = Some(found.offset + (address - found.memory.start));
+        let process = self.process(request.pid);
+        if let Some(mapping) = self.maps.at(process, address).cloned() {
+            event.file = Some(mapping.file);
+            event.open = Some(mapping.open).filter(|&open| self.opens.get(open).is_some());
+            event.offset = Some(mapping.offset + (address - mapping.memory.start));
         }
     }
 }

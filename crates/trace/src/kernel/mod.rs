@@ -1,21 +1,21 @@
-//! What the kernel knows, followed call by call: processes, their tables of descriptors and working
-//! directories, open files with their offsets, files with their names and sizes.
+//! Follows the state of the kernel call by call: processes, their tables of descriptors and working
+//! directories, open files with their offsets, files with their paths and sizes.
 //!
-//! A table is shared by the threads that clone(2) has made with `CLONE_FILES`, and copied by fork;
-//! an open file, with its offset, is shared by all descriptors that dup, fork and execve have made
-//! of one. Numbers are given out again, so that a number says nothing without its table and its
-//! time: a descriptor is freed where its close *begins*, as another thread may be given the number
-//! before strace has written that the close has ended, and taken where its open ends.
+//! A table is shared by threads that clone(2) made with `CLONE_FILES`, and copied by fork. An open
+//! file, with its offset, is shared by all descriptors that dup, fork and execve made from one
+//! another. Numbers are reused, so a number has a meaning only with its table and a time. A
+//! descriptor is released when its close *begins*, because another thread may get the number before
+//! strace writes the end of the close. It is added when its open ends.
 
 mod blocks;
 mod data;
+mod descriptor_path;
 mod descriptors;
 mod maps;
 mod opens;
-mod places;
+mod paths;
 mod pool;
 mod request;
-mod spoken;
 mod tables;
 mod threads;
 mod tree;
@@ -29,103 +29,103 @@ pub use threads::Birth;
 use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
 use crate::kernel::maps::Maps;
 use crate::kernel::opens::Opens;
-use crate::kernel::places::Places;
+use crate::kernel::paths::Paths;
 use crate::kernel::pool::Pool;
 use crate::kernel::tables::Table;
-use crate::kernel::threads::{Room, Threads};
+use crate::kernel::threads::{Directories, Threads};
 use crate::mixed::Mixed;
 use crate::names::Names;
 use crate::syscalls::{Argument, Effect};
 
 const EBADF: u16 = 9;
 const ENOENT: u16 = 2;
-/// What calls on a name say of a file that is there: EACCES, EEXIST, ERANGE, ENODATA.
-const THERE: [u16; 4] = [13, 17, 34, 61];
+/// Errors of calls on a path that show that the file exists: EACCES, EEXIST, ERANGE, ENODATA.
+const EXISTS_ERRORS: [u16; 4] = [13, 17, 34, 61];
 
 /// All processes of a trace, and their files.
 #[derive(Debug, Default)]
 pub struct Kernel {
     threads: Threads,
-    /// Also of threads that are gone: by their last id.
+    /// The last thread with each id, including threads that have ended.
     ids: HashMap<u32, ThreadId, Mixed>,
     tables: Pool<Table>,
-    /// Working directories.
-    rooms: Pool<Room>,
-    /// Some thread has called chroot(2).
+    /// Working and root directories.
+    directories: Pool<Directories>,
+    /// Whether a thread has called chroot(2).
     has_roots: bool,
     opens: Opens,
-    places: Places,
+    paths: Paths,
     maps: Maps,
-    /// Of the last `io_submit`, until they are told.
+    /// Events of the last `io_submit` that have not been taken yet.
     blocks: Vec<Event>,
 }
 
-/// What a call that goes on has given up when it began.
+/// The descriptor that an unfinished call released when it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EarlyRelease {
     open: Option<OpenId>,
     file: Option<FileId>,
-    /// Descriptors that the open file still has.
+    /// Number of descriptors that the open file still has.
     left: u32,
 }
 
 impl Kernel {
-    /// Nobody is there yet.
+    /// A kernel without threads.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The tables that ids stand in.
+    /// The tables to which the ids refer.
     pub fn names(&self) -> &Names {
-        self.places.names()
+        self.paths.names()
     }
 
-    /// The same, for the writer of a trace file.
+    /// The tables, for the writer of a trace file.
     pub fn names_mut(&mut self) -> &mut Names {
-        self.places.names_mut()
+        self.paths.names_mut()
     }
 
-    /// The name that a file has now, or had last.
+    /// The current path of a file, or its last one.
     ///
     /// # Panics
-    /// For a file of another trace.
+    /// If the file is not in the tables.
     pub fn name_of(&self, file: FileId) -> &[u8] {
-        self.names().path(self.places.name_of(file))
+        self.names().path(self.paths.name_of(file))
     }
 
-    /// What is known of an open file; none where it is closed.
+    /// An open file; None if it is closed.
     pub fn open_file(&self, id: OpenId) -> Option<&OpenFile> {
         self.opens.get(id)
     }
 
-    /// Whether anything went with the last event: [`Kernel::take_blocks`],
+    /// Whether the last event has implied events: [`Kernel::take_blocks`],
     /// [`Kernel::take_released`].
     pub(crate) fn has_more(&self) -> bool {
-        !self.blocks.is_empty() || self.opens.has_gone()
+        !self.blocks.is_empty() || self.opens.has_released()
     }
 
-    /// Open files whose last descriptor has gone since this was last asked, by anything but their
-    /// own close.
+    /// Returns the open files whose last descriptor was closed since the previous call, by
+    /// something other than their own close.
     pub fn take_released(&mut self) -> Vec<(OpenId, FileId)> {
-        self.opens.take_gone()
+        self.opens.take_released()
     }
 
-    /// A call begins: what it gives up is given up now.
-    pub fn begins(&mut self, asked: &Request<'_>) -> EarlyRelease {
-        if asked.effect() != Effect::Close {
+    /// Handles the start of a call: a descriptor that it closes is released.
+    pub fn begin_call(&mut self, request: &Request<'_>) -> EarlyRelease {
+        if request.effect() != Effect::Close {
             return EarlyRelease::default();
         }
-        let Some(found) = asked.descriptor(Argument::Fd) else {
+        let Some(found) = request.descriptor(Argument::Fd) else {
             return EarlyRelease::default();
         };
-        // One that nobody knows was open before the trace began, or is not open at all: its end
-        // tells.
-        let Some(slot) = self.table(asked.pid).take(found.number) else {
+        // An unknown descriptor was open before the trace began, or is not open at all. The end of
+        // the call shows which.
+        let Some(slot) = self.table(request.pid).take(found.number) else {
             return EarlyRelease::default();
         };
         self.adopt(slot.open, &found);
         let left = self.opens.close(slot.open);
-        self.opens.take_gone();
+        self.opens.take_released();
         EarlyRelease {
             open: Some(slot.open),
             file: left.map(|open| open.file),
@@ -133,127 +133,131 @@ impl Kernel {
         }
     }
 
-    /// A call has ended: what it has made is there now. `begun`: what [`Kernel::begins`] has said
-    /// of it; `start_ns`: when it began, since the zero of the trace.
-    pub fn ends(
+    /// Handles the end of a call. `begun` is the result of [`Kernel::begin_call`] for it;
+    /// `start_ns` is its start, since the zero of the trace.
+    pub fn end_call(
         &mut self,
-        asked: &Request<'_>,
-        done: &CallResult<'_>,
+        request: &Request<'_>,
+        result: &CallResult<'_>,
         begun: EarlyRelease,
         start_ns: i64,
     ) -> Event {
-        let thread = self.thread(asked.pid).id;
-        let mut event = Event::new(thread, asked.known, start_ns, done.outcome);
-        event.duration_ns = done.duration_ns;
-        event.cpu_ns = done.cpu_ns;
-        event.flags = asked.flags();
-        event.mode = asked.mode();
-        event.length = asked.length();
-        if asked.effect() == Effect::Close {
+        let thread = self.thread(request.pid).id;
+        let mut event = Event::new(thread, request.call, start_ns, result.outcome);
+        event.duration_ns = result.duration_ns;
+        event.cpu_ns = result.cpu_ns;
+        event.flags = request.flags();
+        event.mode = request.mode();
+        event.length = request.length();
+        if request.effect() == Effect::Close {
             event.open = begun.open;
             event.file = begun.file;
             event.length = begun.open.map(|_| u64::from(begun.left));
             return event;
         }
-        self.finds(asked, &mut event);
-        match done.outcome {
-            Outcome::Returned(value) => self.succeeds(asked, done, value, &mut event),
+        self.resolve(request, &mut event);
+        match result.outcome {
+            Outcome::Returned(value) => self.succeed(request, result, value, &mut event),
             Outcome::Failed(ENOENT) => {
-                // Whatever was thought to be there is not. Where there are two names, it may have
-                // been either; of `missing/../file`, what stands before `..`.
-                event.offset = asked.number(Argument::Offset);
+                // The file does not exist. If the call has two paths, it may be either. For
+                // `missing/../file`, it may be the part before `..`.
+                event.offset = request.number(Argument::Offset);
                 if let (Some(path), None) = (event.path, event.path2)
-                    && !self.places.has_dots(path)
+                    && !self.paths.has_dots(path)
                 {
-                    self.places.remove(path);
+                    self.paths.remove(path);
                 }
                 event.file = event.open.and(event.file);
             }
             Outcome::Failed(error) => {
-                event.offset = asked.number(Argument::Offset);
-                self.denies(asked, error, &mut event);
+                event.offset = request.number(Argument::Offset);
+                self.fail(request, error, &mut event);
             }
-            Outcome::Restarted => event.offset = asked.number(Argument::Offset),
+            Outcome::Restarted => event.offset = request.number(Argument::Offset),
             Outcome::Unknown => {
-                if asked.effect() == Effect::Exit {
-                    self.remove_thread(asked.pid);
+                if request.effect() == Effect::Exit {
+                    self.remove_thread(request.pid);
                 }
             }
         }
         event
     }
 
-    /// A call has failed, and what is there may be why: whoever changes it then changes the same
-    /// file.
-    fn denies(&mut self, asked: &Request<'_>, error: u16, event: &mut Event) {
-        let looks = matches!(asked.effect(), Effect::Open | Effect::Look | Effect::Change);
+    /// Handles a failed call whose error shows that the file exists, so that later calls on the
+    /// path refer to the same file.
+    fn fail(&mut self, request: &Request<'_>, error: u16, event: &mut Event) {
+        let needs_file = matches!(request.effect(), Effect::Open | Effect::Look | Effect::Change);
         if let (Some(path), None) = (event.path, event.file)
-            && looks
-            && THERE.contains(&error)
+            && needs_file
+            && EXISTS_ERRORS.contains(&error)
         {
-            event.file = Some(self.places.met(path, crate::names::Kind::File));
+            event.file = Some(self.paths.find_or_add(path, crate::names::Kind::File));
         }
     }
 
-    /// Names and descriptors of the arguments.
-    fn finds(&mut self, asked: &Request<'_>, event: &mut Event) {
-        self.name(asked, event);
+    /// Resolves the paths and descriptors of the arguments.
+    fn resolve(&mut self, request: &Request<'_>, event: &mut Event) {
+        self.resolve_paths(request, event);
         let is_made = matches!(
-            asked.effect(),
+            request.effect(),
             Effect::Open | Effect::New | Effect::Memory | Effect::Fork | Effect::Execute
         );
-        if event.outcome == Outcome::Failed(EBADF) || is_made && asked.part(Argument::Path).is_some() {
+        if event.outcome == Outcome::Failed(EBADF) || is_made && request.part(Argument::Path).is_some() {
             return;
         }
-        if let Some(found) = asked.descriptor(Argument::Fd) {
-            event.open = self.open_of(asked.pid, &found);
+        if let Some(found) = request.descriptor(Argument::Fd) {
+            event.open = self.open_of(request.pid, &found);
         }
-        if let Some(found) = asked.descriptor(Argument::Out) {
-            event.open2 = self.open_of(asked.pid, &found);
+        if let Some(found) = request.descriptor(Argument::Out) {
+            event.open2 = self.open_of(request.pid, &found);
         }
         self.files_of(event);
     }
 
-    /// The files of its open files.
+    /// Sets the files of the open files of an event.
     fn files_of(&self, event: &mut Event) {
         let file = |open: Option<OpenId>| open.and_then(|open| Some(self.opens.get(open)?.file));
         event.file = file(event.open).or(event.file);
         event.file2 = file(event.open2).or(event.file2);
     }
 
-    fn succeeds(&mut self, asked: &Request<'_>, done: &CallResult<'_>, value: i64, event: &mut Event) {
-        match asked.effect() {
-            Effect::Open | Effect::Memory | Effect::New => self.makes(asked, done, value, event),
-            Effect::Pair => self.pair(asked, event),
-            Effect::Dup => self.dup(asked, value, asked.is_marked(event.flags), event),
-            Effect::Fcntl => self.fcntl(asked, value, event),
-            Effect::Ioctl => self.ioctl(asked, event),
-            Effect::CloseRange => self.close_range(asked, event),
-            Effect::Receive => self.received(asked, event),
-            Effect::Fork => self.forks(asked, value, event),
-            Effect::Execute => self.executes(asked, event),
-            Effect::Unshare => self.unshares(asked),
+    fn succeed(&mut self, request: &Request<'_>, result: &CallResult<'_>, value: i64, event: &mut Event) {
+        match request.effect() {
+            Effect::Open | Effect::Memory | Effect::New => {
+                self.open_descriptor(request, result, value, event)
+            }
+            Effect::Pair => self.pair(request, event),
+            Effect::Dup => self.dup(request, value, request.is_marked(event.flags), event),
+            Effect::Fcntl => self.fcntl(request, value, event),
+            Effect::Ioctl => self.ioctl(request, event),
+            Effect::CloseRange => self.close_range(request, event),
+            Effect::Receive => self.receive(request, event),
+            Effect::Fork => self.fork(request, value, event),
+            Effect::Execute => self.execute(request, event),
+            Effect::Unshare => self.unshare(request),
             Effect::Exit => {
-                self.remove_thread(asked.pid);
+                self.remove_thread(request.pid);
             }
             Effect::Wait => {
-                event.offset = asked.number(Argument::Offset);
-                event.other = u32::try_from(value).ok().and_then(|pid| self.waited(asked, pid));
+                event.offset = request.number(Argument::Offset);
+                event.other = u32::try_from(value)
+                    .ok()
+                    .and_then(|pid| self.waited_thread(request, pid));
             }
-            Effect::Read | Effect::Write => self.data(asked, value, event),
-            Effect::Transfer => self.transfer(asked, value, event),
-            Effect::Seek => self.seek(asked, value, event),
-            Effect::Truncate | Effect::Allocate => self.sized(asked, event),
+            Effect::Read | Effect::Write => self.data(request, value, event),
+            Effect::Transfer => self.transfer(request, value, event),
+            Effect::Seek => self.seek(request, value, event),
+            Effect::Truncate | Effect::Allocate => self.resize(request, event),
             Effect::List => self.set_kind(event.file, crate::names::Kind::Directory),
-            Effect::Map => self.maps(asked, value, event),
-            Effect::Unmap => self.unmaps(asked, event),
-            Effect::Remap => self.remaps(asked, value),
-            Effect::Sync => self.syncs(asked, event),
-            Effect::Advise => event.offset = asked.number(Argument::Offset),
-            Effect::Submit => self.submits(asked, value, event),
+            Effect::Map => self.map(request, value, event),
+            Effect::Unmap => self.unmap(request, event),
+            Effect::Remap => self.remap(request, value),
+            Effect::Sync => self.sync(request, event),
+            Effect::Advise => event.offset = request.number(Argument::Offset),
+            Effect::Submit => self.submit(request, value, event),
             Effect::Lock => {}
-            Effect::Root if asked.known.name == "chroot" => self.set_root(asked.pid, event),
-            _ => self.tree(asked, value, event),
+            Effect::Root if request.call.name == "chroot" => self.set_root(request.pid, event),
+            _ => self.tree(request, value, event),
         }
     }
 }

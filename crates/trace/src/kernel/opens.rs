@@ -1,4 +1,4 @@
-//! Open files: what several descriptors may stand for.
+//! Open files, to which one or more descriptors refer.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,16 @@ use crate::mixed::Mixed;
 /// An open file (open(2): "open file description").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFile {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Where the next read or write begins. None where that is not known, and of what has no
-    /// offset.
+    /// The offset of the next read or write. None if it is unknown, or if the file has no offset.
     pub offset: Option<i64>,
-    /// Writes go to its end.
+    /// Whether writes append (`O_APPEND`).
     pub appends: bool,
-    /// It was there before the trace began, or came from another process, and nothing has told its
-    /// name yet.
+    /// Whether the path is unknown: the file was opened before the trace began or by another
+    /// process.
     pub nameless: bool,
-    /// Descriptors that stand for it, in all tables.
+    /// Number of descriptors that refer to it, in all tables.
     pub held: u32,
 }
 
@@ -34,19 +33,18 @@ impl OpenFile {
     }
 }
 
-/// The open files that there are. A number is never given out again, so that memory is that of
-/// those that are open at one time, and whoever keeps a number of one that is closed cannot take
-/// another one for it.
+/// The open files that exist. Ids are not reused: memory is bounded by the number of files that are
+/// open at the same time, and the id of a closed file never refers to another one.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
     open: HashMap<OpenId, OpenFile, Mixed>,
     next: usize,
-    /// Those whose last descriptor has gone, since this was last taken.
-    gone: Vec<(OpenId, FileId)>,
+    /// The open files whose last descriptor was closed since this was last taken.
+    released: Vec<(OpenId, FileId)>,
 }
 
 impl Opens {
-    /// One more, with one descriptor. None past four thousand million.
+    /// Adds an open file with one descriptor. None if the ids are exhausted (2³² − 1).
     pub(super) fn add(&mut self, file: OpenFile) -> Option<OpenId> {
         let id = OpenId::new(self.next)?;
         self.next += 1;
@@ -62,36 +60,36 @@ impl Opens {
         self.open.get_mut(&id)
     }
 
-    /// It has one descriptor more.
+    /// Adds a descriptor to an open file.
     pub(super) fn hold(&mut self, id: OpenId) {
         if let Some(file) = self.open.get_mut(&id) {
             file.held += 1;
         }
     }
 
-    /// It has one descriptor less; without any it is closed, and among those that are gone.
+    /// Removes a descriptor. Without descriptors the file is closed and added to the released ones.
     pub(super) fn release(&mut self, id: OpenId) {
         if let Some(file) = self.close(id).filter(|file| file.held == 0) {
-            self.gone.push((id, file.file));
+            self.released.push((id, file.file));
         }
     }
 
-    /// The same by its own close, which tells of it. Gives what is left of it.
+    /// Removes a descriptor by a close, which has an event of its own. Returns the remaining state.
     pub(super) fn close(&mut self, id: OpenId) -> Option<OpenFile> {
         let file = self.open.get_mut(&id)?;
         file.held -= 1;
-        let left = *file;
-        if left.held == 0 {
+        let remaining = *file;
+        if remaining.held == 0 {
             self.open.remove(&id);
         }
-        Some(left)
+        Some(remaining)
     }
 
-    pub(super) fn has_gone(&self) -> bool {
-        !self.gone.is_empty()
+    pub(super) fn has_released(&self) -> bool {
+        !self.released.is_empty()
     }
 
-    pub(super) fn take_gone(&mut self) -> Vec<(OpenId, FileId)> {
-        std::mem::take(&mut self.gone)
+    pub(super) fn take_released(&mut self) -> Vec<(OpenId, FileId)> {
+        std::mem::take(&mut self.released)
     }
 }

@@ -1,7 +1,6 @@
-//! What threads may share or have for themselves: tables of descriptors, working directories.
+//! Values that threads share or own: tables of descriptors, working directories.
 
-/// Values, each of one thread or of several; the places of those that nobody has any more are used
-/// again.
+/// Values with the number of threads that use them. The index of an unused value is reused.
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     all: Vec<(T, u32)>,
@@ -18,39 +17,39 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T: Default> Pool<T> {
-    /// One more, of one thread. Gives its place.
+    /// Adds a value of one thread and returns its index.
     pub(super) fn add(&mut self, value: T) -> usize {
-        if let Some(place) = self.free.pop() {
-            self.all[place] = (value, 1);
-            return place;
+        if let Some(index) = self.free.pop() {
+            self.all[index] = (value, 1);
+            return index;
         }
         self.all.push((value, 1));
         self.all.len() - 1
     }
 
-    /// The value at a place that was given out and not left since.
-    pub(super) fn get(&mut self, place: usize) -> &mut T {
-        &mut self.all[place].0
+    /// The value at an index that is in use.
+    pub(super) fn get(&mut self, index: usize) -> &mut T {
+        &mut self.all[index].0
     }
 
-    /// One thread more has it.
-    pub(super) fn share(&mut self, place: usize) {
-        self.all[place].1 += 1;
+    /// Adds a thread to the users of a value.
+    pub(super) fn share(&mut self, index: usize) {
+        self.all[index].1 += 1;
     }
 
-    /// Whether several threads have it.
-    pub(super) fn is_shared(&self, place: usize) -> bool {
-        self.all[place].1 > 1
+    /// Whether several threads use a value.
+    pub(super) fn is_shared(&self, index: usize) -> bool {
+        self.all[index].1 > 1
     }
 
-    /// One thread less has it. Gives the value when that was the last one.
-    pub(super) fn leave(&mut self, place: usize) -> Option<T> {
-        let (value, threads) = &mut self.all[place];
+    /// Removes a thread from the users of a value. Returns the value if it was the last one.
+    pub(super) fn leave(&mut self, index: usize) -> Option<T> {
+        let (value, threads) = &mut self.all[index];
         *threads = threads.saturating_sub(1);
         if *threads > 0 {
             return None;
         }
-        self.free.push(place);
+        self.free.push(index);
         Some(std::mem::take(value))
     }
 }

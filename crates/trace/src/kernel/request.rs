@@ -1,4 +1,4 @@
-//! A call, by what its arguments mean: whatever recorded it.
+//! A call with typed arguments, independent of the recorder.
 
 use std::borrow::Cow;
 
@@ -9,108 +9,115 @@ use crate::text::Call;
 use crate::text::scan::MAX_ARGUMENTS;
 use crate::text::value::{self, AT_FDCWD, Arguments, Descriptor};
 
-/// One argument.
+/// An argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// As strace writes it.
+    /// The text of strace.
     Written(&'a [u8]),
-    /// The number that the kernel was given.
+    /// The number that the program passed.
     Number(i64),
-    /// The text that it was given the address of.
+    /// The text to whose address the argument points.
     Bytes(&'a [u8]),
-    /// Two descriptors that it has filled in.
+    /// The two descriptors that the call returned.
     Pair([i32; 2]),
-    /// What it has found of a file.
+    /// The attributes of a file that the call returned.
     Status {
-        /// Bytes.
+        /// Size in bytes.
         size: i64,
         /// Type and permissions.
         mode: u32,
     },
 }
 
-/// A call of which it is known what it does.
+/// A known call of a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Of the thread.
+    /// The id of the thread.
     pub pid: u32,
-    /// What the call is.
-    pub known: &'static Syscall,
-    /// Those that the table names; none where the call goes on and they are not told yet.
+    /// The system call.
+    pub call: &'static Syscall,
+    /// The arguments in the order of the table; None if they are unknown because the call is
+    /// unfinished.
     parts: [Option<Part<'a>>; MAX_ARGUMENTS],
-    /// Everything between the parentheses; empty where the call was not written.
+    /// All text between the parentheses; empty if the call is not from strace.
     written: &'a [u8],
 }
 
-/// How a call has ended, as its source tells it.
+/// The result of a call, as recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct CallResult<'a> {
-    /// How.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The descriptor that it returned, with its name, where the source tells names.
+    /// The returned descriptor with its path, if the recorder reports paths.
     pub returned: Option<Descriptor<'a>>,
-    /// How long it took, ns.
+    /// Duration, ns.
     pub duration_ns: Option<u64>,
-    /// Processor time that the thread used before it, ns.
+    /// Processor time of the thread since its previous call, ns.
     pub cpu_ns: Option<u64>,
 }
 
 impl<'a> Request<'a> {
-    /// One that strace has written; `known` is what it is.
+    /// A call in the text of strace.
     #[inline]
-    pub fn written(call: &Call<'a>, known: &'static Syscall) -> Self {
-        let mut asked = Self {
-            pid: call.pid,
-            known,
+    pub fn written(line: &Call<'a>, call: &'static Syscall) -> Self {
+        let mut request = Self {
+            pid: line.pid,
+            call,
             parts: [None; MAX_ARGUMENTS],
-            written: call.arguments,
+            written: line.arguments,
         };
-        let most = known.arguments.len().min(MAX_ARGUMENTS);
-        // Most lines were cut when they were told apart.
-        match &call.cuts {
-            Some(cuts) => cuts.each(call.arguments, most, |place, found| {
-                asked.parts[place] = Some(Part::Written(found));
+        let count = call.arguments.len().min(MAX_ARGUMENTS);
+        // In most cases the parser has noted where the arguments end.
+        match &line.cuts {
+            Some(cuts) => cuts.each(line.arguments, count, |index, argument| {
+                request.parts[index] = Some(Part::Written(argument));
             }),
-            None => asked.parts[..most]
+            None => request.parts[..count]
                 .iter_mut()
-                .zip(Arguments::of(call.arguments))
-                .for_each(|(part, found)| *part = Some(Part::Written(found))),
+                .zip(Arguments::of(line.arguments))
+                .for_each(|(part, argument)| *part = Some(Part::Written(argument))),
         }
-        asked
+        request
     }
 
-    /// One whose arguments are numbers and texts, in the order of the call's own.
-    pub fn of_parts(pid: u32, known: &'static Syscall, parts: [Option<Part<'a>>; MAX_ARGUMENTS]) -> Self {
+    /// A call whose arguments are numbers and texts, in the order of the system call.
+    pub fn of_parts(pid: u32, call: &'static Syscall, parts: [Option<Part<'a>>; MAX_ARGUMENTS]) -> Self {
         Self {
             pid,
-            known,
+            call,
             parts,
             written: &[],
         }
     }
 
-    /// What the call does.
+    /// The effect of the call.
     pub fn effect(&self) -> Effect {
-        self.known.effect
+        self.call.effect
     }
 
-    /// The argument of this kind; the first one where there are several.
+    /// The first argument of this kind.
     pub fn part(&self, kind: Argument) -> Option<Part<'a>> {
-        self.part_at(self.known.place(kind)?)
+        self.part_at(self.call.position(kind)?)
     }
 
-    /// Where the `nth` argument of this kind stands, from 0.
+    /// The index of the `nth` argument of this kind, from 0.
     fn nth(&self, kind: Argument, nth: usize) -> Option<usize> {
-        let first = self.known.place(kind)?;
-        let mut places = self.known.arguments.iter().enumerate().skip(first);
-        Some(places.by_ref().filter(|&(_, &one)| one == kind).nth(nth)?.0)
+        let first = self.call.position(kind)?;
+        let mut candidates = self.call.arguments.iter().enumerate().skip(first);
+        Some(
+            candidates
+                .by_ref()
+                .filter(|&(_, &candidate)| candidate == kind)
+                .nth(nth)?
+                .0,
+        )
     }
 
-    fn part_at(&self, place: usize) -> Option<Part<'a>> {
-        self.parts.get(place).copied().flatten()
+    fn part_at(&self, index: usize) -> Option<Part<'a>> {
+        self.parts.get(index).copied().flatten()
     }
 
-    /// A number, or the sum of constants, in an argument of this kind.
+    /// The number in an argument of this kind, or the sum of its constants.
     pub fn number(&self, kind: Argument) -> Option<i64> {
         match self.part(kind)? {
             Part::Number(number) => Some(number),
@@ -119,35 +126,35 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The descriptor that is the argument of this kind; none for the current directory.
+    /// The descriptor in the argument of this kind; None for the current directory.
     pub fn descriptor(&self, kind: Argument) -> Option<Descriptor<'a>> {
-        as_descriptor(self.part(kind)?).filter(|found| found.number != AT_FDCWD)
+        as_descriptor(self.part(kind)?).filter(|descriptor| descriptor.number != AT_FDCWD)
     }
 
-    /// The path that is the `nth` of the call's, from 0, and the directory that it begins at; none
-    /// where the call has no directory.
+    /// The `nth` path of the call, from 0, and the directory to which it is relative; None for the
+    /// directory if the call has no such argument.
     pub fn path(&self, nth: usize) -> Option<(Option<Descriptor<'a>>, Cow<'a, [u8]>)> {
-        let place = self.nth(Argument::Path, nth)?;
-        let bytes = as_text(self.part_at(place)?)?;
-        let before = place
+        let index = self.nth(Argument::Path, nth)?;
+        let bytes = as_text(self.part_at(index)?)?;
+        let before = index
             .checked_sub(1)
-            .filter(|&before| self.known.arguments[before] == Argument::Dir);
+            .filter(|&before| self.call.arguments[before] == Argument::Dir);
         let directory = before.and_then(|before| as_descriptor(self.part_at(before)?));
         Some((directory, bytes))
     }
 
-    /// The text that is no path; none where the source does not tell all of it (`-s 0` leaves
-    /// `""...` of an attribute's name).
+    /// The text argument that is not a path; None if the recorder abbreviates it (`-s 0` writes
+    /// `""...` for the name of an attribute).
     pub fn text(&self) -> Option<Cow<'a, [u8]>> {
         whole_text(self.part(Argument::Text)?)
     }
 
-    /// What the call has put into its buffer, where the source tells all of it.
+    /// The contents of the buffer that the call filled, if they were recorded completely.
     pub fn data(&self) -> Option<Cow<'a, [u8]>> {
         whole_text(self.part(Argument::Data)?)
     }
 
-    /// Flags, whence or command, as the number that the kernel is given on x86-64.
+    /// Flags, whence or command, as the number on x86-64.
     pub fn flags(&self) -> Option<u64> {
         let kinds = [Argument::Flags, Argument::Whence, Argument::Command];
         for kind in kinds {
@@ -158,7 +165,7 @@ impl<'a> Request<'a> {
         bits(self.part(Argument::How)?, b"flags")
     }
 
-    /// Permissions, or protection of memory.
+    /// Permissions, or the protection of memory.
     pub fn mode(&self) -> Option<u32> {
         let kinds = [Argument::Mode, Argument::Protection];
         let part = kinds.into_iter().find_map(|kind| self.part(kind));
@@ -166,7 +173,7 @@ impl<'a> Request<'a> {
         u32::try_from(bits(part, b"mode")?).ok()
     }
 
-    /// How many bytes were asked for.
+    /// The requested number of bytes.
     pub fn length(&self) -> Option<u64> {
         if let Some(length) = self.number(Argument::Length) {
             return u64::try_from(length).ok();
@@ -178,9 +185,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// A place in a file that is given by pointer, the `nth` from 0; none where the offset of the
-    /// descriptor counts.
-    pub fn place(&self, nth: usize) -> Option<i64> {
+    /// The `nth` offset that is passed by pointer, from 0. None if the offset of the descriptor is
+    /// used.
+    pub fn pointed_offset(&self, nth: usize) -> Option<i64> {
         match self.part_at(self.nth(Argument::Place, nth)?)? {
             Part::Number(number) => Some(number),
             Part::Written(text) => value::number(Arguments::of(value::inner(text)?).next()?),
@@ -188,7 +195,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Size and mode that stat or one like it has found.
+    /// The size and the mode that stat or a variant returned.
     pub fn status(&self) -> (Option<i64>, Option<u32>) {
         let text = match self.part(Argument::Status) {
             Some(Part::Written(text)) => text,
@@ -201,14 +208,14 @@ impl<'a> Request<'a> {
                 let [mode, size, xmode, xsize] = value::fields(text, names, 2);
                 [mode.or(xmode), size.or(xsize)]
             },
-            |found| found.map(Some),
+            |fields| fields.map(Some),
         );
         let mode = mode.and_then(constants::bits);
         let size = size.and_then(value::number);
         (size, mode.and_then(|mode| u32::try_from(mode).ok()))
     }
 
-    /// Fields of a structure that strace has written in an argument of this kind.
+    /// Fields of a structure in an argument of this kind, in the text of strace.
     pub fn fields<const N: usize>(&self, kind: Argument, names: [&[u8]; N]) -> [Option<&'a [u8]>; N] {
         match self.part(kind) {
             Some(Part::Written(text)) => value::fields(text, names, N),
@@ -216,35 +223,35 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The two descriptors of a pipe.
+    /// The two descriptors of a pipe or a socket pair.
     pub fn pair(&self) -> Option<[i32; 2]> {
         match self.part(Argument::Pair)? {
             Part::Pair(pair) => Some(pair),
             Part::Written(text) => {
-                let mut told =
+                let mut numbers =
                     Arguments::of(value::inner(text)?).map(|part| Some(value::descriptor(part)?.number));
-                Some([told.next()??, told.next()??])
+                Some([numbers.next()??, numbers.next()??])
             }
             _ => None,
         }
     }
 
-    /// Descriptors of other processes that came with a message: `cmsg_type=SCM_RIGHTS,
+    /// The descriptors of other processes that arrived in a message: `cmsg_type=SCM_RIGHTS,
     /// cmsg_data=[5, 6]`.
     pub fn received(&self) -> Vec<Descriptor<'a>> {
         const RIGHTS: &[u8] = b"cmsg_type=SCM_RIGHTS, cmsg_data=[";
-        let mut found = Vec::new();
+        let mut descriptors = Vec::new();
         let mut rest = self.written;
         while let Some(at) = memchr::memmem::find(rest, RIGHTS) {
             rest = &rest[at + RIGHTS.len()..];
-            found.extend(Arguments::of(rest).map_while(value::descriptor));
+            descriptors.extend(Arguments::of(rest).map_while(value::descriptor));
         }
-        found
+        descriptors
     }
 
-    /// Whether execve is to close what it makes: `O_CLOEXEC`, `SOCK_CLOEXEC`, and so on, which are
-    /// one number but for memfd's and fanotify's; some are made so always. `flags` is what
-    /// [`Self::flags`] has told.
+    /// Whether execve closes the new descriptor: `O_CLOEXEC`, `SOCK_CLOEXEC` and similar flags.
+    /// They have the same number, except those of memfd and fanotify. Some calls always set it.
+    /// `flags` is the result of [`Self::flags`].
     pub fn is_marked(&self, flags: Option<u64>) -> bool {
         const ALWAYS: [&str; 5] = [
             "bpf",
@@ -253,21 +260,21 @@ impl<'a> Request<'a> {
             "pidfd_getfd",
             "pidfd_open",
         ];
-        let mark = match self.known.name {
+        let mark = match self.call.name {
             "memfd_create" | "fanotify_init" | "fsopen" | "fsmount" | "fspick" | "perf_event_open" => {
                 let Some(Part::Written(text)) = self.part(Argument::Flags) else {
                     return flags.is_some_and(|flags| flags & 1 != 0);
                 };
                 return text
                     .split(|&byte| byte == b'|')
-                    .any(|one| one.ends_with(b"_CLOEXEC"));
+                    .any(|flag| flag.ends_with(b"_CLOEXEC"));
             }
             _ => constants::O_CLOEXEC,
         };
-        ALWAYS.contains(&self.known.name) || flags.is_some_and(|flags| flags & mark != 0)
+        ALWAYS.contains(&self.call.name) || flags.is_some_and(|flags| flags & mark != 0)
     }
 
-    /// Whether a thread that it makes shares this with its parent: `CLONE_FILES`, `CLONE_FS`,
+    /// Whether the new thread shares this with its parent: `CLONE_FILES`, `CLONE_FS`,
     /// `CLONE_THREAD`.
     pub fn shares(&self, flag: &[u8]) -> bool {
         memchr::memmem::find(self.written, flag).is_some()
@@ -302,8 +309,8 @@ fn as_text(part: Part<'_>) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// What most files are found to be, without a walk over brackets: `{st_mode=S_IFREG|0644,
-/// st_size=17, ...}`.
+/// The usual result of stat, without a walk over brackets: `{st_mode=S_IFREG|0644, st_size=17,
+/// ...}`.
 fn plain_status(text: &[u8]) -> Option<[&[u8]; 2]> {
     let rest = text.strip_prefix(b"{st_mode=")?;
     let end = rest
@@ -315,7 +322,7 @@ fn plain_status(text: &[u8]) -> Option<[&[u8]; 2]> {
     matches!(rest[end], b',' | b'}').then(|| [mode, &rest[..end]])
 }
 
-/// Constants; where a structure was given, those of its field.
+/// The value of constants; of a structure, that of its field.
 fn bits(part: Part<'_>, field: &[u8]) -> Option<u64> {
     match part {
         Part::Number(number) => Some(number.cast_unsigned()),
@@ -325,12 +332,12 @@ fn bits(part: Part<'_>, field: &[u8]) -> Option<u64> {
     }
 }
 
-/// `[{iov_base=""..., iov_len=10}, {iov_base="a", iov_len=20}]`; none where strace has abbreviated
-/// it to `[...]`.
+/// The total length of buffers such as `[{iov_base=""..., iov_len=10}, {iov_base="a",
+/// iov_len=20}]`. None if strace has abbreviated the list to `[...]`.
 pub(super) fn sum_of_vectors(text: &[u8]) -> Option<u64> {
     let mut sum = 0_u64;
-    for one in Arguments::of(value::inner(text)?) {
-        let length = value::number(value::field(one, b"iov_len")?)?;
+    for vector in Arguments::of(value::inner(text)?) {
+        let length = value::number(value::field(vector, b"iov_len")?)?;
         sum = sum.checked_add(u64::try_from(length).ok()?)?;
     }
     Some(sum)

@@ -5,22 +5,22 @@ use std::ops::RangeInclusive;
 
 use crate::event::OpenId;
 
-/// What a number stands for.
+/// A descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) open: OpenId,
-    /// execve closes it.
+    /// Whether execve closes it.
     pub(super) marked: bool,
 }
 
-/// Numbers below this, which most are as the kernel gives the lowest that is free, have places in
-/// an array.
+/// Descriptors below this number are in an array. Most are, because the kernel chooses the lowest
+/// free number.
 const LOW: usize = 1024;
 
-/// The descriptors of a thread.
+/// The table of descriptors of a thread.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
-    /// By their numbers, as far as the highest one that was there.
+    /// Descriptors by number, up to the highest one so far.
     low: Vec<Option<Slot>>,
     high: BTreeMap<i32, Slot>,
 }
@@ -32,47 +32,47 @@ fn low(number: i32) -> Option<usize> {
 impl Table {
     pub(super) fn get(&self, number: i32) -> Option<Slot> {
         match low(number) {
-            Some(place) => self.low.get(place).copied().flatten(),
+            Some(index) => self.low.get(index).copied().flatten(),
             None => self.high.get(&number).copied(),
         }
     }
 
-    /// Gives what the number stood for.
+    /// Sets a descriptor and returns the previous one.
     pub(super) fn put(&mut self, number: i32, slot: Slot) -> Option<Slot> {
-        let Some(place) = low(number) else {
+        let Some(index) = low(number) else {
             return self.high.insert(number, slot);
         };
-        if place >= self.low.len() {
-            self.low.resize(place + 1, None);
+        if index >= self.low.len() {
+            self.low.resize(index + 1, None);
         }
-        self.low[place].replace(slot)
+        self.low[index].replace(slot)
     }
 
     pub(super) fn take(&mut self, number: i32) -> Option<Slot> {
         match low(number) {
-            Some(place) => self.low.get_mut(place)?.take(),
+            Some(index) => self.low.get_mut(index)?.take(),
             None => self.high.remove(&number),
         }
     }
 
-    /// In the order of their numbers.
+    /// All descriptors in the order of their numbers.
     pub(super) fn all(&self) -> impl Iterator<Item = &Slot> {
         self.low.iter().flatten().chain(self.high.values())
     }
 
-    /// The lowest numbers that stand for nothing, above those of standard input, output and errors,
-    /// which are taken to be there.
+    /// The two lowest free numbers above those of the standard streams, which are assumed to be
+    /// open.
     pub(super) fn lowest_free(&self) -> [i32; 2] {
         let mut free = (3..).filter(|&number| self.get(number).is_none());
         [free.next().unwrap_or(3), free.next().unwrap_or(4)]
     }
 
-    /// Frees what execve closes.
+    /// Removes the descriptors that execve closes.
     pub(super) fn sweep(&mut self) -> Vec<Slot> {
         self.free(|_, slot| slot.marked)
     }
 
-    /// Frees a range.
+    /// Removes the descriptors of a range.
     pub(super) fn clear(&mut self, range: &RangeInclusive<i32>) -> Vec<Slot> {
         self.free(|number, _| range.contains(&number))
     }
@@ -83,11 +83,11 @@ impl Table {
             .filter_map(|(number, slot)| slot.take_if(|slot| which(number, slot)))
             .collect();
         self.high.retain(|&number, slot| {
-            let goes = which(number, slot);
-            if goes {
+            let is_removed = which(number, slot);
+            if is_removed {
                 freed.push(*slot);
             }
-            !goes
+            !is_removed
         });
         freed
     }

@@ -1,4 +1,4 @@
-//! Threads: which there are, what they share, which program they execute.
+//! Threads: which exist, what they share, and which program they execute.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -14,26 +14,26 @@ use crate::syscalls::Effect;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thread {
     pub(super) id: ThreadId,
-    /// Of descriptors.
+    /// Index of the table of descriptors.
     table: usize,
-    /// Where its working directory is.
-    room: usize,
+    /// Index of its directories.
+    directories: usize,
 }
 
-/// Where a thread is.
+/// The directories of a thread.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Room {
-    /// Its working directory.
+pub(super) struct Directories {
+    /// The working directory.
     directory: Option<FileId>,
-    /// Where its absolute names begin, after chroot(2).
+    /// The root directory after chroot(2).
     root: Option<FileId>,
 }
 
-/// Those that are there, by their ids.
+/// The existing threads, by id.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     all: HashMap<u32, Thread, Mixed>,
-    /// The one that was asked for last: each call asks several times for its own.
+    /// The last thread that was looked up: each call looks up its own thread several times.
     last: Cell<Option<(u32, Thread)>>,
 }
 
@@ -62,7 +62,7 @@ impl Threads {
     }
 }
 
-/// What a new thread has in common with its parent.
+/// What a new thread shares with its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Birth {
     files: bool,
@@ -71,12 +71,12 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// As fork(2) or clone(2) was asked for it.
-    pub fn of(asked: &Request<'_>) -> Self {
+    /// From the arguments of fork(2) or clone(2).
+    pub fn of(request: &Request<'_>) -> Self {
         Self {
-            files: asked.shares(b"CLONE_FILES"),
-            directory: asked.shares(b"CLONE_FS"),
-            process: asked.shares(b"CLONE_THREAD"),
+            files: request.shares(b"CLONE_FILES"),
+            directory: request.shares(b"CLONE_FS"),
+            process: request.shares(b"CLONE_THREAD"),
         }
     }
 
@@ -86,7 +86,7 @@ impl Birth {
         directory: true,
         process: true,
     };
-    /// A process.
+    /// A new process.
     pub const PROCESS: Self = Self {
         files: false,
         directory: false,
@@ -95,47 +95,47 @@ impl Birth {
 }
 
 impl Kernel {
-    /// Whether this thread has been seen.
+    /// Whether this thread is known.
     pub fn knows(&self, pid: u32) -> bool {
         self.threads.knows(pid)
     }
 
-    /// A thread that `parent` makes. One that is known already stays.
+    /// Adds a thread that `parent` makes. A known thread is not changed.
     pub fn add_thread(&mut self, pid: u32, parent: u32, birth: Birth) {
         if self.knows(pid) {
             return;
         }
-        let mother = self.thread(parent);
+        let parent_thread = self.thread(parent);
         let table = if birth.files {
-            self.tables.share(mother.table);
-            mother.table
+            self.tables.share(parent_thread.table);
+            parent_thread.table
         } else {
-            self.copy_of(mother.table)
+            self.copy_of(parent_thread.table)
         };
-        let room = if birth.directory {
-            self.rooms.share(mother.room);
-            mother.room
+        let directories = if birth.directory {
+            self.directories.share(parent_thread.directories);
+            parent_thread.directories
         } else {
-            let directory = *self.rooms.get(mother.room);
-            self.rooms.add(directory)
+            let copy = *self.directories.get(parent_thread.directories);
+            self.directories.add(copy)
         };
         let process = self
             .names()
             .threads()
-            .get(mother.id.index())
+            .get(parent_thread.id.index())
             .map(|entry| entry.pid);
         let entry = ThreadEntry {
             tid: pid,
             pid: process.filter(|_| birth.process).unwrap_or(pid),
-            parent: Some(mother.id),
+            parent: Some(parent_thread.id),
         };
         if let Some(process) = process.filter(|_| !birth.process) {
             self.maps.copy(process, pid);
         }
-        self.insert(entry, table, room);
+        self.insert(entry, table, directories);
     }
 
-    /// The thread is gone. Gives its id where it was there.
+    /// Removes a thread. Returns its id if it existed.
     pub fn remove_thread(&mut self, pid: u32) -> Option<ThreadId> {
         let thread = self.threads.remove(pid)?;
         if let Some(table) = self.tables.leave(thread.table) {
@@ -143,50 +143,57 @@ impl Kernel {
                 self.opens.release(slot.open);
             }
         }
-        self.rooms.leave(thread.room);
+        self.directories.leave(thread.directories);
         self.maps.end(pid);
         Some(thread.id)
     }
 
-    /// Thread `by` of process `pid` executes a program: it has that id from now on, and all others
-    /// are gone. Gives the id of the thread that had it.
+    /// Handles the execution of a program by thread `by` of process `pid`: that thread has the id
+    /// `pid` from now on, and all others have ended. Returns the id of the thread that had `pid`.
     pub fn replace_thread(&mut self, pid: u32, by: u32) -> Option<ThreadId> {
         let executing = self.threads.remove(by)?;
-        let gone = self.remove_thread(pid);
+        let replaced = self.remove_thread(pid);
         if let Some(&entry) = self.names().threads().get(executing.id.index()) {
             self.names_mut()
                 .set_thread(executing.id, ThreadEntry { tid: pid, ..entry });
         }
         self.threads.insert(pid, executing);
         self.ids.insert(pid, executing.id);
-        gone
+        replaced
     }
 
-    /// The thread of this id, also one that is gone; of several, the last one.
+    /// The last thread with this id, also if it has ended.
     pub fn thread_id(&self, pid: u32) -> Option<ThreadId> {
         self.ids.get(&pid).copied()
     }
 
-    /// One that nobody has seen yet was there before the trace began.
+    /// The thread with this id. An unknown thread existed before the trace began.
     pub(super) fn thread(&mut self, pid: u32) -> Thread {
         if let Some(thread) = self.threads.get(pid) {
             return thread;
         }
-        let (table, room) = (self.tables.add(Table::default()), self.rooms.add(Room::default()));
+        let (table, directories) = (
+            self.tables.add(Table::default()),
+            self.directories.add(Directories::default()),
+        );
         let entry = ThreadEntry {
             tid: pid,
             pid,
             parent: None,
         };
-        self.insert(entry, table, room)
+        self.insert(entry, table, directories)
     }
 
-    fn insert(&mut self, entry: ThreadEntry, table: usize, room: usize) -> Thread {
+    fn insert(&mut self, entry: ThreadEntry, table: usize, directories: usize) -> Thread {
         let id = self
             .names_mut()
             .add_thread(entry)
-            .expect("memory ends before four thousand million threads are there");
-        let thread = Thread { id, table, room };
+            .expect("memory is exhausted before 2^32 threads exist");
+        let thread = Thread {
+            id,
+            table,
+            directories,
+        };
         self.threads.insert(entry.tid, thread);
         self.ids.insert(entry.tid, id);
         thread
@@ -205,7 +212,7 @@ impl Kernel {
         self.tables.add(copy)
     }
 
-    /// From now on the thread has a table of its own.
+    /// Makes the table of the thread private to it.
     pub(super) fn own_table(&mut self, pid: u32) {
         let thread = self.thread(pid);
         if self.tables.is_shared(thread.table) {
@@ -215,77 +222,83 @@ impl Kernel {
         }
     }
 
-    /// The working directory, as far as it is known.
+    /// The working directory, if known.
     pub(super) fn directory(&mut self, pid: u32) -> Option<FileId> {
-        let room = self.thread(pid).room;
-        self.rooms.get(room).directory
+        let directories = self.thread(pid).directories;
+        self.directories.get(directories).directory
     }
 
-    /// The directory that its absolute names begin at, where that is not the root of the host.
+    /// The root directory of the thread, if it is not that of the host.
     pub(super) fn root(&mut self, pid: u32) -> Option<FileId> {
         if !self.has_roots {
             return None;
         }
-        let room = self.thread(pid).room;
-        self.rooms.get(room).root
+        let directories = self.thread(pid).directories;
+        self.directories.get(directories).root
     }
 
-    /// chroot(2): absolute names begin elsewhere from now on.
+    /// Handles chroot(2): sets the root directory of the thread.
     pub(super) fn set_root(&mut self, pid: u32, event: &mut Event) {
         let root = event
             .path
-            .map(|path| self.places.met(path, crate::names::Kind::Directory));
+            .map(|path| self.paths.find_or_add(path, crate::names::Kind::Directory));
         event.file = root;
-        let place = self.thread(pid).room;
-        self.rooms.get(place).root = root;
+        let directories = self.thread(pid).directories;
+        self.directories.get(directories).root = root;
         self.has_roots = true;
     }
 
-    /// The thread, and all that share this with it, are in another directory.
-    pub(super) fn enters(&mut self, pid: u32, directory: FileId) {
-        let room = self.thread(pid).room;
-        self.rooms.get(room).directory = Some(directory);
+    /// Sets the working directory of the thread, and of all threads that share it.
+    pub(super) fn set_working_directory(&mut self, pid: u32, directory: FileId) {
+        let directories = self.thread(pid).directories;
+        self.directories.get(directories).directory = Some(directory);
     }
 
-    pub(super) fn forks(&mut self, asked: &Request<'_>, child: i64, event: &mut Event) {
+    pub(super) fn fork(&mut self, request: &Request<'_>, child: i64, event: &mut Event) {
         if let Some(child) = u32::try_from(child).ok().filter(|&child| child > 0) {
-            self.add_thread(child, asked.pid, Birth::of(asked));
+            self.add_thread(child, request.pid, Birth::of(request));
             event.other = self.thread_id(child);
         }
     }
 
-    pub(super) fn executes(&mut self, asked: &Request<'_>, event: &mut Event) {
+    pub(super) fn execute(&mut self, request: &Request<'_>, event: &mut Event) {
         if let Some(path) = event.path {
-            event.file = Some(self.places.met(path, crate::names::Kind::File));
+            event.file = Some(self.paths.find_or_add(path, crate::names::Kind::File));
         }
-        self.maps.end(asked.pid);
-        self.own_table(asked.pid);
-        let closed = self.table(asked.pid).sweep();
+        self.maps.end(request.pid);
+        self.own_table(request.pid);
+        let closed = self.table(request.pid).sweep();
         for slot in closed {
             self.opens.release(slot.open);
         }
     }
 
-    pub(super) fn unshares(&mut self, asked: &Request<'_>) {
-        let flags = asked.flags().unwrap_or(0);
-        if asked.known.name != "unshare" {
+    pub(super) fn unshare(&mut self, request: &Request<'_>) {
+        let flags = request.flags().unwrap_or(0);
+        if request.call.name != "unshare" {
             return;
         }
         if flags & CLONE_FILES != 0 {
-            self.own_table(asked.pid);
+            self.own_table(request.pid);
         }
-        let thread = self.thread(asked.pid);
-        if flags & CLONE_FS != 0 && self.rooms.is_shared(thread.room) {
-            let directory = *self.rooms.get(thread.room);
-            self.rooms.leave(thread.room);
-            let room = self.rooms.add(directory);
-            self.threads.insert(asked.pid, Thread { room, ..thread });
+        let thread = self.thread(request.pid);
+        if flags & CLONE_FS != 0 && self.directories.is_shared(thread.directories) {
+            let copy = *self.directories.get(thread.directories);
+            self.directories.leave(thread.directories);
+            let directories = self.directories.add(copy);
+            self.threads.insert(
+                request.pid,
+                Thread {
+                    directories,
+                    ..thread
+                },
+            );
         }
     }
 
-    /// Whom wait4(2) and its like have waited for.
-    pub(super) fn waited(&self, asked: &Request<'_>, pid: u32) -> Option<ThreadId> {
-        let is_wait = asked.effect() == Effect::Wait && matches!(asked.known.name, "wait4" | "waitpid");
+    /// The thread for which wait4(2) or waitpid(2) waited.
+    pub(super) fn waited_thread(&self, request: &Request<'_>, pid: u32) -> Option<ThreadId> {
+        let is_wait = request.effect() == Effect::Wait && matches!(request.call.name, "wait4" | "waitpid");
         self.thread_id(pid).filter(|_| is_wait && pid > 0)
     }
 }

@@ -1,36 +1,36 @@
-//! The logs of all threads as a whole: their records become events.
+//! Follows the logs of all threads: their records become events.
 
 use std::collections::HashMap;
 
 use crate::event::{Event, Outcome};
+use crate::implied;
 use crate::kernel::{Birth, CallResult, EarlyRelease, Kernel, Part, Request};
 use crate::preload::machine::Machine;
 use crate::preload::{Head, Image, Log, Merge, Moment, Record, When};
 use crate::syscalls::{Argument, Effect};
-use crate::telling;
 
-/// What could not be used.
+/// Counts of records, and of those that were not used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnusedRecords {
-    /// Records in all, those that were lost too.
+    /// Number of records, including lost ones.
     pub records: u64,
-    /// Those that the recorder could not write.
+    /// Number of records that the recorder could not write.
     pub lost: u64,
-    /// Calls that nobody knew when this was written.
+    /// Number of calls that this version does not know.
     pub unknown_calls: u64,
-    /// Logs that end in bytes that make no sense.
+    /// Number of logs that end in bytes that are not a record.
     pub cut: u64,
 }
 
-/// Follows the logs of a program, from the first record to the last. Events are given to `told`,
-/// with times since `zero_ns` (`CLOCK_MONOTONIC`), by which they are in order of their ends.
+/// Follows the logs of a program from the first record to the last. Events are passed to `sink` in
+/// the order of their ends, with times in ns since `zero_ns` (`CLOCK_MONOTONIC`).
 pub fn follow(
     logs: Vec<Log<'_>>,
     zero_ns: u64,
-    told: &mut impl FnMut(&mut Kernel, &Event),
+    sink: &mut impl FnMut(&mut Kernel, &Event),
 ) -> (Kernel, UnusedRecords) {
     let heads: Vec<Head<'_>> = logs.iter().map(|log| log.head.clone()).collect();
-    let mut following = Following {
+    let mut follower = Follower {
         kernel: Kernel::new(),
         machine: Machine::of(&heads),
         begun: HashMap::new(),
@@ -41,11 +41,11 @@ pub fn follow(
     };
     let mut merge = Merge::new(logs);
     for moment in merge.by_ref() {
-        following.take(&moment, &heads[moment.log], told);
+        follower.take(&moment, &heads[moment.log], sink);
     }
-    following.end(&heads, told);
+    follower.end(&heads, sink);
     let records = merge.records();
-    // A damaged log may tell of any number.
+    // The count of a damaged log may be any number.
     let lost = records
         .iter()
         .map(super::Records::lost)
@@ -54,66 +54,66 @@ pub fn follow(
         .iter()
         .map(super::Records::unknown_calls)
         .fold(0, u64::saturating_add);
-    let lost = UnusedRecords {
-        records: following.records.saturating_add(lost),
+    let unused = UnusedRecords {
+        records: follower.records.saturating_add(lost),
         lost,
         unknown_calls,
-        cut: records.iter().filter(|one| one.cut_bytes().is_some()).count() as u64,
+        cut: records.iter().filter(|log| log.cut_bytes().is_some()).count() as u64,
     };
-    (following.kernel, lost)
+    (follower.kernel, unused)
 }
 
-struct Following<'a> {
+struct Follower<'a> {
     kernel: Kernel,
     machine: Machine,
-    /// What calls that go on have given up when they began, by thread.
+    /// Descriptors that unfinished calls released at their start, by thread.
     begun: HashMap<u32, EarlyRelease>,
-    /// Threads that have asked for another program: they have it when that one's log begins.
+    /// Threads that are executing a program. It has started when its log begins.
     executing: HashMap<u32, Record<'a>>,
     zero_ns: u64,
     now_ns: u64,
     records: u64,
 }
 
-impl<'a> Following<'a> {
-    fn take(&mut self, moment: &Moment<'a>, head: &Head<'a>, told: &mut impl FnMut(&mut Kernel, &Event)) {
+impl<'a> Follower<'a> {
+    fn take(&mut self, moment: &Moment<'a>, head: &Head<'a>, sink: &mut impl FnMut(&mut Kernel, &Event)) {
         self.now_ns = moment.time_ns;
         match moment.when {
-            When::Log => self.log(head, told),
+            When::Log => self.begin_log(head, sink),
             When::Begin(record) => {
                 self.records += 1;
                 let tid = self.thread(&record, head);
-                let begun = self.kernel.begins(&self.asked(tid, &record));
+                let begun = self.kernel.begin_call(&self.request(tid, &record));
                 if record.duration_ns.is_some() {
                     self.begun.insert(tid, begun);
                 } else if record.call.effect == Effect::Execute {
                     self.executing.insert(tid, record);
                 } else {
-                    self.tell(tid, &record, begun, record.outcome, told);
+                    self.end_call(tid, &record, begun, record.outcome, sink);
                 }
             }
             When::End(record) => {
                 let tid = self.thread(&record, head);
                 let begun = self.begun.remove(&tid).unwrap_or_default();
-                self.tell(tid, &record, begun, record.outcome, told);
+                self.end_call(tid, &record, begun, record.outcome, sink);
             }
         }
     }
 
-    /// A thread has begun, or a program.
-    fn log(&mut self, head: &Head<'a>, told: &mut impl FnMut(&mut Kernel, &Event)) {
+    /// Handles the start of a log: of a thread or a program.
+    fn begin_log(&mut self, head: &Head<'a>, sink: &mut impl FnMut(&mut Kernel, &Event)) {
         if let Some(record) = self.executing.remove(&head.tid) {
-            self.tell(
+            self.end_call(
                 head.tid,
                 &record,
                 EarlyRelease::default(),
                 Outcome::Returned(0),
-                told,
+                sink,
             );
         }
         self.add_missing_thread(head);
         if let Some(image) = &head.image {
-            self.knows(head.tid, image);
+            self.add_image(head.tid, image);
         }
     }
 
@@ -128,8 +128,9 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// What a program has begun with, as far as it is news.
-    fn knows(&mut self, tid: u32, image: &Image<'_>) {
+    /// Adds the working directory and the open descriptors of a new program, where they are not
+    /// known yet.
+    fn add_image(&mut self, tid: u32, image: &Image<'_>) {
         if !image.directory.is_empty() {
             self.kernel.set_directory(tid, image.directory);
         }
@@ -146,7 +147,7 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// The thread of a record: a child of vfork has no log of its own yet.
+    /// The thread of a record. A child of vfork has no log of its own yet.
     fn thread(&mut self, record: &Record<'_>, head: &Head<'_>) -> u32 {
         let Some(tid) = record.other_thread else {
             return head.tid;
@@ -155,13 +156,13 @@ impl<'a> Following<'a> {
         tid
     }
 
-    fn tell(
+    fn end_call(
         &mut self,
         tid: u32,
         record: &Record<'_>,
         begun: EarlyRelease,
         outcome: Outcome,
-        told: &mut impl FnMut(&mut Kernel, &Event),
+        sink: &mut impl FnMut(&mut Kernel, &Event),
     ) {
         let done = CallResult {
             outcome,
@@ -170,10 +171,12 @@ impl<'a> Following<'a> {
             cpu_ns: record.cpu_ns,
         };
         let start_ns = self.since_zero(record.start_ns);
-        let event = self.kernel.ends(&self.asked(tid, record), &done, begun, start_ns);
-        told(&mut self.kernel, &event);
-        for event in telling::behind(&mut self.kernel, &event) {
-            told(&mut self.kernel, &event);
+        let event = self
+            .kernel
+            .end_call(&self.request(tid, record), &done, begun, start_ns);
+        sink(&mut self.kernel, &event);
+        for event in implied::implied_events(&mut self.kernel, &event) {
+            sink(&mut self.kernel, &event);
         }
     }
 
@@ -181,26 +184,27 @@ impl<'a> Following<'a> {
         ns.cast_signed().wrapping_sub(self.zero_ns.cast_signed())
     }
 
-    /// No log tells of the end of its thread: all that are left end with the last record.
-    fn end(&mut self, heads: &[Head<'_>], told: &mut impl FnMut(&mut Kernel, &Event)) {
+    /// Ends the remaining threads with the last record, because logs do not contain the end of a
+    /// thread.
+    fn end(&mut self, heads: &[Head<'_>], sink: &mut impl FnMut(&mut Kernel, &Event)) {
         for head in heads {
             if let Some(record) = self.executing.remove(&head.tid) {
-                self.tell(head.tid, &record, EarlyRelease::default(), Outcome::Unknown, told);
+                self.end_call(head.tid, &record, EarlyRelease::default(), Outcome::Unknown, sink);
             }
             let thread = self.kernel.remove_thread(head.tid);
             let at_ns = self.since_zero(self.now_ns);
-            let exited = thread.and_then(|thread| telling::exited(thread, at_ns, Outcome::Unknown));
+            let exited = thread.and_then(|thread| implied::exited(thread, at_ns, Outcome::Unknown));
             if let Some(event) = exited {
-                told(&mut self.kernel, &event);
-                for event in telling::behind(&mut self.kernel, &event) {
-                    told(&mut self.kernel, &event);
+                sink(&mut self.kernel, &event);
+                for event in implied::implied_events(&mut self.kernel, &event) {
+                    sink(&mut self.kernel, &event);
                 }
             }
         }
     }
 
-    /// A record, by what its arguments mean.
-    fn asked(&self, tid: u32, record: &Record<'a>) -> Request<'a> {
+    /// Converts the arguments of a record by their kinds.
+    fn request(&self, tid: u32, record: &Record<'a>) -> Request<'a> {
         let mut texts = record.texts.iter().copied().flatten();
         let mut parts = [None; 6];
         let kinds = record.call.arguments.iter();
@@ -208,9 +212,9 @@ impl<'a> Following<'a> {
             *part = match kind {
                 Argument::Path | Argument::Text => texts.next().map(Part::Bytes),
                 Argument::Pair => record.pair.map(Part::Pair),
-                Argument::Status => record.status.map(|found| Part::Status {
-                    size: i64::try_from(found.size).unwrap_or(i64::MAX),
-                    mode: found.mode,
+                Argument::Status => record.status.map(|status| Part::Status {
+                    size: i64::try_from(status.size).unwrap_or(i64::MAX),
+                    mode: status.mode,
                 }),
                 _ => number.map(|number| Part::Number(self.machine.argument(record, *kind, number))),
             };

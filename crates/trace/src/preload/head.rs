@@ -1,4 +1,4 @@
-//! Whose log it is.
+//! Reads the head of a log.
 
 use crate::preload::{Bytes, LogError, VERSION};
 use crate::syscalls::{self, Syscall};
@@ -8,56 +8,55 @@ const MAGIC: &[u8] = b"plimcall";
 /// The head of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// The process.
+    /// The id of the process.
     pub pid: u32,
-    /// Its parent.
+    /// The id of the parent process.
     pub parent: u32,
-    /// The thread.
+    /// The id of the thread.
     pub tid: u32,
-    /// When the log was begun: `CLOCK_MONOTONIC`, ns, as all times of its records.
+    /// Start of the log: `CLOCK_MONOTONIC`, ns, as all times of its records.
     pub monotonic_ns: u64,
-    /// The same: ns since the Unix epoch.
+    /// Start of the log: ns since the Unix epoch.
     pub unix_ns: u64,
-    /// The program that began with this log. None for those of other threads, and of children of
+    /// The program that started with this log. None for a log of another thread or of a child of
     /// fork.
     pub image: Option<Image<'a>>,
 }
 
-/// What a program has begun with.
+/// The initial state of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Image<'a> {
-    /// Program and arguments, to their 16384th byte.
+    /// The program and its arguments, at most 16,384 bytes together.
     pub command: Vec<&'a [u8]>,
     /// The working directory.
     pub directory: &'a [u8],
-    /// What was open already.
+    /// The inherited descriptors.
     pub open: Vec<OpenDescriptor<'a>>,
-    /// The host, as uname(2) has it: node, release, machine.
+    /// The host according to uname(2): node, release, machine.
     pub host: Vec<&'a [u8]>,
 }
 
-/// A descriptor that was open when a program began.
+/// A descriptor that was open when a program started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenDescriptor<'a> {
-    /// Its number.
+    /// The number of the descriptor.
     pub number: i32,
-    /// Flags of its open file: `O_*`.
+    /// Flags of the open file: `O_*`.
     pub flags: u32,
-    /// execve closes it.
+    /// Whether execve closes it.
     pub is_marked: bool,
-    /// Where the open file stood. None where there is no such place (a pipe).
+    /// The position of the open file. None if it has none (a pipe).
     pub offset: Option<u64>,
-    /// As `/proc/PID/fd` has it: a name of a file, or `pipe:[7]` and the like.
+    /// The target of the link in `/proc/PID/fd`: a path, or a text such as `pipe:[7]`.
     pub name: &'a [u8],
 }
 
-/// The head, the calls by their numbers (None for one that nobody knew when this was written), and
-/// what follows.
+/// The head, the calls by number (None if this version does not know the call), and the records.
 pub(super) type Parsed<'a> = (Head<'a>, Vec<Option<&'static Syscall>>, &'a [u8]);
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, LogError> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or(LogError::NoLog)?;
-    let mut fixed = Bytes(rest);
+    let fixed = bytes.strip_prefix(MAGIC).ok_or(LogError::NoLog)?;
+    let mut fixed = Bytes(fixed);
     let version = fixed.u32().ok_or(LogError::NoLog)?;
     if version != VERSION {
         return Err(LogError::Version(version));
@@ -67,7 +66,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, LogError> {
 
 fn read<'a>(bytes: &'a [u8], mut fixed: Bytes<'a>) -> Option<Parsed<'a>> {
     let (head, records) = bytes.split_at_checked(fixed.u32()? as usize)?;
-    let mut found = Head {
+    let mut result = Head {
         pid: fixed.u32()?,
         parent: fixed.u32()?,
         tid: fixed.u32()?,
@@ -78,22 +77,22 @@ fn read<'a>(bytes: &'a [u8], mut fixed: Bytes<'a>) -> Option<Parsed<'a>> {
     let mut calls = Vec::new();
     let mut parts = Bytes(head.get(bytes.len() - fixed.0.len()..)?);
     while !parts.0.is_empty() {
-        let (what, length) = (parts.u32()?, parts.u32()? as usize);
+        let (kind, length) = (parts.u32()?, parts.u32()? as usize);
         let part = parts.padded(length)?;
-        match (what, &mut found.image) {
+        match (kind, &mut result.image) {
             (1, _) => calls = each(part, b'\n').map(syscalls::find).collect(),
             (2, Some(image)) => image.command = each(part, 0).collect(),
             (3, Some(image)) => image.directory = part,
             (4, Some(image)) => image.open.push(descriptor(Bytes(part))?),
             (5, Some(image)) => image.host = each(part, 0).collect(),
-            // What a later recorder tells besides.
+            // Parts of a later recorder are skipped.
             _ => {}
         }
     }
-    Some((found, calls, records))
+    Some((result, calls, records))
 }
 
-/// Parts with an end each; the last one may be without.
+/// Splits bytes into parts that end with `end`; the last part may lack it.
 fn each(bytes: &[u8], end: u8) -> impl Iterator<Item = &[u8]> {
     let whole = bytes.strip_suffix(&[end]).unwrap_or(bytes);
     let parts = (!bytes.is_empty()).then(|| whole.split(move |&byte| byte == end));

@@ -1,11 +1,11 @@
-//! Numbers that are not the same on every machine: the recorder writes those of its own, events
-//! have those of x86-64.
+//! Converts constants that differ between machines: the recorder writes those of its machine,
+//! events contain those of x86-64.
 
 use crate::constants::{F_SETFL, O_DIRECT, O_DIRECTORY, O_LARGEFILE, O_NOFOLLOW};
 use crate::preload::{Head, Record};
 use crate::syscalls::{Argument, Effect};
 
-/// Of open(2) on arm64, with what they are on x86-64: Linux's
+/// Flags of open(2) on arm64, and the same flags on x86-64. Source: Linux's
 /// `arch/arm64/include/uapi/asm/fcntl.h`. All other constants that the recorder writes are those of
 /// `asm-generic`, as on x86-64.
 const ARM64: [(u64, u64); 4] = [
@@ -15,18 +15,18 @@ const ARM64: [(u64, u64); 4] = [
     (0x2_0000, O_LARGEFILE),
 ];
 
-/// What programs ran on.
+/// The machine on which the programs ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Machine {
-    /// Or any whose numbers are the same.
+    /// x86-64, or a machine with the same numbers.
     #[default]
     X86,
     Arm64,
 }
 
 impl Machine {
-    /// As uname(2) has it: the logs of one recording are of one machine, and the first one of each
-    /// program names it.
+    /// The machine according to uname(2). All logs of a recording are of one machine, and the first
+    /// log of each program contains its name.
     pub(super) fn of(heads: &[Head<'_>]) -> Self {
         let mut images = heads.iter().filter_map(|head| head.image.as_ref());
         match images.find_map(|image| image.host.get(2)) {
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// `O_*` of open(2) as on x86-64.
+    /// Converts `O_*` of open(2) to x86-64.
     pub(super) fn open_flags(self, flags: u64) -> u64 {
         if self == Self::X86 {
             return flags;
@@ -45,7 +45,7 @@ impl Machine {
         moved.fold(flags & !own, |flags, (_, theirs)| flags | theirs)
     }
 
-    /// An argument as on x86-64.
+    /// Converts an argument to x86-64.
     pub(super) fn argument(self, record: &Record<'_>, kind: Argument, number: i64) -> i64 {
         let sets_flags = |command: i64| command.cast_unsigned() == F_SETFL;
         let is_open = match (record.call.effect, kind) {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::constants::{O_APPEND, O_CLOEXEC, O_CREAT, O_TMPFILE};
 
-    /// The numbers are those that glibc's and the kernel's headers have on arm64.
+    /// The numbers are those of the headers of glibc and the kernel on arm64.
     #[test]
     fn flags_of_arm64_are_those_of_x86_64() {
         let plain = 0x2 | O_CREAT | O_APPEND | O_CLOEXEC;

@@ -1,41 +1,42 @@
-//! The logs of all threads, by time.
+//! Merges the logs of all threads by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::preload::{Log, Record, Records};
 
-/// What happens.
+/// The kind of a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When<'a> {
-    /// A log begins: a thread is there, or a program.
+    /// A log begins, because a thread or a program has started.
     Log,
-    /// A call begins; what it gives up (close) is given up now.
+    /// A call begins. A descriptor that it closes is free from now on.
     Begin(Record<'a>),
-    /// A call has ended; what it makes is there now. There is none for a call that did not return.
+    /// A call ends. A descriptor that it opens exists from now on. A call that did not return has
+    /// no such moment.
     End(Record<'a>),
 }
 
-/// Something happens in one of the logs.
+/// A moment in one of the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment<'a> {
     /// `CLOCK_MONOTONIC`, ns.
     pub time_ns: u64,
-    /// In which log: its place among those given.
+    /// The index of the log among those passed to [`Merge::new`].
     pub log: usize,
-    /// What.
+    /// The kind of the moment.
     pub when: When<'a>,
 }
 
-/// All of it, by time; at one time ends come first. Within a thread calls can be in one another
-/// only where a signal's handler has made them (then the outer one begins too late here, when the
-/// inner ones have ended), or a child of vfork.
+/// All moments by time; at equal times, ends come first. Within a thread, calls overlap only if a
+/// signal handler made the inner ones or if a child of vfork made them. In the first case the outer
+/// call begins too late here, after the inner ones have ended.
 #[derive(Debug)]
 pub struct Merge<'a> {
     records: Vec<Records<'a>>,
-    /// Ordered by time, kind and how they came.
+    /// Ordered by time, kind and order of arrival.
     queue: BinaryHeap<Reverse<Queued<'a>>>,
-    came: u64,
+    arrivals: u64,
 }
 
 #[derive(Debug)]
@@ -66,21 +67,22 @@ impl Ord for Queued<'_> {
 }
 
 impl<'a> Merge<'a> {
-    /// Of logs of one host, in any order.
+    /// Merges logs of one host, in any order.
     pub fn new(logs: Vec<Log<'a>>) -> Self {
         let mut merge = Self {
             records: Vec::with_capacity(logs.len()),
             queue: BinaryHeap::new(),
-            came: 0,
+            arrivals: 0,
         };
-        for (place, log) in logs.into_iter().enumerate() {
-            merge.push(log.head.monotonic_ns, place, When::Log);
+        for (index, log) in logs.into_iter().enumerate() {
+            merge.push(log.head.monotonic_ns, index, When::Log);
             merge.records.push(log.records);
         }
         merge
     }
 
-    /// What is left of each log: after the last moment, what was lost and cut.
+    /// The readers of the logs. After the last moment they contain the numbers of lost records and
+    /// cut bytes.
     pub fn records(&self) -> &[Records<'a>] {
         &self.records
     }
@@ -91,8 +93,8 @@ impl<'a> Merge<'a> {
             When::Log => 1,
             When::Begin(_) => 2,
         };
-        let order = (time_ns, rank, self.came);
-        self.came += 1;
+        let order = (time_ns, rank, self.arrivals);
+        self.arrivals += 1;
         self.queue.push(Reverse(Queued { order, log, when }));
     }
 }

@@ -1,24 +1,25 @@
-//! What the preload recorder has written: the logs of all threads of a program, each a head and
-//! records. Bytes in, values out.
+//! Reads the logs of the preload recorder: one for each thread of a program, with a head and
+//! records. It works on bytes and does no I/O.
 //!
-//! All numbers are those of the host, `O_*` too, little-endian on every one that there is;
-//! everything is aligned to 8 bytes.
+//! All numbers, including `O_*`, are those of the host, and little-endian, as every supported host
+//! is. All data are aligned to 8 bytes.
 //!
-//! **Head**: `plimcall`, u32 version, u32 bytes of the head, u32 pid, u32 parent's pid, u32 tid,
-//! u32 1 for the first log of a program, u64 `CLOCK_MONOTONIC` ns, u64 `CLOCK_REALTIME` ns; then
-//! parts: u32 what, u32 bytes, the bytes, padded. 1: the names of the calls, each with a newline.
-//! Of the first log of a program also 2: its command line, each argument with a 0; 3: its working
-//! directory; 4 for each descriptor that was open: i32 number, u32 flags of its open file, u32
-//! whether execve closes it, u32 0, i64 offset or -1, its name as `/proc/PID/fd` has it; 5: the
-//! host, as uname(2) names its node, release and machine, each with a 0.
+//! **Head**: `plimcall`, u32 version, u32 length of the head in bytes, u32 pid, u32 parent's pid,
+//! u32 tid, u32 1 for the first log of a program, u64 `CLOCK_MONOTONIC` ns, u64 `CLOCK_REALTIME`
+//! ns. Then parts follow: u32 kind, u32 length, the bytes, padding. Kind 1: the names of the calls,
+//! each with a newline. The first log of a program also has 2: its command line, each argument with
+//! a 0; 3: its working directory; 4, for each open descriptor: i32 number, u32 flags of its open
+//! file, u32 whether execve closes it, u32 0, i64 offset or -1, the target of its link in
+//! `/proc/PID/fd`; 5: node, release and machine of uname(2), each with a 0.
 //!
-//! **Record**: u16 words (of 8 bytes, this one included), u16 call (its place among the names), u16
-//! errno, u8 which of the six arguments follow, u8 what else follows; u64 start ns, u64 duration
-//! ns, i64 value; then, as said, u64 processor time ns (bit 0), u64 the thread if it is another
-//! (bit 5), the arguments in their order, u64 mode and u64 size of what was found (bit 3), two i32
-//! (bit 4), and one or two names (bits 1, 2): u64 length, the bytes, padded. Bit 6: it had not
-//! ended. Bit 7: inferred. A record whose first word is 0 was never written: the log ends there.
-//! Call 65535 tells by its value how many records before it were lost.
+//! **Record**: u16 length in words of 8 bytes, including this one, u16 call (the index of its
+//! name), u16 errno, u8 bits of the arguments that are present, u8 bits of the optional parts; u64
+//! start ns, u64 duration ns, i64 value. Then the optional parts follow: u64 processor time ns (bit
+//! 0), u64 thread if it is not that of the log (bit 5), the arguments in their order, u64 mode and
+//! u64 size of a file (bit 3), two i32 (bit 4), one or two texts (bits 1, 2): u64 length, the
+//! bytes, padding. Bit 6: the call had not ended. Bit 7: the call is inferred. A record whose first
+//! word is 0 was never written: the log ends there. The value of call 65535 is the number of
+//! records that were lost before it.
 
 mod follow;
 mod head;
@@ -31,36 +32,36 @@ pub use head::{Head, Image, OpenDescriptor};
 pub use merge::{Merge, Moment, When};
 pub use record::{Record, Records, Status};
 
-/// Version of the log that this reads.
+/// Version of the logs that this module reads.
 pub const VERSION: u32 = 1;
 
-/// Why bytes are no log.
+/// The reason why bytes are not a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
-    /// Another file, or one that a kill has cut in its head.
-    #[error("this is no log of the preload recorder, or one that was cut before its first record")]
+    /// Another file, or a file that a kill has cut in its head.
+    #[error("not a log of the preload recorder, or a log that was cut before its first record")]
     NoLog,
-    /// By a recorder of another version.
+    /// A log of another version of the recorder.
     #[error(
-        "this log of the preload recorder has version {0}, and {VERSION} can be read: record with the same version of Plimsoll"
+        "the log of the preload recorder has version {0}, this engine reads version {VERSION}: record again with the same version of Plimsoll"
     )]
     Version(u32),
-    /// A part of its head is not what it says.
-    #[error("the head of this log of the preload recorder is damaged")]
+    /// A part of the head is malformed.
+    #[error("the head of the log of the preload recorder is damaged: record again")]
     Head,
 }
 
 /// The log of one thread.
 #[derive(Debug)]
 pub struct Log<'a> {
-    /// Whose it is.
+    /// The head of the log.
     pub head: Head<'a>,
-    /// Its records.
+    /// The records of the log.
     pub records: Records<'a>,
 }
 
 impl<'a> Log<'a> {
-    /// Of the bytes of a whole file; it may be longer than what was written.
+    /// Parses the bytes of a whole file, which may be longer than the written part.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, LogError> {
         let (head, calls, rest) = head::parse(bytes)?;
         Ok(Self {
@@ -70,7 +71,7 @@ impl<'a> Log<'a> {
     }
 }
 
-/// Numbers from bytes. None past the end.
+/// Reads numbers from bytes. None past the end.
 #[derive(Debug, Clone, Copy)]
 struct Bytes<'a>(&'a [u8]);
 

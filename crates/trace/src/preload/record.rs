@@ -1,15 +1,15 @@
-//! One call after the other.
+//! Reads the records of a log in order.
 
 use crate::event::Outcome;
 use crate::preload::Bytes;
 use crate::syscalls::Syscall;
 
-/// Instead of a call: how many records before it were lost.
+/// The call number of a record that reports lost records.
 const LOST: usize = u16::MAX as usize;
-/// A word that has no number for what is not known.
+/// The word of an unknown value.
 const UNKNOWN: i64 = i64::MIN;
 
-/// What else a record has.
+/// The bits of the optional parts of a record.
 mod extra {
     pub const PROCESSOR: u8 = 1;
     pub const FIRST_TEXT: u8 = 2;
@@ -24,137 +24,139 @@ mod extra {
 /// A call of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is.
+    /// The system call.
     pub call: &'static Syscall,
-    /// When it began: `CLOCK_MONOTONIC`, ns.
+    /// Start: `CLOCK_MONOTONIC`, ns.
     pub start_ns: u64,
-    /// How long it took, ns. None where it did not return: execve that succeeded, an exit, or a
-    /// kill.
+    /// Duration, ns. None if the call did not return: a successful execve, an exit, or a kill.
     pub duration_ns: Option<u64>,
-    /// Processor time that the thread has used since the call before, ns; told only where more than
+    /// Processor time of the thread since the previous call, ns. It is recorded only if more than
     /// 20 us have passed.
     pub cpu_ns: Option<u64>,
-    /// How it ended. Unknown, with a duration, where libc keeps the value to itself (readdir).
+    /// The outcome. It is unknown, with a duration, if only libc knows the value (readdir).
     pub outcome: Outcome,
-    /// In the order of the system call, as [`Syscall::arguments`] names them. Of a list of buffers:
-    /// how long they are together. Of a pointer to an offset: the offset. None for other pointers,
-    /// and for what was not given.
+    /// The arguments in the order of the system call, with the kinds of [`Syscall::arguments`]. For
+    /// a list of buffers: their total length. For a pointer to an offset: the offset. None for
+    /// other pointers and for absent arguments.
     pub arguments: [Option<i64>; 6],
-    /// Names, in the order of the arguments; of getcwd what it has found.
+    /// The texts in the order of the arguments; for getcwd the result.
     pub texts: [Option<&'a [u8]>; 2],
-    /// The two descriptors that it has made.
+    /// The two descriptors that the call made.
     pub pair: Option<[i32; 2]>,
-    /// What stat and its like have found.
+    /// The result of stat and its variants.
     pub status: Option<Status>,
-    /// The thread, where it is not that of the log: a child of vfork, which has its parent's memory
-    /// until it executes a program.
+    /// The thread if it is not that of the log: a child of vfork, which shares the memory of its
+    /// parent until it executes a program.
     pub other_thread: Option<u32>,
-    /// libc has made the call inside a function of stdio, or of directories: the recorder has seen
-    /// what came of it. Several calls of one kind within a function are one, and reads that find
-    /// the end of the file are none.
+    /// The call was made by libc inside a function of stdio or of directories, and was inferred
+    /// from its effect. Several calls of one kind within a function are one record, and reads that
+    /// find the end of the file have none.
     pub is_inferred: bool,
 }
 
-/// Of a file.
+/// The attributes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// Type and permissions: `st_mode`.
     pub mode: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// The records of a log, in the order of their ends; calls that may not return stand where they
-/// began.
+/// The records of a log, in the order of their ends. Calls that may not return are at the position
+/// of their start.
 #[derive(Debug, Clone)]
 pub struct Records<'a> {
     calls: Vec<Option<&'static Syscall>>,
-    rest: &'a [u8],
+    remaining: &'a [u8],
     lost: u64,
     unknown: u64,
     cut: Option<u64>,
 }
 
-/// What stands in the place of a record.
-enum Other {
+/// An item of the log that is not a record.
+enum NotARecord {
     Lost(u64),
     UnknownCall,
     Damaged,
 }
 
 impl<'a> Records<'a> {
-    pub(super) fn new(calls: Vec<Option<&'static Syscall>>, rest: &'a [u8]) -> Self {
+    pub(super) fn new(calls: Vec<Option<&'static Syscall>>, remaining: &'a [u8]) -> Self {
         Self {
             calls,
-            rest,
+            remaining,
             lost: 0,
             unknown: 0,
             cut: None,
         }
     }
 
-    /// Records that the recorder could not write, as far as has been read: the disk was full, or a
-    /// signal came while another one was written.
+    /// Number of records so far that the recorder could not write, because the disk was full or
+    /// because a signal interrupted the writing of another record.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Calls that nobody knew when this was written, as far as has been read: left out.
+    /// Number of calls so far that were left out because this version does not know them.
     pub fn unknown_calls(&self) -> u64 {
         self.unknown
     }
 
-    /// Bytes behind a record that is none: what follows it cannot be read.
+    /// Number of bytes from the first malformed record on. They cannot be read.
     pub fn cut_bytes(&self) -> Option<u64> {
         self.cut
     }
 
-    /// The next record's bytes, at least four words. None at the end, also one that makes no sense.
-    fn whole(&mut self) -> Option<&'a [u8]> {
-        let Some(first) = Bytes(self.rest).u64() else {
+    /// The bytes of the next record, at least four words. None at the end, and if the length is
+    /// malformed.
+    fn next_bytes(&mut self) -> Option<&'a [u8]> {
+        let Some(first) = Bytes(self.remaining).u64() else {
             self.stop();
             return None;
         };
         if first == 0 {
-            // What follows was reserved, and never written.
-            self.rest = &[];
+            // The remaining space was reserved and never written.
+            self.remaining = &[];
             return None;
         }
         let length = (first & 0xffff) as usize * 8;
-        let Some((record, rest)) = self.rest.split_at_checked(length).filter(|_| length >= 32) else {
+        let Some((record, remaining)) = self.remaining.split_at_checked(length).filter(|_| length >= 32)
+        else {
             self.stop();
             return None;
         };
-        self.rest = rest;
+        self.remaining = remaining;
         Some(record)
     }
 
     fn stop(&mut self) {
-        if !self.rest.is_empty() {
-            self.cut = Some(self.rest.len() as u64);
-            self.rest = &[];
+        if !self.remaining.is_empty() {
+            self.cut = Some(self.remaining.len() as u64);
+            self.remaining = &[];
         }
     }
 
-    fn read(&self, record: &'a [u8]) -> Result<Record<'a>, Other> {
+    fn read(&self, record: &'a [u8]) -> Result<Record<'a>, NotARecord> {
         let mut words = Bytes(record);
-        let [_, _, low, high, errno_low, errno_high, given, extras] = words.array().ok_or(Other::Damaged)?;
+        let [_, _, low, high, errno_low, errno_high, present, extras] =
+            words.array().ok_or(NotARecord::Damaged)?;
         let number = usize::from(u16::from_le_bytes([low, high]));
         let errno = u16::from_le_bytes([errno_low, errno_high]);
         let mut times = || Some((words.u64()?, words.u64()?, words.i64()?));
-        let (start_ns, duration_ns, value) = times().ok_or(Other::Damaged)?;
+        let (start_ns, duration_ns, value) = times().ok_or(NotARecord::Damaged)?;
         if number == LOST {
-            return Err(Other::Lost(value.cast_unsigned()));
+            return Err(NotARecord::Lost(value.cast_unsigned()));
         }
-        let call = *self.calls.get(number).ok_or(Other::Damaged)?;
-        let call = call.ok_or(Other::UnknownCall)?;
+        let call = *self.calls.get(number).ok_or(NotARecord::Damaged)?;
+        let call = call.ok_or(NotARecord::UnknownCall)?;
         let has = |bit: u8| extras & bit != 0;
         let outcome = match (has(extra::UNFINISHED), errno, value) {
             (true, ..) | (_, 0, UNKNOWN) => Outcome::Unknown,
             (_, 0, _) => Outcome::Returned(value),
             _ => Outcome::Failed(errno),
         };
-        let mut found = Record {
+        let mut result = Record {
             call,
             start_ns,
             duration_ns: (!has(extra::UNFINISHED)).then_some(duration_ns),
@@ -167,23 +169,23 @@ impl<'a> Records<'a> {
             other_thread: None,
             is_inferred: has(extra::INFERRED),
         };
-        // Times that no clock shows would overflow sums.
+        // Times out of the range of a clock would overflow sums.
         let end_ns = start_ns.checked_add(duration_ns).map(i64::try_from);
-        let is_whole = found.fill(&mut words, given, extras).is_some();
+        let is_whole = result.fill(&mut words, present, extras).is_some();
         match end_ns {
-            Some(Ok(_)) if is_whole => Ok(found),
-            _ => Err(Other::Damaged),
+            Some(Ok(_)) if is_whole => Ok(result),
+            _ => Err(NotARecord::Damaged),
         }
     }
 }
 
 impl<'a> Record<'a> {
-    /// When it ended, ns; its start where it did not.
+    /// End, ns; the start if the call did not return.
     pub fn end_ns(&self) -> u64 {
         self.start_ns + self.duration_ns.unwrap_or(0)
     }
 
-    fn fill(&mut self, words: &mut Bytes<'a>, given: u8, extras: u8) -> Option<()> {
+    fn fill(&mut self, words: &mut Bytes<'a>, present: u8, extras: u8) -> Option<()> {
         let has = |bit: u8| extras & bit != 0;
         if has(extra::PROCESSOR) {
             self.cpu_ns = Some(words.u64()?);
@@ -191,8 +193,8 @@ impl<'a> Record<'a> {
         if has(extra::OTHER_THREAD) {
             self.other_thread = Some(words.u64()?.try_into().ok()?);
         }
-        for (place, argument) in self.arguments.iter_mut().enumerate() {
-            if given & 1 << place != 0 {
+        for (index, argument) in self.arguments.iter_mut().enumerate() {
+            if present & 1 << index != 0 {
                 *argument = Some(words.i64()?);
             }
         }
@@ -206,13 +208,13 @@ impl<'a> Record<'a> {
         if has(extra::PAIR) {
             self.pair = Some([words.u32()?.cast_signed(), words.u32()?.cast_signed()]);
         }
-        for (place, bit) in [extra::FIRST_TEXT, extra::SECOND_TEXT].into_iter().enumerate() {
+        for (index, bit) in [extra::FIRST_TEXT, extra::SECOND_TEXT].into_iter().enumerate() {
             if has(bit) {
                 let length = words.u64()?.try_into().ok()?;
-                self.texts[place] = Some(words.padded(length)?);
+                self.texts[index] = Some(words.padded(length)?);
             }
         }
-        // Words that nothing has told of: it is damaged.
+        // Additional words mean that the record is damaged.
         words.0.is_empty().then_some(())
     }
 }
@@ -222,14 +224,14 @@ impl<'a> Iterator for Records<'a> {
 
     fn next(&mut self) -> Option<Record<'a>> {
         loop {
-            let before = self.rest;
-            let record = self.whole()?;
+            let before = self.remaining;
+            let record = self.next_bytes()?;
             match self.read(record) {
                 Ok(record) => return Some(record),
-                Err(Other::Lost(count)) => self.lost = self.lost.saturating_add(count),
-                Err(Other::UnknownCall) => self.unknown += 1,
-                Err(Other::Damaged) => {
-                    self.rest = before;
+                Err(NotARecord::Lost(count)) => self.lost = self.lost.saturating_add(count),
+                Err(NotARecord::UnknownCall) => self.unknown += 1,
+                Err(NotARecord::Damaged) => {
+                    self.remaining = before;
                     self.stop();
                     return None;
                 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::event::Outcome;
 
-/// A head with the calls read, openat, pipe2, and one of the future.
+/// A head with the calls read, openat, pipe2, newfstatat and an unknown one.
 fn head(tid: u32, monotonic_ns: u64, is_image: bool) -> Vec<u8> {
     let mut parts = part(1, b"read\nopenat\npipe2\nnewfstatat\nfuture\n");
     if is_image {
@@ -14,7 +14,7 @@ fn head(tid: u32, monotonic_ns: u64, is_image: bool) -> Vec<u8> {
         open.extend((-1_i64).to_le_bytes());
         open.extend(b"pipe:[9]");
         parts.extend(part(4, &open));
-        parts.extend(part(99, b"what a later one tells"));
+        parts.extend(part(99, b"a part of a later version"));
     }
     let mut bytes = b"plimcall".to_vec();
     for number in [VERSION, 48 + parts.len() as u32, 10, 9, tid, u32::from(is_image)] {
@@ -27,8 +27,8 @@ fn head(tid: u32, monotonic_ns: u64, is_image: bool) -> Vec<u8> {
     bytes
 }
 
-fn part(what: u32, bytes: &[u8]) -> Vec<u8> {
-    let mut part = what.to_le_bytes().to_vec();
+fn part(kind: u32, bytes: &[u8]) -> Vec<u8> {
+    let mut part = kind.to_le_bytes().to_vec();
     part.extend((bytes.len() as u32).to_le_bytes());
     part.extend(padded(bytes));
     part
@@ -40,7 +40,8 @@ fn padded(bytes: &[u8]) -> Vec<u8> {
     padded
 }
 
-/// errno, which arguments, what else, and the words.
+/// A record: call, errno, bits of the arguments, bits of the optional parts, times, value, and the
+/// remaining words.
 fn record(call: u16, [errno, given, extras]: [u16; 3], times: [u64; 2], value: i64, rest: &[u8]) -> Vec<u8> {
     let words = (4 + rest.len() / 8) as u16;
     let mut bytes = Vec::new();
@@ -91,7 +92,7 @@ fn log() -> Vec<u8> {
 }
 
 #[test]
-fn a_log_tells_whose_it_is_and_what_was_called() {
+fn a_log_contains_its_process_and_its_calls() {
     let bytes = log();
     let log = Log::parse(&bytes).unwrap();
     let head = &log.head;
@@ -149,7 +150,7 @@ fn a_log_tells_whose_it_is_and_what_was_called() {
 }
 
 #[test]
-fn what_is_no_log_is_refused_with_a_reason() {
+fn bytes_that_are_not_a_log_are_refused_with_a_reason() {
     assert_eq!(Log::parse(b"").unwrap_err(), LogError::NoLog);
     assert_eq!(Log::parse(&[0; 4096]).unwrap_err(), LogError::NoLog);
     let mut later = log();
@@ -161,7 +162,7 @@ fn what_is_no_log_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_log_that_is_cut_keeps_what_is_before() {
+fn records_before_the_cut_of_a_log_are_read() {
     let whole = log();
     let start = head(11, 1000, true).len();
     let all = Log::parse(&whole).unwrap().records.count();
@@ -177,16 +178,19 @@ fn a_log_that_is_cut_keeps_what_is_before() {
     assert_eq!((records.next(), records.cut_bytes()), (None, Some(20)));
 }
 
-/// What is fuzzed is a whole log (tests/fuzz).
+/// The corpus of the fuzz target (tests/fuzz) contains this log.
 #[test]
-fn the_log_that_is_fuzzed_is_this_one() {
+fn the_corpus_of_the_fuzz_target_is_this_log() {
     let corpus = include_bytes!("../../tests/fuzz/corpus/preload_log/one");
-    assert!(log() == corpus, "the test's log was changed: write it there anew");
+    assert!(
+        log() == corpus,
+        "the log of the test was changed: update the corpus file"
+    );
 }
 
-/// Found by fuzzing: sums of what damaged logs tell went round.
+/// Found by fuzzing: sums of the counts of damaged logs overflowed.
 #[test]
-fn however_many_are_said_to_be_lost_they_are_counted_as_lost() {
+fn counts_of_lost_records_saturate() {
     let lost = record(u16::MAX, [0, 0, 0], [10, 0], i64::MAX, &[]);
     let one = [head(1, 5, false), lost.clone(), lost].concat();
     let logs = [&one, &one].map(|bytes| Log::parse(bytes).unwrap());
@@ -198,8 +202,8 @@ fn however_many_are_said_to_be_lost_they_are_counted_as_lost() {
 fn threads_are_merged_by_time_and_ends_come_first() {
     let read = |start, duration| record(0, [0, 1, 0], [start, duration], 0, &words(&[3]));
     let one = [head(1, 5, false), read(10, 20), read(40, 1)].concat();
-    // A call of the other thread ends as one of the first begins; one that has not ended holds a
-    // child's within it.
+    // A call of the other thread ends when one of the first thread begins. A call that has not
+    // ended contains a call of a child.
     let waiting = record(0, [0, 1, 64], [20, 0], 0, &words(&[4]));
     let two = [head(2, 12, false), waiting, read(21, 19)].concat();
     let logs = vec![Log::parse(&one).unwrap(), Log::parse(&two).unwrap()];

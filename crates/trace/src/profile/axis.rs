@@ -1,14 +1,14 @@
-//! Time in bins whose width doubles as the trace goes on, so that one pass suffices and memory is
-//! bounded.
+//! A time axis with bins whose width doubles as the trace becomes longer, so that one pass suffices
+//! and memory is bounded.
 
 use super::json::Timeline;
 
-/// Bins of a run, at most; at the end more than half of them are in use, but in very short runs.
+/// Maximum number of bins. At the end more than half of them are in use, except in very short runs.
 const BINS: u64 = 512;
-/// The narrowest bin, ns: strace tells microseconds.
+/// The initial width of a bin, ns: the resolution of strace.
 const FINEST_NS: u64 = 1000;
 
-/// The bins that all lines share.
+/// The bins, which all lines share.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Axis {
     start_ns: Option<i64>,
@@ -16,10 +16,9 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Place of the bin of this time. The first time that is asked for is where the axis begins;
-    /// calls that began before it, as those of other threads that ended later, belong to the first
-    /// bin.
-    pub(super) fn place(&mut self, at_ns: i64) -> u32 {
+    /// The index of the bin of this time. The axis begins at the first time that is passed. Calls
+    /// that began before it, as those of other threads that ended later, belong to the first bin.
+    pub(super) fn bin_index(&mut self, at_ns: i64) -> u32 {
         let start = *self.start_ns.get_or_insert(at_ns);
         let since = u64::try_from(at_ns.saturating_sub(start)).unwrap_or(0) / FINEST_NS;
         while since >> self.doublings >= BINS {
@@ -28,7 +27,7 @@ impl Axis {
         (since >> self.doublings) as u32
     }
 
-    /// Where the axis begins, seconds.
+    /// The start of the axis, seconds.
     pub(super) fn start_s(&self) -> f64 {
         self.start_ns.unwrap_or(0) as f64 / 1e9
     }
@@ -39,11 +38,11 @@ impl Axis {
     }
 }
 
-/// `N` sums for each bin that has any.
+/// `N` sums for each bin that is not empty.
 #[derive(Debug, Clone)]
 pub(super) struct Line<const N: usize> {
     doublings: u32,
-    /// By place.
+    /// The sums by index of the bin.
     cells: Vec<(u32, [u64; N])>,
 }
 
@@ -57,18 +56,18 @@ impl<const N: usize> Default for Line<N> {
 }
 
 impl<const N: usize> Line<N> {
-    /// Adds to the sums of the bin at `place`, which `axis` has just given.
-    pub(super) fn add(&mut self, axis: &Axis, place: u32, amounts: [u64; N]) {
+    /// Adds to the sums of a bin. `index` is the last result of [`Axis::bin_index`].
+    pub(super) fn add(&mut self, axis: &Axis, index: u32, amounts: [u64; N]) {
         self.follow(axis);
         let cells = &mut self.cells;
-        let found = match cells.last() {
-            Some(&(last, _)) if last == place => Ok(cells.len() - 1),
-            Some(&(last, _)) if last > place => cells.binary_search_by_key(&place, |cell| cell.0),
+        let position = match cells.last() {
+            Some(&(last, _)) if last == index => Ok(cells.len() - 1),
+            Some(&(last, _)) if last > index => cells.binary_search_by_key(&index, |cell| cell.0),
             _ => Err(cells.len()),
         };
-        match found {
-            Ok(index) => add(&mut cells[index].1, &amounts),
-            Err(index) => cells.insert(index, (place, amounts)),
+        match position {
+            Ok(position) => add(&mut cells[position].1, &amounts),
+            Err(position) => cells.insert(position, (index, amounts)),
         }
     }
 
@@ -76,18 +75,18 @@ impl<const N: usize> Line<N> {
     pub(super) fn merge(&mut self, axis: &Axis, other: &Self) {
         let mut other = other.clone();
         other.follow(axis);
-        for (place, amounts) in other.cells {
-            self.add(axis, place, amounts);
+        for (index, amounts) in other.cells {
+            self.add(axis, index, amounts);
         }
     }
 
-    /// The bins that have any, by place.
+    /// The bins that are not empty, by index.
     pub(super) fn cells(&mut self, axis: &Axis) -> &[(u32, [u64; N])] {
         self.follow(axis);
         &self.cells
     }
 
-    /// Puts bins together as the axis has done since.
+    /// Merges bins, as the width of the axis has doubled since.
     fn follow(&mut self, axis: &Axis) {
         let by = axis.doublings - self.doublings;
         if by == 0 {
@@ -113,15 +112,15 @@ fn add<const N: usize>(sums: &mut [u64; N], amounts: &[u64; N]) {
     }
 }
 
-/// The run's line: reads, their bytes, writes, their bytes, other calls about files, calls about
-/// none.
+/// The timeline of the run: reads, their bytes, writes, their bytes, other calls on files, and
+/// calls that concern no file.
 pub(super) fn timeline(axis: &Axis, line: &mut Line<6>) -> Timeline {
     let cells = line.cells(axis);
     let bins = cells.last().map_or(0, |cell| cell.0 as usize + 1);
     let mut columns: [Vec<u64>; 6] = std::array::from_fn(|_| vec![0; bins]);
-    for (place, amounts) in cells {
+    for (index, amounts) in cells {
         for (column, amount) in columns.iter_mut().zip(amounts) {
-            column[*place as usize] = *amount;
+            column[*index as usize] = *amount;
         }
     }
     let [reads, read_bytes, writes, write_bytes, metadata, other] = columns;
@@ -144,9 +143,9 @@ mod tests {
 
     use super::*;
 
-    /// Against sums over all times, binned once the width is known.
+    /// Compares with sums over all times, binned when the width is known.
     #[test]
-    fn bins_have_what_fell_into_them_whatever_the_order() {
+    fn sums_of_bins_do_not_depend_on_the_order_of_the_events() {
         let mut random = Pcg64Mcg::seed_from_u64(3);
         let (mut axis, mut line, mut rare) = (Axis::default(), Line::<1>::default(), Line::<1>::default());
         let mut times = vec![(1_000, 1)];
@@ -155,10 +154,10 @@ mod tests {
             times.push(((step * 1_000_000 + late) as i64, random.next_u64() % 100));
         }
         for &(at, amount) in &times {
-            let place = axis.place(at);
-            line.add(&axis, place, [amount]);
+            let index = axis.bin_index(at);
+            line.add(&axis, index, [amount]);
             if amount > 97 {
-                rare.add(&axis, place, [amount]);
+                rare.add(&axis, index, [amount]);
             }
         }
         let width = (axis.bin_s() * 1e9).round() as i64;
@@ -168,7 +167,7 @@ mod tests {
                 *sums.entry(((at - 1_000) / width) as u32).or_insert(0) += amount;
             }
             sums.into_iter()
-                .map(|(place, sum)| (place, [sum]))
+                .map(|(index, sum)| (index, [sum]))
                 .collect::<Vec<_>>()
         };
         assert_eq!(line.cells(&axis), naive(0));
@@ -180,11 +179,11 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_too_far() {
+    fn extreme_times_are_counted() {
         let (mut axis, mut line) = (Axis::default(), Line::<1>::default());
         for at in [0, i64::MIN, i64::MAX, 5] {
-            let place = axis.place(at);
-            line.add(&axis, place, [1]);
+            let index = axis.bin_index(at);
+            line.add(&axis, index, [1]);
         }
         let sum: u64 = line.cells(&axis).iter().map(|cell| cell.1[0]).sum();
         assert_eq!(sum, 4);

@@ -1,15 +1,15 @@
-//! Times in which much more was done than in the mean.
+//! Finds bursts: times with a much higher rate than the mean.
 
 use super::json::{Burst, Measure, Timeline};
 
-/// A bin belongs to a burst when its rate is at least so many times that of the whole run.
+/// A bin belongs to a burst if its rate is at least this multiple of the mean rate of the run.
 const TIMES_MEAN: f64 = 4.0;
-/// A burst has at least this share of all there was; below, it is noise of a quiet run.
+/// Minimum share of a burst in the total. Smaller ones are noise of a quiet run.
 const MIN_SHARE: f64 = 0.05;
-/// Bursts that are told, by bytes and by calls each.
+/// Maximum number of bursts by bytes, and by calls.
 const MAX_BURSTS: usize = 5;
 
-/// Bursts of bytes and of calls about files, each kind with its greatest first.
+/// The bursts of bytes and of calls on files, the greatest of each first.
 pub(super) fn bursts(timeline: &Timeline) -> Vec<Burst> {
     let sum = |columns: &[&Vec<u64>]| -> Vec<u64> {
         let bins = 0..timeline.reads.len();
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_where_most_bytes_fall() {
+    fn bursts_are_the_times_with_most_bytes() {
         let mut read_bytes = vec![1; 100];
         read_bytes[20..23].fill(100);
         read_bytes[70] = 60;
@@ -78,7 +78,7 @@ mod tests {
         let found = bursts(&timeline);
         let seen: Vec<_> = found
             .iter()
-            .map(|it| (it.of, it.from_s, it.to_s, it.amount))
+            .map(|burst| (burst.of, burst.from_s, burst.to_s, burst.amount))
             .collect();
         assert_eq!(
             seen,

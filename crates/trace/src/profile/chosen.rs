@@ -1,34 +1,35 @@
-//! What of a trace was asked for.
+//! The selection of files and times of a profile.
 
 use std::sync::Arc;
 
 use regex::Regex;
 
-use super::called::Called;
-use super::json::Chosen;
+use super::file_names::FileNames;
+use super::json::Selection;
 use super::shown::shown;
 use crate::event::{FileId, PathId};
 use crate::names::{Kind, Names};
 
-/// What was asked for; without anything, all.
+/// A selection of files and times. The default selects everything.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
-    /// Files of which a name, as it is shown, matches; without it also what is about no file.
+    /// Selects files of which a path, as shown, matches. Without it, calls that concern no file are
+    /// selected, too.
     pub file: Option<Regex>,
-    /// What files are called in all of the trace; without it, a file is chosen by its first name
-    /// alone.
-    pub called: Option<Arc<Called>>,
-    /// Calls that began at this time or later, ns since the zero of the trace.
+    /// The paths of files in the whole trace. Without it, a file is selected by its first path
+    /// only.
+    pub file_names: Option<Arc<FileNames>>,
+    /// Selects calls that began at this time or later, ns since the zero of the trace.
     pub from_ns: Option<i64>,
-    /// Calls that began before this time.
+    /// Selects calls that began before this time, ns since the zero of the trace.
     pub to_ns: Option<i64>,
 }
 
 impl Choice {
-    /// As a profile tells it.
-    pub(super) fn told(&self) -> Chosen {
+    /// The selection as in a profile.
+    pub(super) fn to_json(&self) -> Selection {
         let seconds = |ns: i64| ns as f64 / 1e9;
-        Chosen {
+        Selection {
             file: self.file.as_ref().map(|file| file.as_str().to_owned()),
             from_s: self.from_ns.map(seconds),
             to_s: self.to_ns.map(seconds),
@@ -36,26 +37,26 @@ impl Choice {
     }
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
     /// A file.
     File(FileId),
-    /// A name under which there was no file.
+    /// A path at which there was no file.
     Name(PathId),
-    /// A pipe, a socket, or whatever else is no file.
+    /// A pipe, a socket, or another object that is not a file.
     Elsewhere,
-    /// Nothing.
+    /// No file and no path.
     None,
-    /// A file or a name that nobody asked for.
+    /// A file or a path that is not selected.
     LeftOut,
 }
 
-/// A choice, with what was found of names.
+/// A selection, with a cache of the paths that match.
 #[derive(Debug)]
 pub(super) struct Chooser {
     pub(super) choice: Choice,
-    /// By [`PathId`]: whether it matches.
+    /// Whether the path matches, by [`PathId`].
     matches: Vec<Option<bool>>,
 }
 
@@ -67,13 +68,13 @@ impl Chooser {
         }
     }
 
-    /// Whether a call that began then was asked for.
+    /// Whether a call that began at this time is selected.
     pub(super) fn is_in_time(&self, start_ns: i64) -> bool {
         self.choice.from_ns.is_none_or(|from| from <= start_ns)
             && self.choice.to_ns.is_none_or(|to| start_ns < to)
     }
 
-    /// What a call of this file, or else of this name, is about.
+    /// The subject of a call on this file, or otherwise on this path.
     pub(super) fn subject(&mut self, names: &Names, file: Option<FileId>, path: Option<PathId>) -> Subject {
         let entry = file.and_then(|id| Some((id, names.files().get(id.index())?)));
         match (entry, path) {
@@ -87,28 +88,29 @@ impl Chooser {
         }
     }
 
-    /// Whether a call about these two was not asked for.
-    pub(super) fn leaves_out(&self, subject: Subject, target: Subject) -> bool {
-        let is_asked_for = |one| matches!(one, Subject::File(_) | Subject::Name(_));
-        self.choice.file.is_some() && !is_asked_for(subject) && !is_asked_for(target)
+    /// Whether a call with these subjects is not selected.
+    pub(super) fn is_left_out(&self, subject: Subject, target: Subject) -> bool {
+        let is_selected = |subject| matches!(subject, Subject::File(_) | Subject::Name(_));
+        self.choice.file.is_some() && !is_selected(subject) && !is_selected(target)
     }
 
     fn matches_any_name(&mut self, names: &Names, file: FileId, first: PathId) -> bool {
         if self.matches(names, first) {
             return true;
         }
-        let called = self.choice.called.clone();
-        called.is_some_and(|called| called.all(file).iter().any(|&path| self.matches(names, path)))
+        let file_names = self.choice.file_names.clone();
+        file_names
+            .is_some_and(|file_names| file_names.all(file).iter().any(|&path| self.matches(names, path)))
     }
 
     fn matches(&mut self, names: &Names, path: PathId) -> bool {
         let Some(file) = &self.choice.file else {
             return true;
         };
-        let place = path.index();
-        if place >= self.matches.len() {
-            self.matches.resize(place + 1, None);
+        let index = path.index();
+        if index >= self.matches.len() {
+            self.matches.resize(index + 1, None);
         }
-        *self.matches[place].get_or_insert_with(|| file.is_match(&shown(names.path(path))))
+        *self.matches[index].get_or_insert_with(|| file.is_match(&shown(names.path(path))))
     }
 }

@@ -1,26 +1,26 @@
-//! What is counted of a file, and of all files: sums that can be added up.
+//! The counts of a file and of all files. They are sums, so they can be added.
 
 use super::tally::Tally;
-use super::time::Spent;
+use super::time::TracedTime;
 
 /// Requests of one direction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Direction {
     pub(super) count: u64,
     pub(super) bytes: u64,
-    /// Those of which the place in the file is known.
+    /// Bytes of requests with a known offset.
     pub(super) placed_bytes: u64,
-    /// Gave something, but less than was asked for.
+    /// Number of requests that transferred less than requested, but more than 0.
     pub(super) short: u64,
-    /// Gave nothing, although something was asked for.
+    /// Number of requests that transferred nothing although more was requested.
     pub(super) empty: u64,
     pub(super) size: Tally,
     pub(super) duration: Tally,
     pub(super) speed: Tally,
     pub(super) small: u64,
     pub(super) small_ns: u64,
-    /// Bytes of the file that were touched. Of a file as it goes, they are in its ranges; this is
-    /// where they are added up.
+    /// Distinct bytes. For a single file they are in its ranges; they are set here only to be added
+    /// up.
     pub(super) unique: u64,
 }
 
@@ -40,19 +40,19 @@ impl Direction {
     }
 }
 
-/// Times in calls, by what they are for.
+/// Times in calls, by purpose.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct TimeOf {
-    pub(super) read: Spent,
-    pub(super) write: Spent,
-    pub(super) sync: Spent,
-    pub(super) metadata: Spent,
+pub(super) struct CallTimes {
+    pub(super) read: TracedTime,
+    pub(super) write: TracedTime,
+    pub(super) sync: TracedTime,
+    pub(super) metadata: TracedTime,
 }
 
-/// A call, by its place in the profile's list of those that occur; small, as each file has some.
+/// A call, as its index in the list of calls. It is small, because each file has several.
 pub(super) type Kind = u16;
 
-/// Everything of a file that can be added up.
+/// All counts of a file that can be added up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts {
     pub(super) opens: u64,
@@ -60,12 +60,12 @@ pub(super) struct Counts {
     pub(super) seeks: u64,
     pub(super) useless_seeks: u64,
     pub(super) still_seeks: u64,
-    /// Most files are never read, or never written.
+    /// None for files that are never read, or never written, which is common.
     pub(super) read: Option<Box<Direction>>,
     pub(super) write: Option<Box<Direction>>,
-    /// Requests of which the place in the file is known.
+    /// Number of requests with a known offset.
     pub(super) placed: u64,
-    /// Those of them of which it is known where the last request of the same open file was.
+    /// Number of these requests for which the last request of the same open file is known.
     pub(super) judged: u64,
     pub(super) sequential: u64,
     pub(super) consecutive: u64,
@@ -74,10 +74,10 @@ pub(super) struct Counts {
     pub(super) modify_writes: u64,
     pub(super) direct: u64,
     pub(super) unaligned_direct: u64,
-    pub(super) time: TimeOf,
-    /// Calls that are neither reads nor writes nor seeks.
+    pub(super) time: CallTimes,
+    /// Number of calls that are neither reads nor writes nor seeks, by call.
     pub(super) metadata: Vec<(Kind, u64)>,
-    /// By call and errno.
+    /// Number of failed calls, by call and errno.
     pub(super) failed: Vec<((Kind, u16), u64)>,
     pub(super) maps: u64,
     pub(super) mapped: u64,
@@ -85,11 +85,11 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds those of another file.
+    /// Adds the counts of another file.
     pub(super) fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in [(&mut self.read, &other.read), (&mut self.write, &other.write)] {
-            if let Some(theirs) = theirs {
-                mine.get_or_insert_default().merge(theirs);
+        for (own, other) in [(&mut self.read, &other.read), (&mut self.write, &other.write)] {
+            if let Some(other) = other {
+                own.get_or_insert_default().merge(other);
             }
         }
         let sums = [
@@ -127,8 +127,7 @@ impl Counts {
     }
 }
 
-/// Adds to the count of a key in a short list; the keys of a file are few, and mostly the same ones
-/// again.
+/// Adds to the count of a key in a short list. A file has few different keys.
 pub(super) fn count_of<K: Copy + PartialEq>(list: &mut Vec<(K, u64)>, key: K, count: u64) {
     match list.iter_mut().find(|entry| entry.0 == key) {
         Some(entry) => entry.1 += count,

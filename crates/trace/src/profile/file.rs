@@ -1,39 +1,39 @@
-//! One file, as its events come.
+//! The state of a file, updated event by event.
 
 use super::SMALL_REQUEST;
 use super::axis::Line;
 use super::counts::{Counts, Direction};
 use super::open::{Open, Seek};
 use super::ranges::Ranges;
-use super::time::Spent;
+use super::time::TracedTime;
 use crate::event::ThreadId;
 
-/// What past the cache of the kernel has to be aligned to, bytes: the sector of disks. Many want
-/// more, none less.
+/// Alignment of `O_DIRECT` requests, bytes: the sector of disks. Many disks require more, none
+/// less.
 const SECTOR: u64 = 512;
 
-/// What is known of a file.
+/// The state of a file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
     pub(super) counts: Counts,
     read: Ranges,
     written: Ranges,
     mapped: Ranges,
-    /// Where the last request ended, whoever made it.
+    /// End of the last request of any thread, bytes.
     last_end: u64,
-    /// The greatest that was found by stat or reached by a request.
+    /// The greatest size that stat returned or a request reached, bytes.
     pub(super) size: Option<u64>,
     pub(super) is_executable: bool,
-    /// First beginning and last end of its calls, ns.
+    /// Start of the first call and end of the last one, ns.
     pub(super) used: Option<(i64, i64)>,
     openings: Openings,
-    /// Those that used it, in their order.
+    /// The threads that used it, in their order.
     pub(super) threads: Vec<ThreadId>,
-    /// Calls, bytes read, bytes written.
+    /// Calls, bytes read and bytes written, over time.
     pub(super) line: Line<3>,
 }
 
-/// For how long it was open.
+/// The time for which the file was open.
 #[derive(Debug, Clone, Copy, Default)]
 struct Openings {
     count: u64,
@@ -41,47 +41,47 @@ struct Openings {
     open_ns: u64,
 }
 
-/// A read or a write that succeeded.
+/// A successful read or write.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     pub(super) is_write: bool,
-    /// Where in the file.
+    /// Offset in the file, bytes.
     pub(super) offset: Option<u64>,
-    /// Bytes asked for.
-    pub(super) asked: Option<u64>,
-    /// Bytes given.
-    pub(super) done: u64,
-    /// None where it is not known how long it took.
-    pub(super) spent: Option<Spent>,
+    /// Requested number of bytes.
+    pub(super) requested: Option<u64>,
+    /// Returned number of bytes.
+    pub(super) returned: u64,
+    /// The time of the request; None if its duration is unknown.
+    pub(super) spent: Option<TracedTime>,
 }
 
 impl File {
-    /// A thread used it.
-    pub(super) fn used(&mut self, thread: ThreadId, start_ns: i64, end_ns: i64) {
+    /// Notes a use by a thread.
+    pub(super) fn add_use(&mut self, thread: ThreadId, start_ns: i64, end_ns: i64) {
         let (first, last) = self.used.unwrap_or((start_ns, end_ns));
         self.used = Some((first.min(start_ns), last.max(end_ns)));
         if self.threads.last() != Some(&thread)
-            && let Err(place) = self.threads.binary_search(&thread)
+            && let Err(index) = self.threads.binary_search(&thread)
         {
-            self.threads.insert(place, thread);
+            self.threads.insert(index, thread);
         }
     }
 
-    /// It has at least this size, bytes.
-    pub(super) fn reaches(&mut self, size: u64) {
+    /// Notes that the file has at least this size, bytes.
+    pub(super) fn grow_to(&mut self, size: u64) {
         self.size = Some(self.size.map_or(size, |known| known.max(size)));
     }
 
-    /// One more open file of it.
-    pub(super) fn opened(&mut self, at_ns: i64) {
+    /// Adds an open file.
+    pub(super) fn add_open(&mut self, at_ns: i64) {
         if self.openings.count == 0 {
             self.openings.since_ns = at_ns;
         }
         self.openings.count += 1;
     }
 
-    /// One open file of it less.
-    pub(super) fn closed(&mut self, at_ns: i64) {
+    /// Removes an open file.
+    pub(super) fn remove_open(&mut self, at_ns: i64) {
         let openings = &mut self.openings;
         openings.count = openings.count.saturating_sub(1);
         if openings.count == 0 {
@@ -89,7 +89,7 @@ impl File {
         }
     }
 
-    /// How long it was open, if the trace ends at `end_ns`. ns.
+    /// The time for which the file was open if the trace ends at `end_ns`, ns.
     pub(super) fn open_ns(&self, end_ns: i64) -> u64 {
         match self.openings.count {
             0 => self.openings.open_ns,
@@ -97,14 +97,14 @@ impl File {
         }
     }
 
-    /// A range of it was mapped.
-    pub(super) fn mapped(&mut self, offset: u64, length: u64, to_execute: bool) {
+    /// Adds a mapping of a range.
+    pub(super) fn add_mapping(&mut self, offset: u64, length: u64, is_executable: bool) {
         self.counts.maps += 1;
         self.mapped.add(offset, offset.saturating_add(length));
-        self.is_executable |= to_execute;
+        self.is_executable |= is_executable;
     }
 
-    /// The offset of an open file of it was set to `to`.
+    /// Adds a seek of an open file to `to`.
     pub(super) fn seek(&mut self, open: &mut Open, to: u64) {
         self.counts.seeks += 1;
         match open.seek(to) {
@@ -117,23 +117,23 @@ impl File {
         }
     }
 
-    /// Data were read or written by an open file of it.
+    /// Adds a read or write through an open file.
     pub(super) fn request(&mut self, open: Option<&mut Open>, request: &Request) {
         self.direction(request.is_write).add(request);
         let Some(offset) = request.offset else {
             self.counts.unknown_offsets += 1;
             return;
         };
-        let end = offset.saturating_add(request.done);
+        let end = offset.saturating_add(request.returned);
         let side = self.direction(request.is_write);
-        side.placed_bytes = side.placed_bytes.saturating_add(request.done);
+        side.placed_bytes = side.placed_bytes.saturating_add(request.returned);
         let ranges = if request.is_write {
             &mut self.written
         } else {
             &mut self.read
         };
         ranges.add(offset, end);
-        self.reaches(end);
+        self.grow_to(end);
 
         self.counts.placed += 1;
         self.counts.consecutive += u64::from(offset == self.last_end);
@@ -143,7 +143,7 @@ impl File {
         }
     }
 
-    /// The numbers as they are now.
+    /// The counts so far.
     pub(super) fn totals(&self) -> Counts {
         let mut counts = self.counts.clone();
         if let Some(read) = &mut counts.read {
@@ -166,7 +166,7 @@ impl File {
         side.get_or_insert_default()
     }
 
-    /// Against the request before it by the same open file.
+    /// Compares a request with the previous one of the same open file.
     fn judge(&mut self, open: &mut Open, request: &Request, offset: u64, end: u64) {
         let counts = &mut self.counts;
         if let Some((last_start, last_end)) = open.last.replace((offset, end)) {
@@ -182,9 +182,9 @@ impl File {
             open.last_read = Some((offset, end));
         }
         if open.is_direct {
-            let asked = request.asked.unwrap_or(request.done);
+            let requested = request.requested.unwrap_or(request.returned);
             counts.direct += 1;
-            counts.unaligned_direct += u64::from(!(offset | asked).is_multiple_of(SECTOR));
+            counts.unaligned_direct += u64::from(!(offset | requested).is_multiple_of(SECTOR));
         }
     }
 }
@@ -198,22 +198,22 @@ impl Openings {
 
 impl Direction {
     fn add(&mut self, request: &Request) {
-        let asked = request.asked.unwrap_or(request.done);
+        let requested = request.requested.unwrap_or(request.returned);
         self.count += 1;
-        self.bytes = self.bytes.saturating_add(request.done);
-        self.short += u64::from(0 < request.done && request.done < asked);
-        self.empty += u64::from(request.done == 0 && request.asked != Some(0));
-        self.size.add(asked);
-        self.small += u64::from(asked < SMALL_REQUEST);
+        self.bytes = self.bytes.saturating_add(request.returned);
+        self.short += u64::from(0 < request.returned && request.returned < requested);
+        self.empty += u64::from(request.returned == 0 && request.requested != Some(0));
+        self.size.add(requested);
+        self.small += u64::from(requested < SMALL_REQUEST);
         let Some(spent) = request.spent else {
             return;
         };
         self.duration.add(spent.corrected);
-        if asked < SMALL_REQUEST {
+        if requested < SMALL_REQUEST {
             self.small_ns = self.small_ns.saturating_add(spent.corrected);
         }
-        if spent.corrected > 0 && request.done > 0 {
-            let speed = u128::from(request.done) * 1_000_000_000 / u128::from(spent.corrected);
+        if spent.corrected > 0 && request.returned > 0 {
+            let speed = u128::from(request.returned) * 1_000_000_000 / u128::from(spent.corrected);
             self.speed.add(u64::try_from(speed).unwrap_or(u64::MAX));
         }
     }

@@ -1,4 +1,4 @@
-//! From what was counted to what is told.
+//! Builds the profile from the counts.
 
 use std::collections::HashMap;
 
@@ -6,31 +6,33 @@ use super::counts::Counts;
 use super::json::{
     BlindSpot, FORMAT, FileProfile, Missing, Profile, RunTime, Source, Times, Totals, Unparsed,
 };
+use super::json_builder::{FileGroup, JsonBuilder};
 use super::process::{self, Tree};
 use super::shown::shown;
-use super::telling::{Same, Telling};
-use super::{MISSING, Profiler, axis, bursts, findings};
+use super::{MAX_MISSING, Profiler, axis, bursts, findings};
 use crate::event::{FileId, PathId};
 use crate::header::{Footer, Recorder};
 use crate::names::Names;
 
-/// Tracing was most of the run from here on: what is left is mostly the error of the correction.
+/// Share of tracing in the run above which only a range of times is reported: the remainder
+/// consists mainly of the error of the correction.
 const MIN_RUN_SHARE: f64 = 0.5;
 
-/// Errors of what is looked for in vain: there is no such name, or a part of it is no directory.
-const IN_VAIN: [u16; 2] = [2, 20];
+/// Errors of lookups that find no file: the path does not exist (ENOENT), or a part of it is not a
+/// directory (ENOTDIR).
+const NOT_FOUND: [u16; 2] = [2, 20];
 
 impl Profiler {
-    /// The profile of what was taken. `names` are all tables of the trace, `footer` is its end;
-    /// none where it was cut off.
+    /// The profile of the events so far. `names` are all tables of the trace. `footer` is the end
+    /// of the trace; None if it was cut.
     pub fn finish(mut self, names: &Names, footer: Option<&Footer>) -> Profile {
         let has_durations = self.header.has_durations;
         let is_corrected = self.header.calibration.is_some();
         let tree = process::tree(&self.workers, names, has_durations, is_corrected);
         let wall = self.wall.times(is_corrected);
-        let mut same = self.by_path(names);
+        let mut groups = self.by_path(names);
         let calls = std::mem::take(&mut self.calls);
-        let telling = Telling {
+        let builder = JsonBuilder {
             names,
             calls: &calls,
             has_durations,
@@ -39,13 +41,13 @@ impl Profiler {
         };
 
         let mut all = Counts::default();
-        for same in same.values() {
-            all.merge(&same.totals);
+        for group in groups.values() {
+            all.merge(&group.totals);
         }
-        let io = telling.io(&all);
-        let mut files: Vec<_> = same
+        let io = builder.io(&all);
+        let mut files: Vec<_> = groups
             .iter_mut()
-            .map(|(&path, same)| telling.file(path, same, &tree, &self.axis))
+            .map(|(&path, group)| builder.file(path, group, &tree, &self.axis))
             .collect();
         files.sort_by(|a, b| {
             let time = |file: &FileProfile| file.io.calls_s().unwrap_or(0.0);
@@ -59,7 +61,7 @@ impl Profiler {
         let mut profile = Profile {
             format: FORMAT.to_owned(),
             source: self.source(footer),
-            chosen: self.chooser.choice.told(),
+            chosen: self.chooser.choice.to_json(),
             time: self.run_time(wall, &tree),
             totals: Totals {
                 calls: tree.processes.iter().map(|process| process.work.calls).sum(),
@@ -78,10 +80,10 @@ impl Profiler {
                 io,
                 elsewhere: self.elsewhere,
             },
-            missing: missing(&same, names),
+            missing: missing(&groups, names),
             blind_spots: Vec::new(),
             files,
-            calls: calls.told(has_durations, is_corrected),
+            calls: calls.to_json(has_durations, is_corrected),
             bursts: bursts::bursts(&timeline),
             timeline,
             unparsed: unparsed(footer),
@@ -93,31 +95,31 @@ impl Profiler {
         profile
     }
 
-    /// Files whose last name was the same, one after another, and what was asked of the name when
-    /// there was none, belong together.
-    fn by_path(&mut self, names: &Names) -> HashMap<PathId, Same> {
+    /// Combines the files whose last path was the same, one after another, with the lookups of the
+    /// path while there was no file.
+    fn by_path(&mut self, names: &Names) -> HashMap<PathId, FileGroup> {
         let end_ns = self.wall.ends_ns().map_or(0, |ends| ends.1);
-        let mut same: HashMap<PathId, Same> = HashMap::new();
-        let called = std::mem::take(&mut self.called);
-        let called = self.chooser.choice.called.as_deref().unwrap_or(&called);
+        let mut groups: HashMap<PathId, FileGroup> = HashMap::new();
+        let file_names = std::mem::take(&mut self.file_names);
+        let file_names = self.chooser.choice.file_names.as_deref().unwrap_or(&file_names);
         let files = std::mem::take(&mut self.files).into_iter();
-        for (place, (file, entry)) in files.zip(names.files()).enumerate() {
-            if let (Some(file), Some(id)) = (file, FileId::new(place)) {
-                let name = called.name(names, id).unwrap_or(entry.path);
-                let same = same.entry(name).or_default();
-                same.named(name, called.all(id));
-                same.kind = Some(entry.kind);
-                same.incarnations += 1;
-                same.open_ns = same.open_ns.saturating_add(file.open_ns(end_ns));
-                same.add(*file, &self.axis);
+        for (index, (file, entry)) in files.zip(names.files()).enumerate() {
+            if let (Some(file), Some(id)) = (file, FileId::new(index)) {
+                let name = file_names.name(names, id).unwrap_or(entry.path);
+                let group = groups.entry(name).or_default();
+                group.add_names(name, file_names.all(id));
+                group.kind = Some(entry.kind);
+                group.incarnations += 1;
+                group.open_ns = group.open_ns.saturating_add(file.open_ns(end_ns));
+                group.add(*file, &self.axis);
             }
         }
-        for (place, file) in std::mem::take(&mut self.nameless).into_iter().enumerate() {
-            if let Some((file, path)) = file.zip(PathId::new(place)) {
-                same.entry(path).or_default().add(*file, &self.axis);
+        for (index, file) in std::mem::take(&mut self.nameless).into_iter().enumerate() {
+            if let Some((file, path)) = file.zip(PathId::new(index)) {
+                groups.entry(path).or_default().add(*file, &self.axis);
             }
         }
-        same
+        groups
     }
 
     fn source(&self, footer: Option<&Footer>) -> Source {
@@ -170,7 +172,7 @@ impl Profiler {
             bytes,
             text,
         };
-        // That programs and libraries are mapped says nothing about data.
+        // The mappings of programs and libraries show nothing about data.
         let mapped = profile
             .files
             .iter()
@@ -195,32 +197,32 @@ impl Profiler {
             (
                 "io-uring",
                 self.submissions,
-                "requests were handed to io_uring, or to io_submit in a log without them: what they did is not in the trace",
+                "requests were submitted to io_uring, or to io_submit without being in the log: their reads and writes are not in the trace",
             ),
             (
                 "io-uring",
                 rings,
-                "times io_uring was set up, and no request was seen: what was read and written by it is not in the trace",
+                "io_uring instances were set up and no request was recorded: their reads and writes are not in the trace",
             ),
             (
                 "silent-program",
                 if is_preload { silent } else { 0 },
-                "programs were started and made no call that was seen: they may be statically linked",
+                "programs were started and no call of them was recorded: they may be statically linked",
             ),
         ];
         let others = [(
             "unknown-offset",
             unknown,
-            "reads and writes are at an unknown place: their files were open before the trace began",
+            "reads and writes have an unknown offset: their files were opened before the trace began",
         )];
         let counted = |all: Vec<(&str, u64, &str)>| {
-            let seen = all.into_iter().filter(|one| one.1 > 0);
-            let told = seen.map(|(kind, count, text)| {
+            let counted = all.into_iter().filter(|(_, count, _)| *count > 0);
+            let spots = counted.map(|(kind, count, text)| {
                 spot(kind, count, None, format!("{} {text}", findings::grouped(count)))
             });
-            told.collect::<Vec<_>>()
+            spots.collect::<Vec<_>>()
         };
-        // Of many mapped files only the first ones are shown.
+        // Only the first ones of many mapped files are shown, so these come first.
         let mut all = counted(first.to_vec());
         if is_preload {
             all.push(spot("past-libc", 0, None, PAST_LIBC.into()));
@@ -231,29 +233,29 @@ impl Profiler {
     }
 }
 
-/// Of every recording by the preload recorder.
+/// The blind spot of each recording by the preload recorder.
 const PAST_LIBC: &str = "calls that do not go through libc's functions are not recorded by preload: static programs, Go, io_uring, \
-     what libc does inside itself; --source strace records them";
+     calls inside libc. --source strace records them";
 
-/// Names by how often nothing was found under them.
-fn missing(same: &HashMap<PathId, Same>, names: &Names) -> Vec<Missing> {
-    let in_vain = |same: &Same| {
-        let failed = same.totals.failed.iter();
-        let failed = failed.filter(|((_, errno), _)| IN_VAIN.contains(errno));
+/// Paths by the number of failed lookups.
+fn missing(groups: &HashMap<PathId, FileGroup>, names: &Names) -> Vec<Missing> {
+    let failed_lookups = |group: &FileGroup| {
+        let failed = group.totals.failed.iter();
+        let failed = failed.filter(|((_, errno), _)| NOT_FOUND.contains(errno));
         failed.map(|failure| failure.1).sum::<u64>()
     };
-    let mut missing: Vec<_> = same
+    let mut missing: Vec<_> = groups
         .iter()
-        .map(|(&path, same)| (in_vain(same), path))
+        .map(|(&path, group)| (failed_lookups(group), path))
         .filter(|&(count, _)| count > 0)
         .collect();
     missing.sort_by_key(|&(count, path)| (std::cmp::Reverse(count), path));
-    missing.truncate(MISSING);
-    let told = missing.into_iter().map(|(count, path)| Missing {
+    missing.truncate(MAX_MISSING);
+    let missing = missing.into_iter().map(|(count, path)| Missing {
         path: shown(names.path(path)),
         count,
     });
-    told.collect()
+    missing.collect()
 }
 
 fn unparsed(footer: Option<&Footer>) -> Unparsed {

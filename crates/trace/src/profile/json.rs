@@ -1,9 +1,9 @@
-//! The profile of a trace as JSON: what `plimsoll trace show --json` prints and what the page is
-//! made of.
+//! The profile of a trace as JSON, which `plimsoll trace show --json` prints and from which the
+//! HTML page is made.
 //!
-//! Times are seconds since the zero of the trace, or lengths in seconds, where they end in `_s`;
-//! bytes are results of calls, not what was asked for. Names of files are written as
-//! [`super::shown::shown`] does. A field that is not known is null, never 0.
+//! Fields that end in `_s` are seconds: times since the zero of the trace, or durations. Bytes are
+//! those that calls returned, not those requested. Paths are written as by [`super::shown::shown`].
+//! An unknown value is null, never 0.
 
 use std::collections::BTreeMap;
 
@@ -14,73 +14,74 @@ use crate::header::{Calibration, Recorder};
 /// Version of the profile.
 pub const FORMAT: &str = "plimsoll.profile/1";
 
-/// What an application did to its files.
+/// The profile of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// [`FORMAT`].
     pub format: String,
-    /// Where the trace comes from.
+    /// The origin of the trace.
     pub source: Source,
-    /// What was left out because nobody asked for it.
-    pub chosen: Chosen,
-    /// How long the run took, and how much of that was tracing.
+    /// The selection of files and times; the rest is left out.
+    pub chosen: Selection,
+    /// The duration of the run, and the share of tracing in it.
     pub time: RunTime,
-    /// All files together.
+    /// The totals of all files.
     pub totals: Totals,
-    /// One for a name: the files that bore it one after another are put together. Those that took
-    /// most time come first, then those with most bytes.
+    /// One entry for each path: files that had it one after another are combined. Files with most
+    /// time come first, then those with most bytes.
     pub files: Vec<FileProfile>,
-    /// Processes, by the order of their making.
+    /// Processes, in the order of their creation.
     pub processes: Vec<Process>,
-    /// Calls by their names, those that took most time first.
+    /// Calls by name, those with most time first.
     pub calls: Vec<CallKind>,
-    /// Names most often looked for in vain, at most [`super::MISSING`] of them.
+    /// The paths with most failed lookups, at most [`super::MAX_MISSING`].
     pub missing: Vec<Missing>,
-    /// What happened when.
+    /// Reads, writes and other calls over time.
     pub timeline: Timeline,
-    /// When most of it happened.
+    /// Times with a high rate.
     pub bursts: Vec<Burst>,
-    /// What of the trace could not be understood.
+    /// The input that could not be interpreted.
     pub unparsed: Unparsed,
-    /// What the trace cannot tell.
+    /// Accesses that are not in the trace.
     pub blind_spots: Vec<BlindSpot>,
-    /// What is worth a look, in words.
+    /// Noteworthy properties, as text.
     pub findings: Vec<Finding>,
 }
 
-/// Where a trace comes from.
+/// The origin of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Source {
-    /// By what it was recorded.
+    /// The recorder.
     pub recorder: Recorder,
-    /// Its version; empty where that is not known.
+    /// The version of the recorder; empty if unknown.
     pub recorder_version: String,
-    /// The options that it was given.
+    /// The options of the recorder.
     pub options: Vec<String>,
-    /// The program and its arguments; empty where that is not known.
+    /// The program and its arguments; empty if unknown.
     pub command: Vec<String>,
-    /// Recording began when the processes ran already.
+    /// Whether the recorder attached to running processes.
     pub attached: bool,
     /// `uname -n`, `-r`, `-m`.
     pub host: Vec<String>,
     /// The zero of the trace: ns since the Unix epoch.
     pub zero_unix_ns: Option<i64>,
-    /// The finest difference of times.
+    /// The resolution of times.
     pub resolution_s: f64,
-    /// The trace tells how long a call took. Without, all times in calls are null.
+    /// Whether the trace contains the durations of calls. Without them, all times in calls are
+    /// null.
     pub has_durations: bool,
-    /// What tracing a call costs; without it nothing is corrected.
+    /// The tracing cost of a call; without it no time is corrected.
     pub calibration: Option<Calibration>,
-    /// How the program ended: exit status, or the number of the signal, negative.
+    /// The end of the program: the exit status, or the negative number of the signal.
     pub status: Option<i32>,
-    /// How long it took, as its parent saw it.
+    /// Elapsed time of the program, as measured by its parent.
     pub elapsed_s: Option<f64>,
 }
 
-/// What was asked for. Events that do not fit are counted nowhere but in the process tree.
+/// The selection of files and times. Events that are not selected count only in the process tree.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Chosen {
-    /// The expression that names of files match.
+pub struct Selection {
+    /// The regular expression that paths of files match.
     pub file: Option<String>,
     /// Calls that began at this time or later.
     pub from_s: Option<f64>,
@@ -88,24 +89,24 @@ pub struct Chosen {
     pub to_s: Option<f64>,
 }
 
-/// A total of times. Tracing costs: what was recorded is too long. Where the cost is known,
-/// `corrected_s` is the best estimate without it, and the truth is likely between `low_s` and
-/// `high_s`, as long as a call cost what it did when that was measured: on a busier machine it
-/// costs more, and even `low_s` is too long.
+/// A sum of times. Recorded times are too long, because they include the tracing cost. If the cost
+/// is known, `corrected_s` is the best estimate without it, and the true value is probably between
+/// `low_s` and `high_s`. This holds only if the cost during the recording was that of the
+/// calibration: on a busier machine it is higher, and even `low_s` is too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// As recorded.
+    /// The recorded time.
     pub recorded_s: f64,
-    /// With the greatest likely cost taken off.
+    /// The recorded time minus the greatest likely cost.
     pub low_s: Option<f64>,
-    /// With the median cost taken off.
+    /// The recorded time minus the median cost.
     pub corrected_s: Option<f64>,
-    /// With the smallest likely cost taken off.
+    /// The recorded time minus the smallest likely cost.
     pub high_s: Option<f64>,
 }
 
 impl Times {
-    /// The best estimate there is: corrected, else as recorded. Seconds.
+    /// The best estimate, seconds: the corrected time, otherwise the recorded one.
     pub fn best_s(&self) -> f64 {
         self.corrected_s.unwrap_or(self.recorded_s)
     }
@@ -123,120 +124,123 @@ impl Times {
     }
 }
 
-/// How long the run took.
+/// The times of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RunTime {
-    /// When the first call began.
+    /// Start of the first call.
     pub start_s: f64,
-    /// When the last one ended.
+    /// End of the last call.
     pub end_s: f64,
-    /// From the one to the other.
+    /// From the start of the first call to the end of the last one.
     pub wall: Times,
-    /// In calls, summed over all threads; waiting is in it.
+    /// Time in calls, including waiting, summed over all threads.
     pub calls: Option<Times>,
-    /// In calls that wait for something else than a file: futex, poll, wait4, sleep, reads of pipes
-    /// and sockets.
+    /// Time in calls that wait for something other than a file: futex, poll, wait4, sleep, reads of
+    /// pipes and sockets.
     pub waiting: Option<Times>,
-    /// Estimated share of tracing in `wall`, 0..=1.
+    /// Estimated share of tracing in `wall`, 0 to 1.
     pub tracing_share: Option<f64>,
-    /// What tracing cost a call of this run in the mean, s: best estimate, low and high end. It is
-    /// calibrated, and with strace follows what short calls of the trace say.
+    /// Mean tracing cost of a call of this run, s: best estimate, low and high end. It is
+    /// calibrated; for strace it also follows the durations of short calls.
     pub traced_call_s: Option<[f64; 3]>,
-    /// Tracing was most of the run: say `low_s` to `high_s` wherever a time is told, not one
-    /// number.
+    /// Whether tracing took most of the run. Then a report states the range from `low_s` to
+    /// `high_s` instead of a single number.
     pub interval_only: bool,
 }
 
-/// All files together.
+/// The totals of a profile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Events of the trace that were counted.
+    /// Number of events that were counted.
     pub calls: u64,
-    /// Those that failed.
+    /// Number of failed calls.
     pub failed_calls: u64,
-    /// Files that anything was done to, by their names.
+    /// Number of paths with at least one call.
     pub files: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// To files.
+    /// Calls on files.
     #[serde(flatten)]
     pub io: Io,
-    /// To pipes, sockets and the like, which are in no other number of reads and writes.
+    /// Data of pipes, sockets and other objects that are not files. No other count of reads and
+    /// writes contains them.
     pub elsewhere: Elsewhere,
 }
 
-/// Data to and from what is no file.
+/// Data of objects that are not files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elsewhere {
-    /// Calls that read or receive.
+    /// Number of calls that read or receive.
     pub reads: u64,
-    /// What they gave.
+    /// Bytes that they returned.
     pub read_bytes: u64,
-    /// Calls that write or send.
+    /// Number of calls that write or send.
     pub writes: u64,
-    /// What they took.
+    /// Bytes that they wrote.
     pub write_bytes: u64,
 }
 
-/// What was done to a file, or to all.
+/// Calls on a file, or on all files.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Io {
-    /// Calls that opened it.
+    /// Number of opens.
     pub opens: u64,
-    /// Reads that succeeded, also where they gave nothing.
+    /// Number of successful reads, including those that returned 0 bytes.
     pub reads: u64,
-    /// What they gave.
+    /// Bytes that they returned.
     pub read_bytes: u64,
-    /// Bytes of the file that were read at least once.
+    /// Distinct bytes that were read.
     pub unique_read_bytes: u64,
-    /// `read_bytes` of which the file had given the same before.
+    /// The part of `read_bytes` that had been read before.
     pub reread_bytes: u64,
-    /// Reads that gave less than was asked for, but something.
+    /// Number of reads that returned less than requested, but more than 0.
     pub short_reads: u64,
-    /// Reads that gave nothing although something was asked for: at the end of the file.
+    /// Number of reads that returned 0 bytes although more was requested: at the end of the file.
     pub end_reads: u64,
-    /// Writes that succeeded.
+    /// Number of successful writes.
     pub writes: u64,
-    /// What they took.
+    /// Bytes that they wrote.
     pub write_bytes: u64,
-    /// Bytes of the file that were written at least once.
+    /// Distinct bytes that were written.
     pub unique_write_bytes: u64,
-    /// `write_bytes` that were written before.
+    /// The part of `write_bytes` that had been written before.
     pub overwritten_bytes: u64,
-    /// The file was accessed in more pieces than are kept apart: the two unique numbers may be too
-    /// small.
+    /// Whether the file was accessed in more ranges than are stored. Then the two counts of
+    /// distinct bytes may be too small.
     pub approximate: bool,
-    /// Calls that set the offset, or asked for it.
+    /// Number of calls that set or query the offset.
     pub seeks: u64,
-    /// Seeks without use: no call that reads or writes at the offset followed on the same open file
-    /// before the next seek or the close; and `still_seeks`.
+    /// Number of useless seeks: no read or write at the offset followed on the same open file
+    /// before the next seek or the close. It includes `still_seeks`.
     pub useless_seeks: u64,
-    /// Seeks that did not move the offset. They do not end the use of the seek before them.
+    /// Number of seeks that did not move the offset. They do not end the use of the previous seek.
     pub still_seeks: u64,
-    /// Share of requests (reads and writes) that began where the last one of the same open file
-    /// ended, 0..=1; the first one of an open file where it began at 0.
+    /// Share of requests (reads and writes) that began where the previous one of the same open file
+    /// ended, 0 to 1. The first one of an open file counts if it began at 0.
     pub sequential_share: Option<f64>,
-    /// Share that began where the last one of the file ended, whoever made it.
+    /// Share of requests that began where the previous one of the file ended, by any thread or
+    /// process, 0 to 1.
     pub consecutive_share: Option<f64>,
-    /// Share that began before the beginning of the last one of the same open file.
+    /// Share of requests that began before the start of the previous one of the same open file, 0
+    /// to 1.
     pub descending_share: Option<f64>,
-    /// Requests of which nobody knows where in the file they were; they are in no share, and in no
-    /// unique number.
+    /// Number of requests with an unknown offset. They are in no share and in no count of distinct
+    /// bytes.
     pub unknown_offsets: u64,
-    /// Writes over what the last read of the same open file has given.
+    /// Number of writes that overwrite bytes of the last read of the same open file.
     pub modify_writes: u64,
-    /// Requests past the cache of the kernel (`O_DIRECT`).
+    /// Number of requests that bypass the page cache (`O_DIRECT`).
     pub direct: u64,
-    /// Those whose offset or length is no multiple of 512.
+    /// Number of these requests whose offset or length is not a multiple of 512.
     pub unaligned_direct: u64,
-    /// Calls that wait for the disk: fsync and the like.
+    /// Number of calls that wait for the disk: fsync and similar calls.
     pub syncs: u64,
-    /// Best estimate of the time in reads; see `read_time`, and `interval_only` before you print
-    /// it.
+    /// Best estimate of the time in reads. See `read_time`, and `interval_only` before it is
+    /// printed.
     pub read_s: Option<f64>,
-    /// The same of writes.
+    /// Best estimate of the time in writes.
     pub write_s: Option<f64>,
     /// Time in reads.
     pub read_time: Option<Times>,
@@ -246,26 +250,25 @@ pub struct Io {
     pub sync_time: Option<Times>,
     /// Time in all other calls.
     pub metadata_time: Option<Times>,
-    /// Time in all calls over the time of the run, both at their best estimates. More than 1 where
+    /// Time in all calls divided by the duration of the run, both as best estimates. More than 1 if
     /// threads overlap.
     pub run_share: Option<f64>,
-    /// Reads, each by itself.
+    /// Distributions of the reads.
     pub read: Option<Requests>,
-    /// Writes, each by itself.
+    /// Distributions of the writes.
     pub write: Option<Requests>,
-    /// Calls that are neither reads nor writes nor seeks, by their names.
+    /// Number of calls that are neither reads nor writes nor seeks, by name.
     pub metadata: BTreeMap<String, u64>,
-    /// Calls that failed.
+    /// Failed calls.
     pub failed: Vec<Failed>,
-    /// Times that it was mapped into memory.
+    /// Number of mappings.
     pub maps: u64,
-    /// Bytes of the file that were mapped at least once. What is read and written there is not
-    /// seen.
+    /// Distinct bytes that were mapped. Accesses to mapped memory are not recorded.
     pub mapped_bytes: u64,
 }
 
 impl Io {
-    /// Time in all its calls: best estimate, seconds. None without durations.
+    /// Time in all calls: best estimate, seconds. None without durations.
     pub fn calls_s(&self) -> Option<f64> {
         let times = [
             self.read_time,
@@ -277,287 +280,286 @@ impl Io {
     }
 }
 
-/// Requests of one direction.
+/// The requests of one direction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Requests {
-    /// Bytes asked for; bytes given where the trace does not tell what was asked.
+    /// Requested bytes; the returned bytes if the request is unknown.
     pub size: Spread,
-    /// Seconds, with the median cost of tracing taken off.
+    /// Durations minus the median tracing cost, seconds.
     pub duration_s: Option<Spread>,
-    /// Bytes per second of those requests that gave any and of whose duration something is left
-    /// without the cost of tracing.
+    /// Bytes per second of the requests that returned data and whose duration exceeds the tracing
+    /// cost.
     pub speed: Option<Spread>,
-    /// Those that asked for less than [`super::SMALL_REQUEST`] bytes.
+    /// Number of requests for less than [`super::SMALL_REQUEST`] bytes.
     pub small: u64,
-    /// Time in them: best estimate.
+    /// Time in small requests: best estimate.
     pub small_s: Option<f64>,
 }
 
-/// How values are spread.
+/// The distribution of values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many.
+    /// Number of values.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Their standard deviation (of the sample: n - 1); null of one value.
+    /// Standard deviation of the sample (n - 1); null for one value.
     pub sd: Option<f64>,
-    /// The smallest.
+    /// Minimum.
     pub min: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: f64,
-    /// How many lie in each range that holds any; a range ends where its double begins, the first
-    /// one, from 0, below the unit of the value (1 byte, 1 ns, 1 byte/s).
+    /// Number of values in each range that is not empty. The bounds are powers of two of the unit
+    /// of the value (1 byte, 1 ns, 1 byte/s); the first range begins at 0.
     pub histogram: Vec<Bin>,
 }
 
 /// A range of a histogram, from `from` to below `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
-    /// Where it begins.
+    /// Lower bound, included.
     pub from: f64,
-    /// Before what it ends.
+    /// Upper bound, excluded.
     pub to: f64,
-    /// Values in it.
+    /// Number of values in the range.
     pub count: u64,
 }
 
-/// Calls that failed in the same way.
+/// Calls with the same error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// The call.
+    /// The name of the call.
     pub call: String,
-    /// The error, by its name in errno(3).
+    /// The name of the error, as in errno(3).
     pub error: String,
-    /// How often.
+    /// Number of such calls.
     pub count: u64,
 }
 
-/// A file.
+/// The profile of a path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileProfile {
-    /// The last name that it had.
+    /// The last path of the file.
     pub path: String,
-    /// Other names that it had at any time, at most [`super::OTHER_NAMES`].
+    /// Other paths of the file, at most [`super::MAX_OTHER_NAMES`].
     pub other_names: Vec<String>,
-    /// What it is: `file`, `directory`, `link`, `device`, `memory`; `name` where it was only asked
-    /// for, in vain.
+    /// The kind: `file`, `directory`, `link`, `device`, `memory`; `name` for a path at which no
+    /// file was found.
     pub kind: String,
-    /// Files that bore the name one after another (made, removed, made again); 0 where there was
-    /// none.
+    /// Number of files that had the path one after another (created, removed, created again); 0 if
+    /// there was none.
     pub incarnations: u64,
-    /// What was done to it.
+    /// The calls on it.
     #[serde(flatten)]
     pub io: Io,
-    /// The greatest size of which the trace tells: found by stat, or reached by reading and
-    /// writing.
+    /// The greatest known size, bytes: returned by stat, or reached by reading and writing.
     pub size: Option<u64>,
-    /// How long it was open: the union of all its opens.
+    /// Time for which it was open: the union of all opens.
     pub open_s: f64,
-    /// When its first call began.
+    /// Start of its first call.
     pub first_s: f64,
-    /// When its last one ended.
+    /// End of its last call.
     pub last_s: f64,
-    /// Threads that used it.
+    /// Number of threads that used it.
     pub threads: u64,
-    /// Processes that did.
+    /// Number of processes that used it.
     pub process_count: u64,
-    /// The first [`super::USERS`] of them: places in `processes`.
+    /// Indices in `processes` of the first [`super::MAX_PROCESSES`] of them.
     pub processes: Vec<usize>,
-    /// It was mapped to be executed: a program or a library.
+    /// Whether it was mapped as executable: a program or a library.
     pub executable: bool,
-    /// When it was used: rows of place in the bins of `timeline`, calls, bytes read, bytes written.
-    /// Bins without are left out.
+    /// Its use over time, as rows: index of the bin of `timeline`, calls, bytes read, bytes
+    /// written. Empty bins are left out.
     pub timeline: Vec<[u64; 4]>,
 }
 
 /// A process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its id on the traced host. Ids are given out again: two processes may have the same.
+    /// The id on the traced host. The kernel reuses ids, so two processes may have the same.
     pub pid: u32,
-    /// Who made it: its place in `processes`.
+    /// Index in `processes` of the process that created it.
     pub parent: Option<usize>,
-    /// The last program that it executed, else that of its parent.
+    /// The last program that it executed, otherwise that of its parent.
     pub program: Option<String>,
-    /// How often it became another program.
+    /// Number of programs that it executed.
     pub executes: u64,
-    /// When its first call began.
+    /// Start of its first call.
     pub start_s: f64,
-    /// When its last one ended.
+    /// End of its last call.
     pub end_s: f64,
-    /// What its threads did, together.
+    /// The work of all its threads.
     #[serde(flatten)]
     pub work: Work,
-    /// Its threads, by the order of their making.
+    /// Its threads, in the order of their creation.
     pub threads: Vec<Thread>,
 }
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its place in the trace's table.
+    /// Index in the table of threads of the trace.
     pub id: usize,
-    /// Its id on the traced host.
+    /// The id on the traced host.
     pub tid: u32,
-    /// When its first call began.
+    /// Start of its first call.
     pub start_s: f64,
-    /// When its last one ended.
+    /// End of its last call.
     pub end_s: f64,
-    /// What it did.
+    /// The work of the thread.
     #[serde(flatten)]
     pub work: Work,
 }
 
-/// What a thread or a process did.
+/// The work of a thread or a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Those that failed.
+    /// Number of failed calls.
     pub failed_calls: u64,
     /// Bytes read from files.
     pub read_bytes: u64,
     /// Bytes written to files.
     pub write_bytes: u64,
-    /// Time in calls, waiting as well.
+    /// Time in calls, including waiting.
     pub calls_time: Option<Times>,
-    /// Time in calls that wait for something else than a file.
+    /// Time in calls that wait for something other than a file.
     pub waiting_time: Option<Times>,
-    /// Processor time between calls, where the recorder knows it.
+    /// Processor time between calls, if the recorder measures it.
     pub cpu_s: Option<f64>,
 }
 
-/// A call, by its name.
+/// Calls of one name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallKind {
-    /// Its name.
+    /// The name of the call.
     pub name: String,
-    /// What it does, as the table of calls puts it: `read`, `look`, `wait`.
+    /// The effect, as in the table of calls: `read`, `look`, `wait` and others.
     pub effect: String,
-    /// How often.
+    /// Number of calls.
     pub count: u64,
-    /// How often it failed, by error.
+    /// Number of failed calls, by error.
     pub errors: BTreeMap<String, u64>,
-    /// Bytes that it moved.
+    /// Transferred bytes.
     pub bytes: u64,
-    /// Time in it.
+    /// Time in the calls.
     pub time: Option<Times>,
-    /// Mean duration, with the median cost of tracing taken off.
+    /// Mean duration minus the median tracing cost.
     pub mean_s: Option<f64>,
-    /// The same: the median, to two digits.
+    /// Median duration minus the median tracing cost, to two digits.
     pub p50_s: Option<f64>,
-    /// The same: below which 99 % lie, to two digits.
+    /// 99 % quantile of the duration minus the median tracing cost, to two digits.
     pub p99_s: Option<f64>,
-    /// The same: the longest.
+    /// Maximum duration minus the median tracing cost.
     pub max_s: Option<f64>,
 }
 
-/// A name that was looked for in vain.
+/// A path with failed lookups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// The name.
+    /// The path.
     pub path: String,
-    /// How often.
+    /// Number of failed lookups.
     pub count: u64,
 }
 
-/// What happened when. A call is counted in the bin that it began in. All columns have the same
-/// length.
+/// Calls over time. A call counts in the bin in which it began. All columns have the same length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// When the first bin begins.
+    /// Start of the first bin.
     pub start_s: f64,
-    /// How long each is.
+    /// Length of a bin.
     pub bin_s: f64,
     /// Reads of files.
     pub reads: Vec<u64>,
-    /// What they gave.
+    /// Bytes read.
     pub read_bytes: Vec<u64>,
     /// Writes to files.
     pub writes: Vec<u64>,
-    /// What they took.
+    /// Bytes written.
     pub write_bytes: Vec<u64>,
-    /// Other calls about files.
+    /// Other calls on files.
     pub metadata: Vec<u64>,
-    /// Calls about no file.
+    /// Calls that concern no file.
     pub other: Vec<u64>,
 }
 
-/// By what a burst stands out.
+/// The measure of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Bytes read and written.
     Bytes,
-    /// Calls about files.
+    /// Calls on files.
     Calls,
 }
 
-/// A time in which much more was done than in the mean.
+/// A time with a much higher rate than the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Burst {
-    /// What there was much of.
+    /// The measure.
     pub of: Measure,
-    /// When it began.
+    /// Start of the burst.
     pub from_s: f64,
-    /// When it ended.
+    /// End of the burst.
     pub to_s: f64,
-    /// How much of it fell there.
+    /// Amount in the burst.
     pub amount: u64,
-    /// Its share of the whole run, 0..=1.
+    /// Share of the amount of the run, 0 to 1.
     pub share: f64,
-    /// Its rate over that of the whole run.
+    /// Rate divided by the mean rate of the run.
     pub times_mean: f64,
 }
 
-/// What of a trace could not be understood.
+/// The input of a trace that could not be interpreted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unparsed {
-    /// The trace has its end: nothing was cut off.
+    /// Whether the trace has its end; false if it was cut.
     pub whole: bool,
-    /// Lines, or records, in all.
+    /// Number of all lines or records.
     pub lines: u64,
-    /// Lines that are nothing the recorder writes, or were cut elsewhere than at the end.
+    /// Number of lines that the recorder does not write, or that are cut although they are not the
+    /// last line.
     pub odd_lines: u64,
-    /// Last lines of logs that were cut.
+    /// Number of logs whose last line is cut.
     #[serde(default)]
     pub cut_lines: u64,
-    /// The first of them.
+    /// The first of these lines.
     pub examples: Vec<String>,
-    /// Calls that nobody knew.
+    /// Number of unknown calls.
     pub unknown_calls: u64,
-    /// Ends of calls whose beginning is missing.
+    /// Number of ends of calls whose start is missing.
     pub halves: u64,
-    /// Calls whose end is missing although their thread went on.
+    /// Number of calls whose end is missing although their thread made further calls.
     pub endless: u64,
 }
 
-/// What a trace cannot tell.
+/// Accesses that are not in the trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlindSpot {
     /// `mapped`, `io-uring`, `past-libc` (of every preload recording), `silent-program`,
     /// `unknown-offset`.
     pub kind: String,
-    /// The file, where it is about one.
+    /// The file, if it concerns one.
     pub file: Option<String>,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// Bytes that it may be about.
+    /// Number of bytes that it may concern.
     pub bytes: Option<u64>,
-    /// In words.
+    /// The text for users.
     pub text: String,
 }
 
-/// What is worth a look.
+/// A noteworthy property.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What it is: `useless-seeks`, `read-again`, ...; see the module `findings`.
+    /// The kind: `useless-seeks`, `read-again` and others; see the module `findings`.
     pub kind: String,
-    /// The file, where it is about one.
+    /// The file, if it concerns one.
     pub file: Option<String>,
-    /// The numbers of the text, by names that belong to the kind.
+    /// The numbers of the text. Their names belong to the kind.
     pub numbers: BTreeMap<String, f64>,
-    /// In words.
+    /// The text for users.
     pub text: String,
 }

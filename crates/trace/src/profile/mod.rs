@@ -1,23 +1,24 @@
-//! What an application did to its files, told from the events of its trace.
+//! Computes the profile of a trace: the calls of an application on its files.
 //!
-//! A [`Profiler`] takes the events of a trace in the order of the file and gives a [`Profile`],
-//! which is what comes out as JSON; [`findings`] says in words what of it is worth a look.
-//! [`points`] has single requests, or their density, for a picture.
+//! A [`Profiler`] reads the events of a trace in the order of the file and returns a [`Profile`],
+//! which is printed as JSON. [`findings`] states its noteworthy properties as text. [`points`]
+//! returns single requests, or their density, for a chart.
 //!
-//! Memory is that of what is told apart, not of the length of the trace: files, names, threads,
-//! which thread used which file, open files, and for each file a bounded number of pieces that were
-//! read and written, and of bins of time.
+//! Memory depends on the number of different objects, not on the length of the trace: files, paths,
+//! threads, pairs of thread and file, open files, and for each file a bounded number of ranges and
+//! of time bins.
 
 mod axis;
 mod bursts;
 mod call;
-mod called;
 mod chosen;
 mod counts;
 mod file;
+mod file_names;
 pub mod findings;
 mod finish;
 pub mod json;
+mod json_builder;
 mod of_files;
 mod open;
 pub mod points;
@@ -26,12 +27,11 @@ mod quick;
 mod ranges;
 pub mod shown;
 mod tally;
-mod telling;
 mod time;
 mod untraced;
 
-pub use called::Called;
 pub use chosen::Choice;
+pub use file_names::FileNames;
 pub use json::Profile;
 pub use untraced::Untraced;
 
@@ -48,32 +48,33 @@ use file::File;
 use json::Elsewhere;
 use open::Opens;
 use process::Worker;
-use time::{Spent, Wall};
+use time::{TracedTime, Wall};
 
-/// Names looked for in vain that are kept in a profile.
-pub const MISSING: usize = 50;
-/// Other names of a file that are kept.
-pub const OTHER_NAMES: usize = 1000;
-/// Processes that used a file of which the places are told.
-pub const USERS: usize = 64;
-/// Below, a request is a small one: bytes. A page, the least that a disk or the kernel's cache
-/// moves.
+/// Maximum number of paths with failed lookups in a profile.
+pub const MAX_MISSING: usize = 50;
+/// Maximum number of other paths of a file.
+pub const MAX_OTHER_NAMES: usize = 1000;
+/// Maximum number of processes in the list of a file.
+pub const MAX_PROCESSES: usize = 64;
+/// A request for fewer bytes is a small one. It is the size of a page, the least that a disk or the
+/// page cache transfers.
 pub const SMALL_REQUEST: u64 = 4096;
 
-/// Makes a profile, event by event.
+/// Builds a profile, event by event.
 #[derive(Debug)]
 pub struct Profiler {
     header: Header,
     chooser: Chooser,
-    /// Of the events so far; what the choice knows of all of them goes before it.
-    called: Called,
+    /// The paths according to the events so far. Those of the selection take precedence, if it has
+    /// them.
+    file_names: FileNames,
     cost: Cost,
     drift: Drift,
     calls: Calls,
     workers: Vec<Worker>,
     /// By [`crate::event::FileId`].
     files: Vec<Option<Box<File>>>,
-    /// By [`crate::event::PathId`]: names that no file was found under.
+    /// By [`crate::event::PathId`]: paths at which no file was found.
     nameless: Vec<Option<Box<File>>>,
     opens: Opens,
     elsewhere: Elsewhere,
@@ -81,28 +82,28 @@ pub struct Profiler {
     axis: Axis,
     line: Line<6>,
     submissions: u64,
-    /// Rings of `io_uring` that were made.
+    /// Number of `io_uring` instances.
     rings: u64,
 }
 
-/// What an event comes to, beside its own fields.
+/// The contribution of an event to the counts, in addition to its own fields.
 #[derive(Clone, Copy)]
 struct EventContribution {
     kind: Kind,
-    spent: Option<Spent>,
-    /// Bytes that were read from a file; none where no read of one succeeded.
+    spent: Option<TracedTime>,
+    /// Bytes read from a file; None if no read succeeded.
     read: Option<u64>,
-    /// Bytes that were written to a file.
+    /// Bytes written to a file; None if no write succeeded.
     written: Option<u64>,
 }
 
 impl Profiler {
-    /// Of a trace that nothing of has been read yet.
+    /// A profiler before the first event of a trace.
     pub fn new(header: &Header, choice: Choice) -> Self {
         Self {
             header: header.clone(),
             chooser: Chooser::new(choice),
-            called: Called::default(),
+            file_names: FileNames::default(),
             cost: Cost::of(header.calibration.as_ref()),
             drift: Drift::new(header),
             calls: Calls::default(),
@@ -119,24 +120,24 @@ impl Profiler {
         }
     }
 
-    /// Takes the next events. Their ids are those of `names`, as far as it is known by then; a
-    /// choice by names of files goes by the names that files have here, so who knows the tables of
-    /// the whole trace already gives those.
+    /// Reads the next events. Their ids are those of `names`, which may grow in later calls. A
+    /// selection by path uses the paths in `names`, so a caller that knows the tables of the whole
+    /// trace passes those.
     pub fn take(&mut self, names: &Names, events: &[Event]) {
         for event in events {
-            self.take_one(names, event);
+            self.add_event(names, event);
         }
     }
 
-    fn take_one(&mut self, names: &Names, event: &Event) {
-        if self.chooser.choice.called.is_none() {
-            self.called.take_one(names, event);
+    fn add_event(&mut self, names: &Names, event: &Event) {
+        if self.chooser.choice.file_names.is_none() {
+            self.file_names.add_event(names, event);
         }
-        let place = event.thread.index();
-        if place >= self.workers.len() {
-            self.workers.resize(place + 1, Worker::default());
+        let thread = event.thread.index();
+        if thread >= self.workers.len() {
+            self.workers.resize(thread + 1, Worker::default());
         }
-        self.workers[place].sees(event);
+        self.workers[thread].add_event(event);
         let slower = self.drift.take(event);
         if !self.chooser.is_in_time(event.start_ns) {
             return;
@@ -145,70 +146,74 @@ impl Profiler {
         let is_call = self.calls.named(kind).is_call;
         let subject = self.chooser.subject(names, event.file, event.path);
         if event.call.is_made() {
-            // Tracing has cost what it has, whatever was asked for.
-            let in_piece = &mut self.workers[place].in_piece;
+            // The tracing cost does not depend on the selection.
+            let piece = &mut self.workers[thread].piece;
             self.wall
-                .add(event, waits(event, subject), in_piece, &self.cost, slower);
+                .add(event, is_waiting(event, subject), piece, &self.cost, slower);
         }
         let target = match event.call.effect {
             Effect::Transfer => self.chooser.subject(names, event.file2, None),
             _ => Subject::None,
         };
-        if self.chooser.leaves_out(subject, target) {
+        if self.chooser.is_left_out(subject, target) {
             return;
         }
-        let spent = event.duration_ns.map(|ns| Spent::new(ns, &self.cost, slower));
-        let mut taken = EventContribution {
+        let spent = event
+            .duration_ns
+            .map(|ns| TracedTime::new(ns, &self.cost, slower));
+        let mut contribution = EventContribution {
             kind,
             spent,
             read: None,
             written: None,
         };
-        self.add_to_files(event, [subject, target], &mut taken);
+        self.add_to_files(event, [subject, target], &mut contribution);
         if is_call {
-            self.add_to_sums(event, subject, &taken);
+            self.add_to_sums(event, subject, &contribution);
         }
     }
 
-    /// What the event is to the threads, the calls, and the line of the run.
-    fn add_to_sums(&mut self, event: &Event, subject: Subject, taken: &EventContribution) {
-        self.calls.named(taken.kind).add(event, taken.spent.as_ref());
+    /// Adds an event to the counts of the threads, of the calls and of the timeline.
+    fn add_to_sums(&mut self, event: &Event, subject: Subject, contribution: &EventContribution) {
+        self.calls
+            .named(contribution.kind)
+            .add(event, contribution.spent.as_ref());
 
         let sums = &mut self.workers[event.thread.index()].sums;
         sums.calls += u64::from(event.call.is_made());
         sums.failed += u64::from(matches!(event.outcome, Outcome::Failed(_)));
-        sums.read_bytes = sums.read_bytes.saturating_add(taken.read.unwrap_or(0));
-        sums.write_bytes = sums.write_bytes.saturating_add(taken.written.unwrap_or(0));
+        sums.read_bytes = sums.read_bytes.saturating_add(contribution.read.unwrap_or(0));
+        sums.write_bytes = sums.write_bytes.saturating_add(contribution.written.unwrap_or(0));
         if self.header.recorder == Recorder::Preload {
-            // With strace, its own share is in it.
-            sums.used_cpu(event.cpu_ns);
+            // With strace, the processor time includes that of strace.
+            sums.add_cpu(event.cpu_ns);
         }
-        if let Some(spent) = &taken.spent {
+        if let Some(spent) = &contribution.spent {
             sums.time.add(spent);
-            if waits(event, subject) {
+            if is_waiting(event, subject) {
                 sums.waiting.add(spent);
             }
         }
 
-        let has_data = taken.read.is_some() || taken.written.is_some();
+        let has_data = contribution.read.is_some() || contribution.written.is_some();
         let is_about_files = matches!(subject, Subject::File(_) | Subject::Name(_));
         let amounts = [
-            u64::from(taken.read.is_some()),
-            taken.read.unwrap_or(0),
-            u64::from(taken.written.is_some()),
-            taken.written.unwrap_or(0),
+            u64::from(contribution.read.is_some()),
+            contribution.read.unwrap_or(0),
+            u64::from(contribution.written.is_some()),
+            contribution.written.unwrap_or(0),
             u64::from(is_about_files && !has_data),
             u64::from(!is_about_files && !has_data),
         ];
-        let bin = self.axis.place(event.start_ns);
+        let bin = self.axis.bin_index(event.start_ns);
         self.line.add(&self.axis, bin, amounts);
     }
 }
 
-/// Whether a call waits for something else than a file: futex, poll, wait4, sleep, reads of pipes
+/// Whether a call waits for something other than a file: futex, poll, wait4, sleep, reads of pipes
 /// and sockets.
-fn waits(event: &Event, subject: Subject) -> bool {
+fn is_waiting(event: &Event, subject: Subject) -> bool {
     let from_elsewhere = event.call.effect == Effect::Read && subject == Subject::Elsewhere;
-    let waits = matches!(event.call.effect, Effect::Wait | Effect::Receive);
-    from_elsewhere || waits && event.futex() != Some(Futex::Wakes)
+    let is_waiting = matches!(event.call.effect, Effect::Wait | Effect::Receive);
+    from_elsewhere || is_waiting && event.futex() != Some(Futex::Wakes)
 }

@@ -1,36 +1,36 @@
-//! Open files: what the use of a seek and the order of requests are judged by.
+//! The state of open files, by which useless seeks and the order of requests are determined.
 
 use super::quick::Map;
 use crate::event::OpenId;
 
-/// One open file.
+/// An open file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Open {
-    /// The offset; none where it is not known.
+    /// The offset; None if it is unknown.
     pub(super) offset: Option<u64>,
-    /// Where the last request began and ended.
+    /// Start and end of the last request, bytes.
     pub(super) last: Option<(u64, u64)>,
-    /// What the last read has given, until the next write.
+    /// Start and end of the last read, until the next write, bytes.
     pub(super) last_read: Option<(u64, u64)>,
-    /// A seek waits for its use.
+    /// Whether the last seek has not been used yet.
     pub(super) has_seek: bool,
-    /// `O_DIRECT`.
+    /// Whether it was opened with `O_DIRECT`.
     pub(super) is_direct: bool,
 }
 
-/// What a seek was good for.
+/// The result of a seek.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seek {
-    /// It did not move the offset.
+    /// The seek did not move the offset.
     Still,
-    /// It moved it, and the seek before it was without use.
+    /// The seek moved the offset, and the previous seek was useless.
     AfterUseless,
-    /// It moved it.
+    /// The seek moved the offset.
     Moved,
 }
 
 impl Open {
-    /// As open(2) makes it.
+    /// A new open file of open(2).
     pub(super) fn new(is_direct: bool) -> Self {
         Self {
             offset: Some(0),
@@ -40,7 +40,7 @@ impl Open {
         }
     }
 
-    /// The offset was set to `to`.
+    /// Sets the offset to `to`.
     pub(super) fn seek(&mut self, to: u64) -> Seek {
         if self.offset == Some(to) {
             return Seek::Still;
@@ -54,14 +54,14 @@ impl Open {
     }
 }
 
-/// All open files that are in use.
+/// All open files in use.
 #[derive(Debug, Default)]
 pub(super) struct Opens(Map<OpenId, Open>);
 
 impl Opens {
-    /// This open file. One that is not known was open before the trace, or before what was asked
-    /// for of it: the second value says so.
-    pub(super) fn used(&mut self, id: OpenId) -> (&mut Open, bool) {
+    /// The open file with this id. An unknown one was opened before the trace or before the
+    /// selection; then the second value is true.
+    pub(super) fn find_or_add(&mut self, id: OpenId) -> (&mut Open, bool) {
         let mut is_new = false;
         let open = self.0.entry(id).or_insert_with(|| {
             is_new = true;
@@ -70,13 +70,13 @@ impl Opens {
         (open, is_new)
     }
 
-    /// It was opened.
-    pub(super) fn opened(&mut self, id: OpenId, open: Open) {
+    /// Adds an open file.
+    pub(super) fn insert(&mut self, id: OpenId, open: Open) {
         self.0.insert(id, open);
     }
 
-    /// Its last descriptor was closed. Returned as it was then, if it was known.
-    pub(super) fn closed(&mut self, id: OpenId) -> Option<Open> {
+    /// Removes an open file whose last descriptor was closed. Returns its state, if it was known.
+    pub(super) fn remove(&mut self, id: OpenId) -> Option<Open> {
         self.0.remove(&id)
     }
 }

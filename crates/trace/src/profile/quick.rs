@@ -1,22 +1,23 @@
-//! A hash for numbers that this program has given out itself, one or two look-ups an event: the
-//! standard one, which is made for keys that an enemy chooses, took as long as all the counting.
+//! A fast hash for numbers that this program has assigned; there are one or two lookups per event.
+//! The standard hash, which resists keys chosen by an attacker, took as much time as all the
+//! counting.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map by ids or addresses.
 pub(super) type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Quick>>;
 
-/// Multiplies, so that neighbours lie far from each other (Knuth, The Art of Computer Programming
-/// 3, 6.4: Fibonacci hashing).
+/// Fibonacci hashing: multiplication spreads neighbouring numbers (Knuth, The Art of Computer
+/// Programming 3, 6.4).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Quick(u64);
 
-/// 2^64 over the golden ratio, made odd.
+/// 2^64 divided by the golden ratio, as an odd number.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for Quick {
     fn finish(&self) -> u64 {
-        // The upper bits are the good ones; the map takes its place from the lower ones.
+        // The upper bits are mixed best; the map uses the lower ones.
         self.0.rotate_left(32)
     }
 

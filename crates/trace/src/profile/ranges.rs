@@ -1,18 +1,19 @@
-//! Which bytes of a file were touched: a set of intervals with a bound on their number.
+//! The bytes of a file that were accessed: a bounded set of intervals.
 
 use std::collections::BTreeMap;
 
-/// Intervals that are kept of a file, per direction. Past it, half of the gaps, the smallest ones,
-/// are forgotten: a file that is read in pieces of 4 KiB at random fills up before it has half a
-/// million pieces, and 4096 of them still tell where it was read.
-pub(super) const LIMIT: usize = 4096;
+/// Maximum number of intervals of a file, per direction. Beyond it, the smaller half of the gaps is
+/// closed. A file that is read at random in pieces of 4 KiB fills up before it has half a million
+/// intervals, and 4,096 of them still show where it was read.
+pub(super) const MAX_INTERVALS: usize = 4096;
 
-/// Bytes that were touched at least once.
+/// Bytes that were accessed at least once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ranges {
-    /// Begin and end of all but the hot one; disjoint, not adjacent, also to the hot one.
+    /// Start and end of all intervals except the hot one. They are disjoint and not adjacent, also
+    /// to the hot one.
     rest: BTreeMap<u64, u64>,
-    /// The interval that was touched last: most requests go on where one has ended, or repeat it.
+    /// The interval of the last access. Most requests continue or repeat it.
     hot: Option<Hot>,
     covered: u64,
     approximate: bool,
@@ -22,12 +23,12 @@ pub(super) struct Ranges {
 struct Hot {
     from: u64,
     to: u64,
-    /// Where the next interval of the rest begins.
+    /// Start of the next interval in `rest`.
     next: u64,
 }
 
 impl Ranges {
-    /// Adds the bytes from `from` to before `to`.
+    /// Adds the bytes from `from` (included) to `to` (excluded).
     pub(super) fn add(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
@@ -41,23 +42,23 @@ impl Ranges {
             self.rest.insert(hot.from, hot.to);
         }
         self.join(from, to);
-        if self.rest.len() >= LIMIT {
-            self.forget_gaps();
+        if self.rest.len() >= MAX_INTERVALS {
+            self.close_gaps();
         }
     }
 
-    /// Bytes that were touched. Where [`Ranges::is_approximate`], it may be less than the truth,
-    /// never more.
+    /// The number of accessed bytes. If [`Ranges::is_approximate`], it may be too small, but never
+    /// too large.
     pub(super) fn covered(&self) -> u64 {
         self.covered
     }
 
-    /// Gaps were forgotten.
+    /// Whether gaps were closed.
     pub(super) fn is_approximate(&self) -> bool {
         self.approximate
     }
 
-    /// Makes the hot interval of this one and all that it meets.
+    /// Merges this interval with those that it touches into the hot one.
     fn join(&mut self, from: u64, to: u64) {
         let (mut start, mut end, mut known) = (from, to, 0);
         while let Some((&left, &right)) = self.rest.range(..=to).next_back() {
@@ -78,7 +79,7 @@ impl Ranges {
         });
     }
 
-    fn forget_gaps(&mut self) {
+    fn close_gaps(&mut self) {
         if let Some(hot) = self.hot.take() {
             self.rest.insert(hot.from, hot.to);
         }
@@ -91,7 +92,7 @@ impl Ranges {
             .collect();
         let middle = gaps.len() / 2;
         let (_, &mut widest, _) = gaps.select_nth_unstable(middle);
-        let mut kept: Vec<(u64, u64)> = Vec::with_capacity(LIMIT);
+        let mut kept: Vec<(u64, u64)> = Vec::with_capacity(MAX_INTERVALS);
         for (&from, &to) in &self.rest {
             match kept.last_mut() {
                 Some(last) if from - last.1 <= widest => last.1 = to,
@@ -110,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Against one flag a byte.
+    /// Compares with a bitmap of one flag per byte.
     #[test]
     fn covered_bytes_are_those_of_a_bitmap() {
         let mut random = Pcg64Mcg::seed_from_u64(7);
@@ -126,22 +127,25 @@ mod tests {
                 ranges.add(at, at + length);
                 bitmap[at as usize..(at + length) as usize].fill(true);
                 at += length;
-                assert_eq!(ranges.covered() as usize, bitmap.iter().filter(|&&it| it).count());
+                assert_eq!(
+                    ranges.covered() as usize,
+                    bitmap.iter().filter(|&&is_covered| is_covered).count()
+                );
             }
             assert!(!ranges.is_approximate());
         }
     }
 
     #[test]
-    fn pieces_are_bounded_and_what_was_forgotten_is_said() {
+    fn the_number_of_intervals_is_bounded_and_closed_gaps_are_reported() {
         let mut ranges = Ranges::default();
-        for piece in 0..4 * LIMIT as u64 {
+        for piece in 0..4 * MAX_INTERVALS as u64 {
             ranges.add(piece * 10, piece * 10 + 4);
-            assert!(ranges.rest.len() <= LIMIT);
+            assert!(ranges.rest.len() <= MAX_INTERVALS);
         }
         assert!(ranges.is_approximate());
-        assert_eq!(ranges.covered(), 4 * LIMIT as u64 * 4);
+        assert_eq!(ranges.covered(), 4 * MAX_INTERVALS as u64 * 4);
         ranges.add(0, u64::MAX);
-        assert!(ranges.covered() > 40 * LIMIT as u64);
+        assert!(ranges.covered() > 40 * MAX_INTERVALS as u64);
     }
 }

@@ -1,15 +1,15 @@
-//! Names of files as people see them. They come from outside: nothing in them may steer a terminal
-//! or deceive a reader.
+//! Paths of files as shown to users. They are untrusted: nothing in them may control a terminal or
+//! mislead a reader.
 
 use std::fmt::Write as _;
 
-/// The name with everything escaped that is not seen or not UTF-8, byte by byte as `\xNN`; so is
-/// the backslash, so that [`unshown`] gives the name back.
+/// The path with all invisible characters and all bytes that are not UTF-8 escaped, byte by byte as
+/// `\xNN`. The backslash is escaped, too, so that [`unshown`] can restore the path.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            if letter == '\\' || is_unseen(letter) {
+            if letter == '\\' || is_invisible(letter) {
                 escape(&mut text, letter.encode_utf8(&mut [0; 4]).as_bytes());
             } else {
                 text.push(letter);
@@ -20,19 +20,19 @@ pub fn shown(name: &[u8]) -> String {
     text
 }
 
-/// The name that [`shown`] has written so; None where it never writes such a text.
+/// The path of a text of [`shown`]. None if [`shown`] does not produce such a text.
 pub fn unshown(text: &str) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
+    let mut remaining = text.as_bytes();
+    while let Some((&first, tail)) = remaining.split_first() {
         if first == b'\\' {
             let digits = tail.strip_prefix(b"x")?.get(..2)?;
             let digits = str::from_utf8(digits).ok()?;
             name.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &tail[3..];
+            remaining = &tail[3..];
         } else {
             name.push(first);
-            rest = tail;
+            remaining = tail;
         }
     }
     Some(name)
@@ -45,8 +45,8 @@ fn escape(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Control characters, and those that turn the direction of writing or take no room.
-fn is_unseen(letter: char) -> bool {
+/// Control characters, and those that change the direction of text or have no width.
+fn is_invisible(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_seen_is_escaped_and_comes_back() {
+    fn invisible_characters_are_escaped_and_restored() {
         for (name, text) in [
             (&b"/plain name.txt"[..], "/plain name.txt"),
             ("/žluť".as_bytes(), "/žluť"),

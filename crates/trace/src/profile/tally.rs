@@ -1,8 +1,8 @@
-//! How values are spread, in a few hundred bytes: moments and a histogram by powers of two.
+//! The distribution of values in a few hundred bytes: moments and a histogram by powers of two.
 
 use super::json::{Bin, Spread};
 
-/// Of values that are whole numbers of their unit: bytes, ns, bytes per second.
+/// The distribution of values that are integers in their unit: bytes, ns, bytes per second.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     count: u64,
@@ -10,13 +10,13 @@ pub(super) struct Tally {
     squares: u128,
     min: u64,
     max: u64,
-    /// Place 0 has the zeros, place k values from 2^(k-1) to below 2^k; only as long as the
-    /// greatest value needs.
+    /// Bin 0 counts zeros, bin k values from 2^(k-1) (included) to 2^k (excluded), up to the bin of
+    /// the maximum.
     bins: Vec<u64>,
 }
 
 impl Tally {
-    /// Adds one value.
+    /// Adds a value.
     pub(super) fn add(&mut self, value: u64) {
         self.min = if self.count == 0 {
             value
@@ -26,16 +26,16 @@ impl Tally {
         self.max = self.max.max(value);
         self.count += 1;
         self.sum += u128::from(value);
-        // Saturates only where values come near to 2^64, which no time and no size does.
+        // It saturates only for values near 2^64, which no time and no size reaches.
         self.squares = self.squares.saturating_add(u128::from(value).pow(2));
-        let place = (u64::BITS - value.leading_zeros()) as usize;
-        if place >= self.bins.len() {
-            self.bins.resize(place + 1, 0);
+        let index = (u64::BITS - value.leading_zeros()) as usize;
+        if index >= self.bins.len() {
+            self.bins.resize(index + 1, 0);
         }
-        self.bins[place] += 1;
+        self.bins[index] += 1;
     }
 
-    /// Adds all values of another.
+    /// Adds all values of another distribution.
     pub(super) fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -52,13 +52,13 @@ impl Tally {
         if other.bins.len() > self.bins.len() {
             self.bins.resize(other.bins.len(), 0);
         }
-        for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
-            *mine += theirs;
+        for (own, other) in self.bins.iter_mut().zip(&other.bins) {
+            *own += other;
         }
     }
 
-    /// In a unit that has `parts` of the values' own: 1e9 for ns told in seconds. None without
-    /// values.
+    /// The distribution in a unit of `parts` units of the values: 1e9 to convert ns to seconds.
+    /// None without values.
     pub(super) fn spread(&self, parts: f64) -> Option<Spread> {
         if self.count == 0 {
             return None;
@@ -70,7 +70,7 @@ impl Tally {
             sd: (self.count > 1).then(|| self.variance().sqrt() / parts),
             min: self.min as f64 / parts,
             max: self.max as f64 / parts,
-            histogram: bins.map(|(place, &count)| bin(place, count, parts)).collect(),
+            histogram: bins.map(|(index, &count)| bin(index, count, parts)).collect(),
         })
     }
 
@@ -79,7 +79,7 @@ impl Tally {
     }
 
     fn variance(&self) -> f64 {
-        // The sums are exact, their difference is not: equal values would come out a little apart.
+        // The sums are exact, their difference is not: the variance of equal values would not be 0.
         if self.min == self.max {
             return 0.0;
         }
@@ -88,10 +88,10 @@ impl Tally {
     }
 }
 
-fn bin(place: usize, count: u64, parts: f64) -> Bin {
-    let end = 2f64.powi(i32::try_from(place).unwrap_or(i32::MAX));
+fn bin(index: usize, count: u64, parts: f64) -> Bin {
+    let end = 2f64.powi(i32::try_from(index).unwrap_or(i32::MAX));
     Bin {
-        from: if place == 0 { 0.0 } else { end / 2.0 / parts },
+        from: if index == 0 { 0.0 } else { end / 2.0 / parts },
         to: end / parts,
         count,
     }
@@ -102,17 +102,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_those_of_the_definition_and_parts_add_up() {
+    fn moments_follow_the_definition_and_parts_add_up() {
         let values = [0u64, 1, 4096, 4096, 5000, 131_072, 1 << 40];
-        let (mut whole, mut one, mut two) = (Tally::default(), Tally::default(), Tally::default());
-        for (place, &value) in values.iter().enumerate() {
+        let (mut whole, mut first, mut second) = (Tally::default(), Tally::default(), Tally::default());
+        for (index, &value) in values.iter().enumerate() {
             whole.add(value);
-            if place < 3 { one.add(value) } else { two.add(value) }
+            if index < 3 {
+                first.add(value)
+            } else {
+                second.add(value)
+            }
         }
-        one.merge(&two);
-        one.merge(&Tally::default());
+        first.merge(&second);
+        first.merge(&Tally::default());
         let spread = whole.spread(1.0).unwrap();
-        assert_eq!(one.spread(1.0).unwrap(), spread);
+        assert_eq!(first.spread(1.0).unwrap(), spread);
 
         let mean = values.iter().map(|&v| v as f64).sum::<f64>() / 7.0;
         let sd = (values.iter().map(|&v| (v as f64 - mean).powi(2)).sum::<f64>() / 6.0).sqrt();
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_are_not_spread() {
+    fn equal_values_have_a_standard_deviation_of_zero() {
         let mut tally = Tally::default();
         for _ in 0..3 {
             tally.add(999_999_999_999);

@@ -1,16 +1,16 @@
-//! How long a run would have taken without tracing, for whoever needs no profile: the same
-//! estimate.
+//! Estimates the duration of a run without tracing, as in a profile, for callers that need no
+//! profile.
 
 use super::chosen::{Choice, Chooser};
+use super::is_waiting;
 use super::json::Times;
-use super::time::{InPiece, Wall};
-use super::waits;
+use super::time::{ThreadPiece, Wall};
 use crate::cost::{Cost, Slower};
 use crate::event::Event;
 use crate::header::Header;
 use crate::names::Names;
 
-/// Takes the events of a trace in their order.
+/// Reads the events of a trace in their order.
 #[derive(Debug)]
 pub struct Untraced {
     cost: Cost,
@@ -18,11 +18,11 @@ pub struct Untraced {
     chooser: Chooser,
     wall: Wall,
     /// By thread.
-    pieces: Vec<InPiece>,
+    pieces: Vec<ThreadPiece>,
 }
 
 impl Untraced {
-    /// Of a trace that nothing of has been read yet.
+    /// An estimate before the first event of a trace.
     pub fn new(header: &Header) -> Self {
         Self {
             cost: Cost::of(header.calibration.as_ref()),
@@ -33,22 +33,22 @@ impl Untraced {
         }
     }
 
-    /// Takes the next event; `slower` is what [`crate::cost::Drift`] says of it.
+    /// Reads the next event. `slower` is the result of [`crate::cost::Drift`] for it.
     pub fn take(&mut self, names: &Names, event: &Event, slower: Slower) {
         if !event.call.is_made() {
             return;
         }
-        let place = event.thread.index();
-        if place >= self.pieces.len() {
-            self.pieces.resize(place + 1, InPiece::default());
+        let thread = event.thread.index();
+        if thread >= self.pieces.len() {
+            self.pieces.resize(thread + 1, ThreadPiece::default());
         }
         let subject = self.chooser.subject(names, event.file, event.path);
-        let piece = &mut self.pieces[place];
+        let piece = &mut self.pieces[thread];
         self.wall
-            .add(event, waits(event, subject), piece, &self.cost, slower);
+            .add(event, is_waiting(event, subject), piece, &self.cost, slower);
     }
 
-    /// The times of the run, as a profile has them.
+    /// The times of the run, as in a profile.
     pub fn finish(mut self) -> Times {
         self.wall.times(self.is_corrected)
     }

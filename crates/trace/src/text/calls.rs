@@ -1,47 +1,46 @@
-//! Calls as a whole: where another thread spoke in between, strace writes the beginning and the end
-//! of a call on two lines.
+//! Joins the parts of interrupted calls: if another thread wrote a line in between, strace writes
+//! the start and the end of a call on two lines.
 
 use std::collections::HashMap;
 
 use crate::mixed::Mixed;
-use crate::text::line::{CallEnd, Line, What};
+use crate::text::line::{CallEnd, Line, LineKind};
 use crate::text::scan::Cuts;
 use crate::text::time::Stamp;
 
-/// A call, or what is known of it.
+/// A call, or its known part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Call<'a> {
-    /// Of the thread.
+    /// The id of the thread.
     pub pid: u32,
-    /// When it began, as it was written.
+    /// The stamp of its start, as written.
     pub stamp: Option<Stamp>,
-    /// The same as the caller of [`Calls::take`] has told it, ns.
+    /// Start according to the caller of [`Calls::take`], ns.
     pub at_ns: i64,
-    /// Of the call.
+    /// The name of the call.
     pub name: &'a [u8],
-    /// Between the parentheses.
+    /// The text between the parentheses.
     pub arguments: &'a [u8],
-    /// Where the arguments end; none where that was not noted.
+    /// Where the arguments end; None if that was not noted.
     pub cuts: Option<Cuts>,
-    /// How it ended; none while it goes on.
+    /// The end of the call; None if it is unfinished.
     pub ended: Option<CallEnd<'a>>,
 }
 
-/// What a line has said.
+/// The content of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LineContent<'a> {
-    /// A call has begun, and its end comes later.
+    /// A call has begun; its end follows on a later line.
     Began(Call<'a>),
-    /// A call has ended, on one line or by a second one.
+    /// A call has ended, on one line or on its second one.
     Call(Call<'a>),
-    /// The end of a call of whose beginning there is no line: arguments that are written first are
-    /// missing.
+    /// The end of a call whose start is missing, and with it the first arguments.
     End(Call<'a>),
-    /// A thread has ended by itself, with this status.
+    /// A thread has exited.
     Exited {
-        /// Of the thread.
+        /// The id of the thread.
         pid: u32,
-        /// As given to exit(2).
+        /// The argument of exit(2).
         status: i32,
     },
     /// A signal has ended a thread.
@@ -49,31 +48,32 @@ pub enum LineContent<'a> {
         /// Of the thread.
         pid: u32,
     },
-    /// The thread `by` has executed a program, and goes on under the id of its process, whose other
-    /// threads are gone.
+    /// The thread `by` has executed a program and continues under the id of its process. The other
+    /// threads of the process have ended.
     Superseded {
-        /// Of the process.
+        /// The id of the process.
         pid: u32,
-        /// What the id of the thread was.
+        /// The previous id of the thread.
         by: u32,
     },
-    /// A signal, a word of strace about itself, a line of a stack.
+    /// A signal, a message of strace, or a line of a stack trace.
     Nothing,
 }
 
-/// Puts calls together, line by line. It holds one call for each thread at most.
+/// Joins the parts of calls, line by line. It holds at most one call for each thread.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// By their threads; also those that have ended, whose memory the next one of the thread takes.
+    /// Calls by thread, including those that have ended: the next call of the thread reuses their
+    /// memory.
     begun: HashMap<u32, UnfinishedCall, Mixed>,
-    /// Those that go on.
-    open: usize,
+    /// Number of unfinished calls.
+    unfinished_count: usize,
     endless: u64,
 }
 
 #[derive(Debug, Default)]
 struct UnfinishedCall {
-    goes_on: bool,
+    is_unfinished: bool,
     stamp: Option<Stamp>,
     at_ns: i64,
     name: Vec<u8>,
@@ -83,7 +83,7 @@ struct UnfinishedCall {
 
 impl UnfinishedCall {
     fn set(&mut self, call: &Call<'_>) {
-        self.goes_on = true;
+        self.is_unfinished = true;
         self.stamp = call.stamp;
         self.at_ns = call.at_ns;
         self.name.clear();
@@ -93,9 +93,10 @@ impl UnfinishedCall {
         self.cuts = call.cuts;
     }
 
-    /// More of its arguments.
+    /// Appends the second part of the arguments.
     fn join(&mut self, arguments: &[u8], cuts: Option<Cuts>) {
-        // A name in angle brackets is told by what stands before it: then all is looked at again.
+        // Text in angle brackets is interpreted by the byte before it. So such arguments are
+        // scanned again as a whole.
         let cuts = cuts.filter(|_| arguments.first() != Some(&b'<'));
         match (&mut self.cuts, cuts) {
             (Some(all), Some(cuts)) => all.append(self.arguments.len(), &cuts),
@@ -118,13 +119,13 @@ impl UnfinishedCall {
 }
 
 impl Calls {
-    /// Of an empty log.
+    /// A state before the first line.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes in the next line; `pid` is the thread where the line does not tell, `at_ns` when it
-    /// was written.
+    /// Reads the next line. `pid` is the thread if the line does not contain it; `at_ns` is the
+    /// time of the line.
     #[inline]
     pub fn take<'s>(&'s mut self, line: &Line<'s>, pid: u32, at_ns: i64) -> LineContent<'s> {
         let pid = line.pid.unwrap_or(pid);
@@ -137,68 +138,68 @@ impl Calls {
             cuts,
             ended,
         };
-        match line.what {
-            What::Call {
+        match line.kind {
+            LineKind::Call {
                 name,
                 arguments,
                 cuts,
                 ended,
             } => {
-                if self.open > 0 {
+                if self.unfinished_count > 0 {
                     let lost = self.begun.get_mut(&pid);
-                    let lost = lost.is_some_and(|begun| std::mem::take(&mut begun.goes_on));
+                    let lost = lost.is_some_and(|begun| std::mem::take(&mut begun.is_unfinished));
                     self.count_lost(lost);
                 }
                 LineContent::Call(call(name, arguments, Some(cuts), Some(ended)))
             }
-            What::Began {
+            LineKind::Began {
                 name,
                 arguments,
                 cuts,
             } => {
                 let call = call(name, arguments, cuts, None);
                 let begun = self.begun.entry(pid).or_default();
-                let lost = begun.goes_on;
+                let lost = begun.is_unfinished;
                 begun.set(&call);
-                self.open += 1;
+                self.unfinished_count += 1;
                 self.count_lost(lost);
                 LineContent::Began(call)
             }
-            What::Resumed {
+            LineKind::Resumed {
                 name,
                 arguments,
                 cuts,
                 ended,
             } => self.resumed(call(name, arguments, Some(cuts), Some(ended))),
-            What::Exited(status) => {
-                self.take_out(pid);
+            LineKind::Exited(status) => {
+                self.remove(pid);
                 LineContent::Exited { pid, status }
             }
-            What::Killed => {
-                self.take_out(pid);
+            LineKind::Killed => {
+                self.remove(pid);
                 LineContent::Killed { pid }
             }
-            What::Superseded { by } => {
-                let executing = self.take_out(by);
-                self.take_out(pid);
+            LineKind::Superseded { by } => {
+                let executing = self.remove(by);
+                self.remove(pid);
                 if let Some(begun) = executing {
-                    self.open += 1;
+                    self.unfinished_count += 1;
                     self.begun.insert(pid, begun);
                 }
                 LineContent::Superseded { pid, by }
             }
-            What::Signal | What::Note => LineContent::Nothing,
+            LineKind::Signal | LineKind::Note => LineContent::Nothing,
         }
     }
 
-    /// The end of a call, with what was told of it at its beginning.
+    /// Joins the end of a call with its start.
     fn resumed<'s>(&'s mut self, end: Call<'s>) -> LineContent<'s> {
-        let begun = self.begun.get_mut(&end.pid).filter(|begun| begun.goes_on);
+        let begun = self.begun.get_mut(&end.pid).filter(|begun| begun.is_unfinished);
         let Some(begun) = begun else {
             return LineContent::End(end);
         };
-        begun.goes_on = false;
-        self.open -= 1;
+        begun.is_unfinished = false;
+        self.unfinished_count -= 1;
         if begun.name != end.name {
             return LineContent::End(end);
         }
@@ -209,29 +210,30 @@ impl Calls {
         })
     }
 
-    /// What a thread that is gone, or has another id now, was about.
-    fn take_out(&mut self, pid: u32) -> Option<UnfinishedCall> {
-        let begun = self.begun.remove(&pid).filter(|begun| begun.goes_on)?;
-        self.open -= 1;
+    /// Removes the unfinished call of a thread that has ended or changed its id.
+    fn remove(&mut self, pid: u32) -> Option<UnfinishedCall> {
+        let begun = self.begun.remove(&pid).filter(|begun| begun.is_unfinished)?;
+        self.unfinished_count -= 1;
         Some(begun)
     }
 
     fn count_lost(&mut self, lost: bool) {
-        self.open -= usize::from(lost);
+        self.unfinished_count -= usize::from(lost);
         self.endless += u64::from(lost);
     }
 
-    /// Calls whose end is missing although their thread went on: lines are lost.
+    /// Number of calls whose end is missing although their thread made further calls: lines are
+    /// lost.
     pub fn endless(&self) -> u64 {
         self.endless
     }
 
-    /// Calls that go on now, in order of their threads.
-    pub fn going_on(&self) -> Vec<Call<'_>> {
-        let open = self.begun.iter().filter(|(_, begun)| begun.goes_on);
-        let mut found: Vec<Call<'_>> = open.map(|(&pid, begun)| begun.as_call(pid)).collect();
-        found.sort_unstable_by_key(|call| call.pid);
-        found
+    /// The unfinished calls, in the order of their threads.
+    pub fn unfinished(&self) -> Vec<Call<'_>> {
+        let unfinished = self.begun.iter().filter(|(_, begun)| begun.is_unfinished);
+        let mut calls: Vec<Call<'_>> = unfinished.map(|(&pid, begun)| begun.as_call(pid)).collect();
+        calls.sort_unstable_by_key(|call| call.pid);
+        calls
     }
 }
 
@@ -242,35 +244,35 @@ mod tests {
     use crate::text::scan::MAX_ARGUMENTS;
     use crate::text::value::Arguments;
 
-    /// Each line with what it said, in a few words.
-    fn told(log: &str) -> (Vec<String>, Calls) {
+    /// The content of each line, as short text.
+    fn contents_of(log: &str) -> (Vec<String>, Calls) {
         let mut calls = Calls::new();
-        let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let said = log
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let contents = log
             .lines()
             .map(
                 |line| match calls.take(&parse(line.as_bytes()).expect(line), 1, 0) {
-                    LineContent::Began(call) => format!("{} begins {}", call.pid, words(call.name)),
+                    LineContent::Began(call) => format!("{} begins {}", call.pid, text(call.name)),
                     LineContent::Call(call) | LineContent::End(call) => {
                         let value = call.ended.and_then(|ended| ended.value);
                         let value = value.map_or_else(|| "?".to_owned(), |value| value.to_string());
                         format!(
                             "{} {}({}) = {value}",
                             call.pid,
-                            words(call.name),
-                            words(call.arguments)
+                            text(call.name),
+                            text(call.arguments)
                         )
                     }
                     other => format!("{other:?}"),
                 },
             )
             .collect();
-        (said, calls)
+        (contents, calls)
     }
 
     #[test]
-    fn calls_that_were_interrupted_are_whole_again() {
-        let (said, calls) = told(
+    fn the_parts_of_an_interrupted_call_are_joined() {
+        let (contents, calls) = contents_of(
             "7 read(3,  <unfinished ...>\n\
              8 close(5) = 0\n\
              7 <... read resumed>\"\"..., 512) = 512\n\
@@ -281,7 +283,7 @@ mod tests {
              7 futex(0x7f, FUTEX_WAIT, 2, NULL <unfinished ...>",
         );
         assert_eq!(
-            said,
+            contents,
             [
                 "7 begins read",
                 "8 close(5) = 0",
@@ -294,17 +296,17 @@ mod tests {
             ]
         );
         assert_eq!(calls.endless(), 0);
-        let left: Vec<_> = calls
-            .going_on()
+        let unfinished: Vec<_> = calls
+            .unfinished()
             .iter()
             .map(|call| (call.pid, call.name))
             .collect();
-        assert_eq!(left, [(7, b"futex".as_slice())]);
+        assert_eq!(unfinished, [(7, b"futex".as_slice())]);
     }
 
-    /// Where arguments end that came in two parts is where they end in the whole.
+    /// The arguments of a call in two parts end where those of the whole call end.
     #[test]
-    fn arguments_in_two_parts_are_cut_as_one() {
+    fn arguments_in_two_parts_end_as_in_one() {
         for (first, second) in [
             ("3, ", r#""a, b", 512"#),
             ("", ""),
@@ -325,42 +327,42 @@ mod tests {
                         cuts.each(call.arguments, MAX_ARGUMENTS, |_, part| parts.push(part));
                         assert_eq!(parts, whole, "{log}");
                     }
-                    let noted = !first.starts_with('[') && !second.starts_with('<');
-                    assert_eq!(call.cuts.is_some(), noted, "{log}");
+                    let has_cuts = !first.starts_with('[') && !second.starts_with('<');
+                    assert_eq!(call.cuts.is_some(), has_cuts, "{log}");
                 }
             }
-            assert!(calls.going_on().is_empty());
+            assert!(calls.unfinished().is_empty());
         }
     }
 
     #[test]
-    fn lines_that_are_lost_are_noticed() {
-        let (said, calls) = told(
+    fn lost_lines_are_counted() {
+        let (contents, calls) = contents_of(
             "7 <... read resumed>\"\"..., 512) = 512\n\
              7 read(3,  <unfinished ...>\n\
              7 close(3) = 0\n\
              8 read(3,  <unfinished ...>\n\
              8 <... write resumed>\"\"..., 9) = 9",
         );
-        assert_eq!(said[0], "7 read(\"\"..., 512) = 512");
-        assert_eq!(said[4], "8 write(\"\"..., 9) = 9");
+        assert_eq!(contents[0], "7 read(\"\"..., 512) = 512");
+        assert_eq!(contents[4], "8 write(\"\"..., 9) = 9");
         assert_eq!(calls.endless(), 1);
-        assert!(calls.going_on().is_empty());
+        assert!(calls.unfinished().is_empty());
     }
 
     #[test]
-    fn a_thread_that_executes_a_program_goes_on_as_its_process() {
-        let (said, calls) = told(
+    fn a_thread_that_executes_a_program_gets_the_id_of_its_process() {
+        let (contents, calls) = contents_of(
             "7 futex(0x7f, FUTEX_WAIT, 2, NULL <unfinished ...>\n\
              8 execve(\"/bin/true\", [\"true\"], 0x7ffe /* 24 vars */ <unfinished ...>\n\
              7 +++ superseded by execve in pid 8 +++\n\
              7 <... execve resumed>) = 0",
         );
-        assert_eq!(said[2], "Superseded { pid: 7, by: 8 }");
+        assert_eq!(contents[2], "Superseded { pid: 7, by: 8 }");
         assert_eq!(
-            said[3],
+            contents[3],
             "7 execve(\"/bin/true\", [\"true\"], 0x7ffe /* 24 vars */) = 0"
         );
-        assert!(calls.going_on().is_empty() && calls.endless() == 0);
+        assert!(calls.unfinished().is_empty() && calls.endless() == 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What one line of a log is.
+//! Parses a line of a log.
 
 use memchr::memmem;
 
@@ -6,89 +6,89 @@ use crate::text::scan::{Cursor, Cuts, Mark};
 use crate::text::time::{self, Stamp};
 use crate::text::value::{self, Descriptor};
 
-/// Largest process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole
+/// Maximum process id of Linux (`PID_MAX_LIMIT`). A first number above it is a time in whole
 /// seconds.
 const MAX_PID: u64 = 1 << 22;
-/// Longest name of a command (`TASK_COMM_LEN` less its end).
-const COMMAND: usize = 15;
+/// Maximum length of the name of a command (`TASK_COMM_LEN` - 1).
+const MAX_COMMAND: usize = 15;
 
-/// One line, told apart and otherwise as it stands.
+/// A parsed line. Its parts are slices of the line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Line<'a> {
-    /// Of the thread; none where strace followed one process only.
+    /// The id of the thread; None if strace followed one process only.
     pub pid: Option<u32>,
-    /// When it was written, or the call began.
+    /// The time of the line, or of the start of the call.
     pub stamp: Option<Stamp>,
-    /// The rest.
-    pub what: What<'a>,
+    /// The kind and content of the line.
+    pub kind: LineKind<'a>,
 }
 
-/// What a line says.
+/// The kind and content of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum What<'a> {
+pub enum LineKind<'a> {
     /// A call from its name to its result.
     Call {
-        /// Of the call.
+        /// The name of the call.
         name: &'a [u8],
-        /// Between the parentheses.
+        /// The text between the parentheses.
         arguments: &'a [u8],
-        /// Where they end.
+        /// Where the arguments end.
         cuts: Cuts,
-        /// How it ended.
+        /// The end of the call.
         ended: CallEnd<'a>,
     },
-    /// The beginning of a call, which another thread interrupts.
+    /// The start of a call that another thread interrupts.
     Began {
-        /// Of the call.
+        /// The name of the call.
         name: &'a [u8],
-        /// As far as they were known.
+        /// The arguments that were known at the start.
         arguments: &'a [u8],
-        /// Where they end; none where the line breaks off within one.
+        /// Where they end; None if the line breaks off within an argument.
         cuts: Option<Cuts>,
     },
-    /// The rest of such a call.
+    /// The end of an interrupted call.
     Resumed {
-        /// Of the call.
+        /// The name of the call.
         name: &'a [u8],
-        /// What is known at its end only.
+        /// The arguments that were known only at the end.
         arguments: &'a [u8],
-        /// Where they end.
+        /// Where the arguments end.
         cuts: Cuts,
-        /// How it ended.
+        /// The end of the call.
         ended: CallEnd<'a>,
     },
-    /// A signal has come, or the thread has stopped.
+    /// A signal arrived, or the thread stopped.
     Signal,
-    /// The thread has ended by itself, with this status.
+    /// The thread has exited with this status.
     Exited(i32),
     /// A signal has ended the thread.
     Killed,
-    /// Another thread of the process has executed a program: this one is gone, and that one has its
-    /// id now.
+    /// Another thread of the process has executed a program: this one has ended, and the other one
+    /// has its id now.
     Superseded {
-        /// By whom.
+        /// The id of the other thread.
         by: u32,
     },
-    /// A word of strace about itself, a line of a stack, or nothing.
+    /// A message of strace, a line of a stack trace, or an empty line.
     Note,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CallEnd<'a> {
-    /// What it returned; none for `?`: it never returned, or nobody knows.
+    /// The returned value; None for `?`: the call did not return, or its value is unknown.
     pub value: Option<i64>,
-    /// `-T`: ns.
+    /// The duration of option `-T`, ns.
     pub duration_ns: Option<i64>,
-    /// What stands behind the value: a name, an error, or what poll(2) has found.
-    behind: &'a [u8],
+    /// The text after the value: the path of a descriptor, an error, or the result of poll(2).
+    suffix: &'a [u8],
 }
 
 impl<'a> CallEnd<'a> {
-    /// Where it returned a descriptor and `-y` tells: its name.
+    /// The returned descriptor with its path, if option `-y` was set.
     pub fn name(&self) -> Option<Descriptor<'a>> {
-        let inner = self.behind.strip_prefix(b"<")?;
-        let (named, left) = self.behind.split_at(crate::text::scan::name(self.behind));
+        let inner = self.suffix.strip_prefix(b"<")?;
+        let (named, left) = self.suffix.split_at(crate::text::scan::name(self.suffix));
         Some(Descriptor {
             number: i32::try_from(self.value?).ok()?,
             name: Some(&inner[..named.strip_suffix(b">")?.len() - 1]),
@@ -96,25 +96,25 @@ impl<'a> CallEnd<'a> {
         })
     }
 
-    /// `ENOENT`; also of one that is restarted (`ERESTARTSYS`).
+    /// The name of the error, such as `ENOENT`; also for a restarted call (`ERESTARTSYS`).
     pub fn error(&self) -> Option<&'a [u8]> {
         if self.value.is_some_and(|value| value != -1) {
             return None;
         }
-        let text = self.behind.trim_ascii_start();
+        let text = self.suffix.trim_ascii_start();
         let end = text.iter().position(|byte| !byte.is_ascii_alphanumeric());
         let word = &text[..end.unwrap_or(text.len())];
         word.starts_with(b"E").then_some(word)
     }
 
-    /// The kernel goes back to the same call later, which is a line of its own then: nothing was
-    /// done yet.
+    /// Whether the kernel restarts the call, which then has a line of its own. The call has had no
+    /// effect.
     pub fn restarts(&self) -> bool {
         self.error().is_some_and(|error| error.starts_with(b"ERESTART"))
     }
 }
 
-/// Tells what a line is, without its end; none where it is nothing that strace writes, or cut off.
+/// Parses a line without its line feed. None if strace does not write such a line, or if it is cut.
 pub fn parse(text: &[u8]) -> Option<Line<'_>> {
     let text = text.strip_suffix(b"\r").unwrap_or(text);
     let begins_with_number = text.first().is_some_and(u8::is_ascii_digit);
@@ -122,28 +122,27 @@ pub fn parse(text: &[u8]) -> Option<Line<'_>> {
         return Some(Line {
             pid: None,
             stamp: None,
-            what: What::Note,
+            kind: LineKind::Note,
         });
     }
     let (pid, rest) = pid(text);
     let (stamp, rest) = time::stamp(rest);
-    let what = what(numbers(rest))?;
-    Some(Line { pid, stamp, what })
+    let kind = kind(skip_numbers(rest))?;
+    Some(Line { pid, stamp, kind })
 }
 
 fn is_note(text: &[u8]) -> bool {
-    text.trim_ascii().is_empty() || text.starts_with(b" > ") || is_word_of_strace(text)
+    text.trim_ascii().is_empty() || text.starts_with(b" > ") || is_message_of_strace(text)
 }
 
 /// `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
-fn is_word_of_strace(text: &[u8]) -> bool {
+fn is_message_of_strace(text: &[u8]) -> bool {
     text.starts_with(b"strace: ") || text.starts_with(b"[ Process ")
 }
 
-/// `7 `, `7<cat> `, `[pid 7] `, `[pid 7<cat>] `. Narrow ids are filled up with blanks.
+/// Parses `7 `, `7<cat> `, `[pid 7] ` and `[pid 7<cat>] `. Short ids are padded with blanks.
 fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
-    // What most lines begin with, in one step: strace fills up to five places, and ids of
-    // containers have fewer digits.
+    // Fast path for most lines: strace pads to five digits, and ids in containers have fewer.
     let (length, number) = time::digits(text);
     let blanks = text[length..].iter().take_while(|&&byte| byte == b' ').count();
     let rest = &text[length + blanks..];
@@ -164,8 +163,8 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
         return (None, text);
     }
     let rest = if rest.starts_with(b"<") {
-        // A command may be called anything, in fifteen bytes.
-        let near = &rest[..rest.len().min(COMMAND + 2 + end.len())];
+        // The name of a command may contain any bytes, at most 15.
+        let near = &rest[..rest.len().min(MAX_COMMAND + 2 + end.len())];
         let close = memmem::rfind(near, &[b">", end].concat());
         close.map(|at| &rest[at + 1..])
     } else {
@@ -177,8 +176,8 @@ fn pid(text: &[u8]) -> (Option<u32>, &[u8]) {
     }
 }
 
-/// Without `[00007f1c2a5e4b1e] ` (`-i`) and `[   0] ` (`-n`).
-fn numbers(mut text: &[u8]) -> &[u8] {
+/// Skips `[00007f1c2a5e4b1e] ` (`-i`) and `[   0] ` (`-n`).
+fn skip_numbers(mut text: &[u8]) -> &[u8] {
     while let Some(rest) = text.strip_prefix(b"[") {
         let Some(close) = memmem::find(rest, b"] ") else {
             break;
@@ -192,34 +191,34 @@ fn numbers(mut text: &[u8]) -> &[u8] {
     text
 }
 
-fn what(text: &[u8]) -> Option<What<'_>> {
+fn kind(text: &[u8]) -> Option<LineKind<'_>> {
     match text {
-        [b'-', b'-', b'-', b' ', rest @ ..] => rest.ends_with(b" ---").then_some(What::Signal),
+        [b'-', b'-', b'-', b' ', rest @ ..] => rest.ends_with(b" ---").then_some(LineKind::Signal),
         [b'+', b'+', b'+', b' ', rest @ ..] => end_of_thread(rest.strip_suffix(b" +++")?),
         [b'<', b'.', b'.', b'.', b' ', rest @ ..] => resumed(rest),
-        _ if is_word_of_strace(text) => Some(What::Note),
+        _ if is_message_of_strace(text) => Some(LineKind::Note),
         _ => call(text),
     }
 }
 
-fn end_of_thread(text: &[u8]) -> Option<What<'_>> {
+fn end_of_thread(text: &[u8]) -> Option<LineKind<'_>> {
     if let Some(status) = text.strip_prefix(b"exited with ") {
-        return Some(What::Exited(i32::try_from(value::number(status)?).ok()?));
+        return Some(LineKind::Exited(i32::try_from(value::number(status)?).ok()?));
     }
     if let Some(by) = text.strip_prefix(b"superseded by execve in pid ") {
         let length = by.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let by = u32::try_from(value::number(&by[..length])?).ok()?;
-        return Some(What::Superseded { by });
+        return Some(LineKind::Superseded { by });
     }
-    text.starts_with(b"killed by ").then_some(What::Killed)
+    text.starts_with(b"killed by ").then_some(LineKind::Killed)
 }
 
-/// Behind `<... `: `read resumed>"", 5) = 0 <0.1>`.
-fn resumed(text: &[u8]) -> Option<What<'_>> {
+/// Parses the text after `<... `: `read resumed>"", 5) = 0 <0.1>`.
+fn resumed(text: &[u8]) -> Option<LineKind<'_>> {
     let (name, rest) = name(text)?;
     let rest = rest.strip_prefix(b" resumed>")?;
     let (arguments, cuts, ended) = arguments(rest)?;
-    Some(What::Resumed {
+    Some(LineKind::Resumed {
         name,
         arguments,
         cuts: cuts?,
@@ -227,17 +226,17 @@ fn resumed(text: &[u8]) -> Option<What<'_>> {
     })
 }
 
-fn call(text: &[u8]) -> Option<What<'_>> {
+fn call(text: &[u8]) -> Option<LineKind<'_>> {
     let (name, rest) = name(text)?;
     let (arguments, cuts, ended) = arguments(rest.strip_prefix(b"(")?)?;
     Some(match ended {
-        Some(ended) => What::Call {
+        Some(ended) => LineKind::Call {
             name,
             arguments,
             cuts: cuts?,
             ended,
         },
-        None => What::Began {
+        None => LineKind::Began {
             name,
             arguments,
             cuts,
@@ -245,7 +244,7 @@ fn call(text: &[u8]) -> Option<What<'_>> {
     })
 }
 
-/// What names of calls are made of.
+/// The bytes that names of calls consist of.
 const IN_NAMES: [bool; 256] = {
     let mut is_in = [false; 256];
     let mut byte = 0_u8;
@@ -256,16 +255,16 @@ const IN_NAMES: [bool; 256] = {
     is_in
 };
 
-/// A name of a call, and what follows it. Calls that strace does not know are `syscall_0x1c3`; of
-/// one that was under way when it attached it knows nothing: `???`.
+/// Splits off the name of a call. Calls that strace does not know are `syscall_0x1c3`; a call that
+/// was in progress when strace attached is `???`.
 fn name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(|&byte| !IN_NAMES[usize::from(byte)]);
     let length = end.unwrap_or(text.len());
     (length > 0).then(|| text.split_at(length))
 }
 
-/// Arguments, where they end unless the line breaks off within one, and how the call ended; no end
-/// where it is unfinished. None where the line is cut off.
+/// Parses the arguments, where they end (None if the line breaks off within one), and the end of
+/// the call (None if it is unfinished). None if the line is cut.
 fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<CallEnd<'_>>)> {
     let mut cuts = Cuts::default();
     let mut cursor = Cursor::new(text);
@@ -290,7 +289,7 @@ fn arguments(text: &[u8]) -> Option<(&[u8], Option<Cuts>, Option<CallEnd<'_>>)> 
 fn ended(text: &[u8]) -> Option<CallEnd<'_>> {
     let (text, duration_ns) = time::duration(text);
     let end = text.iter().position(|byte| matches!(byte, b' ' | b'<'));
-    let (token, behind) = text.split_at(end.unwrap_or(text.len()));
+    let (token, suffix) = text.split_at(end.unwrap_or(text.len()));
     let value = match token {
         b"?" => None,
         _ => Some(value::number(token)?),
@@ -298,7 +297,7 @@ fn ended(text: &[u8]) -> Option<CallEnd<'_>> {
     Some(CallEnd {
         value,
         duration_ns,
-        behind,
+        suffix,
     })
 }
 

@@ -1,8 +1,8 @@
-//! The text of strace 4.26 to 7.x, with any of its options.
+//! Parses the text of strace 4.26 to 7.x, with any of its options.
 //!
-//! [`line`] tells what one line is, [`calls`] puts together what was cut in two, [`mod@value`]
-//! reads single arguments, and [`scan`] knows what hides a comma. Bytes go in and slices of them
-//! come out, so that a call costs no memory.
+//! [`line`] parses a line, [`calls`] joins the two parts of an interrupted call, [`mod@value`]
+//! parses an argument, and [`scan`] finds the ends of arguments. The results are slices of the
+//! input, so parsing a call allocates no memory.
 
 pub mod calls;
 pub mod line;
@@ -11,5 +11,5 @@ mod time;
 pub mod value;
 
 pub use calls::{Call, Calls, LineContent};
-pub use line::{Line, What};
+pub use line::{Line, LineKind};
 pub use time::Stamp;

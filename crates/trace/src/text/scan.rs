@@ -1,27 +1,28 @@
-//! Where arguments end, in text that holds whatever files are called.
+//! Finds the ends of arguments in text that may contain paths with any characters.
 //!
-//! One pass from the left. A comma or a parenthesis is hidden by a string in quotation marks, by
-//! brackets, and by the name that `-y` puts in angle brackets behind a descriptor; by nothing else.
-//! Rejected: to look for `) = ` from the right, as a file may be called so.
+//! It is one pass from the left. A comma or a parenthesis is part of an argument in a string in
+//! quotation marks, in brackets, and in the path that `-y` writes in angle brackets after a
+//! descriptor; nowhere else. Rejected: a search for `) = ` from the right, because a path may
+//! contain it.
 
 use memchr::{memchr2, memmem};
 use wide::u8x16;
 
-/// What a [`Cursor`] stops at.
+/// A position at which a [`Cursor`] stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A comma between two arguments.
     Comma,
-    /// A closing bracket that nothing has opened: the end of the arguments.
+    /// A closing bracket without an opening one: the end of the arguments.
     Close,
-    /// `<unfinished ...>` or `<detached ...>`, the last thing on a line.
+    /// `<unfinished ...>` or `<detached ...>` at the end of a line.
     Unfinished,
 }
 
-/// The most arguments that a call has.
+/// Maximum number of arguments of a call.
 pub const MAX_ARGUMENTS: usize = 6;
 
-/// Where the first arguments of a call end, noted while its line was told apart.
+/// The ends of the first arguments of a call, noted while its line was parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cuts {
     at: [u32; MAX_ARGUMENTS],
@@ -29,43 +30,42 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Another comma. Those behind the last argument do not matter.
+    /// Adds a comma. Commas after the last argument are ignored.
     pub fn push(&mut self, at: usize) {
-        if let Some(place) = self.at.get_mut(usize::from(self.count)) {
-            *place = at as u32;
+        if let Some(slot) = self.at.get_mut(usize::from(self.count)) {
+            *slot = at as u32;
             self.count += 1;
         }
     }
 
-    /// Arguments came in two parts, of which the first one has `length` bytes: those of the second
-    /// one.
+    /// Appends the ends of a second part of the arguments. The first part has `length` bytes.
     pub fn append(&mut self, length: usize, second: &Self) {
         for &at in &second.at[..usize::from(second.count)] {
             self.push(length + at as usize);
         }
     }
 
-    /// Gives the arguments to `take`, each without the blanks around it, up to `most`. `text` is
-    /// what stands between the parentheses.
+    /// Passes at most `most` arguments to `take`, each with its index and without surrounding
+    /// blanks. `text` is the text between the parentheses.
     pub fn each<'a>(&self, text: &'a [u8], most: usize, mut take: impl FnMut(usize, &'a [u8])) {
         let count = usize::from(self.count);
         if count == 0 && text.trim_ascii().is_empty() {
             return;
         }
         let mut from = 0;
-        for place in 0..(count + 1).min(most) {
-            let to = if place < count {
-                self.at[place] as usize
+        for index in 0..(count + 1).min(most) {
+            let to = if index < count {
+                self.at[index] as usize
             } else {
                 text.len()
             };
-            take(place, trimmed(text.get(from..to).unwrap_or_default()));
+            take(index, trimmed(text.get(from..to).unwrap_or_default()));
             from = to + 1;
         }
     }
 }
 
-/// Without the blanks around it: as a rule one, in front.
+/// Removes surrounding blanks; usually there is one in front.
 #[inline]
 fn trimmed(text: &[u8]) -> &[u8] {
     match text {
@@ -74,7 +74,7 @@ fn trimmed(text: &[u8]) -> &[u8] {
     }
 }
 
-/// A walk over arguments.
+/// A cursor over the marks of arguments.
 #[derive(Debug, Clone)]
 pub struct Cursor<'a> {
     text: &'a [u8],
@@ -89,7 +89,7 @@ const SHUT: u8 = 3;
 const COMMA: u8 = 4;
 const ANGLE: u8 = 5;
 
-/// What each byte may mean.
+/// The class of each byte.
 const CLASS: [u8; 256] = {
     let mut class = [PLAIN; 256];
     class[b'"' as usize] = QUOTE;
@@ -105,7 +105,7 @@ const CLASS: [u8; 256] = {
 };
 
 impl<'a> Cursor<'a> {
-    /// Over `text`, which begins behind an opening parenthesis.
+    /// A cursor over `text`, which begins after an opening parenthesis.
     pub fn new(text: &'a [u8]) -> Self {
         Self {
             text,
@@ -114,7 +114,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether it stands within brackets.
+    /// Whether the cursor is within brackets.
     pub fn is_within(&self) -> bool {
         self.depth > 0
     }
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
 impl Iterator for Cursor<'_> {
     type Item = (usize, Mark);
 
-    /// The next mark outside of brackets, and where it is; none where the text ends before one.
+    /// The next mark outside brackets, and its offset. None if the text ends before one.
     #[inline]
     fn next(&mut self) -> Option<(usize, Mark)> {
         let text = self.text;
@@ -165,16 +165,16 @@ impl Iterator for Cursor<'_> {
     }
 }
 
-/// Bytes that are looked at together.
+/// Number of bytes that are tested together.
 const STEP: usize = 16;
 
-/// How many bytes from the first on are plain, at least. Rejected: to go through the marks of all
-/// of them bit by bit, which takes as many instructions.
+/// The number of plain bytes at the start, or a lower bound. Rejected: processing the marks of all
+/// bytes bit by bit, which takes as many instructions.
 #[inline]
 fn plain(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(&bytes) = text[at..].first_chunk::<STEP>() {
-        let marks = may_mean(u8x16::new(bytes)).to_bitmask();
+        let marks = non_plain(u8x16::new(bytes)).to_bitmask();
         if marks != 0 {
             return at + marks.trailing_zeros() as usize;
         }
@@ -183,9 +183,9 @@ fn plain(text: &[u8]) -> usize {
     at
 }
 
-/// All bytes that are not plain for [`CLASS`], and some control characters.
+/// Selects all bytes that are not plain for [`CLASS`], and some control characters.
 #[inline]
-fn may_mean(bytes: u8x16) -> u8x16 {
+fn non_plain(bytes: u8x16) -> u8x16 {
     let are = |some: u8x16, byte: u8| some.simd_eq(u8x16::splat(byte));
     // Brackets and braces differ by one bit, parentheses by another one.
     let folded = bytes | u8x16::splat(0x20);
@@ -194,21 +194,22 @@ fn may_mean(bytes: u8x16) -> u8x16 {
     parentheses | braces | are(folded, b'"') | are(folded, b',') | are(folded, b'<')
 }
 
-/// How long it is what begins with `<` here: a name, or nothing but that byte; none where the line
-/// is left open.
+/// The length of the text that begins with `<` here: of a path in angle brackets, or 1. None if the
+/// line is unfinished.
 fn angle(text: &[u8], at: usize) -> Option<usize> {
     let rest = &text[at..];
-    if is_left_open(rest) {
+    if is_unfinished(rest) {
         return None;
     }
-    let names = at > 0 && names_descriptor(text[at - 1]) && rest.get(1) != Some(&b'<');
-    Some(if names { name(rest) } else { 1 })
+    let is_path = at > 0 && ends_descriptor(text[at - 1]) && rest.get(1) != Some(&b'<');
+    Some(if is_path { name(rest) } else { 1 })
 }
 
-/// How long the string is that begins here, with both quotation marks; to the end where it is cut.
+/// The length of the string that begins here, with both quotation marks; to the end of the text if
+/// it is cut.
 #[inline]
 pub fn string(text: &[u8]) -> usize {
-    // Nearly all data, where `-s 0` keeps them out.
+    // Fast path: with `-s 0` almost all strings are empty.
     if text.get(1) == Some(&b'"') {
         return 2;
     }
@@ -222,12 +223,12 @@ pub fn string(text: &[u8]) -> usize {
     text.len()
 }
 
-/// How long the name in angle brackets is that begins here; to the end where it is cut.
+/// The length of the text in angle brackets that begins here; to the end of the text if it is cut.
 ///
-/// Angle brackets in a name are written as `\74` and `\76`. Devices have a second pair within, and
+/// Angle brackets in a path are written as `\74` and `\76`. Devices contain a second pair, and
 /// sockets an arrow: `<TCP:[127.0.0.1:4->127.0.0.1:80]>`.
 pub fn name(text: &[u8]) -> usize {
-    // Most are paths.
+    // Fast path: most are paths.
     let kind = if text.get(1) == Some(&b'/') {
         None
     } else {
@@ -253,21 +254,20 @@ pub fn name(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Behind `<KIND:[`, as in `<pipe:[123]>` and `<UNIX-STREAM:[1->2]>`: where the bracket has been
-/// opened.
+/// The offset after `<KIND:[`, as in `<pipe:[123]>` and `<UNIX-STREAM:[1->2]>`.
 fn kind_of_socket(text: &[u8]) -> Option<usize> {
     let word = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let length = text.get(1..)?.iter().take_while(word).count();
     (length > 0 && text[1 + length..].starts_with(b":[")).then_some(length + 3)
 }
 
-/// `3</tmp>`, `AT_FDCWD</tmp>`.
-fn names_descriptor(before: u8) -> bool {
+/// Whether a descriptor ends before the angle bracket: `3</tmp>`, `AT_FDCWD</tmp>`.
+fn ends_descriptor(before: u8) -> bool {
     before.is_ascii_digit() || before == b'D'
 }
 
-fn is_left_open(rest: &[u8]) -> bool {
-    // Most are names of descriptors.
+fn is_unfinished(rest: &[u8]) -> bool {
+    // Fast path: most are paths of descriptors.
     if !matches!(rest.get(1), Some(b'u' | b'd')) {
         return false;
     }
@@ -285,7 +285,7 @@ mod tests {
     use crate::text::value::Arguments;
 
     #[test]
-    fn what_is_passed_over_is_plain() {
+    fn skipped_bytes_are_plain() {
         for byte in 0..=u8::MAX {
             let is_plain = CLASS[usize::from(byte)] == PLAIN;
             for at in 0..3 * STEP {
@@ -299,12 +299,12 @@ mod tests {
                 );
             }
         }
-        // A rest that is shorter than a step is left to the table.
+        // A remainder that is shorter than a step is left to the table.
         assert_eq!(plain(&[b'x'; 2 * STEP - 1]), STEP);
     }
 
     #[test]
-    fn what_was_cut_is_what_arguments_are() {
+    fn noted_ends_agree_with_the_arguments() {
         for text in [
             "",
             " ",
@@ -320,8 +320,8 @@ mod tests {
                 }
             }
             let mut cut = Vec::new();
-            cuts.each(text.as_bytes(), MAX_ARGUMENTS, |place, part| {
-                assert_eq!(place, cut.len());
+            cuts.each(text.as_bytes(), MAX_ARGUMENTS, |index, part| {
+                assert_eq!(index, cut.len());
                 cut.push(part);
             });
             let all: Vec<_> = Arguments::of(text.as_bytes()).take(MAX_ARGUMENTS).collect();

@@ -1,20 +1,20 @@
-//! Times and durations, and the digits that they are made of.
+//! Parses times, durations and their digits.
 
 use crate::text::value;
 
-/// A time as one of the options of strace writes it.
+/// A time in the format of one of strace's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
-    /// `-ttt`: ns since 1970.
+    /// `-ttt`: ns since the Unix epoch.
     Wall(i64),
-    /// `-t`, `-tt`: ns since midnight of wherever that was.
+    /// `-t`, `-tt`: ns since midnight, in the time zone of the host.
     Day(i64),
-    /// `-r`: ns since the line before.
+    /// `-r`: ns since the previous line.
     Since(i64),
 }
 
-/// `12:30:59`, `12:30:59.123456`, `1700000000.123456`, `0.000123`, each followed by a blank; `-r`
-/// beside another one is in brackets, `(+     0.000123)`, and says nothing new.
+/// Parses `12:30:59`, `12:30:59.123456`, `1700000000.123456` and `0.000123`, each followed by a
+/// blank. A time of `-r` after another one is in brackets, `(+     0.000123)`, and is skipped.
 pub(super) fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
     let start = text.trim_ascii_start();
     if let Some((stamp, rest)) = plain_stamp(start) {
@@ -27,15 +27,15 @@ pub(super) fn stamp(text: &[u8]) -> (Option<Stamp>, &[u8]) {
         return (None, text);
     };
     let rest = rest.trim_ascii_start();
-    let beside = rest.strip_prefix(b"(+").and_then(|rest| {
+    let after_relative = rest.strip_prefix(b"(+").and_then(|rest| {
         let close = memchr::memchr(b')', rest)?;
         Some(rest[close + 1..].trim_ascii_start())
     });
-    (Some(stamp), beside.unwrap_or(rest))
+    (Some(stamp), after_relative.unwrap_or(rest))
 }
 
-/// What most logs have, `1700000000.123456 ` or `12:30:59.123456 `, digit by its place; none for
-/// anything else.
+/// Fast path for most logs: `1700000000.123456 ` or `12:30:59.123456 `, parsed by position. None
+/// for any other text.
 #[inline]
 fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
     let (stamp, length) = match text {
@@ -53,7 +53,7 @@ fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
             };
             let seconds = seconds.cast_signed() * 100 + two(text, 8)?;
             let ns = seconds.checked_mul(TENS[9])?;
-            (counted(ns.checked_add(six(micros)? * TENS[3])?), 17)
+            (stamp_of_seconds(ns.checked_add(six(micros)? * TENS[3])?), 17)
         }
         _ => return None,
     };
@@ -63,14 +63,14 @@ fn plain_stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
     }
 }
 
-/// Two digits.
+/// Parses two digits.
 #[inline]
 fn two(text: &[u8], at: usize) -> Option<i64> {
     let (tens, ones) = (text[at].wrapping_sub(b'0'), text[at + 1].wrapping_sub(b'0'));
     (tens <= 9 && ones <= 9).then(|| i64::from(tens * 10 + ones))
 }
 
-/// The six digits that a text of eight bytes or more begins with.
+/// Parses six digits at the start of a text of at least eight bytes.
 #[inline]
 fn six(text: &[u8]) -> Option<i64> {
     let word = u64::from_le_bytes(*text.first_chunk()?);
@@ -80,7 +80,7 @@ fn six(text: &[u8]) -> Option<i64> {
     Some(value.cast_signed())
 }
 
-/// `0.000012>`: the digit before the point, and those behind it.
+/// Parses `0.000012>`: the digit before the point and those after it.
 #[inline]
 fn one_and_six(text: [u8; 9]) -> Option<(i64, i64)> {
     let [whole, point, rest @ ..] = text;
@@ -90,7 +90,7 @@ fn one_and_six(text: [u8; 9]) -> Option<(i64, i64)> {
     (whole <= 9 && point == b'.').then_some((i64::from(whole), six(&eight)?))
 }
 
-/// How many digits a text begins with, and what they are, modulo 2^64 if they are more than that.
+/// The number of digits at the start of a text, and their value, modulo 2^64.
 #[inline]
 pub(super) fn digits(text: &[u8]) -> (usize, u64) {
     let (mut length, mut value) = (0, 0_u64);
@@ -115,19 +115,19 @@ pub(super) fn digits(text: &[u8]) -> (usize, u64) {
     (length, value)
 }
 
-/// The same of eight bytes at once, the first one being the lowest of the word.
+/// The same for eight bytes at once; the first byte is the lowest of the word.
 #[inline]
 fn first_digits(word: u64) -> (usize, u64) {
     const ALL: u64 = 0x0101_0101_0101_0101;
-    // Digits become 0 to 9; what is above has its highest bit set by the sum, or had it already.
+    // Digits become 0 to 9. For greater bytes the highest bit is set by the sum, or was set before.
     let values = word ^ (ALL * 0x30);
     let others = (((values & (ALL * 0x7f)) + ALL * 0x76) | values) & (ALL * 0x80);
     let length = others.trailing_zeros() / 8;
     if length == 0 {
         return (0, 0);
     }
-    // They become the last ones of eight, with zeros before them; then neighbours are joined: two,
-    // four, eight.
+    // The digits are moved to the end of the eight bytes, with zeros before them. Then neighbours
+    // are joined: two, four, eight.
     let eight = values << (64 - 8 * length);
     let twos = ((eight * 10) + (eight >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = ((twos * 100) + (twos >> 16)) & 0x0000_ffff_0000_ffff;
@@ -135,15 +135,16 @@ fn first_digits(word: u64) -> (usize, u64) {
     (length as usize, value)
 }
 
-fn counted(ns: i64) -> Stamp {
-    // Nobody's clock stands in the spring of 1973, and nobody's program sleeps for so long.
+fn stamp_of_seconds(ns: i64) -> Stamp {
+    // Above this, it is a wall-clock time: no clock is before 1973, and no program sleeps for that
+    // long.
     let wall = ns >= 100_000_000 * 1_000_000_000;
     if wall { Stamp::Wall(ns) } else { Stamp::Since(ns) }
 }
 
 fn read_stamp(token: &[u8]) -> Option<Stamp> {
     if memchr::memchr(b':', token).is_none() {
-        return Some(counted(seconds(token)?));
+        return Some(stamp_of_seconds(seconds(token)?));
     }
     let mut parts = token.splitn(3, |&byte| byte == b':');
     let mut whole = |most: i64| {
@@ -156,7 +157,7 @@ fn read_stamp(token: &[u8]) -> Option<Stamp> {
     Some(Stamp::Day(minutes * 60_000_000_000 + second))
 }
 
-/// `1.5` in ns; at most nine digits behind the point count.
+/// Parses seconds such as `1.5` into ns; at most nine digits after the point are used.
 fn seconds(token: &[u8]) -> Option<i64> {
     let (length, whole) = digits(token);
     let fraction = match &token[length..] {
@@ -192,9 +193,9 @@ fn decimal(digits: &[u8]) -> Option<i64> {
     value::decimal(digits).map(u64::cast_signed)
 }
 
-/// `<0.000012>` at the end.
+/// Splits off a duration such as `<0.000012>` at the end, ns.
 pub(super) fn duration(text: &[u8]) -> (&[u8], Option<i64>) {
-    // As a rule it is shorter than a minute, and in microseconds.
+    // Fast path: most durations are less than 10 s and in microseconds.
     if let [rest @ .., b' ', b'<', _, b'.', _, _, _, _, _, _, b'>'] = text
         && let Some((whole, micros)) = text.last_chunk().and_then(|end| one_and_six(*end))
         && rest.last().is_some_and(|&last| last > b' ')
@@ -202,7 +203,7 @@ pub(super) fn duration(text: &[u8]) -> (&[u8], Option<i64>) {
         return (rest, Some(whole * TENS[9] + micros * TENS[3]));
     }
     let found = text.strip_suffix(b">").and_then(|rest| {
-        // It is near.
+        // The bracket is near the end, so a backward search is fast.
         let open = rest.iter().rposition(|&byte| byte == b'<')?;
         let open = Some(open).filter(|&open| open > 0 && rest[open - 1] == b' ')?;
         Some((rest[..open].trim_ascii_end(), seconds(&rest[open + 1..])?))
@@ -217,9 +218,9 @@ pub(super) fn duration(text: &[u8]) -> (&[u8], Option<i64>) {
 mod tests {
     use super::*;
 
-    /// Of any length, before any byte that is none.
+    /// For each number of digits, before each other byte.
     #[test]
-    fn digits_are_read_eight_at_once_as_one_by_one() {
+    fn digits_read_in_steps_of_eight_equal_those_read_one_by_one() {
         let all = b"1234567890123456789";
         for length in 0..=all.len() {
             for other in (0..=255).filter(|byte: &u8| !byte.is_ascii_digit()) {
@@ -235,9 +236,9 @@ mod tests {
         }
     }
 
-    /// What is read digit by its place is what is read otherwise.
+    /// The fast path and the general path agree.
     #[test]
-    fn plain_times_are_those_of_all_others() {
+    fn plain_stamps_equal_those_of_the_general_parser() {
         for text in [
             "12:30:59.123456 x",
             "00:00:00.000000 x",
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_at_the_end() {
+    fn a_duration_is_split_off_the_end() {
         let read = |text: &'static str| {
             let (rest, ns) = duration(text.as_bytes());
             (String::from_utf8_lossy(rest).into_owned(), ns)

@@ -1,13 +1,13 @@
-//! Single arguments, as strace writes them.
+//! Parses single arguments in the text of strace.
 
 use std::borrow::Cow;
 
 use crate::text::scan::{self, Cursor, Mark};
 
-/// The number that stands for the current directory in place of a descriptor.
+/// The number that refers to the current directory instead of a descriptor.
 pub const AT_FDCWD: i32 = -100;
 
-/// The arguments of a call, each without the blanks around it. A call without any has none.
+/// Iterates over the arguments of a call, each without surrounding blanks. A blank text has none.
 #[derive(Debug, Clone)]
 pub struct Arguments<'a> {
     text: &'a [u8],
@@ -17,8 +17,8 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Of the text between the parentheses of a call, the brackets of a list, or the braces of a
-    /// structure.
+    /// The arguments in the text between the parentheses of a call, the brackets of a list, or the
+    /// braces of a structure.
     pub fn of(text: &'a [u8]) -> Self {
         Self {
             text,
@@ -51,7 +51,7 @@ impl<'a> Iterator for Arguments<'a> {
     }
 }
 
-/// What stands in the brackets `[...]` or braces `{...}` of an argument; None for anything else.
+/// The text in the brackets `[...]` or braces `{...}` of an argument; None for any other text.
 pub fn inner(argument: &[u8]) -> Option<&[u8]> {
     let rest = argument
         .strip_prefix(b"[")
@@ -67,7 +67,7 @@ pub fn field<'a>(argument: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     found
 }
 
-/// The same for several in one pass, which ends when `most` of them are found.
+/// Several fields in one pass, which ends when `most` of them are found.
 pub fn fields<'a, const N: usize>(
     argument: &'a [u8],
     names: [&[u8]; N],
@@ -90,8 +90,9 @@ pub fn fields<'a, const N: usize>(
     found
 }
 
-/// A number: decimal, hexadecimal behind `0x` or octal behind `0`. An address above 2^63 is the
-/// negative number of the same bits. None for anything else, names of constants too.
+/// Parses a number: decimal, hexadecimal after `0x` or octal after `0`. An address above 2^63
+/// becomes the negative number with the same bits. None for any other text, including names of
+/// constants.
 pub fn number(argument: &[u8]) -> Option<i64> {
     let (digits, negative) = match argument.strip_prefix(b"-") {
         Some(digits) => (digits, true),
@@ -100,7 +101,7 @@ pub fn number(argument: &[u8]) -> Option<i64> {
     let value = match digits {
         [b'0', b'x', rest @ ..] => of_base(rest, 16)?,
         [b'0', rest @ ..] if !rest.is_empty() => of_base(rest, 8)?,
-        // So few digits need no look at whether they are too many: most numbers of a log.
+        // Fewer than 19 digits cannot overflow. Most numbers of a log are of this kind.
         [_, ..] if digits.len() < 19 => decimal(digits)?,
         _ => of_base(digits, 10)?,
     };
@@ -108,7 +109,7 @@ pub fn number(argument: &[u8]) -> Option<i64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
-/// Decimal digits, fewer than 19; none where there is anything else.
+/// Parses fewer than 19 decimal digits; None if there is any other byte.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     let mut value = 0;
     for byte in digits {
@@ -135,18 +136,19 @@ fn of_base(digits: &[u8], base: u32) -> Option<u64> {
     Some(value)
 }
 
-/// A descriptor, with the name that `-y` has put behind it.
+/// A descriptor, with the path that option `-y` writes after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor<'a> {
     /// [`AT_FDCWD`] for the current directory.
     pub number: i32,
-    /// Between the angle brackets, as it stands.
+    /// The text between the angle brackets, unchanged.
     pub name: Option<&'a [u8]>,
-    /// `(deleted)` stands behind it.
+    /// Whether `(deleted)` follows.
     pub deleted: bool,
 }
 
-/// Reads `3`, `3</etc/passwd>`, `AT_FDCWD</home>`, `7</tmp/x>(deleted)`; None for anything else.
+/// Parses `3`, `3</etc/passwd>`, `AT_FDCWD</home>` or `7</tmp/x>(deleted)`; None for any other
+/// text.
 pub fn descriptor(argument: &[u8]) -> Option<Descriptor<'_>> {
     let angle = argument.iter().position(|&byte| byte == b'<');
     let (number, rest) = argument.split_at(angle.unwrap_or(argument.len()));
@@ -173,19 +175,19 @@ pub fn descriptor(argument: &[u8]) -> Option<Descriptor<'_>> {
 /// A string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text<'a> {
-    /// What it stands for.
+    /// The bytes of the string.
     pub bytes: Cow<'a, [u8]>,
-    /// There was more (`"abc"...`, option `-s`), or the line was cut.
+    /// Whether the string is incomplete: abbreviated (`"abc"...`, option `-s`), or the line is cut.
     pub cut: bool,
 }
 
-/// Reads a string in quotation marks; None for anything else (`NULL`, an address that could not be
-/// read).
+/// Parses a string in quotation marks; None for any other text (`NULL`, an address that could not
+/// be read).
 pub fn text(argument: &[u8]) -> Option<Text<'_>> {
     if argument.first() != Some(&b'"') {
         return None;
     }
-    // As a rule nothing in it is written as an escape.
+    // Fast path: most strings contain no escape.
     let end = memchr::memchr2(b'"', b'\\', &argument[1..]).map(|end| end + 1);
     if let Some(end) = end.filter(|&end| argument[end] == b'"') {
         return Some(Text {
@@ -205,7 +207,7 @@ pub fn text(argument: &[u8]) -> Option<Text<'_>> {
     })
 }
 
-/// Bytes for which strace has written escapes: `\n`, `\"`, `\305`, `\x61`, and the like.
+/// Replaces the escapes of strace by their bytes: `\n`, `\"`, `\305`, `\x61` and others.
 pub fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr::memchr(b'\\', text) else {
         return Cow::Borrowed(text);
@@ -225,7 +227,7 @@ pub fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// What stands behind a backslash, and how many bytes of it belong to the escape.
+/// The byte of an escape, without its backslash, and the length of the escape.
 fn escape(text: &[u8]) -> (u8, usize) {
     let simple = |value| (value, 1);
     match text.first() {
@@ -256,7 +258,7 @@ fn digits(text: &[u8], base: u32, most: usize) -> Option<(u8, usize)> {
 
 /// Whether `flag` is one of the names in `A|B|0x8`.
 pub fn has(argument: &[u8], flag: &[u8]) -> bool {
-    argument.split(|&byte| byte == b'|').any(|one| one == flag)
+    argument.split(|&byte| byte == b'|').any(|name| name == flag)
 }
 
 #[cfg(test)]
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_end_at_commas_that_nothing_hides() {
+    fn arguments_end_at_commas_outside_strings_and_brackets() {
         for (text, parts) in [
             ("", vec![]),
             (" ", vec![]),
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_they_are_written() {
+    fn numbers_of_each_base_are_parsed() {
         for (text, value) in [
             ("0", Some(0)),
             ("-1", Some(-1)),
@@ -337,11 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_have_names_of_many_kinds() {
+    fn descriptors_with_paths_of_all_kinds_are_parsed() {
         let read = |text: &'static str| {
-            descriptor(text.as_bytes()).map(|one| {
-                let name = one.name.map(|name| String::from_utf8_lossy(name).into_owned());
-                (one.number, name.unwrap_or_default(), one.deleted)
+            descriptor(text.as_bytes()).map(|parsed| {
+                let name = parsed.name.map(|name| String::from_utf8_lossy(name).into_owned());
+                (parsed.number, name.unwrap_or_default(), parsed.deleted)
             })
         };
         let found = |number, name: &str, deleted| Some((number, name.to_owned(), deleted));
@@ -364,9 +366,10 @@ mod tests {
     }
 
     #[test]
-    fn strings_say_what_they_stand_for() {
-        let read =
-            |argument: &'static str| text(argument.as_bytes()).map(|one| (one.bytes.into_owned(), one.cut));
+    fn strings_are_unescaped() {
+        let read = |argument: &'static str| {
+            text(argument.as_bytes()).map(|string| (string.bytes.into_owned(), string.cut))
+        };
         assert_eq!(read(r#""plain""#), Some((b"plain".to_vec(), false)));
         assert_eq!(read(r#""""#), Some((Vec::new(), false)));
         assert_eq!(read(r#"""..."#), Some((Vec::new(), true)));
@@ -393,7 +396,7 @@ mod tests {
             inner(br#"[{iov_base=""..., iov_len=10}, {iov_base="a", iov_len=20}]"#).unwrap_or_default(),
         );
         let lengths: Vec<_> = vectors
-            .filter_map(|one| number(field(one, b"iov_len")?))
+            .filter_map(|vector| number(field(vector, b"iov_len")?))
             .collect();
         assert_eq!(lengths, [10, 20]);
     }

@@ -1,4 +1,4 @@
-//! Traces from seeds.
+//! Random traces from seeds.
 
 use plimsoll_trace::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::file::Writer;
@@ -10,7 +10,7 @@ use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 pub struct Trace {
     pub events: Vec<Event>,
-    /// As they are in the end, and as the events need them.
+    /// The final tables, which contain all ids of the events.
     pub names: Names,
     seed: u64,
 }
@@ -36,7 +36,7 @@ pub fn header() -> Header {
 }
 
 impl Trace {
-    /// Every field of every kind, known and not, with the values at which something may go wrong.
+    /// Events with all fields, known and unknown, and with values at the limits of their ranges.
     pub fn new(seed: u64, events: usize) -> Self {
         let mut random = Random(Pcg64::seed_from_u64(seed));
         let mut calls: Vec<&'static Syscall> = syscalls::all().collect();
@@ -50,7 +50,7 @@ impl Trace {
         Self { events, names, seed }
     }
 
-    /// Threads that open, read and close, one event after the other.
+    /// Threads that open, read and close files, one event after the other.
     pub fn ordinary(events: usize) -> Self {
         let mut random = Random(Pcg64::seed_from_u64(1));
         let mut names = Names::default();
@@ -110,7 +110,7 @@ impl Trace {
         }
     }
 
-    /// An event that names a file which is not there.
+    /// An event that refers to a file which is not in the tables.
     pub fn event_of_another_trace(&self) -> Event {
         let mut event = Event::new(
             ThreadId::new(0).unwrap(),
@@ -122,8 +122,8 @@ impl Trace {
         event
     }
 
-    /// The file, with a block at least every `flush` events, and its names. Entries are changed
-    /// between events.
+    /// The trace file, with a block at least every `flush` events, and its tables. Entries are
+    /// changed between events.
     pub fn written(&self, flush: usize, footer: &Footer) -> (Vec<u8>, Names) {
         let mut random = Random(Pcg64::seed_from_u64(!self.seed));
         let mut names = self.names.clone();
@@ -142,7 +142,7 @@ impl Trace {
     }
 }
 
-/// A file that is copied by two threads, of which each field of an event has its part.
+/// Two threads copy a file. Each field of an event is set at least once.
 pub fn small() -> (Vec<Event>, Names) {
     let mut names = Names::default();
     let paths = ["/in", "/out", "/out.new"].map(|path| names.add_path(path.as_bytes()).unwrap());
@@ -173,43 +173,46 @@ pub fn small() -> (Vec<Event>, Names) {
     let mut events = Vec::new();
     let mut add = |thread, name, event: &dyn Fn(&mut Event)| {
         let start_ns = 1000 * (events.len() as i64 * 50 - 1);
-        let mut one = Event::new(thread, call(name), start_ns, Outcome::Returned(0));
-        one.duration_ns = Some(12_000);
-        event(&mut one);
-        events.push(one);
+        let mut added = Event::new(thread, call(name), start_ns, Outcome::Returned(0));
+        added.duration_ns = Some(12_000);
+        event(&mut added);
+        events.push(added);
     };
     for at in [0, 1] {
-        add(first, "openat", &|it| {
-            (it.open, it.file, it.path) = (Some(opens[at]), Some(files[at]), Some(paths[at]));
-            (it.flags, it.mode, it.outcome) = (Some(0o1101), Some(0o644), Outcome::Returned(3 + at as i64));
+        add(first, "openat", &|event| {
+            (event.open, event.file, event.path) = (Some(opens[at]), Some(files[at]), Some(paths[at]));
+            (event.flags, event.mode, event.outcome) =
+                (Some(0o1101), Some(0o644), Outcome::Returned(3 + at as i64));
         });
     }
-    add(first, "clone3", &|it| {
-        (it.other, it.outcome) = (Some(second), Outcome::Returned(71));
+    add(first, "clone3", &|event| {
+        (event.other, event.outcome) = (Some(second), Outcome::Returned(71));
     });
     for turn in 0..2000 {
         let part = (turn / 2 * 4096, if turn < 1998 { 4096 } else { 17 });
         let at = (turn % 2) as usize;
-        add([first, second][at], ["read", "write"][at], &|it| {
-            (it.open, it.file) = (Some(opens[at]), Some(files[at]));
-            (it.offset, it.length, it.outcome) = (Some(part.0), Some(4096), Outcome::Returned(part.1));
+        add([first, second][at], ["read", "write"][at], &|event| {
+            (event.open, event.file) = (Some(opens[at]), Some(files[at]));
+            (event.offset, event.length, event.outcome) =
+                (Some(part.0), Some(4096), Outcome::Returned(part.1));
         });
     }
-    add(second, "lseek", &|it| {
-        (it.open, it.file, it.offset, it.flags) = (Some(opens[0]), Some(files[0]), Some(-5), Some(1));
-        (it.outcome, it.cpu_ns) = (Outcome::Failed(22), Some(1_234_567));
+    add(second, "lseek", &|event| {
+        (event.open, event.file, event.offset, event.flags) =
+            (Some(opens[0]), Some(files[0]), Some(-5), Some(1));
+        (event.outcome, event.cpu_ns) = (Outcome::Failed(22), Some(1_234_567));
     });
-    add(first, "copy_file_range", &|it| {
-        (it.open, it.file, it.offset) = (Some(opens[0]), Some(files[0]), Some(0));
-        (it.open2, it.file2, it.offset2) = (Some(opens[1]), Some(files[1]), Some(1 << 40));
-        (it.length, it.outcome) = (Some(1 << 20), Outcome::Restarted);
+    add(first, "copy_file_range", &|event| {
+        (event.open, event.file, event.offset) = (Some(opens[0]), Some(files[0]), Some(0));
+        (event.open2, event.file2, event.offset2) = (Some(opens[1]), Some(files[1]), Some(1 << 40));
+        (event.length, event.outcome) = (Some(1 << 20), Outcome::Restarted);
     });
-    add(second, "rename", &|it| {
-        (it.path, it.path2, it.file, it.file2) =
+    add(second, "rename", &|event| {
+        (event.path, event.path2, event.file, event.file2) =
             (Some(paths[1]), Some(paths[2]), Some(files[1]), Some(files[1]));
     });
-    add(first, "exit_group", &|it| {
-        (it.duration_ns, it.outcome) = (None, Outcome::Unknown);
+    add(first, "exit_group", &|event| {
+        (event.duration_ns, event.outcome) = (None, Outcome::Unknown);
     });
     (events, names)
 }
@@ -221,7 +224,7 @@ impl Random {
         (self.0.next_u64() % bound.max(1) as u64) as usize
     }
 
-    /// Mostly about as much as `mean`, at times far more.
+    /// An exponentially distributed number with this mean.
     fn scatter(&mut self, mean: i64) -> i64 {
         let uniform = (f64::from(self.0.next_u32()) + 1.0) / 4_294_967_297.0;
         (-uniform.ln() * mean as f64) as i64
@@ -239,7 +242,7 @@ impl Random {
         }
     }
 
-    /// In half of all cases.
+    /// Calls `make` in half of all cases.
     fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         (self.below(2) == 0).then(|| make(self)).flatten()
     }

@@ -1,4 +1,4 @@
-//! How much memory a piece of work holds.
+//! Measures the memory of a function.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,13 +9,13 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 thread_local! {
-    /// Bytes that this thread holds, and the most that it has held. Tests run beside each other,
-    /// each in a thread.
+    /// The current and the greatest number of bytes of this thread. Each test runs in a thread of
+    /// its own.
     static HELD: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
 fn count(bytes: isize) {
-    // A thread that ends frees what it has when its own variables are gone.
+    // A thread that ends frees memory after its thread-local variables are destroyed.
     let _ = HELD.try_with(|held| {
         let (now, most) = held.get();
         let now = now.saturating_add(bytes);
@@ -27,39 +27,39 @@ fn signed(bytes: usize) -> isize {
     isize::try_from(bytes).unwrap_or(isize::MAX)
 }
 
-// SAFETY: all is left to the system's allocator; counting allocates nothing, as its cell is a
-// constant without a destructor.
+// SAFETY: all calls are passed to the system allocator. Counting allocates nothing, because its
+// cell is a constant without a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { System.alloc_zeroed(layout) }
     }
 
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+    unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
         count(-signed(layout.size()));
-        // SAFETY: the caller's.
-        unsafe { System.dealloc(place, layout) }
+        // SAFETY: the caller guarantees it.
+        unsafe { System.dealloc(address, layout) }
     }
 
-    // As a copy: both are held at one time.
-    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    // Counted as a copy: both blocks exist at the same time.
+    unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(signed(size));
         count(-signed(layout.size()));
-        // SAFETY: the caller's.
-        unsafe { System.realloc(place, layout, size) }
+        // SAFETY: the caller guarantees it.
+        unsafe { System.realloc(address, layout, size) }
     }
 }
 
-/// The most bytes that this thread has held during the work, beyond those before it. What C
-/// libraries take is not seen.
-pub fn most_during(work: impl FnOnce()) -> usize {
+/// The greatest number of bytes of this thread during the work, minus the number before it. Memory
+/// of C libraries is not counted.
+pub fn peak_during(work: impl FnOnce()) -> usize {
     let before = HELD.with(|held| {
         let (now, _) = held.get();
         held.set((now, now));
@@ -71,17 +71,17 @@ pub fn most_during(work: impl FnOnce()) -> usize {
 }
 
 #[test]
-fn what_is_held_at_one_time_is_counted() {
-    let most = most_during(|| {
+fn the_peak_of_the_memory_of_a_thread_is_measured() {
+    let most = peak_during(|| {
         drop(vec![1_u8; 1 << 20]);
         let mut grown = vec![0_u8; 1 << 20];
         grown.resize(2 << 20, 1);
         drop(grown);
     });
-    assert_eq!(most, 3 << 20, "while it is copied");
+    assert_eq!(most, 3 << 20, "the old and the new block during the copy");
     let other = std::thread::spawn(|| drop(vec![1_u8; 4 << 20]));
     assert!(
-        most_during(|| other.join().unwrap()) < 1 << 20,
-        "that of another thread"
+        peak_during(|| other.join().unwrap()) < 1 << 20,
+        "the memory of another thread"
     );
 }

@@ -1,13 +1,13 @@
-//! Inputs that are a little wrong.
+//! Generates slightly malformed inputs.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-/// Makes inputs of those that are whole; the same ones in every run.
+/// Changes valid inputs; the same in each run.
 pub struct Changes<'a> {
     random: Pcg64Mcg,
     whole: &'a [Vec<u8>],
-    /// Bytes that mean something.
+    /// Bytes with a special meaning.
     special: &'a [u8],
 }
 
@@ -25,20 +25,20 @@ impl<'a> Changes<'a> {
         self.random.next_u64() as usize % bound.max(1)
     }
 
-    /// A whole one with one to eight changes; from time to time bytes that never were any.
+    /// A valid input with one to eight changes; sometimes random bytes.
     pub fn next(&mut self) -> Vec<u8> {
         if self.below(50) == 0 {
             let length = self.below(300);
             return (0..length).map(|_| self.random.next_u32() as u8).collect();
         }
-        let mut bytes = self.one();
+        let mut bytes = self.random_input();
         for _ in 0..=self.below(8) {
             self.change(&mut bytes);
         }
         bytes
     }
 
-    fn one(&mut self) -> Vec<u8> {
+    fn random_input(&mut self) -> Vec<u8> {
         let which = self.below(self.whole.len());
         self.whole[which].clone()
     }
@@ -61,9 +61,9 @@ impl<'a> Changes<'a> {
                 let to = self.below(bytes.len());
                 bytes.splice(to..to, copy);
             }
-            // The beginning of this one, and the end of another.
+            // The start of this input and the end of another one.
             _ => {
-                let other = self.one();
+                let other = self.random_input();
                 let from = self.below(other.len());
                 bytes.splice(at.., other[from..].iter().copied());
             }

@@ -1,12 +1,12 @@
-//! Whatever bytes come in, what reads them answers, does not panic, and holds no more memory than
-//! they are worth.
+//! For all inputs, the readers return without a panic and hold an amount of memory that is
+//! proportional to the input.
 //!
-//! The bodies in `targets` are those of cargo-fuzz (`fuzz/`), which looks for new inputs for as
-//! long as one likes; here they get inputs that are a little wrong, always the same ones.
-//! `PLIMSOLL_FUZZ_TIMES=100` runs a hundred times as many.
+//! The functions in `targets` are also the targets of cargo-fuzz (`fuzz/`), which searches for new
+//! inputs without a time limit. Here they get slightly malformed inputs, the same in each run.
+//! `PLIMSOLL_FUZZ_TIMES=100` runs 100 times as many.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; its helpers are tests too"
+    reason = "a failed unwrap fails the test, also in a helper"
 )]
 
 use std::collections::BTreeSet;
@@ -27,18 +27,18 @@ mod targets {
 use changed::Changes;
 use targets::{preload_log, strace_text, trace_file};
 
-/// Bytes that work may hold: so many in any case, and so many more for each of the input.
+/// The maximum memory: a constant, and a number of bytes for each byte of the input.
 #[derive(Clone, Copy)]
 struct Bound {
     any: usize,
     each: usize,
 }
 
-/// Gives a target inputs, so many times.
+/// Runs a target with `times` inputs.
 fn fuzz(whole: &[Vec<u8>], special: &[u8], times: usize, bound: Bound, mut target: impl FnMut(&[u8])) {
     let more = std::env::var("PLIMSOLL_FUZZ_TIMES").ok();
     let times = times * more.map_or(1, |more| more.parse().unwrap());
-    // Tables that are made once, at their first use, are nobody's input.
+    // The first runs create tables that are used by all inputs.
     for input in whole {
         target(input);
     }
@@ -46,25 +46,25 @@ fn fuzz(whole: &[Vec<u8>], special: &[u8], times: usize, bound: Bound, mut targe
     for number in 0..times {
         let input = changes.next();
         let mut most = 0;
-        let done = catch_unwind(AssertUnwindSafe(|| {
-            most = allocated::most_during(|| target(&input));
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            most = allocated::peak_during(|| target(&input));
         }));
-        let say = || format!("input {number}: b\"{}\"", input.escape_ascii());
-        if let Err(panic) = done {
-            eprintln!("{}", say());
+        let describe = || format!("input {number}: b\"{}\"", input.escape_ascii());
+        if let Err(panic) = result {
+            eprintln!("{}", describe());
             resume_unwind(panic);
         }
         let allowed = bound.any + bound.each * input.len();
         assert!(
             most <= allowed,
-            "{most} bytes are held, {allowed} may be, by {}",
-            say()
+            "{most} bytes are allocated, at most {allowed} are allowed, for {}",
+            describe()
         );
     }
 }
 
 #[test]
-fn text_of_strace() {
+fn changed_text_of_strace_is_read_within_the_memory_limit() {
     let whole = [
         include_bytes!("corpus/strace_text/processes.log").to_vec(),
         include_bytes!("corpus/strace_text/descriptors.log").to_vec(),
@@ -78,10 +78,10 @@ fn text_of_strace() {
     fuzz(&whole, special, 20_000, bound, strace_text::run);
 }
 
-/// Names above what Linux takes, names of thousands of directories, and a program that goes down
-/// through as many.
+/// Paths above the limit of Linux, paths with thousands of directories, and a program that enters
+/// as many.
 #[test]
-fn names_that_are_long_or_deep_cost_no_more_than_their_bytes() {
+fn memory_of_long_and_deep_paths_is_proportional_to_the_input() {
     let long = |depth: usize| {
         let name = "A/".repeat(depth);
         format!("7 openat(AT_FDCWD, \"/{name}f\", O_RDONLY) = -1 ENAMETOOLONG (File name too long)\n")
@@ -95,7 +95,7 @@ fn names_that_are_long_or_deep_cost_no_more_than_their_bytes() {
         "7 openat(AT_FDCWD, \"/a/{0}\", O_RDONLY) = 3\n7 rename(\"/a\", \"/{0}\") = 0\n",
         "b/".repeat(2_000)
     );
-    // What a program enters makes each of its names as long as the place where it is, to a bound.
+    // Each directory that a program enters makes its paths longer, up to a limit.
     for (log, each) in [
         (long(90_000), 8),
         (long(2_000), 24),
@@ -103,18 +103,18 @@ fn names_that_are_long_or_deep_cost_no_more_than_their_bytes() {
         (down, 300),
         (renamed, 24),
     ] {
-        let most = allocated::most_during(|| strace_text::run(log.as_bytes()));
+        let most = allocated::peak_during(|| strace_text::run(log.as_bytes()));
         let allowed = (64 << 10) + each * log.len();
         assert!(
             most <= allowed,
-            "{most} bytes are held, {allowed} may be, by {} bytes",
+            "{most} bytes are allocated, at most {allowed} are allowed, for {} bytes",
             log.len()
         );
     }
 }
 
 #[test]
-fn logs_of_the_preload_recorder() {
+fn changed_logs_of_the_preload_recorder_are_read_within_the_memory_limit() {
     let whole = [include_bytes!("corpus/preload_log/one").to_vec()];
     let special = b"\0\x01\x02\x08\x7f\x80\xff";
     let bound = Bound {
@@ -125,23 +125,23 @@ fn logs_of_the_preload_recorder() {
 }
 
 const SPECIAL_OF_FILES: &[u8] = b"\0\x01\x7f\x80\xff";
-/// A block of events, and what zstd needs.
+/// A block of events, and the memory of zstd.
 const BOUND_OF_FILES: Bound = Bound {
     any: 3 << 20,
     each: 300,
 };
 
 #[test]
-fn trace_files() {
+fn changed_trace_files_are_read_within_the_memory_limit() {
     let file = include_bytes!("../data/version-1.trace");
     let whole = [file.to_vec(), unframed(file), unframed(&in_small_blocks(file, 5))];
     fuzz(&whole, SPECIAL_OF_FILES, 5_000, BOUND_OF_FILES, trace_file::run);
 }
 
-/// What a faulty or hostile writer may send. Columns of small blocks are not compressed, so that
-/// changes reach what reads them.
+/// Files of a faulty or malicious writer. Columns of small blocks are not compressed, so that
+/// changes reach the code that reads them.
 #[test]
-fn trace_files_behind_their_checksums() {
+fn malformed_trace_files_with_valid_checksums_are_read_within_the_memory_limit() {
     let file = include_bytes!("../data/version-1.trace");
     let whole = [5, 1, 7].map(|events| unframed(&in_small_blocks(file, events)));
     let (mut good, mut reasons) = (0, BTreeSet::new());
@@ -156,11 +156,12 @@ fn trace_files_behind_their_checksums() {
             Err(error) => panic!("{error}"),
         },
     );
-    // Some changes make another trace, and others are found at every step of reading.
+    // Some changes result in another valid trace, and the others are detected at each step of
+    // reading.
     assert!(good > 100 && reasons.len() > 12, "{good} {reasons:?}");
 }
 
-/// The last events of a file, again, so many in a block.
+/// The first and last events of a file, written again with this number of events per block.
 fn in_small_blocks(file: &[u8], events: usize) -> Vec<u8> {
     let mut reader = Reader::new(file).unwrap();
     let mut all: Vec<Event> = Vec::new();
@@ -170,7 +171,7 @@ fn in_small_blocks(file: &[u8], events: usize) -> Vec<u8> {
     let header = reader.header().clone();
     let mut names = reader.into_names();
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
-    // The ends of the list have a call of each kind.
+    // The ends of the list contain a call of each kind.
     let ends = all[..20].iter().chain(&all[all.len() - 20..]);
     for (number, event) in ends.enumerate() {
         writer.write(&mut names, event).unwrap();
@@ -181,20 +182,20 @@ fn in_small_blocks(file: &[u8], events: usize) -> Vec<u8> {
     writer.finish(&mut names, &Footer::default()).unwrap()
 }
 
-/// What [`trace_file::framed`] makes this file of, but for its header.
+/// The input of [`trace_file::framed`] for this file, without its header.
 fn unframed(file: &[u8]) -> Vec<u8> {
     /// Kind, number, length, and two checksums.
     const HEAD: usize = 17;
     let mut bytes = Vec::new();
-    let mut rest = &file[FORMAT.len() + 1..];
-    while let [kind, ..] = rest {
-        let length = u32::from_le_bytes(rest[5..9].try_into().unwrap()) as usize;
-        if let Some(place) = trace_file::KINDS.iter().position(|one| one == kind) {
-            bytes.push(place as u8);
+    let mut remaining = &file[FORMAT.len() + 1..];
+    while let [kind, ..] = remaining {
+        let length = u32::from_le_bytes(remaining[5..9].try_into().unwrap()) as usize;
+        if let Some(index) = trace_file::KINDS.iter().position(|known| known == kind) {
+            bytes.push(index as u8);
             bytes.extend(u16::try_from(length).unwrap().to_le_bytes());
-            bytes.extend(&rest[HEAD..HEAD + length]);
+            bytes.extend(&remaining[HEAD..HEAD + length]);
         }
-        rest = &rest[HEAD + length..];
+        remaining = &remaining[HEAD + length..];
     }
     bytes
 }

@@ -1,5 +1,5 @@
-//! Logs that were made with `-y`, followed without the names in them and held against those names:
-//! strace has them from the kernel.
+//! Follows logs that were made with `-y` without their paths, and compares the results with these
+//! paths, which strace got from the kernel.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,24 +14,24 @@ use plimsoll_trace::syscalls::Argument;
 use plimsoll_trace::text::scan;
 use plimsoll_trace::text::value::{self, Arguments};
 
-/// What came out.
+/// The result of the comparison.
 #[derive(Debug, Default)]
-pub struct Imported {
-    /// Descriptors whose open file is the one that strace names, as far as all its uses agree.
+pub struct Comparison {
+    /// Number of descriptors whose open file is that of strace, if all its uses agree.
     pub same: u32,
-    /// Those of them whose file has the very name that strace tells, after symbolic links.
+    /// Number of these whose path equals that of strace, after symbolic links.
     pub named: u32,
-    /// The others: a word for each.
+    /// Descriptions of the other descriptors.
     pub others: Vec<String>,
-    /// Files whose name is another one: a word for each.
+    /// Descriptions of the files whose path differs.
     pub misnamed: Vec<String>,
-    /// What was not understood.
+    /// The counts of input that could not be interpreted.
     pub trouble: Trouble,
-    /// Calls without an end.
+    /// Number of calls without an end.
     pub endless: u64,
 }
 
-/// A line without the names behind its descriptors.
+/// A line without the paths after its descriptors.
 fn stripped(line: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.len());
     let mut at = 0;
@@ -55,49 +55,58 @@ fn stripped(line: &[u8]) -> Vec<u8> {
 }
 
 struct FileLine {
-    words: String,
+    description: String,
     names: [Option<Vec<u8>>; 2],
     here: Option<Vec<u8>>,
 }
 
-/// Reads the names of a call as strace has written it.
-fn told(seen: &Observation<'_>) -> Option<FileLine> {
+/// The paths of a call in the text of strace.
+fn file_line(seen: &Observation<'_>) -> Option<FileLine> {
     let call = seen.call?;
     let of = |kind| {
-        let place = seen.event.call.arguments.iter().position(|&one| one == kind)?;
-        value::descriptor(Arguments::of(call.arguments).nth(place)?)
+        let index = seen
+            .event
+            .call
+            .arguments
+            .iter()
+            .position(|&argument| argument == kind)?;
+        value::descriptor(Arguments::of(call.arguments).nth(index)?)
     };
     let name = |found: Option<value::Descriptor<'_>>| {
         found
-            .filter(|found| !found.deleted)
-            .and_then(|found| Some(found.name?.to_vec()))
+            .filter(|descriptor| !descriptor.deleted)
+            .and_then(|descriptor| Some(descriptor.name?.to_vec()))
     };
     let returned = call.ended.and_then(|ended| ended.name());
     let here = of(Argument::Dir).filter(|dir| dir.number == value::AT_FDCWD);
-    let words = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     Some(FileLine {
-        words: format!("{} {}({})", call.pid, words(call.name), words(call.arguments)),
+        description: format!("{} {}({})", call.pid, text(call.name), text(call.arguments)),
         names: [name(of(Argument::Fd).or(returned)), name(of(Argument::Out))],
         here: name(here),
     })
 }
 
-/// Follows a log without its names, and holds every name against what was followed.
-pub fn held(log: &[u8]) -> Imported {
+/// Follows a log without its paths, and compares each path with the one that was followed.
+pub fn compare_with_names(log: &[u8]) -> Comparison {
     let mut all = Vec::new();
     let mut follower = Follower::new();
     let lines = || log.split(|&byte| byte == b'\n');
     for line in lines() {
         follower.line(line, 1, &mut |_: &mut Kernel, seen: &Observation<'_>| {
-            all.extend(told(seen));
+            all.extend(file_line(seen));
         });
     }
-    follower.end(&mut |_: &mut Kernel, seen: &Observation<'_>| all.extend(told(seen)));
+    follower.end(&mut |_: &mut Kernel, seen: &Observation<'_>| all.extend(file_line(seen)));
 
-    let mut held = Imported::default();
+    let mut result = Comparison::default();
     let mut follower = Follower::new();
-    if let Some(here) = all.iter().find_map(|told| told.here.clone()) {
-        let first = all[0].words.split(' ').next().and_then(|pid| pid.parse().ok());
+    if let Some(here) = all.iter().find_map(|line| line.here.clone()) {
+        let first = all[0]
+            .description
+            .split(' ')
+            .next()
+            .and_then(|pid| pid.parse().ok());
         follower.kernel().set_directory(first.unwrap_or(1), &here);
     }
     let mut all = all.iter();
@@ -106,10 +115,10 @@ pub fn held(log: &[u8]) -> Imported {
         if seen.call.is_none() {
             return;
         }
-        let told = all.next().expect("names change no order");
-        for (open, name) in [seen.event.open, seen.event.open2].into_iter().zip(&told.names) {
+        let line = all.next().expect("paths do not change the order");
+        for (open, name) in [seen.event.open, seen.event.open2].into_iter().zip(&line.names) {
             if let (Some(open), Some(name)) = (open, name) {
-                compare(&mut held, kernel, &mut first, open, name, told);
+                compare(&mut result, kernel, &mut first, open, name, line);
             }
         }
     };
@@ -117,18 +126,18 @@ pub fn held(log: &[u8]) -> Imported {
         follower.line(&stripped(line), 1, &mut hear);
     }
     follower.end(&mut hear);
-    held.trouble = follower.trouble().clone();
-    held.endless = follower.endless();
-    held
+    result.trouble = follower.trouble().clone();
+    result.endless = follower.endless();
+    result
 }
 
 fn compare(
-    held: &mut Imported,
+    result: &mut Comparison,
     kernel: &Kernel,
     first: &mut HashMap<OpenId, Vec<u8>>,
     open: OpenId,
     name: &[u8],
-    told: &FileLine,
+    line: &FileLine,
 ) {
     let Some(file) = kernel.open_file(open).map(|open| open.file) else {
         return;
@@ -137,43 +146,43 @@ fn compare(
     let own = kernel.name_of(file);
     let is_path = name.first() == Some(&b'/') && !name.contains(&b'<');
     let real = value::unescaped(name);
-    // A file that was renamed while it was open has another name from then on; all of them must be
-    // ours, too.
+    // A file that was renamed while it was open has another path from then on; each of them must be
+    // equal, too.
     let is_ours = is_path && (own == real.as_ref() || links_to(own, &real));
     let known = first.entry(open).or_insert_with(|| name.to_vec());
     if known == name || is_ours {
-        held.same += 1;
+        result.same += 1;
     } else {
         let was = String::from_utf8_lossy(known).into_owned();
-        held.others.push(format!("{was}: {}", told.words));
+        result.others.push(format!("{was}: {}", line.description));
     }
     let is_unknown = kernel.names().path(entry.path).starts_with(b"unknown:");
     if is_path && !is_unknown {
         if is_ours {
-            held.named += 1;
+            result.named += 1;
         } else {
             let own = String::from_utf8_lossy(own).into_owned();
-            held.misnamed.push(format!("{own}: {}", told.words));
+            result.misnamed.push(format!("{own}: {}", line.description));
         }
     }
     let is_other = matches!(entry.kind, Kind::Pipe | Kind::Socket | Kind::Other);
     assert!(
         is_unknown || is_path != is_other || entry.kind == Kind::Device || entry.kind == Kind::Memory,
         "{entry:?}: {}",
-        told.words
+        line.description
     );
 }
 
-/// Whether the one is the other after symbolic links; of what is gone by now, after those of its
-/// directory.
+/// Whether both paths are the same after symbolic links; of a file that no longer exists, after
+/// those of its directory.
 fn links_to(own: &[u8], real: &[u8]) -> bool {
     let path = |bytes| Path::new(std::ffi::OsStr::from_bytes(bytes)).to_path_buf();
     let (own, real) = (path(own), path(real));
-    let whole = |path: &Path| {
+    let resolve = |path: &Path| {
         fs::canonicalize(path).ok().or_else(|| {
             let directory = fs::canonicalize(path.parent()?).ok()?;
             Some(directory.join(path.file_name()?))
         })
     };
-    whole(&own).is_some_and(|own| own == real || whole(&real).is_some_and(|real| own == real))
+    resolve(&own).is_some_and(|own| own == real || resolve(&real).is_some_and(|real| own == real))
 }

@@ -1,4 +1,4 @@
-//! Whatever stands in a trace: there is a profile of it, and points.
+//! Random events always have a profile and points.
 
 use plimsoll_trace::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::names::Kind;
@@ -10,7 +10,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::scene::Scene;
 
-/// Mostly small, sometimes as far as it goes.
+/// A random number: mostly small, sometimes at the limit of the range.
 fn number(random: &mut Pcg64Mcg) -> u64 {
     match random.next_u32() % 8 {
         0 => u64::MAX - random.next_u64() % 3,
@@ -59,18 +59,18 @@ fn event(random: &mut Pcg64Mcg, calls: &[&'static syscalls::Syscall]) -> Event {
 }
 
 #[test]
-fn any_events_have_a_profile() {
+fn random_events_have_a_profile_and_points() {
     let mut random = Pcg64Mcg::seed_from_u64(23);
-    // In an order of their own: the table has none.
+    // Sorted, because the table has no order.
     let mut calls: Vec<_> = syscalls::all().collect();
     calls.sort_by_key(|call| call.name);
     for round in 0..150 {
         let mut scene = Scene::new().calibrated(30_000.0, 6_000.0);
-        for place in 0..3 {
-            scene.thread(101 + place, 100 + place % 2, Some(place as usize));
+        for index in 0..3 {
+            scene.thread(101 + index, 100 + index % 2, Some(index as usize));
         }
-        for (place, kind) in Kind::ALL.into_iter().enumerate() {
-            scene.file(&format!("/f{}", place % 5), kind);
+        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+            scene.file(&format!("/f{}", index % 5), kind);
         }
         for name in ["/a", "/b", "/c"] {
             scene.path(name);
@@ -83,10 +83,10 @@ fn any_events_have_a_profile() {
             .filter(|event| !event.call.name.starts_with('+'))
             .count();
         assert_eq!(profile.totals.calls, made as u64);
-        // A number that is none would be null.
+        // A number that is not finite would be null.
         let text = serde_json::to_string(&profile).unwrap();
         assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), profile);
-        assert!(!text.contains(":null,\"to\""), "a number that is none");
+        assert!(!text.contains(":null,\"to\""), "a number that is not finite");
 
         let limit = if round % 2 == 0 { 3 } else { 1000 };
         let mut gatherer = Gatherer::new(Query {

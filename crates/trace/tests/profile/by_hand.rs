@@ -1,4 +1,4 @@
-//! What single kinds of events come to.
+//! The contribution of single kinds of events to the profile.
 
 use plimsoll_trace::event::{OpenId, Outcome};
 use plimsoll_trace::header::{Footer, Recorder};
@@ -6,7 +6,7 @@ use plimsoll_trace::names::Kind;
 use plimsoll_trace::profile::json::Profile;
 use plimsoll_trace::profile::{Choice, Profiler};
 
-use crate::scene::{MS, Scene, file, is};
+use crate::scene::{MS, Scene, assert_close, file};
 
 #[test]
 fn an_empty_trace_has_a_profile() {
@@ -20,12 +20,12 @@ fn an_empty_trace_has_a_profile() {
 }
 
 #[test]
-fn json_gives_the_profile_back() {
+fn a_profile_is_restored_from_its_json() {
     let mut scene = Scene::new().calibrated(30_000.0, 6_000.0);
     let one = scene.file("/data/one", Kind::File);
     let mut handle = scene.open(one);
     scene.data(&mut handle, "read", 4096, 100);
-    scene.fails("stat", "/none", 2);
+    scene.fail("stat", "/none", 2);
     let profile = scene.profile();
     let text = serde_json::to_string(&profile).unwrap();
     assert_eq!(serde_json::from_str::<Profile>(&text).unwrap(), profile);
@@ -65,11 +65,11 @@ fn times_are_corrected_call_by_call_and_absent_without_durations() {
         scene.data(&mut handle, "read", 100, 100);
     }
     let time = file(&scene.profile(), "/one").io.read_time.unwrap();
-    is(time.recorded_s, 1_015e-6);
-    // 12 us are taken off at most, 3 us at least; the second read never takes less than nothing.
-    is(time.low_s.unwrap(), 988e-6);
-    is(time.corrected_s.unwrap(), (4.0 + 994.0) * 1e-6);
-    is(time.high_s.unwrap(), (7.0 + 2.0 + 997.0) * 1e-6);
+    assert_close(time.recorded_s, 1_015e-6);
+    // At most 12 us are subtracted, at least 3 us. The second read never takes less than 0.
+    assert_close(time.low_s.unwrap(), 988e-6);
+    assert_close(time.corrected_s.unwrap(), (4.0 + 994.0) * 1e-6);
+    assert_close(time.high_s.unwrap(), (7.0 + 2.0 + 997.0) * 1e-6);
     let profile = scene.profile();
     let duration = file(&profile, "/one")
         .io
@@ -78,9 +78,9 @@ fn times_are_corrected_call_by_call_and_absent_without_durations() {
         .unwrap()
         .duration_s
         .unwrap();
-    is(duration.max, 994e-6);
+    assert_close(duration.max, 994e-6);
     assert_eq!(duration.min, 0.0);
-    // Nothing is left of the second one: it has no speed.
+    // Nothing remains of the second read, so it has no speed.
     assert_eq!(
         file(&profile, "/one")
             .io
@@ -92,7 +92,7 @@ fn times_are_corrected_call_by_call_and_absent_without_durations() {
             .count,
         2
     );
-    is(
+    assert_close(
         profile
             .calls
             .iter()
@@ -118,7 +118,7 @@ fn times_are_corrected_call_by_call_and_absent_without_durations() {
 }
 
 #[test]
-fn where_tracing_was_most_of_the_run_there_is_an_interval() {
+fn a_run_that_is_mostly_tracing_has_a_range_of_times() {
     for (gap, most) in [(10_000, true), (200_000, false)] {
         let mut scene = Scene::new().calibrated(30_000.0, 6_000.0);
         let one = scene.file("/one", Kind::File);
@@ -147,7 +147,7 @@ fn processes_form_a_tree() {
     scene.data(&mut handle, "read", 50, 50);
     handle.thread = thread.index();
     scene.data(&mut handle, "read", 70, 70);
-    // The id is given out again, to a child of the thread.
+    // The id is reused for a child of the thread.
     scene.thread(200, 200, Some(2));
     let compiler = scene.path("/bin/cc");
     scene.call(3, "execve", Outcome::Returned(0)).path = Some(compiler);
@@ -156,14 +156,14 @@ fn processes_form_a_tree() {
     let seen: Vec<_> = profile
         .processes
         .iter()
-        .map(|it| {
+        .map(|process| {
             (
-                it.pid,
-                it.parent,
-                it.program.as_deref(),
-                it.threads.len(),
-                it.work.read_bytes,
-                it.executes,
+                process.pid,
+                process.parent,
+                process.program.as_deref(),
+                process.threads.len(),
+                process.work.read_bytes,
+                process.executes,
             )
         })
         .collect();
@@ -176,7 +176,7 @@ fn processes_form_a_tree() {
         ]
     );
     let third = &profile.processes[2];
-    is(third.work.waiting_time.unwrap().recorded_s, 10e-6);
+    assert_close(third.work.waiting_time.unwrap().recorded_s, 10e-6);
     assert_eq!((third.work.failed_calls, profile.totals.failed_calls), (1, 1));
     assert!(third.start_s > profile.processes[1].end_s - 1e-9);
     let used = file(&profile, "/data");
@@ -187,13 +187,13 @@ fn processes_form_a_tree() {
 }
 
 #[test]
-fn failures_are_counted_by_call_and_error_and_names_by_how_often_they_were_missing() {
+fn failures_are_counted_by_call_and_error_and_lookups_by_path() {
     let mut scene = Scene::new();
     for _ in 0..5 {
-        scene.fails("openat", "/lib/a.so", 2);
+        scene.fail("openat", "/lib/a.so", 2);
     }
-    scene.fails("stat", "/lib/a.so", 20);
-    scene.fails("stat", "/secret", 13);
+    scene.fail("stat", "/lib/a.so", 20);
+    scene.fail("stat", "/secret", 13);
     let later = scene.file("/lib/a.so", Kind::File);
     scene.open(later);
     let profile = scene.profile();
@@ -207,7 +207,7 @@ fn failures_are_counted_by_call_and_error_and_names_by_how_often_they_were_missi
         .io
         .failed
         .iter()
-        .map(|it| (it.call.as_str(), it.error.as_str(), it.count))
+        .map(|failed| (failed.call.as_str(), failed.error.as_str(), failed.count))
         .collect();
     assert_eq!(failed, [("openat", "ENOENT", 5), ("stat", "ENOTDIR", 1)]);
     assert_eq!(
@@ -229,7 +229,7 @@ fn failures_are_counted_by_call_and_error_and_names_by_how_often_they_were_missi
 }
 
 #[test]
-fn files_that_bear_a_name_one_after_another_are_put_together() {
+fn files_that_had_a_path_one_after_another_are_combined() {
     let mut scene = Scene::new();
     for _ in 0..3 {
         let one = scene.file("/lock", Kind::File);
@@ -256,10 +256,10 @@ fn files_that_bear_a_name_one_after_another_are_put_together() {
     assert_eq!(profile.totals.files, 1);
 }
 
-/// Data from file to file are read from the one and written to the other; the call took its time
-/// once.
+/// A transfer between files counts as a read of one and a write of the other. The time of the call
+/// counts once.
 #[test]
-fn a_transfer_has_two_sides() {
+fn a_transfer_is_a_read_and_a_write() {
     let mut scene = Scene::new();
     let (from, to) = (scene.file("/from", Kind::File), scene.file("/to", Kind::File));
     let (from, to) = (scene.open(from), scene.open(to));
@@ -282,13 +282,13 @@ fn a_transfer_has_two_sides() {
         (from.sequential_share, to.sequential_share),
         (Some(1.0), Some(1.0))
     );
-    is(from.read_time.unwrap().recorded_s, 30e-6);
+    assert_close(from.read_time.unwrap().recorded_s, 30e-6);
     assert_eq!(to.write_time.unwrap().recorded_s, 0.0);
     assert_eq!(profile.totals.calls, 5);
 }
 
 #[test]
-fn pipes_are_no_files() {
+fn data_of_pipes_are_counted_separately() {
     let mut scene = Scene::new();
     let pipe = scene.file("pipe:", Kind::Pipe);
     let event = scene.call(0, "read", Outcome::Returned(70));
@@ -306,7 +306,7 @@ fn pipes_are_no_files() {
         ),
         (1, 70, 1, 5)
     );
-    is(profile.time.waiting.unwrap().recorded_s, 10e-6);
+    assert_close(profile.time.waiting.unwrap().recorded_s, 10e-6);
     assert_eq!(profile.timeline.other.iter().sum::<u64>(), 2);
 }
 
@@ -325,7 +325,7 @@ fn a_mapped_file_is_a_blind_spot_unless_it_is_a_program() {
     let spots: Vec<_> = profile
         .blind_spots
         .iter()
-        .map(|it| (it.kind.as_str(), it.file.as_deref(), it.count, it.bytes))
+        .map(|spot| (spot.kind.as_str(), spot.file.as_deref(), spot.count, spot.bytes))
         .collect();
     assert_eq!(spots, [("mapped", Some("/data.root"), 2, Some((2 << 20) + 4096))]);
     assert!(file(&profile, "/lib.so").executable);
@@ -333,7 +333,7 @@ fn a_mapped_file_is_a_blind_spot_unless_it_is_a_program() {
 }
 
 #[test]
-fn the_preload_recorder_does_not_see_static_programs() {
+fn a_program_without_recorded_calls_is_a_blind_spot_of_the_preload_recorder() {
     let mut scene = Scene::new();
     scene.header.recorder = Recorder::Preload;
     let (seen, unseen) = (scene.path("/bin/dynamic"), scene.path("/bin/static"));
@@ -362,14 +362,14 @@ fn the_preload_recorder_does_not_see_static_programs() {
     assert_eq!(scene.profile().blind_spots.len(), 1);
 }
 
-/// `cp` asks until there is nothing left.
+/// `cp` repeats the call until it returns 0.
 #[test]
 fn a_copy_at_the_end_of_its_source_writes_nothing() {
     let mut scene = Scene::new();
     let (from, to) = (scene.file("/from", Kind::File), scene.file("/to", Kind::File));
     let (source, target) = (scene.open(from), scene.open(to));
-    for (at, done) in [(0, 100), (100, 0)] {
-        let event = scene.of(&source, "copy_file_range", Outcome::Returned(done));
+    for (at, returned) in [(0, 100), (100, 0)] {
+        let event = scene.of(&source, "copy_file_range", Outcome::Returned(returned));
         (event.open2, event.file2) = (Some(target.open), Some(target.file));
         (event.offset, event.offset2, event.length) = (Some(at), Some(at), Some(4096));
     }
@@ -379,9 +379,9 @@ fn a_copy_at_the_end_of_its_source_writes_nothing() {
     assert_eq!((to.writes, to.write_bytes), (1, 100));
 }
 
-/// A ring whose requests are handed over without a call.
+/// An `io_uring` instance whose requests are submitted without a call.
 #[test]
-fn a_ring_that_no_request_was_seen_of_is_told() {
+fn an_io_uring_without_recorded_requests_is_a_blind_spot() {
     let mut scene = Scene::new();
     scene.call(0, "io_uring_setup", Outcome::Returned(5));
     scene.call(0, "io_uring_register", Outcome::Returned(0));
@@ -390,7 +390,7 @@ fn a_ring_that_no_request_was_seen_of_is_told() {
         (spots.len(), spots[0].kind.as_str(), spots[0].count),
         (1, "io-uring", 1)
     );
-    // Of liburing, that recorder has the second call alone.
+    // For liburing, that recorder records only the second call.
     scene.header.recorder = Recorder::Preload;
     assert_eq!(scene.profile().blind_spots[0].count, 2);
     scene.call(0, "io_uring_enter", Outcome::Returned(4));
@@ -399,7 +399,7 @@ fn a_ring_that_no_request_was_seen_of_is_told() {
 }
 
 #[test]
-fn an_open_file_from_before_the_trace_has_unknown_places() {
+fn requests_of_a_file_from_before_the_trace_have_unknown_offsets() {
     let mut scene = Scene::new();
     let log = scene.file("unknown:7:3", Kind::File);
     let event = scene.call(0, "read", Outcome::Returned(10));
@@ -419,13 +419,12 @@ fn an_open_file_from_before_the_trace_has_unknown_places() {
         (20, 10, 0, 1)
     );
     assert_eq!((io.sequential_share, io.consecutive_share), (None, Some(0.0)));
-    is(file(&profile, "unknown:7:3").open_s, 20e-6);
+    assert_close(file(&profile, "unknown:7:3").open_s, 20e-6);
 }
 
-/// One of two descriptors is closed: the open file stays, and so does the seek's chance of being
-/// used.
+/// One of two descriptors is closed: the open file stays open, and its seek can still be used.
 #[test]
-fn a_close_of_one_descriptor_of_two_ends_nothing() {
+fn closing_one_of_two_descriptors_keeps_the_open_file() {
     let mut scene = Scene::new();
     let one = scene.file("/one", Kind::File);
     let mut handle = scene.open(one);
@@ -436,7 +435,7 @@ fn a_close_of_one_descriptor_of_two_ends_nothing() {
     let event = scene.of(&handle, "+released", Outcome::Returned(0));
     event.duration_ns = None;
     scene.now += MS;
-    scene.fails("stat", "/later", 2);
+    scene.fail("stat", "/later", 2);
     let profile = scene.profile();
     let found = file(&profile, "/one");
     assert_eq!((found.io.seeks, found.io.useless_seeks), (2, 1));
@@ -445,9 +444,9 @@ fn a_close_of_one_descriptor_of_two_ends_nothing() {
 }
 
 #[test]
-fn a_cut_trace_says_so() {
+fn a_trace_without_footer_is_reported_as_cut() {
     let mut scene = Scene::new();
-    scene.fails("stat", "/none", 2);
+    scene.fail("stat", "/none", 2);
     let mut profiler = Profiler::new(&scene.header, Choice::default());
     profiler.take(&scene.names, &scene.events);
     assert!(!profiler.finish(&scene.names, None).unparsed.whole);

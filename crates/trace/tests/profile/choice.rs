@@ -1,11 +1,11 @@
-//! Files by their names, and times.
+//! Selections by path and by time.
 
 use plimsoll_trace::event::Outcome;
 use plimsoll_trace::names::Kind;
 use plimsoll_trace::profile::Choice;
 use regex::Regex;
 
-use crate::scene::{MS, Scene, is};
+use crate::scene::{MS, Scene, assert_close};
 
 fn scene() -> Scene {
     let mut scene = Scene::new();
@@ -18,15 +18,15 @@ fn scene() -> Scene {
         }
         scene.close(&handle);
     }
-    scene.fails("stat", "/data/none.root", 2);
+    scene.fail("stat", "/data/none.root", 2);
     scene.call(0, "futex", Outcome::Returned(0));
     scene
 }
 
 #[test]
-fn files_are_chosen_by_their_names_as_they_are_shown() {
+fn files_are_selected_by_their_paths_as_shown() {
     let by = |text: &str| {
-        let profile = scene().chosen(Choice {
+        let profile = scene().profile_of(Choice {
             file: Some(Regex::new(text).unwrap()),
             ..Choice::default()
         });
@@ -42,10 +42,10 @@ fn files_are_chosen_by_their_names_as_they_are_shown() {
     assert_eq!(by("nothing"), (vec![], 0, 0));
 }
 
-/// A file that is written and renamed with its directory, one that has two names, and two that
-/// exchange theirs.
+/// A file that is written and renamed with its directory, one that has two paths, and two that
+/// exchange their paths.
 #[test]
-fn a_file_is_found_under_every_name_that_it_had() {
+fn a_file_is_selected_by_each_path_that_it_had() {
     let mut scene = Scene::new();
     let directory = scene.file("/d", Kind::Directory);
     let [whole, linked, one, two] =
@@ -56,7 +56,7 @@ fn a_file_is_found_under_every_name_that_it_had() {
         scene.close(&handle);
     }
     let later = scene.file("/d/.part", Kind::File);
-    // The recorder writes down what is beneath a directory, by its new name.
+    // The trace contains the paths beneath a renamed directory.
     scene.path("/e/file");
     for (call, file, other, from, to) in [
         ("rename", whole, None, "/d/.part", "/d/file"),
@@ -105,9 +105,9 @@ fn a_file_is_found_under_every_name_that_it_had() {
 }
 
 #[test]
-fn the_run_stays_as_long_as_it_was() {
+fn a_selection_does_not_change_the_duration_of_the_run() {
     let all = scene().profile();
-    let one = scene().chosen(Choice {
+    let one = scene().profile_of(Choice {
         file: Some(Regex::new("a.root").unwrap()),
         ..Choice::default()
     });
@@ -122,12 +122,12 @@ fn the_run_stays_as_long_as_it_was() {
             .run_share
             .unwrap()
     };
-    is(share(&one), share(&all));
+    assert_close(share(&one), share(&all));
     assert_eq!(one.processes.len(), 1);
 }
 
 #[test]
-fn times_choose_the_calls_that_began_in_them() {
+fn a_time_range_selects_the_calls_that_began_in_it() {
     let scene = scene();
     let (from, to) = (5 * MS, 16 * MS);
     let choice = Choice {
@@ -135,7 +135,7 @@ fn times_choose_the_calls_that_began_in_them() {
         to_ns: Some(to),
         ..Choice::default()
     };
-    let profile = scene.chosen(choice);
+    let profile = scene.profile_of(choice);
     let inside = scene
         .events
         .iter()
@@ -143,6 +143,6 @@ fn times_choose_the_calls_that_began_in_them() {
     assert_eq!(profile.totals.calls, inside.count() as u64);
     assert_eq!(profile.chosen.from_s, Some(0.005));
     assert!(profile.time.start_s >= 0.005 && profile.time.wall.recorded_s < 0.0111);
-    // The process is as old as it is.
-    is(profile.processes[0].start_s, 0.0);
+    // The start of the process does not depend on the selection.
+    assert_close(profile.processes[0].start_s, 0.0);
 }

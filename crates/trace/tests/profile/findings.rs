@@ -1,22 +1,22 @@
-//! What is said in words.
+//! The texts of findings.
 
 use plimsoll_trace::event::Outcome;
 use plimsoll_trace::names::Kind;
 use plimsoll_trace::profile::Profile;
 
-use crate::scene::{MS, Scene, is};
+use crate::scene::{MS, Scene, assert_close};
 
 fn texts<'a>(profile: &'a Profile, kind: &str) -> Vec<&'a str> {
     profile
         .findings
         .iter()
-        .filter(|it| it.kind == kind)
-        .map(|it| it.text.as_str())
+        .filter(|finding| finding.kind == kind)
+        .map(|finding| finding.text.as_str())
         .collect()
 }
 
 #[test]
-fn an_ordinary_reader_is_no_finding() {
+fn an_ordinary_reader_has_no_findings() {
     let mut scene = Scene::new();
     let one = scene.file("/data", Kind::File);
     let mut handle = scene.open(one);
@@ -29,7 +29,7 @@ fn an_ordinary_reader_is_no_finding() {
 }
 
 #[test]
-fn useless_seeks() {
+fn useless_seeks_are_reported_for_the_run_and_the_file() {
     let mut scene = Scene::new();
     let one = scene.file("/ev.root", Kind::File);
     let mut handle = scene.open(one);
@@ -48,11 +48,11 @@ fn useless_seeks() {
             "88 % of 112,000 seeks in /ev.root are useless"
         ]
     );
-    is(
+    assert_close(
         profile
             .findings
             .iter()
-            .find(|it| it.kind == "useless-seeks")
+            .find(|finding| finding.kind == "useless-seeks")
             .unwrap()
             .numbers["share"],
         0.88,
@@ -60,7 +60,7 @@ fn useless_seeks() {
 }
 
 #[test]
-fn read_and_written_again() {
+fn repeated_reads_and_writes_are_reported() {
     let mut scene = Scene::new();
     let (one, two) = (
         scene.file("config.tar", Kind::File),
@@ -78,16 +78,16 @@ fn read_and_written_again() {
     let profile = scene.profile();
     assert_eq!(
         texts(&profile, "read-again"),
-        ["config.tar was read five times over: 50 MiB for 10 MiB"]
+        ["config.tar was read five times: 50 MiB read, 10 MiB distinct"]
     );
     assert_eq!(
         texts(&profile, "written-again"),
-        ["/db was written five times over: 5.0 MiB for 1.0 MiB"]
+        ["/db was written five times: 5.0 MiB written, 1.0 MiB distinct"]
     );
 }
 
 #[test]
-fn opened_often_and_for_little() {
+fn frequent_opens_for_few_requests_are_reported() {
     let mut scene = Scene::new();
     let stat = scene.file("/proc/self/stat", Kind::File);
     for _ in 0..820 {
@@ -100,7 +100,7 @@ fn opened_often_and_for_little() {
     let profile = scene.profile();
     assert_eq!(
         texts(&profile, "opened-often"),
-        ["/proc/self/stat was opened 82 times a second, 820 times in all"]
+        ["/proc/self/stat was opened 82 times per second, 820 times in total"]
     );
     assert_eq!(
         texts(&profile, "opened-for-little"),
@@ -109,28 +109,28 @@ fn opened_often_and_for_little() {
 }
 
 #[test]
-fn small_requests() {
+fn small_requests_are_reported_with_their_share_of_time() {
     let mut scene = Scene::new();
     let one = scene.file("/data", Kind::File);
     let mut handle = scene.open(one);
     for step in 0..2000 {
-        let asked = if step % 50 < 47 { 100 } else { 65_536 };
-        scene.duration = Some(if asked == 100 { 60_000 / 47 } else { 40_000 / 3 });
-        scene.data(&mut handle, "read", asked, asked);
+        let requested = if step % 50 < 47 { 100 } else { 65_536 };
+        scene.duration = Some(if requested == 100 { 60_000 / 47 } else { 40_000 / 3 });
+        scene.data(&mut handle, "read", requested, requested);
     }
     let profile = scene.profile();
     assert_eq!(
         texts(&profile, "small-reads"),
-        ["94 % of reads ask for less than 4.0 KiB and take 60 % of the time in calls about files"]
+        ["94 % of reads request less than 4.0 KiB and take 60 % of the time in calls on files"]
     );
-    // A run that hardly notices its calls about files hears nothing.
+    // In a run with a small share of calls on files there is no such finding.
     scene.now += 10_000 * MS;
-    scene.fails("stat", "/none", 2);
+    scene.fail("stat", "/none", 2);
     assert!(texts(&scene.profile(), "small-reads").is_empty());
 }
 
 #[test]
-fn syncs_looks_and_failed_lookups() {
+fn syncs_queries_and_failed_lookups_are_reported() {
     let mut scene = Scene::new();
     let db = scene.file("/db", Kind::File);
     let mut handle = scene.open(db);
@@ -142,30 +142,30 @@ fn syncs_looks_and_failed_lookups() {
         scene.duration = Some(1_000);
         let event = scene.call(0, "stat", Outcome::Returned(0));
         event.file = Some(db);
-        scene.fails("openat", "/usr/lib/libfoo.so", 2);
-        scene.fails("openat", "/lib/libfoo.so", 2);
+        scene.fail("openat", "/usr/lib/libfoo.so", 2);
+        scene.fail("openat", "/lib/libfoo.so", 2);
     }
     let profile = scene.profile();
     assert_eq!(
         texts(&profile, "syncs"),
         [
-            "300 calls that wait for the disk (fsync and similar) take 96 % of the time in calls about files: 30.0 ms"
+            "300 calls that wait for the disk (fsync and similar) take 96 % of the time in calls on files: 30.0 ms"
         ]
     );
     assert_eq!(
         texts(&profile, "looked-at-often"),
-        ["/db was looked at 300 times and opened 1 times"]
+        ["/db was queried 300 times (stat, access and similar) and opened 1 times"]
     );
     assert_eq!(
         texts(&profile, "failed-lookups"),
         [
-            "600 look-ups found nothing, 50 % of the calls that move no data; most often libfoo.so, 600 times in 2 directories"
+            "600 lookups found no file: 50 % of the calls without data. Most frequent: libfoo.so, 600 times in 2 directories"
         ]
     );
 }
 
 #[test]
-fn orders_that_no_read_ahead_helps() {
+fn descending_and_random_reads_are_reported() {
     const BLOCK: u64 = 65_536;
     let mut scene = Scene::new();
     let (back, mixed) = (scene.file("/back", Kind::File), scene.file("/mixed", Kind::File));
@@ -177,18 +177,18 @@ fn orders_that_no_read_ahead_helps() {
     let profile = scene.profile();
     assert_eq!(
         texts(&profile, "descending"),
-        ["/back is read from its end to its beginning: 99 % of 128 requests are before the previous one"]
+        ["/back is accessed from its end to its start: 99 % of 128 requests begin before the previous one"]
     );
     assert_eq!(
         texts(&profile, "random-whole"),
         [
-            "/mixed was read as a whole, but not in its order: 0.8 % of 128 requests begin where the last one ended"
+            "/mixed was read completely, but not in order: 0.8 % of 128 requests begin where the previous one ended"
         ]
     );
 }
 
 #[test]
-fn parts_maps_and_direct_requests() {
+fn partial_reads_mappings_and_direct_requests_are_reported() {
     let mut scene = Scene::new();
     let (part, direct) = (scene.file("/ev.root", Kind::File), scene.file("/raw", Kind::File));
     let mut handle = scene.open(part);
@@ -210,18 +210,18 @@ fn parts_maps_and_direct_requests() {
     );
     assert_eq!(
         texts(&profile, "mapped"),
-        ["214 MiB of /mapped mapped: accesses are not visible"]
+        ["214 MiB of /mapped mapped: accesses to mapped memory are not recorded"]
     );
     assert_eq!(
         texts(&profile, "unaligned-direct"),
         [
-            "1 of 2 requests to /raw go past the cache and are not aligned to 512 B: file systems refuse them or fall back to the cache"
+            "1 of 2 O_DIRECT requests to /raw are not aligned to 512 B: file systems refuse them or use the page cache"
         ]
     );
 }
 
 #[test]
-fn reads_before_writes_and_many_small_files() {
+fn read_modify_write_and_many_small_files_are_reported() {
     let mut scene = Scene::new();
     let db = scene.file("/db", Kind::File);
     let handle = scene.open(db);
@@ -238,22 +238,22 @@ fn reads_before_writes_and_many_small_files() {
     let profile = scene.profile();
     assert_eq!(
         texts(&profile, "read-modify-write"),
-        ["100 % of 150 writes to /db go over what was read just before"]
+        ["100 % of 150 writes to /db overwrite bytes that were read just before"]
     );
     assert_eq!(
         texts(&profile, "small-files"),
-        ["1,500 of 1,501 files that were read have less than 64 KiB"]
+        ["1,500 of 1,501 files that were read are smaller than 64 KiB"]
     );
     assert_eq!(
         texts(&profile, "mostly-metadata"),
         [
-            "3,001 calls that move no data (open, stat, close and similar) take 63 % of the time in calls about files: 30.0 ms"
+            "3,001 calls without data (open, stat, close and similar) take 63 % of the time in calls on files: 30.0 ms"
         ]
     );
 }
 
 #[test]
-fn mostly_tracing_is_said_first_and_names_are_safe() {
+fn mostly_tracing_is_the_first_finding_and_paths_are_escaped() {
     let mut scene = Scene::new().calibrated(30_000.0, 6_000.0);
     let bad = scene.file("/a\n\x1b[31m", Kind::File);
     let mut handle = scene.open(bad);
@@ -266,7 +266,7 @@ fn mostly_tracing_is_said_first_and_names_are_safe() {
     assert!(
         profile.findings[0]
             .text
-            .ends_with("it takes between 0.0 s and 2.0 ms"),
+            .ends_with("the run takes between 0.0 s and 2.0 ms"),
         "{}",
         profile.findings[0].text
     );

@@ -1,7 +1,6 @@
-//! The profile of a trace, against hand-made events, and against second computations that are
-//! simple and slow.
-#![allow(clippy::unwrap_used, reason = "what a scene does not have fails its test")]
-#![allow(clippy::float_cmp, reason = "nothing times anything is exactly nothing")]
+//! Compares the profile of a trace with hand-made events and with simple, slow computations.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+#![allow(clippy::float_cmp, reason = "sums without any term are exactly 0")]
 
 mod any;
 mod by_hand;

@@ -1,4 +1,5 @@
-//! Random programs against definitions, computed with a look at all events for each number.
+//! Compares the profiles of random programs with the definitions, computed from all events for each
+//! number.
 
 use plimsoll_trace::event::{Event, FileId};
 use plimsoll_trace::names::Kind;
@@ -6,13 +7,13 @@ use plimsoll_trace::profile::json::FileProfile;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use crate::scene::{Handle, Scene, file, is};
+use crate::scene::{Handle, Scene, assert_close, file};
 
 const FILES: usize = 3;
-/// Bytes of a file, so that a bitmap is small and ranges meet.
+/// Size of a file, bytes. It is small, so that ranges meet and a bitmap suffices.
 const SIZE: u64 = 300;
 
-/// A program that does anything with a few files.
+/// A program with random calls on a few files.
 fn random(random: &mut Pcg64Mcg) -> Scene {
     let mut below = |n: u64| random.next_u64() % n;
     let mut scene = Scene::new();
@@ -28,23 +29,29 @@ fn random(random: &mut Pcg64Mcg) -> Scene {
             open.push(scene.open(files[below(FILES as u64) as usize]));
             continue;
         }
-        let place = below(open.len() as u64) as usize;
-        let handle = &mut open[place];
+        let index = below(open.len() as u64) as usize;
+        let handle = &mut open[index];
         handle.thread = below(2) as usize;
-        let asked = below(30);
+        let requested = below(30);
         match which {
             1 | 2 => scene.seek(handle, below(4) * 50),
-            3 => scene.data_at(handle, "pread64", below(SIZE), asked, asked.min(below(40))),
-            4 => scene.data_at(handle, "pwrite64", below(SIZE), asked, asked),
-            5 | 6 => scene.data(handle, "read", asked, asked.min(below(40))),
-            7 => scene.data(handle, "write", asked, asked),
+            3 => scene.data_at(
+                handle,
+                "pread64",
+                below(SIZE),
+                requested,
+                requested.min(below(40)),
+            ),
+            4 => scene.data_at(handle, "pwrite64", below(SIZE), requested, requested),
+            5 | 6 => scene.data(handle, "read", requested, requested.min(below(40))),
+            7 => scene.data(handle, "write", requested, requested),
             8 => {
                 let to = handle.offset;
                 scene.seek(handle, to);
             }
             _ => {
                 scene.close(handle);
-                open.remove(place);
+                open.remove(index);
             }
         }
     }
@@ -55,7 +62,7 @@ fn is_data(event: &Event) -> bool {
     ["read", "write", "pread64", "pwrite64"].contains(&event.call.name)
 }
 
-fn moves(event: &Event) -> bool {
+fn uses_offset(event: &Event) -> bool {
     ["read", "write"].contains(&event.call.name)
 }
 
@@ -63,32 +70,32 @@ fn value(event: &Event) -> u64 {
     event.outcome.value().unwrap() as u64
 }
 
-fn ends(event: &Event) -> u64 {
+fn end_of(event: &Event) -> u64 {
     event.offset.unwrap() as u64 + value(event)
 }
 
-/// Whether the seek at `place` is still, by all that happened to its open file before.
-fn is_still(events: &[Event], place: usize) -> bool {
-    let seek = &events[place];
+/// Whether the seek at `index` does not move the offset, according to all previous events of its
+/// open file.
+fn is_still(events: &[Event], index: usize) -> bool {
+    let seek = &events[index];
     let mut offset = 0;
-    for event in events[..place].iter().filter(|event| event.open == seek.open) {
+    for event in events[..index].iter().filter(|event| event.open == seek.open) {
         if event.call.name == "lseek" {
             offset = value(event);
-        } else if moves(event) {
-            offset = ends(event);
+        } else if uses_offset(event) {
+            offset = end_of(event);
         }
     }
     offset == value(seek)
 }
 
-/// By the definition: no read or write at the offset before the next seek that moves it, or the
-/// close.
-fn is_useless(events: &[Event], place: usize) -> bool {
-    for (later, event) in events.iter().enumerate().skip(place + 1) {
-        if event.open != events[place].open {
+/// The definition: no read or write at the offset before the next seek that moves it, or the close.
+fn is_useless(events: &[Event], index: usize) -> bool {
+    for (later, event) in events.iter().enumerate().skip(index + 1) {
+        if event.open != events[index].open {
             continue;
         }
-        if moves(event) {
+        if uses_offset(event) {
             return false;
         }
         if event.call.name == "close" || event.call.name == "lseek" && !is_still(events, later) {
@@ -101,7 +108,7 @@ fn is_useless(events: &[Event], place: usize) -> bool {
 fn covered<'a>(events: impl Iterator<Item = &'a Event>) -> u64 {
     let mut bitmap = vec![false; 4000];
     for event in events {
-        bitmap[event.offset.unwrap() as usize..ends(event) as usize].fill(true);
+        bitmap[event.offset.unwrap() as usize..end_of(event) as usize].fill(true);
     }
     bitmap.iter().filter(|&&byte| byte).count() as u64
 }
@@ -141,10 +148,10 @@ fn check(events: &[Event], of: FileId, found: &FileProfile) {
     let time = |list: &mut dyn Iterator<Item = &Event>| {
         list.filter_map(|event| event.duration_ns).sum::<u64>() as f64
     };
-    is(io.read_time.unwrap().recorded_s, time(&mut reads()) * 1e-9);
-    is(io.write_time.unwrap().recorded_s, time(&mut writes()) * 1e-9);
+    assert_close(io.read_time.unwrap().recorded_s, time(&mut reads()) * 1e-9);
+    assert_close(io.write_time.unwrap().recorded_s, time(&mut writes()) * 1e-9);
     let others = &mut own().filter(|event| !is_data(event));
-    is(io.metadata_time.unwrap().recorded_s, time(others) * 1e-9);
+    assert_close(io.metadata_time.unwrap().recorded_s, time(others) * 1e-9);
     let threads: std::collections::BTreeSet<_> = own().map(|event| event.thread).collect();
     assert_eq!(found.threads, threads.len() as u64);
     assert_eq!(
@@ -159,11 +166,11 @@ fn check(events: &[Event], of: FileId, found: &FileProfile) {
 
 fn check_seeks(events: &[Event], of: FileId, found: &FileProfile) {
     let seeks: Vec<usize> = (0..events.len())
-        .filter(|&place| events[place].file == Some(of) && events[place].call.name == "lseek")
+        .filter(|&index| events[index].file == Some(of) && events[index].call.name == "lseek")
         .collect();
-    let still = seeks.iter().filter(|&&place| is_still(events, place)).count() as u64;
-    let moved = seeks.iter().filter(|&&place| !is_still(events, place));
-    let useless = moved.filter(|&&place| is_useless(events, place)).count() as u64;
+    let still = seeks.iter().filter(|&&index| is_still(events, index)).count() as u64;
+    let moved = seeks.iter().filter(|&&index| !is_still(events, index));
+    let useless = moved.filter(|&&index| is_useless(events, index)).count() as u64;
     let io = &found.io;
     assert_eq!(
         (io.seeks, io.still_seeks, io.useless_seeks),
@@ -177,17 +184,20 @@ fn check_order(events: &[Event], of: FileId, found: &FileProfile) {
         .filter(|event| event.file == Some(of) && is_data(event))
         .collect();
     let (mut sequential, mut descending, mut consecutive, mut modified) = (0, 0, 0, 0);
-    for (place, event) in data.iter().enumerate() {
+    for (index, event) in data.iter().enumerate() {
         let offset = event.offset.unwrap() as u64;
-        let before = data[..place].iter().rev().find(|one| one.open == event.open);
-        sequential += u64::from(before.map_or(0, |before| ends(before)) == offset);
+        let before = data[..index]
+            .iter()
+            .rev()
+            .find(|earlier| earlier.open == event.open);
+        sequential += u64::from(before.map_or(0, |before| end_of(before)) == offset);
         descending += u64::from(before.is_some_and(|before| before.offset.unwrap() as u64 > offset));
-        consecutive += u64::from(place.checked_sub(1).map_or(0, |last| ends(data[last])) == offset);
-        // The last read since the last write.
+        consecutive += u64::from(index.checked_sub(1).map_or(0, |last| end_of(data[last])) == offset);
+        // The last read after the last write.
         let read = before.filter(|before| before.call.name.contains("read"));
         modified += u64::from(
             event.call.name.contains("write")
-                && read.is_some_and(|read| (read.offset.unwrap() as u64..ends(read)).contains(&offset)),
+                && read.is_some_and(|read| (read.offset.unwrap() as u64..end_of(read)).contains(&offset)),
         );
     }
     let share = |count: u64| (!data.is_empty()).then(|| count as f64 / data.len() as f64);
@@ -198,15 +208,15 @@ fn check_order(events: &[Event], of: FileId, found: &FileProfile) {
     assert_eq!(io.modify_writes, modified);
 }
 
-/// Open at any time between two neighbouring changes of the number of open files.
+/// The time in which at least one open file exists, from the changes of their number.
 fn check_open(events: &[Event], of: FileId, found: &FileProfile) {
     let end = events.iter().map(Event::end_ns).max().unwrap();
     let mut spans = Vec::new();
-    for (place, event) in events.iter().enumerate() {
+    for (index, event) in events.iter().enumerate() {
         if event.file == Some(of) && event.call.name == "openat" {
-            let close = events[place..]
+            let close = events[index..]
                 .iter()
-                .find(|it| it.open == event.open && it.call.name == "close");
+                .find(|later| later.open == event.open && later.call.name == "close");
             spans.push((event.end_ns(), close.map_or(end, Event::end_ns)));
         }
     }
@@ -218,18 +228,18 @@ fn check_open(events: &[Event], of: FileId, found: &FileProfile) {
         .filter(|pair| is_open(pair[0]))
         .map(|pair| pair[1] - pair[0])
         .sum();
-    is(found.open_s, open as f64 * 1e-9);
+    assert_close(found.open_s, open as f64 * 1e-9);
 }
 
 #[test]
-fn numbers_are_those_of_their_definitions() {
+fn the_numbers_of_a_profile_follow_their_definitions() {
     let mut source = Pcg64Mcg::seed_from_u64(11);
     let mut seeks = 0;
     for _ in 0..400 {
         let scene = random(&mut source);
         let profile = scene.profile();
-        for (place, entry) in scene.names.files().iter().enumerate() {
-            let of = FileId::new(place).unwrap();
+        for (index, entry) in scene.names.files().iter().enumerate() {
+            let of = FileId::new(index).unwrap();
             if scene.events.iter().any(|event| event.file == Some(of)) {
                 let path = String::from_utf8(scene.names.path(entry.path).to_vec()).unwrap();
                 check(&scene.events, of, file(&profile, &path));
@@ -255,5 +265,5 @@ fn numbers_are_those_of_their_definitions() {
         );
         seeks += total.io.useless_seeks;
     }
-    assert!(seeks > 1000, "the programs are too tame");
+    assert!(seeks > 1000, "the programs have too few useless seeks");
 }

@@ -1,4 +1,4 @@
-//! Points of a picture, and their density.
+//! Points of a chart, and their density.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn scene() -> Scene {
     let two = scene.file("/two", Kind::File);
     let handles = [scene.open(one), scene.open(two)];
     for step in 0..2000u32 {
-        // Not in the order of time: some begin before the first.
+        // Not in the order of time: some requests begin before the first one.
         scene.now = i64::from(random.next_u32() % 1_000_000) * 1000 - 100_000_000;
         let handle = &handles[(step % 4 / 3) as usize];
         let name = if random.next_u32() % 3 == 0 {
@@ -47,7 +47,7 @@ fn scene() -> Scene {
 }
 
 #[test]
-fn few_requests_are_told_one_by_one() {
+fn few_requests_are_single_points() {
     let scene = scene();
     let choice = Choice {
         file: Some(Regex::new("two").unwrap()),
@@ -62,26 +62,26 @@ fn few_requests_are_told_one_by_one() {
         ..Query::default()
     };
     let points = gathered(&scene, query);
-    let wanted: Vec<_> = scene
+    let expected: Vec<_> = scene
         .events
         .iter()
         .filter(|event| event.file.is_some_and(|file| file.index() == 1))
         .filter_map(|event| Some((event, event.offset? as u64, event.outcome.value()? as u64)))
-        .filter(|(event, offset, done)| {
-            (0..300_000_000).contains(&event.start_ns) && *offset < 600_000 && offset + done > 100_000
+        .filter(|(event, offset, returned)| {
+            (0..300_000_000).contains(&event.start_ns) && *offset < 600_000 && offset + returned > 100_000
         })
-        .map(|(event, offset, done)| (event.start_ns, offset, done, event.call.name == "pwrite64"))
+        .map(|(event, offset, returned)| (event.start_ns, offset, returned, event.call.name == "pwrite64"))
         .collect();
     let found: Vec<_> = points
         .points
         .iter()
-        .map(|it| (it.start_ns, it.offset, it.result, it.is_write))
+        .map(|point| (point.start_ns, point.offset, point.result, point.is_write))
         .collect();
-    assert!(wanted.len() > 20);
-    assert_eq!(found, wanted);
+    assert!(expected.len() > 20);
+    assert_eq!(found, expected);
     assert_eq!(
         (points.binned, points.requests, &points.density),
-        (false, wanted.len() as u64, &None)
+        (false, expected.len() as u64, &None)
     );
     assert_eq!(points.files, ["/two"]);
 
@@ -91,9 +91,9 @@ fn few_requests_are_told_one_by_one() {
     assert_eq!(serde_json::from_str::<Points>(&text).unwrap(), points);
 }
 
-/// Each bin against a walk over all bytes' rows.
+/// Compares each bin with a count over all bytes.
 #[test]
-fn many_requests_are_binned_and_nothing_is_lost() {
+fn many_requests_are_binned_completely() {
     let scene = scene();
     let query = Query {
         limit: 100,
@@ -112,34 +112,34 @@ fn many_requests_are_binned_and_nothing_is_lost() {
     );
     assert!(density.rows <= 20 && density.rows > 10, "{}", density.rows);
 
-    let mut wanted: [BTreeMap<(u64, u64), (u64, u64)>; 2] = Default::default();
+    let mut expected: [BTreeMap<(u64, u64), (u64, u64)>; 2] = Default::default();
     for event in &scene.events {
         let Some(offset) = event.offset else { continue };
         let side = usize::from(event.call.name == "pwrite64");
         let column = ((event.start_ns - density.start_ns) as u64) / density.column_ns;
-        let (offset, done) = (offset as u64, event.outcome.value().unwrap() as u64);
-        wanted[side]
+        let (offset, returned) = (offset as u64, event.outcome.value().unwrap() as u64);
+        expected[side]
             .entry((column, offset / density.row_bytes))
             .or_default()
             .0 += 1;
-        for byte in offset..offset + done {
-            wanted[side]
+        for byte in offset..offset + returned {
+            expected[side]
                 .entry((column, byte / density.row_bytes))
                 .or_default()
                 .1 += 1;
         }
     }
-    for (found, wanted) in [density.reads, density.writes].into_iter().zip(wanted) {
+    for (found, expected) in [density.reads, density.writes].into_iter().zip(expected) {
         let found: BTreeMap<_, _> = found
             .into_iter()
             .map(|[column, row, count, bytes]| ((column, row), (count, bytes)))
             .collect();
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
     }
 }
 
 #[test]
-fn requests_without_a_place_are_counted() {
+fn requests_with_unknown_offsets_are_counted() {
     let mut scene = scene();
     scene.events.iter_mut().for_each(|event| event.offset = None);
     let points = gathered(&scene, Query::default());

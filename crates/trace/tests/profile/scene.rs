@@ -1,4 +1,4 @@
-//! Events by hand: names, open files and offsets are kept as a recorder would.
+//! Builds events by hand: paths, open files and offsets are followed as by a recorder.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use plimsoll_trace::event::{Event, FileId, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::header::{Calibration, Footer, Header, Recorder};
 use plimsoll_trace::names::{FileEntry, Kind, Names, ThreadEntry};
 use plimsoll_trace::profile::json::FileProfile;
-use plimsoll_trace::profile::{Called, Choice, Profile, Profiler};
+use plimsoll_trace::profile::{Choice, FileNames, Profile, Profiler};
 use plimsoll_trace::syscalls;
 use regex::Regex;
 
 pub(crate) const MS: i64 = 1_000_000;
 
-/// A trace in the making.
+/// A trace that is being built.
 pub(crate) struct Scene {
     pub(crate) header: Header,
     pub(crate) names: Names,
     pub(crate) events: Vec<Event>,
     paths: HashMap<Vec<u8>, PathId>,
     opens: usize,
-    /// When the next call begins, ns.
+    /// Start of the next call, ns.
     pub(crate) now: i64,
-    /// How long each call takes, ns, if the scene knows.
+    /// Duration of each call, ns, if it is known.
     pub(crate) duration: Option<u64>,
 }
 
 impl Scene {
-    /// With a thread 100 that is a process.
+    /// A scene with the thread 100, which is a process.
     pub(crate) fn new() -> Self {
         let mut scene = Self {
             header: Header {
@@ -56,7 +56,7 @@ impl Scene {
     }
 
     pub(crate) fn thread(&mut self, tid: u32, pid: u32, parent: Option<usize>) -> ThreadId {
-        let parent = parent.map(|place| ThreadId::new(place).unwrap());
+        let parent = parent.map(|index| ThreadId::new(index).unwrap());
         self.names.add_thread(ThreadEntry { tid, pid, parent }).unwrap()
     }
 
@@ -75,7 +75,7 @@ impl Scene {
         self.names.add_file(FileEntry { kind, path }).unwrap()
     }
 
-    /// A call of thread `thread` (its place), now; the next one begins when it has ended.
+    /// Adds a call of the thread with index `thread`, now. The next call begins when it has ended.
     pub(crate) fn call(&mut self, thread: usize, name: &str, outcome: Outcome) -> &mut Event {
         let thread = ThreadId::new(thread).unwrap();
         let mut event = Event::new(
@@ -110,17 +110,24 @@ impl Scene {
         event
     }
 
-    /// read or write at the offset, `done` of `asked`.
-    pub(crate) fn data(&mut self, handle: &mut Handle, name: &str, asked: u64, done: u64) {
+    /// Adds a read or write at the offset, which transfers `returned` of `requested` bytes.
+    pub(crate) fn data(&mut self, handle: &mut Handle, name: &str, requested: u64, returned: u64) {
         let offset = handle.offset;
-        handle.offset += done;
-        self.data_at(handle, name, offset, asked, done);
+        handle.offset += returned;
+        self.data_at(handle, name, offset, requested, returned);
     }
 
-    /// pread64 or pwrite64.
-    pub(crate) fn data_at(&mut self, handle: &Handle, name: &str, offset: u64, asked: u64, done: u64) {
-        let event = self.of(handle, name, Outcome::Returned(done as i64));
-        (event.offset, event.length) = (Some(offset as i64), Some(asked));
+    /// Adds a pread64 or pwrite64.
+    pub(crate) fn data_at(
+        &mut self,
+        handle: &Handle,
+        name: &str,
+        offset: u64,
+        requested: u64,
+        returned: u64,
+    ) {
+        let event = self.of(handle, name, Outcome::Returned(returned as i64));
+        (event.offset, event.length) = (Some(offset as i64), Some(requested));
     }
 
     pub(crate) fn seek(&mut self, handle: &mut Handle, to: u64) {
@@ -133,12 +140,12 @@ impl Scene {
         self.of(handle, "close", Outcome::Returned(0)).length = Some(0);
     }
 
-    pub(crate) fn fails(&mut self, name: &str, path: &str, errno: u16) {
+    pub(crate) fn fail(&mut self, name: &str, path: &str, errno: u16) {
         let path = self.path(path);
         self.call(0, name, Outcome::Failed(errno)).path = Some(path);
     }
 
-    pub(crate) fn chosen(&self, choice: Choice) -> Profile {
+    pub(crate) fn profile_of(&self, choice: Choice) -> Profile {
         let mut profiler = Profiler::new(&self.header, choice);
         for block in self.events.chunks(7) {
             profiler.take(&self.names, block);
@@ -146,19 +153,19 @@ impl Scene {
         profiler.finish(&self.names, Some(&Footer::default()))
     }
 
-    /// As `trace show --file` does: what files are called is known before.
+    /// The profile as of `trace show --file`, which knows all paths of files beforehand.
     pub(crate) fn of_files(&self, regex: &str) -> Profile {
-        let mut called = Called::default();
-        called.take(&self.names, &self.events);
-        self.chosen(Choice {
+        let mut file_names = FileNames::default();
+        file_names.take(&self.names, &self.events);
+        self.profile_of(Choice {
             file: Some(Regex::new(regex).unwrap()),
-            called: Some(Arc::new(called)),
+            file_names: Some(Arc::new(file_names)),
             ..Choice::default()
         })
     }
 
     pub(crate) fn profile(&self) -> Profile {
-        self.chosen(Choice::default())
+        self.profile_of(Choice::default())
     }
 }
 
@@ -167,14 +174,14 @@ impl Scene {
 pub(crate) struct Handle {
     pub(crate) open: OpenId,
     pub(crate) file: FileId,
-    /// Who uses it: place of the thread.
+    /// Index of the thread that uses it.
     pub(crate) thread: usize,
     pub(crate) offset: u64,
 }
 
 pub(crate) fn file<'a>(profile: &'a Profile, path: &str) -> &'a FileProfile {
-    let found = profile.files.iter().find(|file| file.path == path);
-    found.unwrap_or_else(|| {
+    let file = profile.files.iter().find(|file| file.path == path);
+    file.unwrap_or_else(|| {
         panic!(
             "no {path} in {:?}",
             profile.files.iter().map(|file| &file.path).collect::<Vec<_>>()
@@ -182,9 +189,9 @@ pub(crate) fn file<'a>(profile: &'a Profile, path: &str) -> &'a FileProfile {
     })
 }
 
-pub(crate) fn is(found: f64, wanted: f64) {
+pub(crate) fn assert_close(found: f64, expected: f64) {
     assert!(
-        (found - wanted).abs() <= 1e-9 * wanted.abs().max(1.0),
-        "{found} is not {wanted}"
+        (found - expected).abs() <= 1e-9 * expected.abs().max(1.0),
+        "expected {expected}, got {found}"
     );
 }

@@ -1,9 +1,9 @@
-//! From strace's text to the profile.
+//! From the text of strace to the profile.
 
 use plimsoll_trace::follow::Follower;
 use plimsoll_trace::profile::{Choice, Profiler};
 
-use crate::scene::{Scene, file, is};
+use crate::scene::{Scene, assert_close, file};
 
 const LOG: &str = r#"10 1795000100.000000 execve("/usr/bin/analysis", ["analysis"], 0x7ffe /* 2 vars */) = 0 <0.000300>
 10 1795000100.001000 openat(AT_FDCWD, "/opt/lib/libx.so", O_RDONLY|O_CLOEXEC) = -1 ENOENT (No such file or directory) <0.000010>
@@ -49,10 +49,10 @@ fn a_log_becomes_a_profile() {
     assert_eq!(
         io.sequential_share,
         Some(0.0),
-        "each begins elsewhere than the one before it on the same open file has ended"
+        "no request begins where the previous one of the same open file ended"
     );
-    is(data.open_s, 0.010_004 - 0.002_020);
-    is(io.read_s.unwrap(), 70e-6);
+    assert_close(data.open_s, 0.010_004 - 0.002_020);
+    assert_close(io.read_s.unwrap(), 70e-6);
     assert_eq!(profile.missing[0].path, "/opt/lib/libx.so");
     let process = &profile.processes[0];
     assert_eq!(
@@ -60,5 +60,5 @@ fn a_log_becomes_a_profile() {
         (Some("/usr/bin/analysis"), 2)
     );
     assert_eq!((profile.totals.threads, profile.totals.processes), (2, 1));
-    is(profile.time.wall.recorded_s, 0.012);
+    assert_close(profile.time.wall.recorded_s, 0.012);
 }

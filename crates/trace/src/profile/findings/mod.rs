@@ -1,8 +1,8 @@
-//! What of a profile is worth a look, in words.
+//! Findings: noteworthy properties of a profile, as text.
 //!
-//! Each rule has a kind, which is what a program goes by, and thresholds, which stand with their
-//! reasons at the rule. A rule about files tells of at most [`PER_KIND`] of them, those where it
-//! weighs most.
+//! Each rule has a kind, which identifies it for programs, and thresholds, whose reasons are
+//! documented at the rule. A rule about files reports at most [`PER_KIND`] of them, those with the
+//! greatest weight.
 
 mod of_files;
 mod of_run;
@@ -15,31 +15,36 @@ use std::collections::BTreeMap;
 
 use super::json::{FileProfile, Finding, Profile};
 
-/// Files that are told of by one rule; the list of files has the others.
+/// Maximum number of files that a rule reports. The list of files contains the others.
 pub const PER_KIND: usize = 3;
 
-/// All findings: those about the run first, then those about files, by the rules in their order.
+/// All findings: first those about the run, then those about files, in the order of the rules.
 pub fn findings(profile: &Profile) -> Vec<Finding> {
-    let mut found: Vec<Finding> = of_run::RULES.iter().filter_map(|rule| rule(profile)).collect();
+    let mut findings: Vec<Finding> = of_run::RULES.iter().filter_map(|rule| rule(profile)).collect();
     for rule in of_files::RULES {
-        let mut of_rule: Vec<Weighed> = profile
+        let mut of_rule: Vec<WeightedFinding> = profile
             .files
             .iter()
             .filter_map(|file| rule(file, profile))
             .collect();
         of_rule.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-        found.extend(of_rule.into_iter().take(PER_KIND).map(|weighed| weighed.finding));
+        findings.extend(
+            of_rule
+                .into_iter()
+                .take(PER_KIND)
+                .map(|weighted| weighted.finding),
+        );
     }
-    found
+    findings
 }
 
-/// How much a finding is in comparison with others of its kind.
-struct Weighed {
+/// A finding with its weight among those of the same rule.
+struct WeightedFinding {
     weight: f64,
     finding: Finding,
 }
 
-impl Weighed {
+impl WeightedFinding {
     fn about(file: &FileProfile, kind: &str, weight: f64, numbers: &[(&str, f64)], text: String) -> Self {
         let finding = Finding {
             file: Some(file.path.clone()),

@@ -1,12 +1,12 @@
 //! Rules about single files.
 
 use super::words::{bytes, grouped, percent, times_over};
-use super::{Weighed, ratio};
+use super::{WeightedFinding, ratio};
 use crate::profile::json::{FileProfile, Profile};
 use crate::syscalls::{self, Effect};
 
 /// All rules about files.
-pub(super) const RULES: [fn(&FileProfile, &Profile) -> Option<Weighed>; 12] = [
+pub(super) const RULES: [fn(&FileProfile, &Profile) -> Option<WeightedFinding>; 12] = [
     useless_seeks,
     read_again,
     written_again,
@@ -21,19 +21,19 @@ pub(super) const RULES: [fn(&FileProfile, &Profile) -> Option<Weighed>; 12] = [
     mapped,
 ];
 
-/// Fewer of anything are no matter: at 10 us each they take a millisecond.
-const MANY: u64 = 100;
-/// Fewer bytes are no matter: a megabyte is read from a cache in less than a millisecond.
-const MUCH: u64 = 1 << 20;
+/// Smaller counts are negligible: at 10 us each they take 1 ms.
+const MIN_COUNT: u64 = 100;
+/// Fewer bytes are negligible: reading 1 MiB from a cache takes less than 1 ms.
+const MIN_BYTES: u64 = 1 << 20;
 
-/// Half of the seeks: a program that seeks before every request, as the simplest one does, has
-/// none.
-const USELESS: f64 = 0.5;
+/// Half of the seeks. A program that seeks before every request, the simplest kind, has no useless
+/// seeks.
+const MIN_USELESS_SHARE: f64 = 0.5;
 
-fn useless_seeks(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn useless_seeks(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
     let share = ratio(io.useless_seeks, io.seeks);
-    if io.seeks < MANY || share < USELESS {
+    if io.seeks < MIN_COUNT || share < MIN_USELESS_SHARE {
         return None;
     }
     let text = format!(
@@ -47,7 +47,7 @@ fn useless_seeks(file: &FileProfile, _: &Profile) -> Option<Weighed> {
         ("seeks", io.seeks as f64),
         ("still", io.still_seeks as f64),
     ];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "useless-seeks",
         io.useless_seeks as f64,
@@ -56,19 +56,19 @@ fn useless_seeks(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Once over may be a second look at a part; twice over, on the average, is a file that does not
-/// stay where it is needed.
-const AGAIN: f64 = 2.0;
+/// The mean number of reads of each byte. A value below 2 may be a second read of a part; from 2
+/// on, the file does not stay where it is needed.
+const MIN_REPEATS: f64 = 2.0;
 
-fn read_again(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn read_again(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
     let all = io.unique_read_bytes.saturating_add(io.reread_bytes);
     let times = ratio(all, io.unique_read_bytes);
-    if all < MUCH || times < AGAIN {
+    if all < MIN_BYTES || times < MIN_REPEATS {
         return None;
     }
     let text = format!(
-        "{} was read {}{} over: {} for {}",
+        "{} was read {}{}: {} read, {} distinct",
         file.path,
         up_to(io.approximate),
         times_over(times),
@@ -80,7 +80,7 @@ fn read_again(file: &FileProfile, _: &Profile) -> Option<Weighed> {
         ("read_bytes", all as f64),
         ("unique_bytes", io.unique_read_bytes as f64),
     ];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "read-again",
         io.reread_bytes as f64,
@@ -89,15 +89,15 @@ fn read_again(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-fn written_again(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn written_again(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
     let all = io.unique_write_bytes.saturating_add(io.overwritten_bytes);
     let times = ratio(all, io.unique_write_bytes);
-    if all < MUCH || times < AGAIN {
+    if all < MIN_BYTES || times < MIN_REPEATS {
         return None;
     }
     let text = format!(
-        "{} was written {}{} over: {} for {}",
+        "{} was written {}{}: {} written, {} distinct",
         file.path,
         up_to(io.approximate),
         times_over(times),
@@ -109,7 +109,7 @@ fn written_again(file: &FileProfile, _: &Profile) -> Option<Weighed> {
         ("write_bytes", all as f64),
         ("unique_bytes", io.unique_write_bytes as f64),
     ];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "written-again",
         io.overwritten_bytes as f64,
@@ -118,38 +118,35 @@ fn written_again(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Where pieces were forgotten, the bytes that are different may be more than were counted.
+/// If gaps were closed, there may be more distinct bytes than counted, so the multiple is an upper
+/// bound.
 fn up_to(approximate: bool) -> &'static str {
     if approximate { "up to " } else { "" }
 }
 
-/// A rate of less than this is one of a clock or a user, not of a loop.
-const OFTEN_PER_S: f64 = 10.0;
-/// In a shorter time a rate says nothing about a run.
-const LONG_S: f64 = 1.0;
+/// A lower rate, per second, is that of a timer or a user, not of a loop.
+const MIN_RATE_PER_S: f64 = 10.0;
+/// A rate over a shorter time, s, is not meaningful.
+const MIN_RATE_TIME_S: f64 = 1.0;
 
-fn opened_often(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn opened_often(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let opens = file.io.opens;
     let lasted_s = file.last_s - file.first_s;
-    let rate = opens as f64 / lasted_s.max(LONG_S);
-    if opens < MANY.min(50) || rate < OFTEN_PER_S {
+    let rate = opens as f64 / lasted_s.max(MIN_RATE_TIME_S);
+    if opens < MIN_COUNT.min(50) || rate < MIN_RATE_PER_S {
         return None;
     }
-    let text = if lasted_s >= LONG_S {
+    let text = if lasted_s >= MIN_RATE_TIME_S {
         format!(
-            "{} was opened {} times a second, {} times in all",
+            "{} was opened {} times per second, {} times in total",
             file.path,
             grouped(rate.round() as u64),
             grouped(opens)
         )
     } else {
-        format!(
-            "{} was opened {} times within a second",
-            file.path,
-            grouped(opens)
-        )
+        format!("{} was opened {} times within 1 s", file.path, grouped(opens))
     };
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "opened-often",
         opens as f64,
@@ -158,16 +155,17 @@ fn opened_often(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Requests per open: a file that is opened, asked once or twice and closed, again and again, could
-/// be kept open.
-const FEW_PER_OPEN: f64 = 3.0;
+/// Requests per open: a file that is repeatedly opened for one or two requests and closed could be
+/// kept open.
+const MAX_REQUESTS_PER_OPEN: f64 = 3.0;
 
-fn opened_for_little(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn opened_for_little(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
     let requests = io.reads + io.writes;
-    // What each incarnation needs is one open.
-    let again = io.opens.saturating_sub(file.incarnations);
-    if again < MANY / 2 || requests == 0 || requests as f64 > io.opens as f64 * FEW_PER_OPEN {
+    // Each incarnation needs one open.
+    let repeated = io.opens.saturating_sub(file.incarnations);
+    if repeated < MIN_COUNT / 2 || requests == 0 || requests as f64 > io.opens as f64 * MAX_REQUESTS_PER_OPEN
+    {
         return None;
     }
     let text = format!(
@@ -177,35 +175,35 @@ fn opened_for_little(file: &FileProfile, _: &Profile) -> Option<Weighed> {
         grouped(requests)
     );
     let numbers = [("opens", io.opens as f64), ("requests", requests as f64)];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "opened-for-little",
-        again as f64,
+        repeated as f64,
         &numbers,
         text,
     ))
 }
 
-/// One look before and one after each open is what most libraries do.
+/// Most libraries query a file once before and once after each open.
 const LOOKS_PER_OPEN: u64 = 2;
 
-fn looked_at_often(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn looked_at_often(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let looks =
         file.io.metadata.iter().filter(|(name, _)| {
             syscalls::find(name.as_bytes()).is_some_and(|call| call.effect == Effect::Look)
         });
     let looks: u64 = looks.map(|look| look.1).sum();
-    if looks.saturating_sub(LOOKS_PER_OPEN * file.io.opens) < 2 * MANY {
+    if looks.saturating_sub(LOOKS_PER_OPEN * file.io.opens) < 2 * MIN_COUNT {
         return None;
     }
     let text = format!(
-        "{} was looked at {} times and opened {} times",
+        "{} was queried {} times (stat, access and similar) and opened {} times",
         file.path,
         grouped(looks),
         grouped(file.io.opens)
     );
     let numbers = [("looks", looks as f64), ("opens", file.io.opens as f64)];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "looked-at-often",
         looks as f64,
@@ -214,23 +212,23 @@ fn looked_at_often(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Four of five requests against the direction of the file: no read-ahead of any kernel or disk
-/// helps.
-const DESCENDING: f64 = 0.8;
+/// 80 % of requests against the direction of the file: read-ahead of the kernel or the disk does
+/// not help.
+const MIN_DESCENDING_SHARE: f64 = 0.8;
 
-fn descending(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn descending(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
     let (requests, share) = (io.reads + io.writes, io.descending_share?);
-    if requests < MANY || share < DESCENDING {
+    if requests < MIN_COUNT || share < MIN_DESCENDING_SHARE {
         return None;
     }
     let text = format!(
-        "{} is read from its end to its beginning: {} of {} requests are before the previous one",
+        "{} is accessed from its end to its start: {} of {} requests begin before the previous one",
         file.path,
         percent(share),
         grouped(requests)
     );
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "descending",
         requests as f64,
@@ -239,28 +237,31 @@ fn descending(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// Requests that follow one another: less is an order that read-ahead cannot see.
-const RANDOM: f64 = 0.2;
-/// Who reads nearly all of a file, and nearly nothing twice, could have read it in its order.
-const NEARLY_ALL: f64 = 0.9;
+/// Share of requests in order. With less, read-ahead does not detect an order.
+const MAX_SEQUENTIAL_SHARE: f64 = 0.2;
+/// Share of a file. A program that reads almost all of it, and almost nothing twice, could read it
+/// in order.
+const MIN_WHOLE_SHARE: f64 = 0.9;
 
-fn random_whole(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn random_whole(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
-    let (size, sequential) = (file.size.filter(|&size| size >= MUCH)?, io.sequential_share?);
-    let is_whole =
-        ratio(io.unique_read_bytes, size) >= NEARLY_ALL && ratio(io.reread_bytes, size) <= 1.0 - NEARLY_ALL;
-    let is_descending = io.descending_share.is_some_and(|share| share >= DESCENDING);
-    if io.reads < MANY || !is_whole || sequential > RANDOM || is_descending {
+    let (size, sequential) = (file.size.filter(|&size| size >= MIN_BYTES)?, io.sequential_share?);
+    let is_whole = ratio(io.unique_read_bytes, size) >= MIN_WHOLE_SHARE
+        && ratio(io.reread_bytes, size) <= 1.0 - MIN_WHOLE_SHARE;
+    let is_descending = io
+        .descending_share
+        .is_some_and(|share| share >= MIN_DESCENDING_SHARE);
+    if io.reads < MIN_COUNT || !is_whole || sequential > MAX_SEQUENTIAL_SHARE || is_descending {
         return None;
     }
     let text = format!(
-        "{} was read as a whole, but not in its order: {} of {} requests begin where the last one ended",
+        "{} was read completely, but not in order: {} of {} requests begin where the previous one ended",
         file.path,
         percent(sequential),
         grouped(io.reads + io.writes)
     );
     let numbers = [("sequential_share", sequential), ("reads", io.reads as f64)];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "random-whole",
         io.read_bytes as f64,
@@ -269,18 +270,18 @@ fn random_whole(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// A quarter of a file or less, that was there before and is not mapped: its format lets a reader
-/// choose, which is worth knowing before it is copied somewhere.
-const PART: f64 = 0.25;
+/// At most a quarter of a file that existed before and is not mapped: its format allows selective
+/// reading, which matters before it is copied elsewhere.
+const MAX_PART: f64 = 0.25;
 
-fn part_read(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn part_read(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let (io, size) = (&file.io, file.size?);
     let share = ratio(io.unique_read_bytes, size);
-    let is_seen = !io.approximate && io.unknown_offsets == 0 && io.maps == 0;
-    if size < MUCH || io.reads == 0 || io.writes > 0 || share > PART || !is_seen {
+    let is_complete = !io.approximate && io.unknown_offsets == 0 && io.maps == 0;
+    if size < MIN_BYTES || io.reads == 0 || io.writes > 0 || share > MAX_PART || !is_complete {
         return None;
     }
-    let over = ratio(io.read_bytes, io.unique_read_bytes);
+    let times = ratio(io.read_bytes, io.unique_read_bytes);
     let text = format!(
         "{} of {} was read: {} of {}",
         percent(share),
@@ -292,28 +293,34 @@ fn part_read(file: &FileProfile, _: &Profile) -> Option<Weighed> {
         ("share", share),
         ("unique_bytes", io.unique_read_bytes as f64),
         ("size", size as f64),
-        ("times", over),
+        ("times", times),
     ];
-    Some(Weighed::about(file, "part-read", size as f64, &numbers, text))
+    Some(WeightedFinding::about(
+        file,
+        "part-read",
+        size as f64,
+        &numbers,
+        text,
+    ))
 }
 
 /// Half of the writes: the file is changed in place, and the device reads before it writes.
-const MODIFIED: f64 = 0.5;
+const MIN_MODIFIED_SHARE: f64 = 0.5;
 
-fn modified(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn modified(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
     let share = ratio(io.modify_writes, io.writes);
-    if io.modify_writes < MANY || share < MODIFIED {
+    if io.modify_writes < MIN_COUNT || share < MIN_MODIFIED_SHARE {
         return None;
     }
     let text = format!(
-        "{} of {} writes to {} go over what was read just before",
+        "{} of {} writes to {} overwrite bytes that were read just before",
         percent(share),
         grouped(io.writes),
         file.path
     );
     let numbers = [("share", share), ("writes", io.writes as f64)];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "read-modify-write",
         io.modify_writes as f64,
@@ -322,13 +329,13 @@ fn modified(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-fn unaligned_direct(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn unaligned_direct(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let io = &file.io;
     if io.unaligned_direct == 0 {
         return None;
     }
     let text = format!(
-        "{} of {} requests to {} go past the cache and are not aligned to 512 B: file systems refuse them or fall back to the cache",
+        "{} of {} O_DIRECT requests to {} are not aligned to 512 B: file systems refuse them or use the page cache",
         grouped(io.unaligned_direct),
         grouped(io.direct),
         file.path
@@ -337,7 +344,7 @@ fn unaligned_direct(file: &FileProfile, _: &Profile) -> Option<Weighed> {
         ("unaligned", io.unaligned_direct as f64),
         ("direct", io.direct as f64),
     ];
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "unaligned-direct",
         io.unaligned_direct as f64,
@@ -346,12 +353,12 @@ fn unaligned_direct(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-fn mapped(file: &FileProfile, _: &Profile) -> Option<Weighed> {
+fn mapped(file: &FileProfile, _: &Profile) -> Option<WeightedFinding> {
     let mapped = file.io.mapped_bytes;
-    if file.executable || mapped < MUCH {
+    if file.executable || mapped < MIN_BYTES {
         return None;
     }
-    Some(Weighed::about(
+    Some(WeightedFinding::about(
         file,
         "mapped",
         mapped as f64,
@@ -360,10 +367,10 @@ fn mapped(file: &FileProfile, _: &Profile) -> Option<Weighed> {
     ))
 }
 
-/// What cannot be said of a file that was mapped.
+/// The text about a file that was mapped.
 pub(in crate::profile) fn mapped_text(file: &FileProfile) -> String {
     format!(
-        "{} of {} mapped: accesses are not visible",
+        "{} of {} mapped: accesses to mapped memory are not recorded",
         bytes(file.io.mapped_bytes),
         file.path
     )

@@ -20,12 +20,12 @@ pub(super) const RULES: [fn(&Profile) -> Option<Finding>; 9] = [
     submissions,
 ];
 
-/// Fewer of anything are no matter for a run: at 10 us each they take ten milliseconds.
-const MANY: u64 = 1000;
-/// What takes less of the time in calls is not what a run waits for.
-const MUCH_TIME: f64 = 0.2;
-/// Calls about files that take less of the run leave nothing to gain.
-const FELT: f64 = 0.1;
+/// Smaller counts are negligible for a run: at 10 us each they take 10 ms.
+const MIN_COUNT: u64 = 1000;
+/// A smaller share of the time of calls is not the bottleneck of a run.
+const MIN_TIME_SHARE: f64 = 0.2;
+/// If calls on files take a smaller share of the run, there is little to gain.
+const MIN_RUN_SHARE: f64 = 0.1;
 
 fn mostly_tracing(profile: &Profile) -> Option<Finding> {
     let share = profile
@@ -34,7 +34,7 @@ fn mostly_tracing(profile: &Profile) -> Option<Finding> {
         .filter(|_| profile.time.interval_only)?;
     let wall = &profile.time.wall;
     let text = format!(
-        "Tracing was about {} of the run: without it, it takes {}",
+        "Tracing took about {} of the run. Without tracing, the run takes {}",
         percent(share),
         time(wall, true)
     );
@@ -42,13 +42,13 @@ fn mostly_tracing(profile: &Profile) -> Option<Finding> {
     Some(finding("mostly-tracing", &numbers, text))
 }
 
-/// Half of the seeks; see the same rule about files.
-const USELESS: f64 = 0.5;
+/// Half of the seeks, as in the rule about files.
+const MIN_USELESS_SHARE: f64 = 0.5;
 
 fn useless_seeks(profile: &Profile) -> Option<Finding> {
     let io = &profile.totals.io;
     let share = ratio(io.useless_seeks, io.seeks);
-    if io.seeks < MANY || share < USELESS {
+    if io.seeks < MIN_COUNT || share < MIN_USELESS_SHARE {
         return None;
     }
     let text = format!("{} of {} seeks are useless", percent(share), grouped(io.seeks));
@@ -73,26 +73,26 @@ fn small_writes(profile: &Profile) -> Option<Finding> {
     )
 }
 
-/// Most requests: a larger buffer would do with less.
-const MOSTLY_SMALL: f64 = 0.5;
+/// Half of the requests: a larger buffer would need fewer.
+const MIN_SMALL_SHARE: f64 = 0.5;
 
-fn small(profile: &Profile, kind: &str, what: &str, requests: &Requests) -> Option<Finding> {
+fn small(profile: &Profile, kind: &str, direction: &str, requests: &Requests) -> Option<Finding> {
     let share = ratio(requests.small, requests.size.count);
-    if requests.small < MANY || share < MOSTLY_SMALL {
+    if requests.small < MIN_COUNT || share < MIN_SMALL_SHARE {
         return None;
     }
     let mut text = format!(
-        "{} of {what} ask for less than {}",
+        "{} of {direction} request less than {}",
         percent(share),
         bytes(SMALL_REQUEST)
     );
     let mut numbers = vec![("share", share), ("requests", requests.small as f64)];
     if let Some(of_time) = share_of_calls(profile, requests.small_s) {
-        if of_time < MUCH_TIME {
+        if of_time < MIN_TIME_SHARE {
             return None;
         }
         text = format!(
-            "{text} and take {} of the time in calls about files",
+            "{text} and take {} of the time in calls on files",
             percent(of_time)
         );
         numbers.push(("share_of_time", of_time));
@@ -100,27 +100,27 @@ fn small(profile: &Profile, kind: &str, what: &str, requests: &Requests) -> Opti
     Some(finding(kind, &numbers, text))
 }
 
-/// Share of a time in that of all calls about files; 0 where those take less of the run than
-/// anybody feels. None where nothing is known of times.
+/// The share of a time in the time of all calls on files; 0 if these take a negligible part of the
+/// run. None without times.
 fn share_of_calls(profile: &Profile, seconds: Option<f64>) -> Option<f64> {
     let io = &profile.totals.io;
     let all = io.calls_s().filter(|&all| all > 0.0)?;
-    let is_felt = io.run_share.is_none_or(|share| share >= FELT);
-    Some(if is_felt { seconds? / all } else { 0.0 })
+    let is_relevant = io.run_share.is_none_or(|share| share >= MIN_RUN_SHARE);
+    Some(if is_relevant { seconds? / all } else { 0.0 })
 }
 
-/// Fewer syncs are the end of a file or two.
-const SOME_SYNCS: u64 = 10;
+/// Fewer syncs belong to the end of one or two files.
+const MIN_SYNCS: u64 = 10;
 
 fn syncs(profile: &Profile) -> Option<Finding> {
     let io = &profile.totals.io;
     let share = share_of_calls(profile, io.sync_time.map(|time| time.best_s()))?;
-    if io.syncs < SOME_SYNCS || share < MUCH_TIME {
+    if io.syncs < MIN_SYNCS || share < MIN_TIME_SHARE {
         return None;
     }
     let took = time(io.sync_time.as_ref()?, profile.time.interval_only);
     let text = format!(
-        "{} calls that wait for the disk (fsync and similar) take {} of the time in calls about files: {took}",
+        "{} calls that wait for the disk (fsync and similar) take {} of the time in calls on files: {took}",
         grouped(io.syncs),
         percent(share)
     );
@@ -131,19 +131,19 @@ fn syncs(profile: &Profile) -> Option<Finding> {
     ))
 }
 
-/// More than half of the time: what counts is how fast names are found, not how fast data come.
-const MOSTLY: f64 = 0.5;
+/// Half of the time: the speed of path lookups matters, not the speed of data.
+const MIN_MAJORITY: f64 = 0.5;
 
 fn mostly_metadata(profile: &Profile) -> Option<Finding> {
     let io = &profile.totals.io;
     let calls: u64 = io.metadata.values().sum();
     let share = share_of_calls(profile, io.metadata_time.map(|time| time.best_s()))?;
-    if calls < MANY || share < MOSTLY {
+    if calls < MIN_COUNT || share < MIN_MAJORITY {
         return None;
     }
     let took = time(io.metadata_time.as_ref()?, profile.time.interval_only);
     let text = format!(
-        "{} calls that move no data (open, stat, close and similar) take {} of the time in calls about files: {took}",
+        "{} calls without data (open, stat, close and similar) take {} of the time in calls on files: {took}",
         grouped(calls),
         percent(share)
     );
@@ -154,20 +154,20 @@ fn mostly_metadata(profile: &Profile) -> Option<Finding> {
     ))
 }
 
-/// A fifth of the calls that move no data: a search path, mostly, of which the first directories
-/// never have anything.
-const IN_VAIN: f64 = 0.2;
+/// 20 % of the calls without data: usually a search path whose first directories never contain the
+/// file.
+const MIN_FAILED_SHARE: f64 = 0.2;
 
 fn failed_lookups(profile: &Profile) -> Option<Finding> {
     let mut all = 0;
     let mut by_last_part: HashMap<&str, (u64, BTreeSet<&str>)> = HashMap::new();
     for file in &profile.files {
-        let in_vain = file
+        let not_found = file
             .io
             .failed
             .iter()
-            .filter(|it| matches!(it.error.as_str(), "ENOENT" | "ENOTDIR"));
-        let count: u64 = in_vain.map(|it| it.count).sum();
+            .filter(|failed| matches!(failed.error.as_str(), "ENOENT" | "ENOTDIR"));
+        let count: u64 = not_found.map(|failed| failed.count).sum();
         if count > 0 {
             let (directory, last) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
             let entry = by_last_part.entry(last).or_default();
@@ -177,19 +177,19 @@ fn failed_lookups(profile: &Profile) -> Option<Finding> {
         }
     }
     let share = ratio(all, profile.totals.io.metadata.values().sum());
-    // The name breaks the tie, so that a trace has one text.
+    // The name breaks ties, so that a trace always has the same text.
     let (last, (most, directories)) = by_last_part
         .into_iter()
         .max_by_key(|(last, (count, _))| (*count, std::cmp::Reverse(*last)))?;
-    if all < MANY / 5 || share < IN_VAIN {
+    if all < MIN_COUNT / 5 || share < MIN_FAILED_SHARE {
         return None;
     }
-    let place = match directories.len() {
+    let location = match directories.len() {
         1 => "in one directory".to_owned(),
         many => format!("in {} directories", grouped(many as u64)),
     };
     let text = format!(
-        "{} look-ups found nothing, {} of the calls that move no data; most often {last}, {} times {place}",
+        "{} lookups found no file: {} of the calls without data. Most frequent: {last}, {} times {location}",
         grouped(all),
         percent(share),
         grouped(most)
@@ -203,7 +203,7 @@ fn failed_lookups(profile: &Profile) -> Option<Finding> {
     Some(finding("failed-lookups", &numbers, text))
 }
 
-/// A file that one request of an ordinary reader takes in, bytes.
+/// Size of a file that an ordinary reader reads with one request, bytes.
 const SMALL_FILE: u64 = 64 * 1024;
 
 fn small_files(profile: &Profile) -> Option<Finding> {
@@ -217,11 +217,11 @@ fn small_files(profile: &Profile) -> Option<Finding> {
         let size = file.size.unwrap_or(file.io.unique_read_bytes);
         small += if size < SMALL_FILE { file.incarnations } else { 0 };
     }
-    if small < MANY || ratio(small, files) < MOSTLY {
+    if small < MIN_COUNT || ratio(small, files) < MIN_MAJORITY {
         return None;
     }
     let text = format!(
-        "{} of {} files that were read have less than {}",
+        "{} of {} files that were read are smaller than {}",
         grouped(small),
         grouped(files),
         bytes(SMALL_FILE)

@@ -1,13 +1,13 @@
-//! Numbers in sentences.
+//! Formats numbers for texts.
 
 use crate::profile::json::Times;
 
-/// With commas between thousands: 112,000.
+/// A number with commas between thousands: 112,000.
 pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -15,12 +15,12 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// In the greatest unit that leaves at least 1: `214 MiB`, `1.5 GiB`, `17 B`.
+/// Bytes in the greatest unit in which the value is at least 1: `214 MiB`, `1.5 GiB`, `17 B`.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = count as f64;
     let mut unit = 0;
-    // What would be printed as 1,024 of a unit is 1 of the next.
+    // A value that would be printed as 1,024 of a unit is 1 of the next unit.
     while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -32,7 +32,7 @@ pub(super) fn bytes(count: u64) -> String {
     }
 }
 
-/// `88 %`; below one per cent with a digit more.
+/// A share in per cent, such as `88 %`; below 1 % with one decimal.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         value if value >= 0.95 || value <= 0.0 => format!("{value:.0} %"),
@@ -41,7 +41,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// `2.3 s`, `17 ms`; where tracing was most of the run, from the least to the most that is likely.
+/// A time such as `2.3 s` or `17 ms`. If tracing was most of the run: the range of likely values.
 pub(super) fn time(times: &Times, interval_only: bool) -> String {
     match (times.low_s, times.high_s) {
         (Some(low), Some(high)) if interval_only => format!("between {} and {}", seconds(low), seconds(high)),
@@ -62,7 +62,7 @@ fn seconds(value: f64) -> String {
     }
 }
 
-/// `five times`, `12 times`.
+/// A multiple, such as `five times` or `12 times`.
 pub(super) fn times_over(times: f64) -> String {
     const WORDS: [&str; 11] = [
         "no times",
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn numbers_have_separators_and_units() {
         assert_eq!(
             [0, 999, 1000, 112_000, 1_234_567].map(grouped),
             ["0", "999", "1,000", "112,000", "1,234,567"]
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn where_tracing_was_most_there_is_an_interval() {
+    fn a_time_is_a_range_if_tracing_was_most_of_it() {
         let times = Times {
             recorded_s: 9.0,
             low_s: Some(1.0),

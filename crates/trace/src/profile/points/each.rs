@@ -1,71 +1,69 @@
-//! A picture of every file, in one pass: one by one where a file has few requests, in bins where it
-//! has many.
+//! Charts of all files in one pass: single requests of a file with few, bins of a file with many.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Density, Grid, Point, Query, Sight};
+use super::{Density, Grid, Point, Query, RequestFilter};
 use crate::event::{Event, FileId, PathId};
 use crate::names::Names;
-use crate::profile::json::Chosen;
+use crate::profile::json::Selection;
 use crate::profile::shown::shown;
 
-/// Version of the pictures.
+/// Version of the charts.
 pub const PICTURES: &str = "plimsoll.pictures/1";
-/// So many files are binned as finely as the query says, the others more coarsely: a bin in use
-/// takes some 60 bytes.
-const FINE: usize = 12;
-/// How much coarser, each way.
-const COARSER: u32 = 8;
+/// Maximum number of files that are binned as finely as the query states; the others are binned
+/// more coarsely. A bin in use takes about 60 bytes.
+const MAX_FINE_GRIDS: usize = 12;
+/// The factor of the coarser bins, in each direction.
+const COARSE_FACTOR: u32 = 8;
 
-/// Pictures of all files that were asked for.
+/// The charts of all selected files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pictures {
     /// [`PICTURES`].
     pub format: String,
-    /// Of which files, and when.
-    pub chosen: Chosen,
-    /// Reads and writes there that succeeded.
+    /// The selected files and times.
+    pub chosen: Selection,
+    /// Number of successful reads and writes in the charts.
     pub requests: u64,
-    /// Others, of which nobody knows where in the file they were: in no picture.
+    /// Number of requests with an unknown offset, which are in no chart.
     pub unknown_offsets: u64,
-    /// By the order of their first requests.
+    /// The charts, in the order of the first requests.
     pub files: Vec<FilePicture>,
 }
 
-/// A file's picture: `points` or `density`.
+/// The chart of a file: `points` or `density`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FilePicture {
-    /// The name, as in the profile: files that bore it one after another are one picture.
+    /// The path, as in the profile: files that had it one after another are one chart.
     pub path: String,
-    /// Requests in it.
+    /// Number of requests.
     pub requests: u64,
-    /// Every request, in the order of the trace; empty where there is a density. The place of the
-    /// file is 0.
+    /// All requests, in the order of the trace; empty if there is a density. Their `file` is 0.
     pub points: Vec<Point>,
-    /// All requests in bins.
+    /// All requests in bins, if there are too many.
     pub density: Option<Density>,
 }
 
-/// Gathers the pictures. Memory: the limit is of the points of all files together; once it is
-/// reached, the files with most points are binned until a quarter of it is free again.
+/// Collects the charts. The limit of the query applies to the points of all files together. When it
+/// is reached, the files with most points are binned until a quarter of the limit is free.
 #[derive(Debug)]
 pub struct EachGatherer {
-    sight: Sight,
-    sheets: Sheets,
+    filter: RequestFilter,
+    files: FilePointSets,
 }
 
 #[derive(Debug, Default)]
-struct Sheets {
-    all: Vec<Sheet>,
-    /// By [`PathId`]: place in `all`.
-    places: Vec<Option<usize>>,
-    /// Points that are kept one by one.
+struct FilePointSets {
+    all: Vec<FilePoints>,
+    /// Index in `all`, by [`PathId`].
+    indices: Vec<Option<usize>>,
+    /// Number of points that are stored.
     kept: usize,
     grids: usize,
 }
 
 #[derive(Debug)]
-struct Sheet {
+struct FilePoints {
     path: PathId,
     requests: u64,
     points: Vec<Point>,
@@ -73,69 +71,69 @@ struct Sheet {
 }
 
 impl EachGatherer {
-    /// Of a trace that nothing of has been read yet.
+    /// A gatherer before the first event of a trace.
     pub fn new(query: Query) -> Self {
         Self {
-            sight: Sight::new(query),
-            sheets: Sheets::default(),
+            filter: RequestFilter::new(query),
+            files: FilePointSets::default(),
         }
     }
 
-    /// Takes the next events. `names` are those of the whole trace.
+    /// Reads the next events. `names` are those of the whole trace.
     pub fn take(&mut self, names: &Names, events: &[Event]) {
-        let query = self.sight.query.clone();
-        let sheets = &mut self.sheets;
-        self.sight.see(names, events, &mut |file, point| {
-            sheets.add(&query, names, file, point);
+        let query = self.filter.query.clone();
+        let files = &mut self.files;
+        self.filter.for_each(names, events, &mut |file, point| {
+            files.add(&query, names, file, point);
         });
     }
 
-    /// All that was gathered.
+    /// The charts of all events.
     pub fn finish(self, names: &Names) -> Pictures {
-        let files = self.sheets.all.into_iter().map(|sheet| FilePicture {
-            path: shown(names.path(sheet.path)),
-            requests: sheet.requests,
-            points: sheet.points,
-            density: sheet.grid.map(|grid| grid.density()),
+        let files = self.files.all.into_iter().map(|points| FilePicture {
+            path: shown(names.path(points.path)),
+            requests: points.requests,
+            points: points.points,
+            density: points.grid.map(|grid| grid.density()),
         });
         Pictures {
             format: PICTURES.to_owned(),
-            chosen: self.sight.query.choice.told(),
-            requests: self.sight.requests,
-            unknown_offsets: self.sight.unknown_offsets,
+            chosen: self.filter.query.choice.to_json(),
+            requests: self.filter.requests,
+            unknown_offsets: self.filter.unknown_offsets,
             files: files.collect(),
         }
     }
 }
 
-impl Sheets {
+impl FilePointSets {
     fn add(&mut self, query: &Query, names: &Names, file: FileId, point: Point) {
         let Some(entry) = names.files().get(file.index()) else {
             return;
         };
-        let called = query.choice.called.as_ref();
-        let name = called.and_then(|called| called.name(names, file));
-        let sheet = self.of(name.unwrap_or(entry.path));
-        sheet.requests += 1;
-        if let Some(grid) = &mut sheet.grid {
+        let file_names = query.choice.file_names.as_ref();
+        let name = file_names.and_then(|file_names| file_names.name(names, file));
+        let points = self.of(name.unwrap_or(entry.path));
+        points.requests += 1;
+        if let Some(grid) = &mut points.grid {
             grid.add(&point);
             return;
         }
-        sheet.points.push(point);
+        points.points.push(point);
         self.kept += 1;
         if self.kept > query.limit {
             self.bin(query);
         }
     }
 
-    fn of(&mut self, path: PathId) -> &mut Sheet {
+    fn of(&mut self, path: PathId) -> &mut FilePoints {
         let index = path.index();
-        if index >= self.places.len() {
-            self.places.resize(index + 1, None);
+        if index >= self.indices.len() {
+            self.indices.resize(index + 1, None);
         }
         let all = &mut self.all;
-        let place = *self.places[index].get_or_insert_with(|| {
-            all.push(Sheet {
+        let position = *self.indices[index].get_or_insert_with(|| {
+            all.push(FilePoints {
                 path,
                 requests: 0,
                 points: Vec::new(),
@@ -143,32 +141,36 @@ impl Sheets {
             });
             all.len() - 1
         });
-        &mut self.all[place]
+        &mut self.all[position]
     }
 
-    /// Bins the files with most points. A quarter at once: otherwise each further point would look
-    /// for the greatest anew.
+    /// Bins the files with most points. It frees a quarter at once; otherwise each further point
+    /// would require another search for the greatest file.
     fn bin(&mut self, query: &Query) {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
-        order.sort_by_key(|&place| std::cmp::Reverse(self.all[place].points.len()));
-        for place in order {
+        order.sort_by_key(|&position| std::cmp::Reverse(self.all[position].points.len()));
+        for position in order {
             if self.kept <= query.limit / 4 * 3 {
                 break;
             }
-            let coarser = if self.grids < FINE { 1 } else { COARSER };
+            let coarser = if self.grids < MAX_FINE_GRIDS {
+                1
+            } else {
+                COARSE_FACTOR
+            };
             let mut grid = Grid::new(&Query {
                 columns: query.columns / coarser,
                 rows: query.rows / coarser,
                 ..query.clone()
             });
-            let sheet = &mut self.all[place];
-            let points = std::mem::take(&mut sheet.points);
+            let file = &mut self.all[position];
+            let points = std::mem::take(&mut file.points);
             self.kept -= points.len();
             self.grids += 1;
             for point in &points {
                 grid.add(point);
             }
-            sheet.grid = Some(grid);
+            file.grid = Some(grid);
         }
     }
 }
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn files_with_many_requests_are_binned_and_every_request_is_counted() {
+    fn a_file_with_many_requests_is_binned_and_every_request_is_counted() {
         let mut names = Names::default();
         let mut ids = Vec::new();
         for name in ["/few", "/many", "/some"] {
@@ -223,9 +225,9 @@ mod tests {
         for event in &events {
             gatherer.take(&names, std::slice::from_ref(event));
         }
-        let found = gatherer.finish(&names);
-        assert_eq!(found.requests, 135);
-        let by_name = |name: &str| found.files.iter().find(|file| file.path == name).unwrap();
+        let pictures = gatherer.finish(&names);
+        assert_eq!(pictures.requests, 135);
+        let by_name = |name: &str| pictures.files.iter().find(|file| file.path == name).unwrap();
         for (name, requests) in [("/few", 10), ("/some", 25)] {
             assert_eq!(by_name(name).points.len(), requests);
             assert_eq!(by_name(name).density, None);

@@ -1,10 +1,10 @@
-//! Requests in bins of time and place, whose sides double as more is seen.
+//! Requests in bins of time and offset, whose sides double as more requests are added.
 
 use std::collections::BTreeMap;
 
 use super::{Density, Point, Query};
 
-/// Requests read, their bytes, requests written, their bytes.
+/// Number of reads, their bytes, number of writes, their bytes.
 type Cell = [u64; 4];
 
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(super) struct Grid {
     columns: i64,
     rows: u64,
     start_ns: Option<i64>,
-    /// Column 0 begins at `start_ns`; requests that began before are in columns below 0.
+    /// Column 0 begins at `start_ns`. Requests that began earlier are in negative columns.
     column_ns: i64,
     from_byte: u64,
     to_byte: u64,
@@ -37,15 +37,15 @@ impl Grid {
         }
     }
 
-    /// A request that the query asks for.
+    /// Adds a selected request.
     pub(super) fn add(&mut self, point: &Point) {
         let start_ns = *self.start_ns.get_or_insert(point.start_ns);
         let since = point.start_ns.saturating_sub(start_ns);
-        // What is in sight of it, from the first row.
+        // The selected part of the request, relative to the first row.
         let from = point.offset.max(self.from_byte) - self.from_byte;
         let end = point.offset.saturating_add(point.result).min(self.to_byte);
         let end = end.saturating_sub(self.from_byte).max(from);
-        self.make_room(since, end.saturating_sub(1).max(from));
+        self.extend(since, end.saturating_sub(1).max(from));
 
         let column = since.div_euclid(self.column_ns);
         let side = if point.is_write { 2 } else { 0 };
@@ -60,8 +60,8 @@ impl Grid {
         }
     }
 
-    /// Doubles the sides of the bins until this time and this byte are in the grid.
-    fn make_room(&mut self, since_ns: i64, byte: u64) {
+    /// Doubles the sides of the bins until this time and this byte are inside the grid.
+    fn extend(&mut self, since_ns: i64, byte: u64) {
         let (mut columns, mut rows) = (0, 0);
         loop {
             let column = since_ns.div_euclid(self.column_ns);
@@ -83,7 +83,7 @@ impl Grid {
         }
     }
 
-    /// Puts bins together, as their sides have doubled so often.
+    /// Merges bins, as their sides have doubled this number of times.
     fn join(&mut self, columns: u32, rows: u32) {
         for ((column, row), cell) in std::mem::take(&mut self.cells) {
             let sums = self.cells.entry((column >> columns, row >> rows)).or_default();

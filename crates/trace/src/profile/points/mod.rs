@@ -1,5 +1,5 @@
-//! Single requests for a picture of a file: where in it data were read and written, and when. Where
-//! there are more than a picture can draw, how dense they were, and that it is so.
+//! Single requests for a chart of a file: the offset and the time of its reads and writes. If there
+//! are more than a chart can show, their density.
 
 mod each;
 mod grid;
@@ -9,7 +9,7 @@ pub use each::{EachGatherer, FilePicture, PICTURES, Pictures};
 use serde::{Deserialize, Serialize};
 
 use super::chosen::{Chooser, Subject};
-use super::json::Chosen;
+use super::json::Selection;
 use super::shown::shown;
 use super::{Choice, of_files};
 use crate::event::{Event, FileId};
@@ -20,25 +20,25 @@ use grid::Grid;
 /// Version of the points.
 pub const FORMAT: &str = "plimsoll.points/1";
 
-/// What a picture is to show.
+/// The contents of a chart.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// Of which files, and when.
+    /// The selected files and times.
     pub choice: Choice,
-    /// Requests that end behind this place in the file; bytes.
+    /// Selects requests that end after this offset, bytes.
     pub from_byte: u64,
-    /// Requests that begin before this place.
+    /// Selects requests that begin before this offset, bytes.
     pub to_byte: u64,
-    /// Requests that are told one by one, at most; where there are more, all are binned.
+    /// Maximum number of single requests. If there are more, all are binned.
     pub limit: usize,
-    /// Bins in time, at least 1; between half of them and all are used.
+    /// Maximum number of bins in time, at least 1. Between half of them and all are used.
     pub columns: u32,
-    /// Bins in the file, at least 1; between half of them and all are used.
+    /// Maximum number of bins in the file, at least 1. Between half of them and all are used.
     pub rows: u32,
 }
 
 impl Default for Query {
-    /// All of all files, as an ordinary screen can show it.
+    /// All requests of all files, at the resolution of an ordinary screen.
     fn default() -> Self {
         Self {
             choice: Choice::default(),
@@ -51,30 +51,30 @@ impl Default for Query {
     }
 }
 
-/// What was asked for.
+/// The selected requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Points {
     /// [`FORMAT`].
     pub format: String,
-    /// Of which files, and when.
-    pub chosen: Chosen,
-    /// Reads and writes there that succeeded.
+    /// The selected files and times.
+    pub chosen: Selection,
+    /// Number of successful reads and writes in the chart.
     pub requests: u64,
-    /// Others, of which nobody knows where in the file they were: in no picture.
+    /// Number of requests with an unknown offset, which are in no chart.
     pub unknown_offsets: u64,
-    /// There were too many: see `density`; else `points`.
+    /// Whether there were too many requests. Then they are in `density`, otherwise in `points`.
     pub binned: bool,
-    /// Names of the files of the points.
+    /// Paths of the files of the points.
     pub files: Vec<String>,
-    /// What the columns of `points` are.
+    /// Names of the columns of `points`.
     pub columns: Vec<String>,
     /// The requests, in the order of the trace.
     pub points: Vec<Point>,
-    /// All requests in bins.
+    /// All requests in bins, if there are too many.
     pub density: Option<Density>,
 }
 
-/// What the numbers of a [`Point`] are, in their order.
+/// Names of the numbers of a [`Point`], in their order.
 pub const COLUMNS: [&str; 8] = [
     "start_ns",
     "duration_ns",
@@ -86,25 +86,25 @@ pub const COLUMNS: [&str; 8] = [
     "file",
 ];
 
-/// A request; a row of numbers in JSON.
+/// A request; in JSON a row of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct Point {
-    /// When it began: ns since the zero of the trace.
+    /// Start: ns since the zero of the trace.
     pub start_ns: i64,
-    /// How long it took, as recorded: ns.
+    /// Duration as recorded, ns.
     pub duration_ns: Option<u64>,
-    /// Where in the file.
+    /// Offset in the file, bytes.
     pub offset: u64,
-    /// Bytes asked for.
+    /// Requested number of bytes.
     pub length: Option<u64>,
-    /// It wrote. 0 or 1 in JSON.
+    /// Whether it is a write. 0 or 1 in JSON.
     pub is_write: bool,
-    /// The place of its thread in the trace's table: `id` of [`super::json::Thread`].
+    /// The index of its thread in the table of the trace: `id` of [`super::json::Thread`].
     pub thread: usize,
-    /// Bytes given.
+    /// Returned number of bytes.
     pub result: u64,
-    /// Its file: place in `files`.
+    /// The index of its file in `files`.
     pub file: usize,
 }
 
@@ -151,38 +151,38 @@ impl From<Point> for Row {
     }
 }
 
-/// Requests by time and place. A request counts in the bin that it began in; its bytes are in all
-/// bins that it covers.
+/// Requests by time and offset. A request counts in the bin in which it began; its bytes count in
+/// all bins that it covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Density {
-    /// Where the first column begins: ns since the zero of the trace.
+    /// Start of the first column: ns since the zero of the trace.
     pub start_ns: i64,
     /// Width of a column, ns.
     pub column_ns: u64,
-    /// Columns in use.
+    /// Number of columns in use.
     pub columns: u32,
-    /// Where the first row begins in the file.
+    /// Start of the first row in the file, bytes.
     pub start_byte: u64,
     /// Height of a row, bytes.
     pub row_bytes: u64,
-    /// Rows in use.
+    /// Number of rows in use.
     pub rows: u32,
-    /// Bins in which anything was read: column, row, requests, bytes.
+    /// Bins with reads: column, row, requests, bytes.
     pub reads: Vec<[u64; 4]>,
-    /// The same of writes.
+    /// Bins with writes: column, row, requests, bytes.
     pub writes: Vec<[u64; 4]>,
 }
 
-/// Finds the requests that a query asks for.
+/// Selects the requests of a query.
 #[derive(Debug)]
-struct Sight {
+struct RequestFilter {
     query: Query,
     chooser: Chooser,
     requests: u64,
     unknown_offsets: u64,
 }
 
-impl Sight {
+impl RequestFilter {
     fn new(query: Query) -> Self {
         Self {
             chooser: Chooser::new(query.choice.clone()),
@@ -192,8 +192,9 @@ impl Sight {
         }
     }
 
-    /// Gives each request of these events and its file; `file` of a point is yet to be set.
-    fn see(&mut self, names: &Names, events: &[Event], found: &mut impl FnMut(FileId, Point)) {
+    /// Passes each selected request of these events, with its file, to `visit`. The field `file` of
+    /// the point is not set yet.
+    fn for_each(&mut self, names: &Names, events: &[Event], visit: &mut impl FnMut(FileId, Point)) {
         for event in events {
             let (reads, writes) = match event.call.effect {
                 Effect::Read => (true, false),
@@ -205,19 +206,19 @@ impl Sight {
                 continue;
             }
             if reads && let Some((file, point)) = self.side(names, event, event.file, event.offset, false) {
-                found(file, point);
+                visit(file, point);
             }
             let (file, offset) = if reads {
                 (event.file2, event.offset2)
             } else {
                 (event.file, event.offset)
             };
-            let at_end = reads && of_files::given(event) == Some(0);
+            let at_end = reads && of_files::returned_count(event) == Some(0);
             if writes
                 && !at_end
                 && let Some((file, point)) = self.side(names, event, file, offset, true)
             {
-                found(file, point);
+                visit(file, point);
             }
         }
     }
@@ -230,7 +231,7 @@ impl Sight {
         offset: Option<i64>,
         is_write: bool,
     ) -> Option<(FileId, Point)> {
-        let result = of_files::given(event)?;
+        let result = of_files::returned_count(event)?;
         let Subject::File(file) = self.chooser.subject(names, file, None) else {
             return None;
         };
@@ -239,7 +240,7 @@ impl Sight {
             return None;
         };
         let end = offset.saturating_add(result);
-        // A read at the end of the file gives nothing and is at its place all the same.
+        // A read at the end of the file returns nothing and has an offset nevertheless.
         if offset >= self.query.to_byte || end < self.query.from_byte.saturating_add(u64::from(result > 0)) {
             return None;
         }
@@ -258,68 +259,68 @@ impl Sight {
     }
 }
 
-/// Gathers the points, event by event. Memory is that of the limit or of the grid, and of the
+/// Collects the points, event by event. Memory is bounded by the limit or the grid, and by the
 /// tables.
 #[derive(Debug)]
 pub struct Gatherer {
-    sight: Sight,
-    sheet: Sheet,
+    filter: RequestFilter,
+    points: PointSet,
 }
 
 #[derive(Debug, Default)]
-struct Sheet {
+struct PointSet {
     points: Vec<Point>,
-    /// Once there are too many.
+    /// The bins, if there are too many points.
     grid: Option<Grid>,
-    /// Files of points, each with its place in the list.
+    /// The files of the points. A point contains the index.
     files: Vec<FileId>,
-    places: Vec<Option<usize>>,
+    indices: Vec<Option<usize>>,
 }
 
 impl Gatherer {
-    /// Of a trace that nothing of has been read yet.
+    /// A gatherer before the first event of a trace.
     pub fn new(query: Query) -> Self {
         Self {
-            sight: Sight::new(query),
-            sheet: Sheet::default(),
+            filter: RequestFilter::new(query),
+            points: PointSet::default(),
         }
     }
 
-    /// Takes the next events. Their ids are those of `names`; see [`super::Profiler::take`].
+    /// Reads the next events. Their ids are those of `names`; see [`super::Profiler::take`].
     pub fn take(&mut self, names: &Names, events: &[Event]) {
-        let query = self.sight.query.clone();
-        let sheet = &mut self.sheet;
-        self.sight
-            .see(names, events, &mut |file, point| sheet.add(&query, file, point));
+        let query = self.filter.query.clone();
+        let points = &mut self.points;
+        self.filter
+            .for_each(names, events, &mut |file, point| points.add(&query, file, point));
     }
 
-    /// All that was gathered.
+    /// The points of all events.
     pub fn finish(self, names: &Names) -> Points {
-        let Self { sight, sheet } = self;
+        let Self { filter, points } = self;
         Points {
             format: FORMAT.to_owned(),
-            chosen: sight.query.choice.told(),
-            requests: sight.requests,
-            unknown_offsets: sight.unknown_offsets,
-            binned: sheet.grid.is_some(),
-            files: sheet.files.iter().map(|&file| name(names, file)).collect(),
+            chosen: filter.query.choice.to_json(),
+            requests: filter.requests,
+            unknown_offsets: filter.unknown_offsets,
+            binned: points.grid.is_some(),
+            files: points.files.iter().map(|&file| name(names, file)).collect(),
             columns: COLUMNS.map(str::to_owned).to_vec(),
-            points: sheet.points,
-            density: sheet.grid.map(|grid| grid.density()),
+            points: points.points,
+            density: points.grid.map(|grid| grid.density()),
         }
     }
 }
 
-/// The first name of a file, as it is shown.
+/// The first path of a file, as shown.
 fn name(names: &Names, file: FileId) -> String {
     let entry = names.files().get(file.index());
     shown(entry.map_or(&b""[..], |entry| names.path(entry.path)))
 }
 
-impl Sheet {
+impl PointSet {
     fn add(&mut self, query: &Query, file: FileId, point: Point) {
         let point = Point {
-            file: self.place(file),
+            file: self.file_index(file),
             ..point
         };
         if let Some(grid) = &mut self.grid {
@@ -335,12 +336,12 @@ impl Sheet {
         }
     }
 
-    fn place(&mut self, file: FileId) -> usize {
+    fn file_index(&mut self, file: FileId) -> usize {
         let index = file.index();
-        if index >= self.places.len() {
-            self.places.resize(index + 1, None);
+        if index >= self.indices.len() {
+            self.indices.resize(index + 1, None);
         }
-        *self.places[index].get_or_insert_with(|| {
+        *self.indices[index].get_or_insert_with(|| {
             self.files.push(file);
             self.files.len() - 1
         })

@@ -1,55 +1,56 @@
-//! Lines of strace 4.26 to 7.x, of all options that change them, and lines that it does not write.
+//! Lines of strace 4.26 to 7.x with each option that changes them, and lines that strace does not
+//! write.
 
 use super::*;
 
-fn words(bytes: &[u8]) -> String {
+fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Pid, stamp, and the rest in a few words.
-fn told(line: &str) -> Option<(Option<u32>, Option<Stamp>, String)> {
-    let Line { pid, stamp, what } = parse(line.as_bytes())?;
+/// Pid, stamp, and the content as short text.
+fn summary(line: &str) -> Option<(Option<u32>, Option<Stamp>, String)> {
+    let Line { pid, stamp, kind } = parse(line.as_bytes())?;
     let end = |ended: CallEnd<'_>| {
         let value = ended
             .value
             .map_or_else(|| "?".to_owned(), |value| value.to_string());
         let error = ended
             .error()
-            .map(|error| format!(" {}", words(error)))
+            .map(|error| format!(" {}", text(error)))
             .unwrap_or_default();
-        let name = ended.name().and_then(|one| one.name);
-        let name = name.map(|name| format!("<{}>", words(name))).unwrap_or_default();
+        let name = ended.name().and_then(|descriptor| descriptor.name);
+        let name = name.map(|name| format!("<{}>", text(name))).unwrap_or_default();
         let took = ended
             .duration_ns
             .map(|ns| format!(" {ns} ns"))
             .unwrap_or_default();
         format!("{value}{name}{error}{took}")
     };
-    let rest = match what {
-        What::Call {
+    let content = match kind {
+        LineKind::Call {
             name,
             arguments,
             ended,
             ..
-        } => format!("{}|{}|{}", words(name), words(arguments), end(ended)),
-        What::Began { name, arguments, .. } => format!("{}|{}|...", words(name), words(arguments)),
-        What::Resumed {
+        } => format!("{}|{}|{}", text(name), text(arguments), end(ended)),
+        LineKind::Began { name, arguments, .. } => format!("{}|{}|...", text(name), text(arguments)),
+        LineKind::Resumed {
             name,
             arguments,
             ended,
             ..
-        } => format!("...{}|{}|{}", words(name), words(arguments), end(ended)),
+        } => format!("...{}|{}|{}", text(name), text(arguments), end(ended)),
         other => format!("{other:?}"),
     };
-    Some((pid, stamp, rest))
+    Some((pid, stamp, content))
 }
 
-fn rest(line: &str) -> String {
-    told(line).expect(line).2
+fn content(line: &str) -> String {
+    summary(line).expect(line).2
 }
 
 #[test]
-fn prefixes_of_all_options() {
+fn the_prefixes_of_all_options_are_parsed() {
     let wall = Some(Stamp::Wall(1_795_000_000_123_456_000));
     for (prefix, pid, stamp) in [
         ("", None, None),
@@ -89,13 +90,13 @@ fn prefixes_of_all_options() {
         ("7 [????????????????] ", Some(7), None),
     ] {
         let line = format!(r#"{prefix}read(3, "x", 9) = 1"#);
-        let found = told(&line).unwrap_or_else(|| panic!("{line}"));
+        let found = summary(&line).unwrap_or_else(|| panic!("{line}"));
         assert_eq!(found, (pid, stamp, r#"read|3, "x", 9|1"#.to_owned()), "{line}");
     }
 }
 
 #[test]
-fn results_of_all_kinds() {
+fn results_of_all_kinds_are_parsed() {
     for (line, found) in [
         ("close(3) = 0", "close|3|0"),
         ("close(3)                = 0", "close|3|0"),
@@ -140,9 +141,10 @@ fn results_of_all_kinds() {
         ("syscall_0x1c3(0x3, 0) = 0", "syscall_0x1c3|0x3, 0|0"),
         ("close(3) = 0\r", "close|3|0"),
     ] {
-        assert_eq!(rest(line), found, "{line}");
+        assert_eq!(content(line), found, "{line}");
     }
-    let Some(What::Call { ended, .. }) = parse(b"read(0, 1) = ? ERESTARTNOHAND (x)").map(|line| line.what)
+    let Some(LineKind::Call { ended, .. }) =
+        parse(b"read(0, 1) = ? ERESTARTNOHAND (x)").map(|line| line.kind)
     else {
         panic!("it is a call")
     };
@@ -150,7 +152,7 @@ fn results_of_all_kinds() {
 }
 
 #[test]
-fn calls_in_two_halves() {
+fn the_parts_of_an_interrupted_call_are_parsed() {
     for (line, found) in [
         ("7 vfork( <unfinished ...>", "vfork||..."),
         ("7 close(5 <unfinished ...>", "close|5|..."),
@@ -173,12 +175,12 @@ fn calls_in_two_halves() {
         ),
         ("7 <... exit_group resumed>) = ?", "...exit_group||?"),
     ] {
-        assert_eq!(rest(line), found, "{line}");
+        assert_eq!(content(line), found, "{line}");
     }
 }
 
 #[test]
-fn what_happens_to_threads() {
+fn ends_of_threads_signals_and_notes_are_parsed() {
     for (line, found) in [
         ("7 +++ exited with 3 +++", "Exited(3)"),
         ("+++ killed by SIGKILL +++", "Killed"),
@@ -194,12 +196,12 @@ fn what_happens_to_threads() {
         (" > /lib/libc.so.6(read+0x1) [0xf1]", "Note"),
         ("", "Note"),
     ] {
-        assert_eq!(rest(line), found, "{line}");
+        assert_eq!(content(line), found, "{line}");
     }
 }
 
 #[test]
-fn what_strace_does_not_write_is_no_line() {
+fn text_that_strace_does_not_write_is_refused() {
     for line in [
         "hello",
         "7 hello",
@@ -217,13 +219,13 @@ fn what_strace_does_not_write_is_no_line() {
         "1795000000.123456",
         "12:60:00 read(3) = 0",
     ] {
-        // A word that looks like a pid may be a part of a line that was cut.
-        assert_eq!(told(line), None, "{line}");
+        // A word that looks like a pid may be a part of a cut line.
+        assert_eq!(summary(line), None, "{line}");
     }
 }
 
 #[test]
-fn a_time_that_no_clock_shows_is_none() {
+fn a_time_out_of_range_is_refused() {
     for seconds in ["9999999999", "9223372037", "99999999999"] {
         assert_eq!(
             parse(format!("7 {seconds}.000001 close(3) = 0").as_bytes()),

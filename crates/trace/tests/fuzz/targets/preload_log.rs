@@ -1,16 +1,16 @@
-//! Any bytes as a log of the preload recorder.
+//! Reads any bytes as a log of the preload recorder.
 
 use plimsoll_trace::preload::{Log, Merge, follow};
 
-/// The fewest bytes of a record.
+/// The minimum length of a record, bytes.
 const RECORD: usize = 32;
 
-/// A log by itself, and two of the same, as those of two threads, followed.
+/// Reads a log, then follows two copies of it as the logs of two threads.
 pub fn run(data: &[u8]) {
     let Ok(log) = Log::parse(data) else { return };
-    let most = data.len() / RECORD;
-    assert!(Merge::new(vec![log]).count() <= 2 * most + 1);
+    let max_records = data.len() / RECORD;
+    assert!(Merge::new(vec![log]).count() <= 2 * max_records + 1);
     let twice = [data, data].map(Log::parse).into_iter().flatten().collect();
-    let (_, lost) = follow(twice, 0, &mut |_, _| {});
-    assert!(lost.records - lost.lost.min(lost.records) <= 2 * most as u64);
+    let (_, unused) = follow(twice, 0, &mut |_, _| {});
+    assert!(unused.records - unused.lost.min(unused.records) <= 2 * max_records as u64);
 }

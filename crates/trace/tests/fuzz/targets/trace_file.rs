@@ -1,4 +1,4 @@
-//! Any bytes as a trace file.
+//! Reads any bytes as a trace file.
 
 use plimsoll_trace::event::{Event, ThreadId};
 use plimsoll_trace::file::{BLOCK, FileError, Reader};
@@ -7,29 +7,29 @@ use plimsoll_trace::names::Names;
 
 const HEADER: &[u8] =
     br#"{"format":"plimsoll.trace/1","recorder":"strace","resolution_ns":1000,"has_durations":true}"#;
-/// Kinds of frames: names, events, the footer, one of the future.
+/// Kinds of frames: names, events, footer, and an unknown one.
 pub const KINDS: [u8; 4] = *b"NEFx";
 
-/// As they are, and as what stands in frames whose checksums hold, which chance would never make.
+/// Reads the bytes unchanged, and as the contents of frames with valid checksums, which random
+/// bytes would never have.
 pub fn run(data: &[u8]) {
     let _ = read(data);
     let _ = read(&framed(data));
 }
 
-/// Reads as far as it goes. Every id that is given is in the tables. Returns why it went no
-/// further.
+/// Reads a file up to its end or the first error. Asserts that all ids are in the tables.
 pub fn read(file: &[u8]) -> Result<(), FileError> {
     let mut reader = Reader::new(file)?;
     while let Some(events) = reader.next()? {
         assert!(events.len() <= BLOCK);
         let events = events.to_vec();
-        ids_are_there(&events, reader.names());
+        check_ids(&events, reader.names());
     }
-    ids_are_there(&[], reader.names());
+    check_ids(&[], reader.names());
     Ok(())
 }
 
-fn ids_are_there(events: &[Event], names: &Names) {
+fn check_ids(events: &[Event], names: &Names) {
     let thread = |id: Option<ThreadId>| id.is_none_or(|id| id.index() < names.threads().len());
     for event in events {
         assert!(thread(Some(event.thread)) && thread(event.other));
@@ -42,11 +42,11 @@ fn ids_are_there(events: &[Event], names: &Names) {
     }
     let mut files = names.files().iter();
     assert!(files.all(|file| file.path.index() < names.paths().len()));
-    assert!(names.threads().iter().all(|it| thread(it.parent)));
+    assert!(names.threads().iter().all(|entry| thread(entry.parent)));
 }
 
-/// A whole header, then frames: each a byte for its place in [`KINDS`], two for its length, and
-/// what is in it.
+/// A valid header, then frames. Each frame of the input has one byte for its index in [`KINDS`],
+/// two bytes for its length, and its contents.
 pub fn framed(mut data: &[u8]) -> Vec<u8> {
     let mut file = format!("{FORMAT}\n").into_bytes();
     push(&mut file, b'H', 0, HEADER);

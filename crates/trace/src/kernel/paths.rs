@@ -1,5 +1,5 @@
-//! Names and the files that have them: a file that is renamed is the same one, a name that is taken
-//! away and given to another file is not.
+//! Follows paths and the files that they refer to. A renamed file remains the same file; a path
+//! that is removed and used again refers to another file.
 
 use std::hash::BuildHasher;
 
@@ -10,50 +10,53 @@ use crate::event::{FileId, PathId};
 use crate::mixed::{Mixed, spread};
 use crate::names::{FileEntry, Kind, Names};
 
-/// All names and files that a trace has met.
+/// All paths and files of a trace.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Paths {
     names: Names,
-    /// By the bytes of names, which stand in `names` alone: a copy of each would double the memory.
+    /// Ids by the bytes of a path. The bytes are only in `names`; a copy of each would double the
+    /// memory.
     known: HashTable<PathId>,
     hasher: RandomState,
-    /// The file that has a name now, by the name's place.
-    here: Vec<Option<FileId>>,
-    /// Names that are another one than that of the file they lead to: symbolic links.
-    led: std::collections::HashSet<PathId, Mixed>,
-    /// Names with `..` and what they are without, as if no symbolic link were in them.
+    /// The current file of a path, by the index of the path.
+    current: Vec<Option<FileId>>,
+    /// Paths that differ from that of the file to which they lead: symbolic links.
+    symbolic: std::collections::HashSet<PathId, Mixed>,
+    /// Paths with `..`, and their form without it, as if they contained no symbolic link.
     plain: std::collections::HashMap<PathId, PathId, Mixed>,
-    /// By the file's place.
+    /// The state of each file, by its index.
     files: Vec<State>,
-    /// Of names that others begin with, those of directories: their hashes. The names themselves
-    /// would be as many bytes as the square of the depth. Two with one hash cost a search in vain.
+    /// Hashes of paths that have other paths beneath them, those of directories. The paths
+    /// themselves would take memory proportional to the square of the depth. A collision only
+    /// causes an unnecessary search.
     parents: std::collections::HashSet<u64, Mixed>,
-    /// Hashes of the directories of one name, the outermost first.
+    /// Hashes of the directories of one path, the outermost first.
     prefixes: Vec<u64>,
     joined: Vec<u8>,
 }
 
-/// `PATH_MAX` of Linux with the zero at the end: the kernel takes no longer name, and answers
-/// `ENAMETOOLONG` without looking at it. Such a name is kept as far as this.
-const MAX_ASKED: usize = 4096;
+/// `PATH_MAX` of Linux, with the terminating zero, bytes. The kernel refuses longer paths with
+/// `ENAMETOOLONG`. Such a path is cut to this length.
+const MAX_PATH: usize = 4096;
 
-/// The longest name that a directory and a relative name make together, in bytes: twice what Linux
-/// takes at once. Without a bound, a log in which a program enters one directory after the other
-/// would cost the square of its length.
+/// Maximum length of a directory joined with a relative path, bytes: twice the limit of Linux.
+/// Without a limit, a log in which a program enters one directory after the other would take memory
+/// proportional to the square of its length.
 const MAX_JOINED: usize = 8192;
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    /// Its name now, or the last one that it had.
+    /// The current path, or the last one.
     name: PathId,
-    /// Another one, by link(2).
+    /// Another path, made by link(2).
     other: Option<PathId>,
-    /// It was made without a name (`O_TMPFILE`), and is called by its directory until it gets one.
+    /// The file was made without a path (`O_TMPFILE`). Until it gets one, it has the path of its
+    /// directory.
     unlinked: bool,
     size: Option<i64>,
 }
 
-impl Places {
+impl Paths {
     pub(super) fn names(&self) -> &Names {
         &self.names
     }
@@ -62,7 +65,7 @@ impl Places {
         &mut self.names
     }
 
-    /// A name as it stands, to its [`MAX_JOINED`]th byte.
+    /// The id of a path, cut to [`MAX_JOINED`] bytes and otherwise unchanged.
     pub(super) fn name(&mut self, path: &[u8]) -> PathId {
         let path = &path[..path.len().min(MAX_JOINED)];
         let Self {
@@ -74,9 +77,9 @@ impl Places {
         }
         let id = names
             .add_path(path)
-            .expect("memory ends before four thousand million names are there");
+            .expect("memory is exhausted before 2^32 paths exist");
         known.insert_unique(hash, id, |&id| hasher.hash_one(names.path(id)));
-        self.here.push(None);
+        self.current.push(None);
         self.add_parents(path);
         if memchr::memchr_iter(b'.', path).any(|dot| path.get(dot + 1) == Some(&b'.')) {
             let plain = without_dots(path);
@@ -86,12 +89,12 @@ impl Places {
         id
     }
 
-    /// The directories that a name is beneath.
+    /// Adds the directories of a path.
     fn add_parents(&mut self, path: &[u8]) {
         let mut prefixes = std::mem::take(&mut self.prefixes);
         prefixes.clear();
         prefixes.extend(self.prefix_hashes(path));
-        // The name itself is last.
+        // The last one is the path itself.
         prefixes.pop();
         for &prefix in prefixes.iter().rev() {
             if !self.parents.insert(prefix) {
@@ -101,8 +104,8 @@ impl Places {
         self.prefixes = prefixes;
     }
 
-    /// A hash for what stands before each `/` of a name, and for all of it: each continues the one
-    /// before it, as names are deep.
+    /// The hash of the part before each `/` of a path, and of the whole path. Each continues the
+    /// previous one, because paths may be deep.
     fn prefix_hashes<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = u64> + 'a {
         path.split(|&byte| byte == b'/').scan(0, |prefix, part| {
             *prefix = spread(*prefix ^ self.hasher.hash_one(part));
@@ -110,16 +113,16 @@ impl Places {
         })
     }
 
-    /// Whether a name may have others beneath it.
+    /// Whether a path may have others beneath it.
     fn is_parent(&self, path: PathId) -> bool {
         let prefix = self.prefix_hashes(self.names.path(path)).last();
         prefix.is_some_and(|prefix| self.parents.contains(&prefix))
     }
 
-    /// A name that begins at a directory, without `.` and empty parts. Where both are longer
-    /// together than [`MAX_JOINED`], the directory is left out, as one that is not known.
+    /// The id of a path relative to a directory, without `.` and empty parts. If the joined path
+    /// exceeds [`MAX_JOINED`], the directory is left out, like an unknown one.
     pub(super) fn join(&mut self, base: Option<PathId>, path: &[u8]) -> PathId {
-        let path = &path[..path.len().min(MAX_ASKED)];
+        let path = &path[..path.len().min(MAX_PATH)];
         if is_plain(path) {
             return self.name(path);
         }
@@ -149,7 +152,7 @@ impl Places {
         id
     }
 
-    /// The name by which files are told apart.
+    /// The path without `..`, which identifies the file.
     fn plain(&self, path: PathId) -> PathId {
         if self.plain.is_empty() {
             return path;
@@ -157,39 +160,39 @@ impl Places {
         self.plain.get(&path).copied().unwrap_or(path)
     }
 
-    /// Whether there is `..` in a name.
+    /// Whether a path contains `..`.
     pub(super) fn has_dots(&self, path: PathId) -> bool {
         self.plain.contains_key(&path)
     }
 
-    /// What has this name now, as far as it is known.
+    /// The current file of a path, if known.
     pub(super) fn at(&mut self, path: PathId) -> Option<FileId> {
         let path = self.plain(path);
-        self.here[path.index()]
+        self.current[path.index()]
     }
 
-    /// What has this name now; a new file where nobody knew any.
-    pub(super) fn met(&mut self, path: PathId, kind: Kind) -> FileId {
+    /// The current file of a path; a new file if none is known.
+    pub(super) fn find_or_add(&mut self, path: PathId, kind: Kind) -> FileId {
         let plain = self.plain(path);
-        if let Some(file) = self.here[plain.index()] {
+        if let Some(file) = self.current[plain.index()] {
             if kind != Kind::File {
                 self.set_kind(file, kind);
             }
             return file;
         }
-        let file = self.nameless(path, kind);
-        self.here[plain.index()] = Some(file);
+        let file = self.add_nameless(path, kind);
+        self.current[plain.index()] = Some(file);
         file
     }
 
-    /// A file that no name leads to; `path` is what it is called.
-    pub(super) fn nameless(&mut self, path: PathId, kind: Kind) -> FileId {
+    /// Adds a file to which no path leads. `path` is its path in the table.
+    pub(super) fn add_nameless(&mut self, path: PathId, kind: Kind) -> FileId {
         let device = kind == Kind::File && is_device(self.names.path(path));
         let kind = if device { Kind::Device } else { kind };
         let id = self
             .names
             .add_file(FileEntry { kind, path })
-            .expect("memory ends before four thousand million files are there");
+            .expect("memory is exhausted before 2^32 files exist");
         self.files.push(State {
             name: path,
             other: None,
@@ -199,21 +202,21 @@ impl Places {
         id
     }
 
-    /// A file that has been made in this directory without a name.
-    pub(super) fn unlinked(&mut self, directory: PathId) -> FileId {
-        let file = self.nameless(directory, Kind::File);
+    /// Adds a file that was made in this directory without a path.
+    pub(super) fn add_unlinked(&mut self, directory: PathId) -> FileId {
+        let file = self.add_nameless(directory, Kind::File);
         self.files[file.index()].unlinked = true;
         file
     }
 
-    /// More is known of a file.
+    /// Sets the kind of a file.
     pub(super) fn set_kind(&mut self, file: FileId, kind: Kind) {
         if let Some(&entry) = self.names.files().get(file.index()) {
             self.names.set_file(file, FileEntry { kind, ..entry });
         }
     }
 
-    /// What a file is.
+    /// The kind of a file.
     pub(super) fn kind(&self, file: FileId) -> Kind {
         self.names
             .files()
@@ -221,11 +224,11 @@ impl Places {
             .map_or(Kind::Other, |entry| entry.kind)
     }
 
-    /// Nothing has this name any more. Gives what had it.
+    /// Removes a path. Returns its file.
     pub(super) fn remove(&mut self, path: PathId) -> Option<FileId> {
         let path = self.plain(path);
-        self.led.remove(&path);
-        let file = self.here[path.index()].take()?;
+        self.symbolic.remove(&path);
+        let file = self.current[path.index()].take()?;
         let state = &mut self.files[file.index()];
         if let Some(other) = state.other.take_if(|_| state.name == path) {
             state.name = other;
@@ -233,20 +236,21 @@ impl Places {
         Some(file)
     }
 
-    /// A name leads to a file, whose `real` name is another one where this is a symbolic link.
-    pub(super) fn leads(&mut self, path: PathId, real: PathId, file: FileId) {
+    /// States that a path leads to a file. If the path is a symbolic link, the `real` path of the
+    /// file differs.
+    pub(super) fn set_target(&mut self, path: PathId, real: PathId, file: FileId) {
         let path = self.plain(path);
         if path != self.plain(real) {
-            self.led.insert(path);
+            self.symbolic.insert(path);
         }
-        self.here[path.index()] = Some(file);
+        self.current[path.index()] = Some(file);
     }
 
-    /// A file has one name more.
+    /// Adds a path to a file.
     pub(super) fn link(&mut self, file: FileId, path: PathId) {
         let path = self.plain(path);
-        self.led.remove(&path);
-        self.here[path.index()] = Some(file);
+        self.symbolic.remove(&path);
+        self.current[path.index()] = Some(file);
         let state = &mut self.files[file.index()];
         if state.unlinked {
             (state.unlinked, state.name) = (false, path);
@@ -257,19 +261,19 @@ impl Places {
         }
     }
 
-    /// A file, and all beneath it where it is a directory, have another name. Gives it, and what
-    /// had that name before.
+    /// Renames a file, and all files beneath it if it is a directory. Returns the file, and the one
+    /// that had the new path before.
     pub(super) fn rename(&mut self, from: PathId, to: PathId) -> (FileId, Option<FileId>) {
         let (from, to) = (self.plain(from), self.plain(to));
-        let moved = self.met(from, Kind::File);
-        let is_link = self.led.contains(&from) || self.led.contains(&to);
-        if self.here[to.index()] == Some(moved) && !is_link {
-            // rename(2): of two names of one file, both stay.
+        let moved = self.find_or_add(from, Kind::File);
+        let is_link = self.symbolic.contains(&from) || self.symbolic.contains(&to);
+        if self.current[to.index()] == Some(moved) && !is_link {
+            // rename(2): if both paths refer to one file, both remain.
             return (moved, None);
         }
-        let replaced = self.here[to.index()].filter(|&file| file != moved);
-        self.here[from.index()] = None;
-        self.led.remove(&from);
+        let replaced = self.current[to.index()].filter(|&file| file != moved);
+        self.current[from.index()] = None;
+        self.symbolic.remove(&from);
         self.set_name(moved, to);
         if self.is_parent(from) {
             let inside = self.beneath(from);
@@ -279,7 +283,7 @@ impl Places {
             for (inner, file) in inside {
                 let mut path = self.names.path(to).to_vec();
                 path.extend_from_slice(&self.names.path(inner)[self.names.path(from).len()..]);
-                self.here[inner.index()] = None;
+                self.current[inner.index()] = None;
                 if path.len() <= MAX_JOINED {
                     let path = self.name(&path);
                     self.set_name(file, path);
@@ -289,38 +293,38 @@ impl Places {
         (moved, replaced)
     }
 
-    /// Two files have each other's names.
-    pub(super) fn exchange(&mut self, one: PathId, other: PathId) -> (FileId, FileId) {
-        let (one, other) = (self.plain(one), self.plain(other));
-        let beside = self.name(b"exchanged:");
-        let (first, _) = self.rename(one, beside);
-        let (second, _) = self.rename(other, one);
-        self.rename(beside, other);
-        (first, second)
+    /// Exchanges the paths of two files.
+    pub(super) fn exchange(&mut self, first: PathId, second: PathId) -> (FileId, FileId) {
+        let (first, second) = (self.plain(first), self.plain(second));
+        let temporary = self.name(b"exchanged:");
+        let (first_file, _) = self.rename(first, temporary);
+        let (second_file, _) = self.rename(second, first);
+        self.rename(temporary, second);
+        (first_file, second_file)
     }
 
-    /// All that have a name beneath this one.
+    /// All files with a path beneath this one.
     fn beneath(&self, directory: PathId) -> Vec<(PathId, FileId)> {
         let prefix = [self.names.path(directory), b"/"].concat();
-        let mut found = Vec::new();
-        for (place, file) in self.here.iter().enumerate() {
-            let Some((id, file)) = PathId::new(place).zip(*file) else {
+        let mut files = Vec::new();
+        for (index, file) in self.current.iter().enumerate() {
+            let Some((id, file)) = PathId::new(index).zip(*file) else {
                 continue;
             };
             if self.names.path(id).starts_with(&prefix) {
-                found.push((id, file));
+                files.push((id, file));
             }
         }
-        found
+        files
     }
 
     fn set_name(&mut self, file: FileId, path: PathId) {
-        self.led.remove(&path);
-        self.here[path.index()] = Some(file);
+        self.symbolic.remove(&path);
+        self.current[path.index()] = Some(file);
         self.files[file.index()].name = path;
     }
 
-    /// The name that a file has now, or had last.
+    /// The current path of a file, or its last one.
     pub(super) fn name_of(&self, file: FileId) -> PathId {
         self.files[file.index()].name
     }
@@ -333,14 +337,14 @@ impl Places {
         self.files[file.index()].size = Some(size.max(0));
     }
 
-    /// Its size is at least this.
-    pub(super) fn reaches(&mut self, file: FileId, end: i64) {
+    /// Raises the size of a file to at least `end`.
+    pub(super) fn grow_to(&mut self, file: FileId, end: i64) {
         let size = &mut self.files[file.index()].size;
         *size = size.map(|size| size.max(end));
     }
 }
 
-/// An absolute name without empty parts and those that begin with a dot.
+/// Whether a path is absolute and has no empty part and no part that begins with a dot.
 fn is_plain(path: &[u8]) -> bool {
     path.len() > 1
         && path[0] == b'/'
@@ -348,7 +352,7 @@ fn is_plain(path: &[u8]) -> bool {
         && memchr::memchr_iter(b'/', path).all(|slash| !matches!(path[slash + 1], b'/' | b'.'))
 }
 
-/// A name without `..`. What is above the root is the root.
+/// A path without `..`. The parent of the root is the root.
 fn without_dots(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in path.split(|&byte| byte == b'/') {
@@ -362,7 +366,7 @@ fn without_dots(path: &[u8]) -> Vec<u8> {
     }
     match parts.join(&b'/') {
         root if root.is_empty() && path.first() == Some(&b'/') => b"/".to_vec(),
-        here if here.is_empty() => b".".to_vec(),
+        empty if empty.is_empty() => b".".to_vec(),
         plain => plain,
     }
 }

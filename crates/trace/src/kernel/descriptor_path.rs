@@ -1,12 +1,12 @@
-//! Names that strace puts behind descriptors with `-y` and `-yy`.
+//! Parses the texts that strace writes after descriptors with `-y` and `-yy`.
 
 use std::borrow::Cow;
 
 use crate::names::Kind;
 use crate::text::value;
 
-/// What `3<...>` stands for, and by which name it is called: a path for what has one.
-pub(super) fn read(name: &[u8]) -> (Kind, Cow<'_, [u8]>) {
+/// The kind and the path (or other name) of the text in `3<...>`.
+pub(super) fn parse(name: &[u8]) -> (Kind, Cow<'_, [u8]>) {
     if name.first() == Some(&b'/') {
         // `/dev/pts/0<char 136:0>`
         let plain = memchr::memchr(b'<', name).map_or(name, |angle| &name[..angle]);

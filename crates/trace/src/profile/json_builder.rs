@@ -1,4 +1,4 @@
-//! Files as they are told.
+//! Builds the JSON of files.
 
 use super::Axis;
 use super::call::Calls;
@@ -7,15 +7,15 @@ use super::file::File;
 use super::json::{Failed, FileProfile, Io, Requests, Times};
 use super::process::Tree;
 use super::shown::shown;
-use super::time::Spent;
-use super::{OTHER_NAMES, USERS};
+use super::time::TracedTime;
+use super::{MAX_OTHER_NAMES, MAX_PROCESSES};
 use crate::constants::error_name;
 use crate::event::PathId;
 use crate::names::{Kind, Names};
 
-/// What all parts of a profile are told with.
+/// The data that all parts of a profile need.
 #[derive(Clone, Copy)]
-pub(super) struct Telling<'a> {
+pub(super) struct JsonBuilder<'a> {
     pub(super) names: &'a Names,
     pub(super) calls: &'a Calls,
     pub(super) has_durations: bool,
@@ -23,29 +23,29 @@ pub(super) struct Telling<'a> {
     pub(super) wall: Times,
 }
 
-/// The files that have borne a name.
+/// The files that had a path one after another.
 #[derive(Default)]
-pub(super) struct Same {
+pub(super) struct FileGroup {
     pub(super) kind: Option<Kind>,
     pub(super) incarnations: u64,
     pub(super) file: File,
     pub(super) totals: Counts,
     pub(super) open_ns: u64,
-    /// Other names.
+    /// Other paths.
     names: Vec<PathId>,
 }
 
-impl Same {
-    /// One of them has had these names, too.
-    pub(super) fn named(&mut self, name: PathId, all: &[PathId]) {
+impl FileGroup {
+    /// Adds the other paths of a file.
+    pub(super) fn add_names(&mut self, name: PathId, all: &[PathId]) {
         for &other in all.iter().filter(|&&other| other != name) {
-            if self.names.len() < OTHER_NAMES && !self.names.contains(&other) {
+            if self.names.len() < MAX_OTHER_NAMES && !self.names.contains(&other) {
                 self.names.push(other);
             }
         }
     }
 
-    /// One more of them.
+    /// Adds a file.
     pub(super) fn add(&mut self, mut file: File, axis: &Axis) {
         self.totals.merge(&file.totals());
         if let Some((first, last)) = file.used {
@@ -59,8 +59,8 @@ impl Same {
     }
 }
 
-impl Telling<'_> {
-    fn times(&self, spent: &Spent) -> Option<Times> {
+impl JsonBuilder<'_> {
+    fn times(&self, spent: &TracedTime) -> Option<Times> {
         self.has_durations.then(|| spent.times(self.is_corrected))
     }
 
@@ -153,9 +153,9 @@ impl Telling<'_> {
         failed
     }
 
-    pub(super) fn file(&self, path: PathId, same: &mut Same, tree: &Tree, axis: &Axis) -> FileProfile {
-        let (first_ns, last_ns) = same.file.used.unwrap_or_default();
-        let threads = &mut same.file.threads;
+    pub(super) fn file(&self, path: PathId, group: &mut FileGroup, tree: &Tree, axis: &Axis) -> FileProfile {
+        let (first_ns, last_ns) = group.file.used.unwrap_or_default();
+        let threads = &mut group.file.threads;
         threads.sort_unstable();
         threads.dedup();
         let mut processes: Vec<usize> = threads
@@ -165,29 +165,29 @@ impl Telling<'_> {
         processes.sort_unstable();
         processes.dedup();
         let process_count = processes.len() as u64;
-        processes.truncate(USERS);
-        let cells = same.file.line.cells(axis);
+        processes.truncate(MAX_PROCESSES);
+        let cells = group.file.line.cells(axis);
         FileProfile {
             path: shown(self.names.path(path)),
-            other_names: same
+            other_names: group
                 .names
                 .iter()
                 .map(|&name| shown(self.names.path(name)))
                 .collect(),
-            kind: kind_name(same.kind).to_owned(),
-            incarnations: same.incarnations,
-            io: self.io(&same.totals),
-            size: same.file.size,
-            open_s: same.open_ns as f64 / 1e9,
+            kind: kind_name(group.kind).to_owned(),
+            incarnations: group.incarnations,
+            io: self.io(&group.totals),
+            size: group.file.size,
+            open_s: group.open_ns as f64 / 1e9,
             first_s: first_ns as f64 / 1e9,
             last_s: last_ns as f64 / 1e9,
-            threads: same.file.threads.len() as u64,
+            threads: group.file.threads.len() as u64,
             process_count,
             processes,
-            executable: same.file.is_executable,
+            executable: group.file.is_executable,
             timeline: cells
                 .iter()
-                .map(|&(place, [calls, read, written])| [u64::from(place), calls, read, written])
+                .map(|&(index, [calls, read, written])| [u64::from(index), calls, read, written])
                 .collect(),
         }
     }
