@@ -1,9 +1,9 @@
-//! What probes say about times at which there was none: every constraint, widened by the rate error
-//! with its distance.
+//! Constraints at times without a probe: each constraint of a probe, widened by ρ times the
+//! distance in time.
 
 use crate::probe::Point;
 
-/// `y(t) = min_i (y_i + ρ |t − t_i|)`: the lower envelope of cones that stand on points.
+/// `y(t) = min_i (y_i + ρ |t − t_i|)`: the lower envelope of cones whose apexes are points.
 pub(crate) struct Cones {
     apexes: Vec<Apex>,
     rate: f64,
@@ -12,30 +12,30 @@ pub(crate) struct Cones {
 #[derive(Clone, Copy)]
 struct Apex {
     t: f64,
-    /// Least value here of the cones of this point and those before it, and of this point and those
-    /// after it.
+    /// Minimum at `t` of the cones of this point and those before it.
     from_left: f64,
+    /// Minimum at `t` of the cones of this point and those after it.
     from_right: f64,
 }
 
 impl Cones {
-    /// `points` in order of `t`; O(n). Each value is carried on by ρ a nanosecond, which is all
-    /// that a minimum of cones needs.
+    /// `points` in order of `t`; O(n). Each value grows by ρ per nanosecond of distance; the
+    /// minimum of cones needs no more.
     fn new(points: impl Iterator<Item = Point>, rate: f64) -> Self {
         let mut apexes: Vec<Apex> = Vec::new();
         for Point { t, y } in points {
-            let carried = apexes
+            let extended = apexes
                 .last()
                 .map_or(f64::INFINITY, |a| a.from_left + rate * (t - a.t));
             apexes.push(Apex {
                 t,
-                from_left: y.min(carried),
+                from_left: y.min(extended),
                 from_right: y,
             });
         }
         for k in (1..apexes.len()).rev() {
-            let carried = apexes[k].from_right + rate * (apexes[k].t - apexes[k - 1].t);
-            apexes[k - 1].from_right = apexes[k - 1].from_right.min(carried);
+            let extended = apexes[k].from_right + rate * (apexes[k].t - apexes[k - 1].t);
+            apexes[k - 1].from_right = apexes[k - 1].from_right.min(extended);
         }
         Self { apexes, rate }
     }
@@ -53,8 +53,8 @@ impl Cones {
         left.unwrap_or(f64::INFINITY).min(right.unwrap_or(f64::INFINITY))
     }
 
-    /// Every time at which the envelope may bend: the points, and the peaks where the cones of two
-    /// neighbours meet.
+    /// Every time at which the envelope may bend: the points, and the peaks at which the cones of
+    /// two neighbours meet.
     fn bends(&self) -> impl Iterator<Item = f64> + '_ {
         let peaks = self.apexes.windows(2).map(|pair| {
             let lean = (pair[1].from_right - pair[0].from_left) / self.rate;
@@ -67,12 +67,12 @@ impl Cones {
 /// L(t) ≤ θ(t) ≤ U(t), from all constraints of a section without a jump.
 pub(crate) struct Envelope {
     upper: Cones,
-    /// Upside down.
+    /// Of the negated lower points.
     lower: Cones,
 }
 
 impl Envelope {
-    /// Both in order of `t`; `rate` is ρ, above 0.
+    /// `upper` and `lower` are in order of `t`; `rate` is ρ, above 0.
     pub fn new(upper: &[Point], lower: &[Point], rate: f64) -> Self {
         Self {
             upper: Cones::new(upper.iter().copied(), rate),
@@ -80,12 +80,12 @@ impl Envelope {
         }
     }
 
-    /// U(t)
+    /// U(t), the greatest θ that the constraints allow. Infinite without upper constraints.
     pub fn upper(&self, t: f64) -> f64 {
         self.upper.at(t)
     }
 
-    /// L(t)
+    /// L(t), the least θ that the constraints allow. −∞ without lower constraints.
     pub fn lower(&self, t: f64) -> f64 {
         -self.lower.at(t)
     }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn without_constraints_nothing_is_known() {
+    fn without_constraints_the_envelope_is_infinite() {
         let envelope = Envelope::new(&[], &[], 1.0);
         assert_eq!(
             (envelope.lower(0.0), envelope.upper(0.0)),

@@ -5,15 +5,15 @@
 //! 3. Every section gets a shape: the middle of the widest strip between its upper and its lower
 //!    constraints, piece by piece (`hull.rs`, `fit.rs`). Sections between two jumps share one level
 //!    (`section.rs`).
-//! 4. The bound comes from the envelope of all constraints (`cones.rs`), whatever the shape is.
-//!    Inside a cut it reaches to both sides: the clock is taken to move from the one to the other,
-//!    and not beyond both.
+//! 4. The bound comes from the envelope of all constraints (`cones.rs`), for any shape. Inside a
+//!    cut it covers both sides: the clock is assumed to move from the one side to the other, and
+//!    not beyond either.
 //!
-//! The drift of a piece is the mean of dθ/dt over it. Its interval needs the one assumption only,
-//! as the bound does: with θ in [L, U] at both ends, (θ(to) − θ(from)) / (to − from) is between
-//! (L(to) − U(from)) / (to − from) and (U(to) − L(from)) / (to − from), and never beyond ±ρ. It
-//! holds whatever the delays do, and so it is as wide as two round trips over the length of the
-//! piece. The estimate itself is far better where the least delays are steady.
+//! The drift of a piece is the mean of dθ/dt over it. Like the bound, its interval depends only on
+//! the assumption about ρ. With θ in [L, U] at both ends, (θ(to) − θ(from)) / (to − from) is
+//! between (L(to) − U(from)) / (to − from) and (U(to) − L(from)) / (to − from), and never beyond
+//! ±ρ. The interval holds for any delays, so it is as wide as two round trips over the length of
+//! the piece. The estimate itself is much more precise where the minimum delays are steady.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,88 +23,93 @@ use crate::map::{ClockMap, Knot, Stretch};
 use crate::probe::{Assumptions, Origin, Point, Probe, Sample};
 use crate::section::{Constraints, Section, divide, level};
 
-/// The map keeps one bound, the greatest, for every so many ns, and never more than `MAX_STRETCHES`
-/// of them.
+/// Length for which the map stores one bound, the greatest, ns. It is longer if the map would have
+/// more than `MAX_STRETCHES` bounds.
 const STRETCH: f64 = 10e9;
 const MAX_STRETCHES: f64 = 20_000.0;
 
-/// Why a piece begins.
+/// Reason why a piece begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Begin {
-    /// The first.
+    /// It is the first piece.
     Start,
-    /// The rate is not the same for all time.
+    /// The rate changed slowly: a section is divided into pieces of constant rate.
     Knot,
-    /// The least delay changed.
+    /// The minimum delay changed.
     RouteChange,
-    /// The agent's clock jumped (suspended or migrated machine), somewhere between the piece before
-    /// and this one: no clock without a jump keeps the constraints of both.
+    /// The agent's clock jumped between the previous piece and this one, for example because the
+    /// machine was suspended or migrated. No clock without a jump satisfies the constraints of
+    /// both.
     Jump,
-    /// It jumped by less than that, or the way took another time in one direction only: the two
-    /// look alike.
+    /// Either the agent's clock jumped by less than the round trip, or the delay changed in one
+    /// direction only. Probes cannot distinguish the two.
     Shift,
 }
 
-/// A stretch with one drift.
+/// An interval with one drift.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Piece {
-    /// Agent time, ns.
+    /// Start, agent time, ns.
     pub from_ns: i64,
-    /// Agent time, ns; not before `from_ns`.
+    /// End, agent time, ns; not before `from_ns`.
     pub to_ns: i64,
     /// Controller − agent at `from_ns`, ns.
     pub offset_ns: i64,
-    /// Mean rate of the controller's clock against the agent's, less 1, ppm: positive if the agent
-    /// is slow.
+    /// Mean rate of the controller's clock relative to the agent's, minus 1, ppm: positive if the
+    /// agent's clock is slow.
     pub drift_ppm: f64,
-    /// The true mean rate is not below this, ppm.
+    /// Lower bound of the true mean rate, ppm.
     pub drift_low_ppm: f64,
-    /// The true mean rate is not above this, ppm.
+    /// Upper bound of the true mean rate, ppm.
     pub drift_high_ppm: f64,
-    /// Probes sent in it.
+    /// Number of probes that were sent in this interval.
     pub probes: usize,
-    /// Why it begins.
+    /// Reason why this piece begins.
     pub begins: Begin,
 }
 
-/// What is known of an agent's clock.
+/// The result of [`estimate`] for one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Estimated {
     /// Offset and bound at any time.
     pub map: ClockMap,
     /// In order of time, at least one.
     pub pieces: Vec<Piece>,
-    /// Probes that were not believed.
+    /// Number of probes that were rejected because their stamps are impossible.
     pub rejected: usize,
 }
 
-/// Why there is no map.
+/// Reason why there is no map.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EstimateError {
-    /// Nothing was heard, or nothing that can be true.
+    /// No probe was answered, or all probes had impossible stamps.
     #[error(
         "the clock of the agent cannot be mapped: none of {probes} probes is usable \
-         (see whether UDP or the link to the controller works, and whether both hosts' monotonic clocks do)"
+         (check that UDP or the link to the controller works, and that the monotonic clocks of both \
+         hosts work)"
     )]
     NoProbes {
-        /// How many there were, all rejected.
+        /// Number of probes, all of which were rejected.
         probes: usize,
     },
-    /// The probes contradict each other one by one.
+    /// Each probe contradicts the next.
     #[error(
-        "the clock of the agent cannot be mapped: its {probes} probes contradict each other throughout; \
-         one of the two monotonic clocks is broken, or their rates differ by more than {max_rate_error_ppm} ppm"
+        "the clock of the agent cannot be mapped: its {probes} probes contradict each other throughout. \
+         One of the two monotonic clocks is broken, or their rates differ by more than \
+         {max_rate_error_ppm} ppm"
     )]
     Contradictory {
-        /// How many were believed one by one.
+        /// Number of probes with possible stamps.
         probes: usize,
-        /// The declared limit, ppm, as text.
+        /// The declared limit of the rate error, ppm, as text.
         max_rate_error_ppm: String,
     },
 }
 
 /// Maps the clock of the agent that made these probes, in any order; O(n log n).
+///
+/// Fails if no probe is usable, or if the probes contradict each other so that no section remains.
 pub fn estimate(probes: &[Probe], assumptions: &Assumptions) -> Result<Estimated, EstimateError> {
     let mut samples: Vec<Sample> = probes
         .iter()
@@ -121,24 +126,24 @@ pub fn estimate(probes: &[Probe], assumptions: &Assumptions) -> Result<Estimated
     let cuts = change::find(&samples, &origin, &all.upper, &all.lower, rate);
     let mut sections = divide(&samples, &origin, &all, &cuts, rate);
     level(&mut sections);
-    let drawn = Drawn::new(&sections);
+    let line = RoundedLine::new(&sections);
     let contradictory = || EstimateError::Contradictory {
         probes: samples.len(),
         max_rate_error_ppm: (rate * 1e6).to_string(),
     };
-    let drawn = drawn.ok_or_else(contradictory)?;
-    let map = drawn.map(&sections, &origin, rate).ok_or_else(contradictory)?;
+    let line = line.ok_or_else(contradictory)?;
+    let map = line.map(&sections, &origin, rate).ok_or_else(contradictory)?;
     Ok(Estimated {
         map,
-        pieces: pieces(&sections, &drawn, &samples, &origin, rate),
+        pieces: pieces(&sections, &line, &samples, &origin, rate),
         rejected: probes.len() - samples.len(),
     })
 }
 
-/// The line as it is stored: whole nanoseconds, and never backwards in controller time.
-struct Drawn(Shape);
+/// The line as it is stored: whole nanoseconds, never backwards in controller time.
+struct RoundedLine(Shape);
 
-impl Drawn {
+impl RoundedLine {
     fn new(sections: &[Section]) -> Option<Self> {
         let mut knots: Vec<Point> = Vec::new();
         for knot in sections.iter().flat_map(|section| &section.shape.knots) {
@@ -179,7 +184,7 @@ impl Drawn {
         ClockMap::new(knots.collect(), stretches, (self.0.lead, self.0.tail), rate)
     }
 
-    /// Where each stretch begins and the greatest error in it, in order.
+    /// Start and greatest error of each stretch, in order.
     fn bounds(&self, sections: &[Section]) -> Vec<(f64, f64)> {
         let span = sections[sections.len() - 1].to - sections[0].from;
         let length = STRETCH.max((span / MAX_STRETCHES).ceil());
@@ -196,12 +201,12 @@ impl Drawn {
                 let (from, to) = (edge(f64::from(part)), edge(f64::from(part + 1)));
                 let inside =
                     &times[times.partition_point(|t| *t < from)..times.partition_point(|t| *t <= to)];
-                let asked = inside.iter().chain([&from, &to]);
-                bounds.push((from, asked.map(|t| self.error(section, *t)).fold(0.0, f64::max)));
+                let checked = inside.iter().chain([&from, &to]);
+                bounds.push((from, checked.map(|t| self.error(section, *t)).fold(0.0, f64::max)));
             }
             if let Some(next) = sections.get(k + 1) {
                 // Both envelopes and the line are straight inside a cut, so the greatest error is
-                // at one of its ends.
+                // at one end.
                 let ends = [section.to, next.from];
                 let errors = ends
                     .iter()
@@ -219,10 +224,16 @@ impl Drawn {
     }
 }
 
-fn pieces(sections: &[Section], drawn: &Drawn, samples: &[Sample], origin: &Origin, rate: f64) -> Vec<Piece> {
+fn pieces(
+    sections: &[Section],
+    line: &RoundedLine,
+    samples: &[Sample],
+    origin: &Origin,
+    rate: f64,
+) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for (place, section) in sections.iter().enumerate() {
-        let begins = section.begins(place.checked_sub(1).map(|before| &sections[before]), rate);
+    for (index, section) in sections.iter().enumerate() {
+        let begins = section.begins(index.checked_sub(1).map(|before| &sections[before]), rate);
         let knots = &section.shape.knots;
         let spans = knots.iter().zip(
             knots
@@ -234,8 +245,9 @@ fn pieces(sections: &[Section], drawn: &Drawn, samples: &[Sample], origin: &Orig
         for (k, (a, b)) in spans.enumerate() {
             let (from, to) = (a.t, b.t);
             let sent = |sample: &Sample| origin.time(sample.sent);
-            let first = samples.partition_point(|one| sent(one) < from);
-            let after = samples.partition_point(|one| sent(one) < to || (to >= last && sent(one) <= to));
+            let first = samples.partition_point(|sample| sent(sample) < from);
+            let after =
+                samples.partition_point(|sample| sent(sample) < to || (to >= last && sent(sample) <= to));
             let length = to - from;
             let (low, high) = if length > 0.0 {
                 let (start, end) = (&section.envelope, &section.envelope);
@@ -245,14 +257,14 @@ fn pieces(sections: &[Section], drawn: &Drawn, samples: &[Sample], origin: &Orig
                 (-rate, rate)
             };
             let drift = if length > 0.0 {
-                (drawn.0.at(to) - drawn.0.at(from)) / length
+                (line.0.at(to) - line.0.at(from)) / length
             } else {
                 section.shape.lead
             };
             pieces.push(Piece {
                 from_ns: origin.agent + from as i64,
                 to_ns: origin.agent + to as i64,
-                offset_ns: origin.offset + drawn.0.at(from).round() as i64,
+                offset_ns: origin.offset + line.0.at(from).round() as i64,
                 drift_ppm: drift * 1e6,
                 drift_low_ppm: low.max(-rate) * 1e6,
                 drift_high_ppm: high.min(rate) * 1e6,

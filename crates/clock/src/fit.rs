@@ -1,25 +1,25 @@
 //! The shape of the offset over one section: straight pieces, joined.
 //!
-//! One line is right while the rate is constant. The temperature of a host moves it within a
-//! quarter of an hour, so a section is halved until no piece is longer than 20 minutes, and further
-//! while the widest strip of both halves is wider than that of the whole by more than noise
-//! explains: then a line bends what is not straight.
+//! One line fits while the rate is constant. The temperature of a host changes it within a quarter
+//! of an hour. So a section is halved until no piece is longer than 20 minutes. It is halved
+//! further while the widest strip of both halves is wider than that of the whole by more than noise
+//! explains: then the offset is not straight.
 
 use crate::hull::{Hulls, Strip};
 use crate::probe::Point;
 
-/// Longest piece, ns.
+/// Maximum length of a piece, ns.
 const MAX_PIECE_NS: f64 = 1200e9;
-/// Shortest piece that is cut from another for its bend, ns.
+/// Minimum length of a piece that is separated because of a bend, ns.
 const MIN_PIECE_NS: f64 = 60e9;
-/// Fewest constraints of a piece on each side.
+/// Minimum number of constraints of a piece on each side.
 const MIN_CONSTRAINTS: usize = 16;
-/// Bends below this are not looked at, ns.
+/// Minimum bend that is considered, ns.
 const MIN_BEND: f64 = 1_000.0;
-/// What a rate is expected to be off without evidence: what quartz is sold for.
+/// Expected error of a rate without evidence: the tolerance of quartz as sold.
 const QUARTZ: f64 = 1e-4;
 
-/// A polyline that goes on straight at both ends; (ns since the origin, ns).
+/// A polyline that is extended straight at both ends; (ns since the origin, ns).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shape {
     /// In order of `t`, not empty.
@@ -64,19 +64,19 @@ impl<'a> Sides<'a> {
         (side(upper.0, lower.0), side(upper.1, lower.1))
     }
 
-    fn enough(self) -> bool {
+    fn has_enough(self) -> bool {
         self.upper.len().min(self.lower.len()) >= MIN_CONSTRAINTS
     }
 }
 
-/// What a fit goes by besides the constraints.
+/// Parameters of a fit in addition to the constraints.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// Median delay less the least, ns.
+    /// Median delay − minimum delay, ns.
     pub noise: f64,
-    /// ρ
+    /// ρ, the maximum absolute value of a rate.
     pub limit: f64,
-    /// The rate to fall back to.
+    /// The rate if the constraints do not determine one.
     pub prior: f64,
 }
 
@@ -89,16 +89,16 @@ struct Line {
 }
 
 impl Line {
-    /// The middle of the widest strip, its rate drawn towards the prior as far as the data leave it
-    /// open: the least delays of n probes are some noise/n above the true least, and both ends of
-    /// the strip err by as much.
+    /// The middle of the widest strip. Its rate is moved towards the prior if the data leave it
+    /// uncertain: the minimum delays of n probes are about noise/n above the true minimum, and both
+    /// ends of the strip have that error.
     fn fit(sides: Sides, from: f64, to: f64, terms: &Terms) -> Self {
         let hulls = Hulls::new(sides.upper, sides.lower);
         let rate = hulls.rate().map_or(terms.prior, |rate| {
             let reach = sides.upper[sides.upper.len() - 1].t - sides.lower[0].t;
             let error = terms.noise / (sides.upper.len() as f64 * reach.max(1.0));
             let trust = 1.0 / (1.0 + (error / QUARTZ).powi(2));
-            // w(r) is concave: of the allowed rates, the one next to the best is the best.
+            // w(r) is concave: the allowed rate nearest to the optimum is the best allowed rate.
             terms.prior + trust * (rate.clamp(-terms.limit, terms.limit) - terms.prior)
         });
         let strip = hulls.strip(rate);
@@ -115,7 +115,7 @@ impl Line {
     }
 }
 
-/// The shape from `from` to `to`; its level is right too as far as one section can say.
+/// The shape from `from` to `to`. Its level is only that of this section.
 pub(crate) fn shape(sides: Sides, from: f64, to: f64, terms: &Terms) -> Shape {
     let mut lines = Vec::new();
     halve(sides, Line::fit(sides, from, to, terms), terms, &mut lines);
@@ -126,7 +126,7 @@ pub(crate) fn shape(sides: Sides, from: f64, to: f64, terms: &Terms) -> Shape {
     }];
     for pair in lines.windows(2) {
         let t = pair[1].from;
-        // Neighbours differ by noise; the mean makes one line of them.
+        // Neighbours differ by noise. Their mean makes the line continuous.
         knots.push(Point {
             t,
             y: 0.5 * (pair[0].at(t) + pair[1].at(t)),
@@ -154,7 +154,7 @@ fn halve(sides: Sides, whole: Line, terms: &Terms, lines: &mut Vec<Line>) {
         let widths = parts.iter().map(|(_, line)| line.strip.width());
         widths.fold(f64::INFINITY, f64::min)
     };
-    // An S is as bent in both halves as in the whole; its quarters are straight.
+    // An S curve has the same bend in each half as in the whole; its quarters are straight.
     let [early, late] = &halves;
     let quarters = [early, late].map(|(sides, line)| self::halves(*sides, line, terms));
     let finer = quarters
@@ -171,11 +171,11 @@ fn halve(sides: Sides, whole: Line, terms: &Terms, lines: &mut Vec<Line>) {
     }
 }
 
-/// Both halves of a piece with their lines; None if one of them has too few constraints.
+/// Both halves of a piece with their lines. None if one of them has too few constraints.
 fn halves<'a>(sides: Sides<'a>, whole: &Line, terms: &Terms) -> Option<[(Sides<'a>, Line); 2]> {
     let middle = (0.5 * (whole.from + whole.to)).round();
     let (left, right) = sides.halved(middle);
-    (left.enough() && right.enough()).then(|| {
+    (left.has_enough() && right.has_enough()).then(|| {
         let line = |sides, from, to| (sides, Line::fit(sides, from, to, terms));
         [line(left, whole.from, middle), line(right, middle, whole.to)]
     })
@@ -204,7 +204,7 @@ mod tests {
     };
 
     #[test]
-    fn a_straight_section_is_one_piece_up_to_twenty_minutes() {
+    fn a_straight_section_is_one_piece_up_to_20_minutes() {
         for (minutes, knots) in [(10, 2), (20, 2), (25, 3), (70, 5)] {
             let (upper, lower) = probes(minutes * 60, |t| 25e3 * t);
             let sides = Sides {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bend_is_followed() {
+    fn the_shape_follows_a_bend() {
         // The rate moves from 0 to 2 ppm in 20 minutes: 300 us off the straight line at most.
         let theta = |t: f64| 2e3 / 1200.0 * t * t / 2.0;
         let (upper, lower) = probes(1200, theta);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn one_probe_has_a_level_and_the_rate_of_its_prior() {
+    fn the_shape_of_one_probe_has_the_rate_of_the_prior() {
         let (upper, lower) = probes(0, |_| 7e3);
         let sides = Sides {
             upper: &upper,

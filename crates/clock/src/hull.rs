@@ -8,10 +8,11 @@
 //! ```
 //!
 //! which is concave and piecewise linear in r, with corners at the slopes of the edges of two
-//! convex hulls: the lower one of the upper points, the upper one of the lower points. So the
-//! optimum is exact, and costs no more than the hulls. Moon, Skelly and Towsley, "Estimation and
-//! removal of clock skew from network delay measurements", INFOCOM 1999 (linear programme); Zhang,
-//! Liu and Xia, "Clock synchronization algorithms for network measurements", INFOCOM 2002 (hulls).
+//! convex hulls: the lower hull of the upper points, the upper hull of the lower points. So the
+//! optimum is exact, and costs at most as much as the hulls. Sources: Moon, Skelly and Towsley,
+//! "Estimation and removal of clock skew from network delay measurements", INFOCOM 1999 (linear
+//! programme); Zhang, Liu and Xia, "Clock synchronization algorithms for network measurements",
+//! INFOCOM 2002 (hulls).
 
 use crate::probe::Point;
 
@@ -40,15 +41,15 @@ fn slope(a: Point, b: Point) -> f64 {
     (b.y - a.y) / (b.t - a.t)
 }
 
-/// The hulls of both sides. The lower points are kept upside down, so that one kind of hull serves
+/// The hulls of both sides. The lower points are stored negated, so that one kind of hull serves
 /// both.
 pub(crate) struct Hulls {
     upper: Vec<Point>,
     lower_negated: Vec<Point>,
 }
 
-/// The offsets at t = 0 of all lines of one rate that keep every constraint: low ..= high, and none
-/// if low > high.
+/// The offsets at t = 0 of all lines of one rate that satisfy every constraint: low ..= high. There
+/// is no such line if low > high.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Strip {
     pub low: f64,
@@ -60,14 +61,14 @@ impl Strip {
         0.5 * (self.low + self.high)
     }
 
-    /// Negative where the constraints contradict each other.
+    /// Negative if the constraints contradict each other.
     pub fn width(&self) -> f64 {
         self.high - self.low
     }
 }
 
 impl Hulls {
-    /// Both in order of `t`, not empty.
+    /// `upper` and `lower` are in order of `t` and not empty.
     pub fn new(upper: &[Point], lower: &[Point]) -> Self {
         let negated: Vec<Point> = lower.iter().map(|p| Point { t: p.t, y: -p.y }).collect();
         Self {
@@ -77,12 +78,11 @@ impl Hulls {
     }
 
     /// The rate of the widest strip; the middle one if there are several. None if every steeper
-    /// line has a wider strip, as with a single probe: then the constraints say nothing about the
-    /// rate.
+    /// line has a wider strip, as with a single probe: then the constraints do not limit the rate.
     pub fn rate(&self) -> Option<f64> {
         let (above, below) = (&self.upper, &self.lower_negated);
-        // As r rises, the vertex that touches moves right on the upper side and left on the lower
-        // one, and w changes by t_lower − t_upper. At the optimum they pass each other.
+        // As r rises, the touching vertex moves right on the upper side and left on the lower side,
+        // and w changes by t_lower − t_upper. At the optimum they pass each other.
         let (mut up, mut down) = (0, below.len().checked_sub(1)?);
         let corner = |up: usize, down: usize| {
             let edge_above = above.get(up + 1).map(|next| slope(above[up], *next));
@@ -137,12 +137,12 @@ mod tests {
         (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    fn points(of: &[(f64, f64)]) -> Vec<Point> {
-        of.iter().map(|&(t, y)| Point { t, y }).collect()
+    fn points(coordinates: &[(f64, f64)]) -> Vec<Point> {
+        coordinates.iter().map(|&(t, y)| Point { t, y }).collect()
     }
 
-    /// w(r) over all constraints, and its greatest value over the slopes of all pairs: the optimum
-    /// of a linear programme is at a vertex, and here every vertex is such a slope.
+    /// The greatest w(r) over the slopes of all pairs of points: the optimum of a linear programme
+    /// is at a vertex, and here every vertex is such a slope.
     fn brute_force(upper: &[Point], lower: &[Point]) -> f64 {
         let width = |r: f64| {
             let high = upper.iter().map(|p| p.y - r * p.t).fold(f64::INFINITY, f64::min);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_widest_strip_is_that_of_a_brute_force_search() {
+    fn the_widest_strip_equals_that_of_a_brute_force_search() {
         let mut rng = Pcg64::seed_from_u64(11);
         for case in 0..2_000 {
             let n = 2 + case % 30;
@@ -176,7 +176,7 @@ mod tests {
                 t += 1.0 + unit(&mut rng);
                 let line = 3.0 + 0.7 * t;
                 let back = 0.9 * unit(&mut rng);
-                // Every third case has constraints that no line can keep.
+                // Every third case has constraints that no line can satisfy.
                 let noise = |rng: &mut Pcg64| 5.0 * unit(rng).powi(3) - if case % 3 == 0 { 1.0 } else { 0.0 };
                 upper.push(Point {
                     t,
@@ -189,13 +189,13 @@ mod tests {
             }
             let hulls = Hulls::new(&upper, &lower);
             let rate = hulls.rate().expect("probes one after the other fix the rate");
-            let (ours, wanted) = (hulls.strip(rate).width(), brute_force(&upper, &lower));
-            assert!((ours - wanted).abs() < 1e-9, "case {case}: {ours} {wanted}");
+            let (ours, expected) = (hulls.strip(rate).width(), brute_force(&upper, &lower));
+            assert!((ours - expected).abs() < 1e-9, "case {case}: {ours} {expected}");
         }
     }
 
     #[test]
-    fn the_line_is_inside_all_constraints() {
+    fn the_line_satisfies_all_constraints() {
         let upper = points(&[(0.0, 2.0), (1.0, 1.0), (2.0, 3.0), (3.0, 2.5)]);
         let lower = points(&[(0.5, -1.0), (1.5, 0.0), (2.5, -2.0), (3.5, 1.0)]);
         let hulls = Hulls::new(&upper, &lower);
@@ -210,9 +210,9 @@ mod tests {
     }
 
     #[test]
-    fn constraints_that_say_nothing_about_the_rate_are_known() {
-        let one = Hulls::new(&points(&[(0.0, 1.0)]), &points(&[(0.1, 0.0)]));
-        assert_eq!(one.rate(), None);
+    fn constraints_that_do_not_limit_the_rate_return_none() {
+        let single = Hulls::new(&points(&[(0.0, 1.0)]), &points(&[(0.1, 0.0)]));
+        assert_eq!(single.rate(), None);
         let overlapping = Hulls::new(
             &points(&[(0.0, 1.0), (1.0, 1.0)]),
             &points(&[(2.0, 0.0), (3.0, 0.0)]),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn points_at_one_time_count_by_the_tighter() {
+    fn of_points_at_one_time_the_tightest_is_used() {
         let hull = lower_hull(&points(&[
             (0.0, 3.0),
             (0.0, 1.0),

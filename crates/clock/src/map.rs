@@ -2,68 +2,71 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Added to every bound: the knots and the answers are rounded to whole nanoseconds.
+/// Added to every bound: the knots and the results are rounded to whole nanoseconds.
 const ROUNDING_NS: i64 = 2;
 
-/// Offset of the controller's clock as a function of agent time: linear between knots, continuous,
-/// and never running backwards in controller time; with a bound for every time.
+/// Offset of the controller's clock as a function of agent time, with a bound for every time. The
+/// function is linear between knots and continuous, and controller time never decreases.
 ///
-/// At a jump of the agent's clock the line runs from one side to the other over the stretch in
-/// which it happened, and the bound there reaches to both sides.
+/// At a jump of the agent's clock the line connects both sides over the interval that contains the
+/// jump. The bound there includes both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct ClockMap(Stored);
 
-/// As it is stored; whoever stores it adds a version.
+/// The stored form. The file that contains it has the version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     /// In order of time; empty for an agent on the controller's clock.
     knots: Vec<Knot>,
-    /// In order of time, from the first knot to the last.
+    /// In order of time; they cover the time from the first knot to the last.
     stretches: Vec<Stretch>,
-    /// dθ/dt before the first knot and after the last, ppm.
+    /// dθ/dt before the first knot, ppm.
     lead_ppm: f64,
+    /// dθ/dt after the last knot, ppm.
     tail_ppm: f64,
-    /// ρ, by which the bound grows outside the knots, ppm.
+    /// ρ, the rate by which the bound grows outside the knots, ppm.
     max_rate_error_ppm: f64,
 }
 
-/// The map goes through this point.
+/// A point of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Knot {
     pub agent_ns: i64,
     pub controller_ns: i64,
 }
 
-/// From here to the next stretch (the last one: to the last knot) the error is at most `bound_ns`.
+/// An interval from `from_ns` to the next stretch, or to the last knot. The error in it is at most
+/// `bound_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stretch {
     pub from_ns: i64,
     pub bound_ns: i64,
 }
 
-/// A time of the agent on the controller's clock.
+/// A time of the agent, converted to the controller's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapped {
     /// Controller time, ns.
     pub controller_ns: i64,
-    /// The true controller time differs from it by at most this, ns.
+    /// Maximum difference from the true controller time, ns.
     pub bound_ns: i64,
 }
 
-/// A time of the controller on the agent's clock.
+/// A time of the controller, converted to the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inverse {
     /// Agent time, ns.
     pub agent_ns: i64,
-    /// The true agent time differs from it by at most this, ns, unless the agent's clock jumps
-    /// between the two.
+    /// Maximum difference from the true agent time, ns, unless the agent's clock jumps between the
+    /// two.
     pub bound_ns: i64,
 }
 
 impl ClockMap {
-    /// The map of an agent that reads the controller's clock: nothing changes, and the bound is 0.
+    /// The map of an agent that reads the controller's clock: times are unchanged, and the bound is
+    /// 0.
     pub fn same() -> Self {
         Self(Stored {
             knots: Vec::new(),
@@ -74,7 +77,7 @@ impl ClockMap {
         })
     }
 
-    /// `knots` and `stretches` are not empty, in order, and begin at the same time; None otherwise.
+    /// None if `knots` or `stretches` are empty or not in order, or do not begin at the same time.
     pub(crate) fn new(
         knots: Vec<Knot>,
         stretches: Vec<Stretch>,
@@ -97,19 +100,24 @@ impl ClockMap {
         self.0.knots.is_empty()
     }
 
-    /// Agent times of the first and the last knot: between them probes stand on both sides. None
-    /// for [`Self::same`].
+    /// Agent times of the first and the last knot: between them each time has probes on both sides.
+    /// None for [`Self::same`].
     pub fn span_ns(&self) -> Option<(i64, i64)> {
         Some((self.0.knots.first()?.agent_ns, self.0.knots.last()?.agent_ns))
     }
 
     /// The greatest bound between the first and the last knot, ns.
     pub fn worst_bound_ns(&self) -> i64 {
-        self.0.stretches.iter().map(|one| one.bound_ns).max().unwrap_or(0)
+        self.0
+            .stretches
+            .iter()
+            .map(|stretch| stretch.bound_ns)
+            .max()
+            .unwrap_or(0)
     }
 
-    /// The controller's clock when the agent's shows `agent_ns`. Outside [`Self::span_ns`] the
-    /// bound grows with the distance.
+    /// The controller's clock when the agent's clock shows `agent_ns`. Outside [`Self::span_ns`]
+    /// the bound grows with the distance.
     pub fn at(&self, agent_ns: i64) -> Mapped {
         let Some((first, last)) = self.ends() else {
             return Mapped {
@@ -118,18 +126,18 @@ impl ClockMap {
             };
         };
         let controller_ns = if agent_ns <= first.agent_ns {
-            let away = distance(first.agent_ns, agent_ns);
-            shifted(first.controller_ns, away * (1.0 + self.0.lead_ppm * 1e-6))
+            let elapsed = distance(first.agent_ns, agent_ns);
+            shifted(first.controller_ns, elapsed * (1.0 + self.0.lead_ppm * 1e-6))
         } else if agent_ns >= last.agent_ns {
-            let away = distance(last.agent_ns, agent_ns);
-            shifted(last.controller_ns, away * (1.0 + self.0.tail_ppm * 1e-6))
+            let elapsed = distance(last.agent_ns, agent_ns);
+            shifted(last.controller_ns, elapsed * (1.0 + self.0.tail_ppm * 1e-6))
         } else {
             let next = self.0.knots.partition_point(|knot| knot.agent_ns <= agent_ns);
             let (a, b) = (self.0.knots[next - 1], self.0.knots[next]);
             let part = distance(a.agent_ns, agent_ns) / distance(a.agent_ns, b.agent_ns);
-            let on = part * distance(a.controller_ns, b.controller_ns);
-            // Far beyond 2^53 ns rounding would step over the knot.
-            shifted(a.controller_ns, on).min(b.controller_ns)
+            let advance = part * distance(a.controller_ns, b.controller_ns);
+            // Far beyond 2^53 ns rounding could exceed the knot.
+            shifted(a.controller_ns, advance).min(b.controller_ns)
         };
         Mapped {
             controller_ns,
@@ -137,9 +145,9 @@ impl ClockMap {
         }
     }
 
-    /// The agent's clock when the controller's shows `controller_ns`; the earliest such time. In a
-    /// stretch in which the agent's clock stood still there may be none, and the answer is on its
-    /// edge.
+    /// The agent's clock when the controller's clock shows `controller_ns`; the earliest such time.
+    /// In an interval in which the agent's clock stood still there may be no such time. Then the
+    /// result is at the edge of the interval.
     pub fn inverse(&self, controller_ns: i64) -> Inverse {
         let Some((first, last)) = self.ends() else {
             return Inverse {
@@ -148,11 +156,11 @@ impl ClockMap {
             };
         };
         let agent_ns = if controller_ns <= first.controller_ns {
-            let away = distance(first.controller_ns, controller_ns);
-            shifted(first.agent_ns, away / (1.0 + self.0.lead_ppm * 1e-6))
+            let elapsed = distance(first.controller_ns, controller_ns);
+            shifted(first.agent_ns, elapsed / (1.0 + self.0.lead_ppm * 1e-6))
         } else if controller_ns > last.controller_ns {
-            let away = distance(last.controller_ns, controller_ns);
-            shifted(last.agent_ns, away / (1.0 + self.0.tail_ppm * 1e-6))
+            let elapsed = distance(last.controller_ns, controller_ns);
+            shifted(last.agent_ns, elapsed / (1.0 + self.0.tail_ppm * 1e-6))
         } else {
             let next = self
                 .0
@@ -162,7 +170,8 @@ impl ClockMap {
             let part = distance(a.controller_ns, controller_ns) / distance(a.controller_ns, b.controller_ns);
             shifted(a.agent_ns, part * distance(a.agent_ns, b.agent_ns)).min(b.agent_ns)
         };
-        // |C(agent_ns) - controller_ns| is within the bound, and C rises by at least 1 - ρ a nanosecond.
+        // |C(agent_ns) - controller_ns| is within the bound, and C increases by at least 1 - ρ per
+        // nanosecond.
         let slowest = 1.0 - self.0.max_rate_error_ppm * 1e-6;
         Inverse {
             agent_ns,
@@ -178,19 +187,23 @@ impl ClockMap {
         let Some((first, last)) = self.ends() else {
             return 0;
         };
-        let next = self.0.stretches.partition_point(|one| one.from_ns <= agent_ns);
-        let here = self.0.stretches[next.max(1) - 1];
-        // A clock that stood still shows one reading at two times, and a stretch may begin with it.
+        let next = self
+            .0
+            .stretches
+            .partition_point(|stretch| stretch.from_ns <= agent_ns);
+        let current = self.0.stretches[next.max(1) - 1];
+        // A clock that stood still shows the same reading at two times, and a stretch may begin
+        // with it.
         let before = self.0.stretches[next.max(2) - 2..].first();
-        let before = before.filter(|_| here.from_ns == agent_ns);
-        let within = before.map_or(here.bound_ns, |one| one.bound_ns.max(here.bound_ns));
-        // Away from the probes the truth moves by at most ρ, and the line by its own rate.
-        let before = distance(agent_ns, first.agent_ns).max(0.0) * self.drifting(self.0.lead_ppm);
-        let after = distance(last.agent_ns, agent_ns).max(0.0) * self.drifting(self.0.tail_ppm);
+        let before = before.filter(|_| current.from_ns == agent_ns);
+        let within = before.map_or(current.bound_ns, |stretch| stretch.bound_ns.max(current.bound_ns));
+        // Outside the probes the true offset changes by at most ρ, and the line by its own rate.
+        let before = distance(agent_ns, first.agent_ns).max(0.0) * self.growth_rate(self.0.lead_ppm);
+        let after = distance(last.agent_ns, agent_ns).max(0.0) * self.growth_rate(self.0.tail_ppm);
         shifted(within, (before + after).ceil()).saturating_add(ROUNDING_NS)
     }
 
-    fn drifting(&self, ppm: f64) -> f64 {
+    fn growth_rate(&self, ppm: f64) -> f64 {
         (self.0.max_rate_error_ppm + ppm.abs()) * 1e-6
     }
 }
@@ -210,7 +223,7 @@ impl TryFrom<Stored> for ClockMap {
     fn try_from(stored: Stored) -> Result<Self, Self::Error> {
         let rates = [stored.lead_ppm, stored.tail_ppm, stored.max_rate_error_ppm];
         if rates.iter().any(|ppm| !(-5e5..=5e5).contains(ppm)) {
-            return Err("a clock map has a rate beyond 500,000 ppm");
+            return Err("a clock map has a rate beyond ±500,000 ppm");
         }
         if !stored
             .knots
@@ -221,10 +234,12 @@ impl TryFrom<Stored> for ClockMap {
         if !stored.stretches.is_sorted_by(|a, b| a.from_ns < b.from_ns) {
             return Err("the stretches of a clock map are not in order");
         }
-        if stored.stretches.iter().any(|one| one.bound_ns < 0) {
+        if stored.stretches.iter().any(|stretch| stretch.bound_ns < 0) {
             return Err("a clock map has a negative bound");
         }
-        if stored.knots.first().map(|knot| knot.agent_ns) != stored.stretches.first().map(|one| one.from_ns) {
+        if stored.knots.first().map(|knot| knot.agent_ns)
+            != stored.stretches.first().map(|stretch| stretch.from_ns)
+        {
             return Err("the bounds of a clock map do not begin with its knots");
         }
         Ok(Self(stored))
@@ -267,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn between_knots_it_is_linear_and_the_bound_is_that_of_the_stretch() {
+    fn between_knots_the_map_is_linear_and_the_bound_is_that_of_the_stretch() {
         let map = two_pieces();
         assert_eq!(
             map.at(1_000_001_000).controller_ns,
@@ -299,18 +314,18 @@ mod tests {
     }
 
     #[test]
-    fn the_inverse_comes_back() {
+    fn the_inverse_returns_the_agent_time() {
         let map = two_pieces();
         for t in (-2_000_000_000..6_000_000_000).step_by(99_999_989) {
-            let there = map.at(t);
-            let back = map.inverse(there.controller_ns);
+            let forward = map.at(t);
+            let back = map.inverse(forward.controller_ns);
             assert!(back.agent_ns.abs_diff(t) <= 1, "{t} {back:?}");
-            assert!(back.bound_ns.abs_diff(there.bound_ns) <= 2 + there.bound_ns as u64 / 1_000);
+            assert!(back.bound_ns.abs_diff(forward.bound_ns) <= 2 + forward.bound_ns as u64 / 1_000);
         }
     }
 
     #[test]
-    fn it_is_stored_and_a_broken_one_is_refused() {
+    fn a_stored_map_is_read_again_and_a_broken_one_is_refused() {
         let map = two_pieces();
         let text = serde_json::to_string(&map).unwrap();
         assert_eq!(serde_json::from_str::<ClockMap>(&text).unwrap(), map);

@@ -1,6 +1,6 @@
-//! The bytes of a probe over UDP: one size for request and answer, so that a forged sender address
-//! gains nothing, and a code that only those who know the experiment's key can make, so that a
-//! stranger gets no answer at all.
+//! The bytes of a probe over UDP. Request and answer have the same size, so that an attacker gains
+//! nothing with a forged sender address. Both contain a code that only a holder of the experiment's
+//! key can compute, so that a stranger gets no answer.
 //!
 //! ```text
 //! 0   4  magic "PLCK"          16  8  sent (T1)         40  16  HMAC-SHA256 of bytes 0..40, cut to 128 bits
@@ -11,16 +11,16 @@
 //! 12  4  sequence
 //! ```
 //!
-//! A packet that is heard twice does no harm: θ(T1) ≤ T2 − T1 and θ(T4) ≥ T3 − T4 stay true, they
-//! only say less. An agent still drops what it does not wait for, so that nobody fills its window
-//! of probes.
+//! A packet that is received twice does no harm: θ(T1) ≤ T2 − T1 and θ(T4) ≥ T3 − T4 remain true,
+//! but are weaker. An agent still drops answers that it does not wait for, so that no other process
+//! can fill its window of probes.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::probe::{Probe, Via};
 
-/// Bytes of every packet.
+/// Size of every packet, bytes.
 pub const PACKET_BYTES: usize = 56;
 const SIGNED: usize = 40;
 const MAC_BYTES: usize = PACKET_BYTES - SIGNED;
@@ -29,7 +29,7 @@ const VERSION: u8 = 1;
 const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
 
-/// The key of one experiment, ready to sign. It can be used, not read or printed.
+/// The key of one experiment for signing. It cannot be read or printed.
 #[derive(Clone)]
 pub struct ProbeKey(Hmac<Sha256>);
 
@@ -40,9 +40,10 @@ impl std::fmt::Debug for ProbeKey {
 }
 
 impl ProbeKey {
-    /// From 32 random bytes.
+    /// A key of 32 random bytes.
     pub fn new(key: &[u8; 32]) -> Self {
-        // HMAC fills a key that is shorter than a block with zeros; done here, nothing can fail.
+        // HMAC pads a key that is shorter than a block with zeros. With a padded key no error is
+        // possible.
         let mut block = [0; 64];
         block[..32].copy_from_slice(key);
         Self(Hmac::new(&block.into()))
@@ -68,8 +69,8 @@ impl ProbeKey {
         bytes
     }
 
-    /// The fields of a packet of `kind` that one who knows the key has made; the codes are compared
-    /// in constant time.
+    /// The fields of a packet of `kind`. None if the packet was not made with this key. The codes
+    /// are compared in constant time.
     fn open(&self, kind: u8, bytes: &[u8]) -> Option<Answer> {
         let bytes: &[u8; PACKET_BYTES] = bytes.try_into().ok()?;
         let (signed, code) = bytes.split_at(SIGNED);
@@ -82,37 +83,38 @@ impl ProbeKey {
             .verify_truncated_left(code)
             .ok()?;
         Some(Answer {
-            agent: u32::from_be_bytes(part(bytes, 8)?),
-            sequence: u32::from_be_bytes(part(bytes, 12)?),
-            sent: i64::from_be_bytes(part(bytes, 16)?),
-            heard: i64::from_be_bytes(part(bytes, 24)?),
-            answered: i64::from_be_bytes(part(bytes, 32)?),
+            agent: u32::from_be_bytes(field(bytes, 8)?),
+            sequence: u32::from_be_bytes(field(bytes, 12)?),
+            sent: i64::from_be_bytes(field(bytes, 16)?),
+            heard: i64::from_be_bytes(field(bytes, 24)?),
+            answered: i64::from_be_bytes(field(bytes, 32)?),
         })
     }
 }
 
-fn part<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
+fn field<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..offset + N)?.try_into().ok()
 }
 
-/// What an agent asks.
+/// The packet that an agent sends to the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// Number of the agent in the experiment.
     pub agent: u32,
-    /// Number of the probe at the agent; the answer carries it back.
+    /// Number of the probe at the agent; the answer contains the same number.
     pub sequence: u32,
     /// T1, agent time, ns.
     pub sent: i64,
 }
 
 impl Request {
-    /// The packet.
+    /// The request as a packet, with its code.
     pub fn encode(&self, key: &ProbeKey) -> [u8; PACKET_BYTES] {
         key.seal(REQUEST, &self.answer(0, 0))
     }
 
-    /// The request in `bytes`; None for whatever is not exactly one, which gets no answer.
+    /// The request in `bytes`. None if `bytes` is not exactly one valid request; such a packet gets
+    /// no answer.
     pub fn decode(bytes: &[u8], key: &ProbeKey) -> Option<Self> {
         let fields = key.open(REQUEST, bytes)?;
         (fields.heard == 0 && fields.answered == 0).then_some(Self {
@@ -122,7 +124,7 @@ impl Request {
         })
     }
 
-    /// The answer to it: heard and answered in controller time, ns.
+    /// The answer to this request. `heard` (T2) and `answered` (T3) are controller times, ns.
     pub fn answer(&self, heard: i64, answered: i64) -> Answer {
         Answer {
             agent: self.agent,
@@ -134,14 +136,14 @@ impl Request {
     }
 }
 
-/// What the controller answers.
+/// The packet with which the controller answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// As in the request.
+    /// Number of the agent, copied from the request.
     pub agent: u32,
-    /// As in the request.
+    /// Number of the probe, copied from the request.
     pub sequence: u32,
-    /// As in the request.
+    /// T1, agent time, ns, copied from the request.
     pub sent: i64,
     /// T2, controller time, ns.
     pub heard: i64,
@@ -150,18 +152,18 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The packet.
+    /// The answer as a packet, with its code.
     pub fn encode(&self, key: &ProbeKey) -> [u8; PACKET_BYTES] {
         key.seal(ANSWER, self)
     }
 
-    /// The answer in `bytes`; None for whatever is not exactly one. That it answers what was asked,
-    /// by agent, sequence and T1, is for the caller to check, who knows what he asked.
+    /// The answer in `bytes`. None if `bytes` is not exactly one valid answer. The caller checks
+    /// that agent, sequence and T1 are those of a request that it sent.
     pub fn decode(bytes: &[u8], key: &ProbeKey) -> Option<Self> {
         key.open(ANSWER, bytes)
     }
 
-    /// The probe that it completes; `received` is T4.
+    /// The probe that this answer completes. `received` (T4) is agent time, ns.
     pub fn probe(&self, received: i64) -> Probe {
         Probe {
             sent: self.sent,
@@ -188,11 +190,11 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_goes_there_and_back() {
+    fn a_request_and_its_answer_are_decoded_unchanged() {
         let key = key();
-        let heard = Request::decode(&REQUEST_OF_7.encode(&key), &key).unwrap();
-        assert_eq!(heard, REQUEST_OF_7);
-        let answer = heard.answer(5_000, 5_010);
+        let request = Request::decode(&REQUEST_OF_7.encode(&key), &key).unwrap();
+        assert_eq!(request, REQUEST_OF_7);
+        let answer = request.answer(5_000, 5_010);
         let received = Answer::decode(&answer.encode(&key), &key).unwrap();
         assert_eq!(received, answer);
         let probe = received.probe(1_300);
@@ -203,14 +205,14 @@ mod tests {
     /// The code was computed by another implementation: Python's `hmac.new(b"\x0b" * 32,
     /// packet[:40], "sha256")`.
     #[test]
-    fn the_bytes_are_those_of_the_page() {
+    fn the_bytes_are_those_of_the_documented_layout() {
         let bytes = REQUEST_OF_7.encode(&key());
-        let mut wanted = [0; 40];
-        wanted[..4].copy_from_slice(b"PLCK");
-        wanted[4..6].copy_from_slice(&[1, 1]);
-        wanted[8..16].copy_from_slice(&[0, 0, 0, 7, 1, 2, 3, 4]);
-        wanted[22..24].copy_from_slice(&[3, 232]);
-        assert_eq!(bytes[..40], wanted);
+        let mut expected = [0; 40];
+        expected[..4].copy_from_slice(b"PLCK");
+        expected[4..6].copy_from_slice(&[1, 1]);
+        expected[8..16].copy_from_slice(&[0, 0, 0, 7, 1, 2, 3, 4]);
+        expected[22..24].copy_from_slice(&[3, 232]);
+        assert_eq!(bytes[..40], expected);
         assert_eq!(
             bytes[40..],
             [
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_exactly_right_is_nothing() {
+    fn any_changed_bit_length_or_key_is_refused() {
         let (key, other) = (key(), ProbeKey::new(&[0x0c; 32]));
         let request = REQUEST_OF_7.encode(&key);
         let answer = REQUEST_OF_7.answer(1, 2).encode(&key);
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_brings_stamps_of_the_controller_is_none() {
+    fn a_request_with_stamps_of_the_controller_is_refused() {
         let key = key();
         let odd = key.seal(REQUEST, &REQUEST_OF_7.answer(1, 0));
         assert_eq!(Request::decode(&odd, &key), None);

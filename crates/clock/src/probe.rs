@@ -1,47 +1,48 @@
-//! One exchange of four stamps, and what it says about the offset.
+//! One exchange of four stamps, and the constraints on the offset that follow from it.
 
 use serde::{Deserialize, Serialize};
 
-/// Stamps of a clock that counts from the start of a host lie far below this (36 years). What lies
-/// beyond is broken, and below it no difference of two stamps or two offsets overflows.
+/// Maximum absolute value of a stamp. Stamps of a clock that counts from the start of a host are
+/// far below it (36 years); a greater stamp comes from a broken clock. Below it, no difference of
+/// two stamps or two offsets overflows.
 const GREATEST_NS: i64 = 1 << 60;
 
-/// How a probe travelled. The two kinds have delays of their own.
+/// The transport of a probe. The two kinds have different delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
-    /// A datagram of its own ([`crate::packet`]).
+    /// A UDP datagram ([`crate::packet`]).
     Udp,
-    /// A frame of the link, where UDP is shut.
+    /// A frame of the link, if UDP is blocked.
     Link,
 }
 
 /// Four stamps of one exchange, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
-    /// T1, agent time: the request left.
+    /// T1, agent time: the request was sent.
     pub sent: i64,
-    /// T2, controller time: the request was heard.
+    /// T2, controller time: the request was received.
     pub heard: i64,
-    /// T3, controller time: the answer left.
+    /// T3, controller time: the answer was sent.
     pub answered: i64,
     /// T4, agent time: the answer was received.
     pub received: i64,
-    /// The way it went.
+    /// Transport of this probe.
     pub via: Via,
 }
 
-/// What is taken for granted. All of it stands beside the results.
+/// Assumptions about clocks and network. They are stored with the results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Assumptions {
-    /// ρ: greatest difference of the two clocks' rates, parts per million, in 0.001..=100,000.
-    /// Every hard bound rests on it.
+    /// ρ: maximum difference of the rates of the two clocks, ppm, in 0.001..=100,000. Every bound
+    /// depends on it.
     pub max_rate_error_ppm: f64,
-    /// Round trip that physics allows at least (fibre: 2 × distance / 200,000 km/s), half of it
-    /// each way. 0 claims nothing.
+    /// Minimum physical round trip, ns (fibre: 2 × distance / 200,000 km/s), half of it each way. 0
+    /// makes no assumption.
     pub physical_min_rtt_ns: i64,
-    /// A stamp may be this much before the instant it stands for: the clock's resolution, or what a
-    /// conversion of a kernel's time stamp adds. At least 1.
+    /// A stamp may be this much before the instant that it marks, ns: the resolution of the clock,
+    /// or the error by the conversion of a kernel's time stamp. At least 1.
     pub granularity_ns: i64,
 }
 
@@ -56,8 +57,8 @@ impl Default for Assumptions {
 }
 
 impl Assumptions {
-    /// ρ as a plain number. What was declared out of range is brought into it, so that every
-    /// formula has a finite answer.
+    /// ρ as a fraction. A declared value out of range is limited to the range, so that every
+    /// formula has a finite result.
     pub(crate) fn rate(&self) -> f64 {
         let ppm = self.max_rate_error_ppm;
         if ppm.is_nan() {
@@ -67,18 +68,17 @@ impl Assumptions {
         }
     }
 
-    /// Half the physical round trip less what a stamp may be off; negative where the stamps are the
-    /// coarser.
+    /// Half the physical round trip − the granularity of a stamp, ns; negative if the granularity
+    /// is greater.
     fn inward(&self) -> i64 {
         self.physical_min_rtt_ns.clamp(0, GREATEST_NS) / 2 - self.granularity_ns.clamp(1, GREATEST_NS)
     }
 }
 
 impl Probe {
-    /// Time on the network, ns: (T4 − T1) − (T3 − T2). None if the stamps cannot be true: answered
-    /// before heard, received before sent, a negative round trip (but for
-    /// `assumptions.granularity_ns` at each end), one that is faster than
-    /// `assumptions.physical_min_rtt_ns`, or stamps that no clock has.
+    /// Time on the network, ns: (T4 − T1) − (T3 − T2). None if the stamps are impossible: answered
+    /// before received, received before sent, a round trip below `assumptions.physical_min_rtt_ns`
+    /// (each end may be off by `assumptions.granularity_ns`), or stamps that no clock shows.
     pub fn round_trip_ns(&self, assumptions: &Assumptions) -> Option<i64> {
         let stamps = [self.sent, self.heard, self.answered, self.received];
         if stamps
@@ -87,12 +87,12 @@ impl Probe {
         {
             return None;
         }
-        let (away, held) = (self.received - self.sent, self.answered - self.heard);
-        let network = away - held;
-        (away >= 0 && held >= 0 && network >= 2 * assumptions.inward()).then_some(network.max(0))
+        let (elapsed, held) = (self.received - self.sent, self.answered - self.heard);
+        let network = elapsed - held;
+        (elapsed >= 0 && held >= 0 && network >= 2 * assumptions.inward()).then_some(network.max(0))
     }
 
-    /// The two inequalities of this probe; None if it is not to be believed.
+    /// The two constraints of this probe. None if its stamps are impossible.
     pub(crate) fn sample(&self, assumptions: &Assumptions) -> Option<Sample> {
         self.round_trip_ns(assumptions)?;
         let inward = assumptions.inward();
@@ -119,7 +119,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Round trip less what is physical, ns.
+    /// Round trip − the minimum physical round trip, ns.
     pub fn delay(&self) -> f64 {
         (self.upper - self.lower) as f64
     }
@@ -132,7 +132,7 @@ pub(crate) struct Point {
     pub y: f64,
 }
 
-/// Where the plane of a fit has its zero, so that 53 bits carry every difference to the nanosecond.
+/// The zero of the plane of a fit. With it, an f64 represents every difference to the nanosecond.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
     pub agent: i64,
@@ -148,7 +148,7 @@ impl Origin {
     }
 
     pub fn time(&self, agent_ns: i64) -> f64 {
-        // In 128 bits: this is also asked for times that come from outside.
+        // In 128 bits: the times may come from outside.
         (i128::from(agent_ns) - i128::from(self.agent)) as f64
     }
 
@@ -167,7 +167,8 @@ impl Origin {
     }
 }
 
-/// The median; 0 for none. For even numbers the greater of the middle two.
+/// The median; 0 if there are no values. For an even number of values, the greater of the middle
+/// two.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     let middle = values.len() / 2;
     if values.is_empty() {
@@ -193,27 +194,27 @@ mod tests {
     #[test]
     fn four_stamps_bound_the_offset_from_both_sides() {
         // The controller is 1000 ahead; 30 there, 5 held, 70 back.
-        let one = probe(100, 1130, 1135, 205);
-        let sample = one.sample(&Assumptions::default()).unwrap();
-        assert_eq!(one.round_trip_ns(&Assumptions::default()), Some(100));
+        let probe_1 = probe(100, 1130, 1135, 205);
+        let sample = probe_1.sample(&Assumptions::default()).unwrap();
+        assert_eq!(probe_1.round_trip_ns(&Assumptions::default()), Some(100));
         assert_eq!((sample.lower, sample.upper), (1000 - 70 - 1, 1000 + 30 + 1));
         let known = Assumptions {
             physical_min_rtt_ns: 60,
             ..Assumptions::default()
         };
-        let sample = one.sample(&known).unwrap();
+        let sample = probe_1.sample(&known).unwrap();
         assert_eq!((sample.lower, sample.upper), (1000 - 40 - 1, 1000 + 1));
     }
 
     #[test]
-    fn stamps_that_cannot_be_are_not_believed() {
+    fn impossible_stamps_are_rejected() {
         let fine = Assumptions::default();
         for (why, bad) in [
             ("answered before heard", probe(0, 10, 9, 20)),
             ("received before sent", probe(20, 10, 10, 19)),
             ("negative round trip", probe(0, 10, 40, 20)),
-            ("least number", probe(i64::MIN, 0, 0, 0)),
-            ("greatest number", probe(0, i64::MAX, i64::MAX, 0)),
+            ("minimum of i64", probe(i64::MIN, 0, 0, 0)),
+            ("maximum of i64", probe(0, i64::MAX, i64::MAX, 0)),
         ] {
             assert_eq!(bad.round_trip_ns(&fine), None, "{why}");
             assert!(bad.sample(&fine).is_none(), "{why}");
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(
             probe(0, 10, 40, 20).round_trip_ns(&coarse),
             Some(0),
-            "within the stamps' grain"
+            "within the granularity of the stamps"
         );
         let far = Assumptions {
             physical_min_rtt_ns: 1_000,

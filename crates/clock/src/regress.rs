@@ -1,15 +1,16 @@
 //! Weighted least squares with a few parameters.
 
-/// Parameters and what is known of their errors.
+/// Parameters of a fit and their variances.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fit<const N: usize> {
     pub value: [f64; N],
-    /// Variances if a weight is one over the variance of its observation.
+    /// Variances, provided that each weight is one over the variance of its observation.
     pub variance: [f64; N],
 }
 
 /// Minimises `Σ w (y − Σ_k x_k β_k)² + Σ_k prior_k β_k²`. A prior is one over the variance of a
-/// parameter around 0; 0 claims nothing. None if the observations do not fix the parameters.
+/// parameter around 0; 0 makes no assumption. None if the observations do not determine the
+/// parameters.
 pub(crate) fn weighted<const N: usize>(
     observations: impl Iterator<Item = ([f64; N], f64, f64)>,
     prior: [f64; N],
@@ -35,9 +36,9 @@ pub(crate) fn weighted<const N: usize>(
     })
 }
 
-/// Gauss-Jordan; the matrix is symmetric and positive where it can be inverted at all, so that no
-/// pivot is looked for. Scaled to a unit diagonal first: offsets and rates differ by many powers of
-/// ten.
+/// Gauss-Jordan without a search for pivots: every invertible matrix here is symmetric and positive
+/// definite. The matrix is first scaled to a unit diagonal, because offsets and rates differ by
+/// many powers of ten.
 fn invert<const N: usize>(matrix: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
     let scale: [f64; N] = std::array::from_fn(|k| matrix[k][k].sqrt().recip());
     let mut left: [[f64; N]; N] =
@@ -46,7 +47,7 @@ fn invert<const N: usize>(matrix: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
         std::array::from_fn(|a| std::array::from_fn(|b| f64::from(u8::from(a == b))));
     for k in 0..N {
         let pivot = left[k][k];
-        // A NaN, from a diagonal of 0, is refused too.
+        // A NaN, from a diagonal of 0, is refused as well.
         if pivot.is_nan() || pivot < 1e-12 {
             return None;
         }
@@ -71,10 +72,10 @@ fn invert<const N: usize>(matrix: [[f64; N]; N]) -> Option<[[f64; N]; N]> {
 mod tests {
     use super::*;
 
-    /// Longley-sized numbers would test the conditioning; here the scales differ by 1e9 as offsets
-    /// and rates do.
+    /// The scales differ by 1e9, as those of offsets and rates do. The conditioning itself is not
+    /// tested, as the data of Longley would.
     #[test]
-    fn a_line_is_found_with_its_variances() {
+    fn the_fit_of_a_line_and_its_variances_equal_those_by_hand() {
         let points = [(0.0, 1.0), (1.0, 3.0), (2.0, 2.0), (3.0, 5.0)];
         let fit = weighted(points.iter().map(|(x, y)| ([1.0, x * 1e9], *y, 2.0)), [0.0; 2]).unwrap();
         // By hand: slope Sxy/Sxx = 5.5/5, intercept 2.75 - 1.1 * 1.5; variances (1/n + mean²/Sxx)/w
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prior_holds_what_the_data_do_not_fix() {
+    fn a_prior_determines_parameters_that_the_data_do_not() {
         let twice = || [([1.0, 5.0], 2.0, 1.0), ([1.0, 5.0], 4.0, 1.0)].into_iter();
         assert!(weighted(twice(), [0.0; 2]).is_none());
         assert!(weighted(std::iter::empty(), [0.0; 2]).is_none());

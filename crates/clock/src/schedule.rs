@@ -1,22 +1,23 @@
-//! When to probe: a burst at the start and at the end, and about one a second between, with jitter
-//! from a seed.
+//! Times at which an agent sends probes: a burst at the start and at the end, and about one per
+//! second between, with jitter from a seed.
 //!
-//! The bursts pin both ends of the map, where no probe stands on the other side. Between, one a
-//! second is less than 100 bytes a second each way. The jitter keeps the probes of many agents, and
-//! the periods of what is measured, from falling together.
+//! The bursts fix both ends of the map, which have probes on one side only. Between them, one probe
+//! per second costs less than 100 bytes per second each way. With jitter, the probes of many agents
+//! do not coincide with each other or with the periods of the load.
 
-/// Probes of a burst.
+/// Number of probes of a burst.
 pub const BURST: u64 = 8;
-/// Between two probes of a burst, ns. Long against a queue of a few packets, short against the
-/// wander of a clock.
+/// Interval between two probes of a burst, ns. Long compared with a queue of a few packets, short
+/// compared with the wander of a clock.
 pub const BURST_GAP_NS: u64 = 50_000_000;
-/// Between two probes after the burst, on average, ns.
+/// Mean interval between two probes after the burst, ns.
 pub const INTERVAL_NS: u64 = 1_000_000_000;
-/// A probe is moved by at most this much to either side, ns.
+/// Maximum jitter of a probe, in both directions, ns.
 pub const JITTER_NS: u64 = INTERVAL_NS / 4;
 
-/// When probe `index` is due, ns since the first: the burst, then one an interval. Strictly
-/// increasing in `index`; another `seed` (one per agent) gives other times after the burst.
+/// Planned time of probe `index`, ns since the first probe: the burst, then one per interval.
+/// Strictly increasing in `index`. Another `seed` (one per agent) results in other times after the
+/// burst.
 ///
 /// ```
 /// use plimsoll_clock::schedule::{BURST, due_ns};
@@ -34,14 +35,15 @@ pub fn due_ns(index: u64, seed: u64) -> u64 {
         .saturating_add(jitter)
 }
 
-/// When probe `index` of a burst is due, ns since its first: of the start, and again of the end.
+/// Planned time of probe `index` of a burst, ns since its first probe. It is the same for the burst
+/// at the start and that at the end.
 pub fn burst_ns(index: u64) -> u64 {
     index.saturating_mul(BURST_GAP_NS)
 }
 
 /// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
-/// 2014, doi 10.1145/2660193.2660195. A generator with a state would make the time of a probe
-/// depend on who asked before.
+/// 2014, doi 10.1145/2660193.2660195. Rejected: a generator with a state, which would make the time
+/// of a probe depend on earlier calls.
 fn mix(word: u64) -> u64 {
     let mut z = word.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_then_one_a_second() {
+    fn the_schedule_is_a_burst_and_then_one_probe_per_second() {
         let times: Vec<u64> = (0..1_000).map(|index| due_ns(index, 3)).collect();
         assert_eq!(
             times[..8],
@@ -71,10 +73,10 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides_the_jitter_and_nothing_else_does() {
-        let of = |seed| (8..200).map(|index| due_ns(index, seed)).collect::<Vec<_>>();
-        assert_eq!(of(1), of(1));
-        let same = of(1).iter().zip(of(2)).filter(|(a, b)| **a == *b).count();
+    fn the_jitter_depends_on_the_seed_only() {
+        let times = |seed| (8..200).map(|index| due_ns(index, seed)).collect::<Vec<_>>();
+        assert_eq!(times(1), times(1));
+        let same = times(1).iter().zip(times(2)).filter(|(a, b)| **a == *b).count();
         assert_eq!(same, 0, "agents do not probe in step");
         let shifts: Vec<i64> = (8..2_008)
             .map(|k| due_ns(k, 5) as i64 - due_ns(k, 6) as i64)

@@ -1,12 +1,12 @@
-//! A stretch of a run in which nothing was cut, and the level that sections share.
+//! A section of a run, between two cuts, and the level that sections share.
 //!
-//! A change of the route moves the middle of the constraints and not the clock, so a line across it
-//! would be tilted by half the new asymmetry over the length of the section. That is what splitting
-//! buys: each section gives its own rate. The level is the better for every route: delays only add,
-//! so all sections of one clock are lifted together, as one continuous shape, to the middle of what
-//! all their constraints leave. The error of the level is then at most half the difference of the
-//! least delay there and the least delay back, each over all routes, which is never more than half
-//! the asymmetry of the worst of them, and mostly that of the best.
+//! A change of the route moves the middle of the constraints, not the clock. A line across it would
+//! be tilted by half the new asymmetry over the length of the section. Therefore each section has
+//! its own rate. For the level, every additional route is useful: delays only add, so all sections
+//! of one clock are moved together, as one continuous shape, to the middle of the range that all
+//! their constraints allow. The error of the level is then at most half the difference between the
+//! minimum delay of one direction and that of the other, each over all routes. That is at most half
+//! the asymmetry of the worst route, and usually that of the best.
 
 use crate::change::Cut;
 use crate::cones::Envelope;
@@ -18,10 +18,11 @@ pub(crate) struct Section {
     pub begin: Begin,
     pub from: f64,
     pub to: f64,
-    /// Of the probes that are wholly in it. Another may come from one route into the next: its
-    /// constraints are true, and stand in the envelope, but they would tilt the shape.
+    /// Constraints of the probes that are completely inside the section. A probe that began on one
+    /// route and ended on the next has true constraints, which are part of the envelope, but they
+    /// would tilt the shape.
     own: Constraints,
-    /// Median delay of those less the least, ns.
+    /// Median − minimum of the delays of those probes, ns.
     noise: f64,
     pub envelope: Envelope,
     pub shape: Shape,
@@ -35,16 +36,16 @@ pub(crate) struct Constraints {
 
 impl Constraints {
     pub fn new(samples: &[Sample], origin: &Origin) -> Self {
-        let mut upper: Vec<Point> = samples.iter().map(|one| origin.upper(one)).collect();
-        let mut lower: Vec<Point> = samples.iter().map(|one| origin.lower(one)).collect();
+        let mut upper: Vec<Point> = samples.iter().map(|sample| origin.upper(sample)).collect();
+        let mut lower: Vec<Point> = samples.iter().map(|sample| origin.lower(sample)).collect();
         upper.sort_by(|a, b| a.t.total_cmp(&b.t));
         lower.sort_by(|a, b| a.t.total_cmp(&b.t));
         Self { upper, lower }
     }
 }
 
-/// What is left of a run between its cuts, with shapes that have no common level yet. What lies
-/// inside a cut belongs to neither side; what has constraints of one kind only bounds nothing and
+/// The sections of a run between its cuts, with shapes that have no common level yet. Times inside
+/// a cut belong to neither side. An interval with constraints of one kind only has no bound and
 /// becomes part of the cut.
 pub(crate) fn divide(
     samples: &[Sample],
@@ -75,7 +76,7 @@ pub(crate) fn divide(
     sections
 }
 
-/// The longest section first: its rate is what a short one falls back to.
+/// Fits the longest section first: its rate is the prior of the others.
 fn fit(sections: &mut [Section], limit: f64) {
     let mut order: Vec<&mut Section> = sections.iter_mut().collect();
     order.sort_by(|a, b| (b.to - b.from).total_cmp(&(a.to - a.from)));
@@ -102,8 +103,8 @@ fn within(points: &[Point], (from, to): (f64, f64)) -> &[Point] {
 }
 
 impl Section {
-    /// Why it begins, as it is told: a jump only where no clock without one keeps the constraints
-    /// of this and of the one before.
+    /// The reason why this section begins, for the result. It is a jump only if no clock without a
+    /// jump satisfies the constraints of this section and of the one before.
     pub fn begins(&self, before: Option<&Self>, rate: f64) -> Begin {
         let is_proved = |before: &Self| {
             let up = self.envelope.lower(self.from) - before.envelope.upper(before.to);
@@ -130,11 +131,13 @@ impl Section {
         if upper.is_empty() || lower.is_empty() {
             return None;
         }
-        let start = samples.partition_point(|one| origin.time(one.sent) < span.0);
+        let start = samples.partition_point(|sample| origin.time(sample.sent) < span.0);
         let sent = samples[start..]
             .iter()
-            .take_while(|one| origin.time(one.sent) <= span.1);
-        let whole = sent.filter(|one| origin.time(one.received) <= span.1).copied();
+            .take_while(|sample| origin.time(sample.sent) <= span.1);
+        let whole = sent
+            .filter(|sample| origin.time(sample.received) <= span.1)
+            .copied();
         let whole: Vec<Sample> = whole.collect();
         let mut delays: Vec<f64> = whole.iter().map(Sample::delay).collect();
         let least = delays.iter().copied().fold(f64::INFINITY, f64::min);
@@ -165,17 +168,16 @@ impl Section {
         })
     }
 
-    /// By how much the shape may be lifted: from ..= to. Empty (from > to) if no level keeps all
-    /// constraints.
-    fn room(&self) -> (f64, f64) {
+    /// The range of shifts of the shape that all constraints allow: low ..= high. Empty (low >
+    /// high) if no shift satisfies all constraints.
+    fn allowed_shifts(&self) -> (f64, f64) {
         let gap = |point: &Point| point.y - self.shape.at(point.t);
         let high = self.own.upper.iter().map(gap).fold(f64::INFINITY, f64::min);
         let low = self.own.lower.iter().map(gap).fold(f64::NEG_INFINITY, f64::max);
         (low, high)
     }
 
-    /// Knots that nobody's constraints allow are known to be wrong: they are moved to what is next
-    /// allowed.
+    /// Moves each knot that the constraints exclude to the nearest allowed value.
     fn clip(&mut self) {
         for knot in &mut self.shape.knots {
             let (low, high) = (self.envelope.lower(knot.t), self.envelope.upper(knot.t));
@@ -186,19 +188,19 @@ impl Section {
     }
 }
 
-/// Gives all sections between two jumps one continuous shape and one level. A change of the route
-/// whose two sides leave no common level was a jump as well, and is called one.
+/// Sets all sections between two jumps to one continuous shape with one level. If the two sides of
+/// a change of the route have no common level, the change was also a jump, and is changed to one.
 pub(crate) fn level(sections: &mut [Section]) {
     let mut start = 0;
     while start < sections.len() {
-        let (mut low, mut high) = sections[start].room();
+        let (mut low, mut high) = sections[start].allowed_shifts();
         let mut end = start + 1;
         while end < sections.len() && sections[end].begin == Begin::RouteChange {
             let (before, after) = (&sections[end - 1], &sections[end]);
             let middle = 0.5 * (before.to + after.from);
             let by = before.shape.at(middle) - after.shape.at(middle);
-            let room = after.room();
-            let joined = (low.max(room.0 - by), high.min(room.1 - by));
+            let allowed = after.allowed_shifts();
+            let joined = (low.max(allowed.0 - by), high.min(allowed.1 - by));
             if joined.0 > joined.1 {
                 sections[end].begin = Begin::Jump;
                 break;

@@ -1,20 +1,20 @@
 //! The three clocks of a host behind one trait, so that tests inject offset, drift and steps.
 //!
-//! Stamps are `CLOCK_MONOTONIC_RAW`: its rate is never steered, so that a duration is exact. Timers
-//! of the kernel sleep on `CLOCK_MONOTONIC`, to which a distance of the raw clock is good (the two
-//! differ by parts per million). `CLOCK_REALTIME` may step at any time; it is logged, never used
-//! for a duration.
+//! Stamps are `CLOCK_MONOTONIC_RAW`: no time service changes its rate, so durations are exact.
+//! Timers of the kernel use `CLOCK_MONOTONIC`. A duration of the raw clock is precise enough for
+//! them: the two differ by parts per million. `CLOCK_REALTIME` may step at any time; it is
+//! recorded, but never used for a duration.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A host's clocks. All values are nanoseconds; the zero of the first two is arbitrary, of the
-/// third the Unix epoch.
+/// The clocks of a host. All values are ns; the zero of the first two is arbitrary, that of the
+/// third is the Unix epoch.
 pub trait Clock: Send + Sync {
-    /// `CLOCK_MONOTONIC_RAW`.
+    /// `CLOCK_MONOTONIC_RAW`, ns.
     fn raw_ns(&self) -> i64;
-    /// `CLOCK_MONOTONIC`.
+    /// `CLOCK_MONOTONIC`, ns.
     fn monotonic_ns(&self) -> i64;
-    /// `CLOCK_REALTIME`.
+    /// `CLOCK_REALTIME`, ns since the Unix epoch.
     fn realtime_ns(&self) -> i64;
 }
 
@@ -52,7 +52,7 @@ fn read(id: libc::clockid_t) -> i64 {
     i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec)
 }
 
-/// Clocks that move only when they are told to.
+/// Clocks that move only by calls of [`Self::advance`] and [`Self::step`], for tests.
 #[derive(Debug, Default)]
 pub struct TestClock {
     raw: AtomicI64,
@@ -63,8 +63,8 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    /// Raw clock at `raw_ns`; realtime stands `offset_ns` from it and gains `drift_ppb` ns a
-    /// second, as monotonic does.
+    /// The raw clock shows `raw_ns`. Realtime differs from it by `offset_ns`. Realtime and
+    /// monotonic gain `drift_ppb` ns per second on it.
     pub fn new(raw_ns: i64, offset_ns: i64, drift_ppb: i64) -> Self {
         Self {
             raw: raw_ns.into(),
@@ -73,12 +73,12 @@ impl TestClock {
         }
     }
 
-    /// Lets `ns` of raw time pass.
+    /// Advances the raw clock by `ns`.
     pub fn advance(&self, ns: u64) {
         self.raw.fetch_add(ns as i64, Ordering::Relaxed);
     }
 
-    /// Steps realtime by `ns`, as an administrator or a time service may.
+    /// Steps realtime by `ns`, as an administrator or a time service may do.
     pub fn step(&self, ns: i64) {
         self.offset.fetch_add(ns, Ordering::Relaxed);
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_clocks_go_forward_and_realtime_is_this_century() {
+    fn the_system_clocks_advance_and_realtime_is_in_this_century() {
         let clock = SystemClock;
         let (raw, monotonic) = (clock.raw_ns(), clock.monotonic_ns());
         assert!(clock.raw_ns() >= raw);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_clock_drifts_and_steps_as_told() {
+    fn a_test_clock_drifts_and_steps_by_the_requested_amounts() {
         let clock = TestClock::new(0, 500, 20_000);
         assert_eq!(clock.realtime_ns(), 500);
         clock.advance(1_000_000_000);

@@ -1,39 +1,39 @@
-//! Steps of the wall clock: events of a run that change none of its numbers.
+//! Steps of the wall clock: events of a run that change none of its figures.
 //!
-//! A time service slews by changing the rate of `CLOCK_REALTIME` and of `CLOCK_MONOTONIC` alike
-//! (adjtimex(2)), so the difference of the two moves only when somebody sets the clock, or when the
-//! machine was suspended. Rejected: REALTIME against RAW with the 500 ppm of NTP as a limit, as
-//! chrony slews by up to 100,000 ppm on Linux, which would be a step every second.
+//! A time service slews by changing the rate of `CLOCK_REALTIME` and that of `CLOCK_MONOTONIC`
+//! equally (adjtimex(2)). So the difference of the two changes only if a program sets the clock, or
+//! if the machine was suspended. Rejected: REALTIME relative to RAW with the 500 ppm of NTP as a
+//! limit. Chrony slews by up to 100,000 ppm on Linux, which would be a step every second.
 
 /// The three clocks of a host, read one after the other, monotonic before realtime; ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// `CLOCK_MONOTONIC_RAW`
+    /// `CLOCK_MONOTONIC_RAW`, ns.
     pub raw_ns: i64,
-    /// `CLOCK_MONOTONIC`
+    /// `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: i64,
-    /// `CLOCK_REALTIME`
+    /// `CLOCK_REALTIME`, ns since the Unix epoch.
     pub realtime_ns: i64,
 }
 
-/// The wall clock was set.
+/// A step of the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Raw time of the first reading after it, ns.
+    /// Raw time of the first reading after the step, ns.
     pub at_raw_ns: i64,
-    /// By how much, ns; positive is forward.
+    /// Size of the step, ns; positive is forward.
     pub by_ns: i64,
 }
 
-/// Below this nothing is called a step, ns.
+/// Minimum size of a step, ns. Smaller changes are ignored.
 pub const MIN_STEP_NS: u64 = 1_000_000;
 
-/// The steps in readings in order of time. A reader that is interrupted between two clocks sees a
-/// difference that is gone with the next reading, so a step is one that two readings in a row agree
-/// on; steps next to the first or the last reading need a witness that is not there, and are not
-/// told.
+/// The steps in readings, which are in order of time. If a reader is interrupted between two
+/// clocks, its reading has a difference that the next reading does not have. So a step needs two
+/// successive readings with the same difference. A step next to the first or the last reading has
+/// no second reading and is not reported.
 pub fn steps(readings: &[Reading]) -> Vec<Step> {
-    let gap = |one: &Reading| one.realtime_ns.saturating_sub(one.monotonic_ns);
+    let gap = |reading: &Reading| reading.realtime_ns.saturating_sub(reading.monotonic_ns);
     let agree = |a: i64, b: i64| a.abs_diff(b) < MIN_STEP_NS;
     let mut steps = Vec::new();
     let mut level: Option<i64> = None;
@@ -42,16 +42,16 @@ pub fn steps(readings: &[Reading]) -> Vec<Step> {
         if !agree(this, next) {
             continue;
         }
-        // What comes between the two clocks only ever adds.
-        let seen = this.min(next);
+        // An interruption between the two clocks only adds to the difference.
+        let gap_now = this.min(next);
         match level {
-            Some(before) if agree(before, seen) => level = Some(before.min(seen)),
+            Some(before) if agree(before, gap_now) => level = Some(before.min(gap_now)),
             before => {
                 steps.extend(before.map(|before| Step {
                     at_raw_ns: pair[0].raw_ns,
-                    by_ns: seen.saturating_sub(before),
+                    by_ns: gap_now.saturating_sub(before),
                 }));
-                level = Some(seen);
+                level = Some(gap_now);
             }
         }
     }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_found_and_slewing_is_none() {
+    fn a_step_is_found_and_slewing_is_ignored() {
         // 80,000 ppm is how chrony slews.
         let clock = TestClock::new(1_000, 1_700_000_000_000_000_000, 80_000_000);
         let mut readings = Vec::new();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_reader_is_no_step() {
+    fn a_reading_that_was_interrupted_is_not_a_step() {
         let clock = TestClock::new(0, 500, 0);
         let mut readings = Vec::new();
         for second in 0..30 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn two_steps_in_a_row_are_told_as_their_sum() {
+    fn two_successive_steps_are_reported_as_their_sum() {
         let gaps = [0, 0, 5_000_000, 9_000_000, 9_000_000, 9_000_000];
         let readings: Vec<Reading> = (0..)
             .zip(gaps)

@@ -1,42 +1,45 @@
-//! What happened to the clocks of a run, as lines for its events. All of it is told and changes no
-//! number: stamps are of a clock that nobody sets, and the map has taken the rest into account.
+//! Events of the clocks of a run. They are reported, but change no figure: stamps are of a clock
+//! that no program sets, and the clock map accounts for jumps and routes.
 
 use plimsoll_clock::{Begin, Piece};
 
 use crate::timeline::{AgentClock, Clocks};
 
-/// Something that happened to one agent's clock, or to the way to it.
+/// A change of the clock of one agent, or of the route between agent and controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockEvent {
     /// Time of the run, ns.
     pub t_ns: i64,
-    /// clock-step, clock-jump, clock-shift, route-change
+    /// Kind of the event: clock-step, clock-jump, clock-shift or route-change.
     pub kind: &'static str,
-    /// For people: the agent, and what it was.
+    /// Message with the agent and the change.
     pub text: String,
 }
 
 impl Clocks {
-    /// Of all agents, in order of time.
+    /// The events of all agents, in order of time.
     pub fn events(&self) -> Vec<ClockEvent> {
-        let mut found: Vec<ClockEvent> = self
+        let mut events: Vec<ClockEvent> = self
             .agents
             .iter()
             .flat_map(|(name, clock)| steps(name, clock).chain(turns(name, clock, self.t0_ns)))
             .collect();
-        found.sort_by_key(|event| event.t_ns);
-        found
+        events.sort_by_key(|event| event.t_ns);
+        events
     }
 }
 
 fn steps<'a>(name: &'a str, clock: &'a AgentClock) -> impl Iterator<Item = ClockEvent> + 'a {
     clock.steps.iter().map(move |&(t_ns, by_ns)| {
-        let way = if by_ns < 0 { "back" } else { "forward" };
+        let direction = if by_ns < 0 { "back" } else { "forward" };
         let size = seconds(by_ns);
         ClockEvent {
             t_ns,
             kind: "clock-step",
-            text: format!("agent {name}: its wall clock was set {way} by {size}; no number changes by it"),
+            text: format!(
+                "agent {name}: the wall clock of the host was set {direction} by {size}; no figure is \
+                 affected"
+            ),
         }
     })
 }
@@ -48,18 +51,22 @@ fn turns<'a>(name: &'a str, clock: &'a AgentClock, zero_ns: i64) -> impl Iterato
         let (kind, text) = match piece.begins {
             Begin::Jump => (
                 "clock-jump",
-                format!("its clock jumped by {} (suspended, or moved?)", jump(before, piece)),
+                format!(
+                    "the clock jumped by {}: was the machine suspended or migrated?",
+                    jump(before, piece)
+                ),
             ),
             Begin::Shift => (
                 "clock-shift",
                 format!(
-                    "its clock jumped by {}, or its probes were held up in one direction: no number takes a side",
+                    "the clock jumped by {}, or probes were delayed in one direction only: \
+                     the bound includes both cases",
                     jump(before, piece)
                 ),
             ),
             Begin::RouteChange => (
                 "route-change",
-                "the way between it and the controller took another time from here on".into(),
+                "the delay between agent and controller changed at this time".into(),
             ),
             Begin::Start | Begin::Knot => return None,
         };
@@ -68,7 +75,8 @@ fn turns<'a>(name: &'a str, clock: &'a AgentClock, zero_ns: i64) -> impl Iterato
     })
 }
 
-/// By how much the piece is beside where the one before would have come to.
+/// The difference between the offset at the start of `piece` and the extrapolation of `before`, as
+/// text.
 fn jump(before: &Piece, piece: &Piece) -> String {
     let since = piece.from_ns.wrapping_sub(before.from_ns) as f64;
     let drifted = before

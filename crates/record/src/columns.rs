@@ -1,9 +1,9 @@
-//! Rows to columns: the one place that knows how a [`Transaction`] lies at rest.
+//! Rows to columns: the only module that defines how a [`Transaction`] is stored.
 //!
-//! In segments `start` is the agent's raw clock and the other stamps are relative to it; in Parquet
-//! `start` is relative to the start of the run. `scheduled` is at most 0 and always happened; for
-//! `connected`, `first_byte` and `end` -1 means that the event did not happen (a stamp before
-//! `start` cannot occur, so -1 is free).
+//! In segments `start` is the agent's raw clock, and the other stamps are relative to it. In
+//! Parquet `start` is relative to the start of the run. `scheduled` is at most 0 and always
+//! present. In `connected`, `first_byte` and `end`, -1 means that the event did not happen (no
+//! stamp is before `start`, so -1 is unambiguous).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use plimsoll_model::{Cache, Codes, NOT_HAPPENED, Outcome, Phase, Transaction};
 
-/// Rows are turned in blocks that stay in the first-level cache: 22 walks over a whole batch would
-/// read memory 22 times.
+/// Rows are transposed in blocks that fit in the first-level cache: 22 passes over a whole batch
+/// would read memory 22 times.
 const BLOCK: usize = 128;
 
-/// Texts behind the small numbers of a [`Transaction`].
+/// Texts for the numbers of a [`Transaction`].
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    /// Of the agents of the run, by index.
+    /// Names of the agents of the run, by index.
     pub agents: Vec<String>,
-    /// Of its workloads.
+    /// Names of the workloads of the run, by index.
     pub workloads: Vec<String>,
-    /// Of all operations, all workloads in order.
+    /// Names of the operations of all workloads, in the order of the workloads.
     pub operations: Vec<String>,
-    /// Of all endpoints, all workloads in order.
+    /// Names of the endpoints of all workloads, in the order of the workloads.
     pub endpoints: Vec<String>,
 }
 
-/// The schema of transactions; `metadata` tells segment from Parquet.
+/// The schema of transactions. The `metadata` distinguish a segment from Parquet.
 pub(crate) fn schema(metadata: HashMap<String, String>) -> SchemaRef {
     let wide = || DataType::Dictionary(Box::new(DataType::UInt16), Box::new(DataType::Utf8));
     let narrow = || DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
@@ -67,7 +67,7 @@ pub(crate) fn schema(metadata: HashMap<String, String>) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, metadata))
 }
 
-/// Transactions of one agent, column by column, on their way into a segment.
+/// Transactions of one agent as columns, until they are written to a segment.
 #[derive(Debug)]
 pub struct Columns {
     dictionaries: Dictionaries,
@@ -111,7 +111,7 @@ struct Dictionaries {
     caches: Arc<StringArray>,
     phases: Arc<StringArray>,
     codes: Arc<StringArray>,
-    /// Where the codes come from; the dictionary grows while the run goes on.
+    /// The source of the codes; the dictionary grows during a run.
     source: Codes,
 }
 
@@ -120,7 +120,7 @@ fn texts<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> Arc<StringArray> 
 }
 
 impl Columns {
-    /// Empty columns that are meant to be taken after about `capacity` rows.
+    /// Empty columns with memory for `capacity` rows.
     pub fn new(names: &Names, codes: Codes, metadata: HashMap<String, String>, capacity: usize) -> Self {
         let dictionaries = Dictionaries {
             agents: texts(&names.agents),
@@ -141,50 +141,50 @@ impl Columns {
         }
     }
 
-    /// Number of rows gathered.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.start.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.start.is_empty()
     }
 
-    /// The schema of what [`Columns::take`] gives.
+    /// The schema of the batches that [`Columns::take`] returns.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    /// Appends rows.
+    /// Appends the transactions of `batch`.
     pub fn extend(&mut self, batch: &[Transaction]) {
         for block in batch.chunks(BLOCK) {
             self.rows.extend(block);
         }
     }
 
-    /// What was gathered, as one batch; the columns are empty afterwards, also when it fails.
+    /// Returns all rows as one batch and empties the columns, also on failure.
     ///
     /// # Errors
-    /// A number that no name belongs to.
+    /// [`ArrowError`]: a transaction contains a number that has no name.
     pub fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let rows = std::mem::replace(&mut self.rows, Rows::with_capacity(self.capacity));
-        self.dictionaries.learn(&rows.code);
+        self.dictionaries.update_codes(&rows.code);
         rows.into_batch(&self.dictionaries, self.schema.clone())
     }
 }
 
 impl Dictionaries {
-    /// Renews the dictionary of codes if a number lies past its end.
-    fn learn(&mut self, codes: &[u16]) {
-        let most = codes.iter().copied().max().unwrap_or(0);
-        if usize::from(most) >= arrow_array::Array::len(self.codes.as_ref()) {
+    /// Reads the dictionary of codes again if a number is beyond its end.
+    fn update_codes(&mut self, codes: &[u16]) {
+        let max_code = codes.iter().copied().max().unwrap_or(0);
+        if usize::from(max_code) >= arrow_array::Array::len(self.codes.as_ref()) {
             self.codes = texts(self.source.texts());
         }
     }
 }
 
-/// Distance from `start`, or the mark that there was no such event.
+/// Distance from `start`, or [`NOT_HAPPENED`] if the event did not happen.
 fn relative(stamp: i64, start: i64) -> i64 {
     if stamp == NOT_HAPPENED {
         NOT_HAPPENED

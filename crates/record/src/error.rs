@@ -1,48 +1,49 @@
-//! What can go wrong between memory and disk.
+//! Errors of reading and writing files.
 
 use std::path::{Path, PathBuf};
 
-/// Why something could not be written or read. A failing recorder never changes the run: these
-/// become damage texts.
+/// An error of reading or writing a file. An error of the recorder never changes the run: it is
+/// reported as a text in `damage`.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{doing} {path}: {source}{}", advice(.source))]
     Io {
-        /// "writing", "reading", "creating", ...
+        /// The operation: "writing", "reading", "creating", ...
         doing: &'static str,
-        /// Which file.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Its answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
+    /// The contents of the file are invalid.
     #[error("{path}: {what}")]
     Broken {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: String,
     },
-    /// Columns that do not fit together: a mistake of ours, reported instead of a panic.
-    #[error("building a batch: {0}")]
+    /// Columns that do not fit together: a fault of Plimsoll, reported instead of a panic.
+    #[error("building a batch of rows: {0} (this is a fault of Plimsoll: please report it)")]
     Columns(#[from] arrow_schema::ArrowError),
-    /// The file was written by another version.
+    /// The file was written by a newer version.
     #[error(
-        "{path} has format \"{found}\", this engine reads \"{own}\": use the version that wrote it, or a newer one"
+        "{path} has format \"{found}\", this engine reads \"{own}\": use the version that wrote it, or \
+         a newer one"
     )]
     Version {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What stands in it.
+        /// Format that the file contains.
         found: String,
-        /// What we read.
+        /// Format that this engine reads.
         own: &'static str,
     },
 }
 
 impl RecordError {
-    /// An I/O error with the place where it happened.
+    /// An [`RecordError::Io`] of the operation `doing` on `path`.
     pub fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Self {
         Self::Io {
             doing,
@@ -51,10 +52,10 @@ impl RecordError {
         }
     }
 
-    /// A file that is not what it should be.
+    /// A [`RecordError::Broken`] of `path`.
     #[allow(
         clippy::needless_pass_by_value,
-        reason = "errors and texts are handed over where they arise"
+        reason = "callers pass temporary errors and texts"
     )]
     pub fn broken(path: &Path, what: impl ToString) -> Self {
         Self::Broken {
@@ -67,9 +68,10 @@ impl RecordError {
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::StorageFull => {
-            " (free some space on this file system, or have it written elsewhere: `--out` for results, `directory` of other hosts)"
+            " (free some space on this file system, or choose another: `--out` for results, `directory` \
+             of other hosts)"
         }
-        std::io::ErrorKind::PermissionDenied => " (the user who runs the engine needs write access there)",
+        std::io::ErrorKind::PermissionDenied => " (give the user who runs the engine access to it)",
         _ => "",
     }
 }

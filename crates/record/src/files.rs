@@ -1,4 +1,4 @@
-//! Files that are either whole or absent.
+//! Files that are either complete or absent.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::RecordError;
 
-/// Where a file lies until it is whole.
+/// Path of a file until it is complete.
 pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
@@ -18,22 +18,22 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 /// Writes `value` as JSON under a temporary name, syncs it, and renames it into place.
 ///
 /// # Errors
-/// [`RecordError::Io`]; the old file, if there was one, is untouched.
+/// [`RecordError::Io`]; an existing file is unchanged.
 pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), RecordError> {
-    place(path, value, true)
+    replace(path, value, true)
 }
 
-/// As [`write_json`] without waiting for the disk: for files that are written while a load runs,
-/// where a flush could stall the very disk that is being measured. A killed process loses nothing
-/// by it; a power cut ends the run anyway.
+/// As [`write_json`], without waiting for the disk: for files that are written during a load, when
+/// a sync could stall the disk that is measured. The file survives a kill of the process; a power
+/// failure ends the run in any case.
 ///
 /// # Errors
 /// [`RecordError::Io`].
 pub fn write_json_soon<T: Serialize>(path: &Path, value: &T) -> Result<(), RecordError> {
-    place(path, value, false)
+    replace(path, value, false)
 }
 
-fn place<T: Serialize>(path: &Path, value: &T, sync: bool) -> Result<(), RecordError> {
+fn replace<T: Serialize>(path: &Path, value: &T, sync: bool) -> Result<(), RecordError> {
     let part = temporary(path);
     let mut text = serde_json::to_vec_pretty(value).map_err(|error| RecordError::broken(path, error))?;
     text.push(b'\n');
@@ -51,7 +51,7 @@ fn place<T: Serialize>(path: &Path, value: &T, sync: bool) -> Result<(), RecordE
     Ok(())
 }
 
-/// Makes renames and removals in `directory` lasting.
+/// Syncs `directory`, so that renames and removals in it are permanent.
 ///
 /// # Errors
 /// [`RecordError::Io`].

@@ -1,16 +1,16 @@
-//! Response times in an `HdrHistogram`: merged by buckets, never by percentiles.
+//! Response times in an `HdrHistogram`. Histograms are merged by buckets, never by percentiles.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
-/// Why a text is not a histogram.
+/// Error of decoding a histogram, with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("not a V2 histogram in base64: {0}")]
 pub struct NotAHistogram(String);
 
-/// Durations in ns, to three significant digits.
+/// A histogram of durations in ns, precise to three significant digits.
 #[derive(Debug, Clone)]
 pub struct Times(Histogram<u64>);
 
@@ -28,16 +28,17 @@ impl Times {
         self.0.len()
     }
 
-    /// Adds one duration; a negative one counts as 0.
+    /// Adds one duration, ns. A negative duration counts as 0.
     pub fn record(&mut self, ns: i64) {
-        // The histogram resizes itself, so recording fails only past u64, which an i64 never is.
+        // The histogram resizes itself, so recording fails only above u64::MAX, which an i64 never
+        // is.
         let _ = self.0.record(ns.max(0) as u64);
     }
 
-    /// Adds a histogram in its V2 encoding, base64; an empty text adds nothing.
+    /// Adds a histogram in V2 encoding and base64. An empty text adds nothing.
     ///
     /// # Errors
-    /// [`NotAHistogram`]; nothing was added.
+    /// [`NotAHistogram`]: the text is invalid, and nothing was added.
     pub fn add_text(&mut self, text: &str) -> Result<(), NotAHistogram> {
         if text.is_empty() {
             return Ok(());
@@ -53,7 +54,7 @@ impl Times {
             .map_err(|error| NotAHistogram(error.to_string()))
     }
 
-    /// The V2 encoding, base64; empty when there are no durations.
+    /// The V2 encoding in base64; empty if there are no durations.
     pub fn to_text(&self) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -65,13 +66,13 @@ impl Times {
         }
     }
 
-    /// The smallest recorded duration (ns) that a share `q` (0 to 1) of all does not exceed; none
-    /// when empty.
+    /// The smallest recorded duration, ns, that at least a share `q` (0 to 1) of all durations does
+    /// not exceed. None if the histogram is empty.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         (!self.0.is_empty()).then(|| self.0.value_at_quantile(q))
     }
 
-    /// Empties it, keeping its memory.
+    /// Removes all durations. The memory is kept.
     pub fn clear(&mut self) {
         self.0.reset();
     }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merging_texts_equals_recording_all_in_one() {
+    fn merged_texts_equal_one_histogram_of_all_durations() {
         let (mut all, mut left, mut right) = (Times::default(), Times::default(), Times::default());
         for n in 0..100_000_i64 {
             all.record(n * n);
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_an_error_and_adds_nothing() {
+    fn an_invalid_text_is_an_error_and_adds_nothing() {
         let mut times = Times::default();
         for text in [
             "?",

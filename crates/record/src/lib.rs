@@ -1,11 +1,10 @@
-//! Transactions on their way to disk: batches -> Arrow segments while a run goes on -> Parquet
-//! after it.
+//! Storage of transactions: batches -> Arrow segments during a run -> Parquet after it.
 //!
-//! Segments are Arrow IPC *stream* files, because a stream is readable to its last whole batch
-//! after a kill, which a Parquet file (whose index stands at its end) is not. Parquet is what
-//! stays: a fifth of the size, and what every table tool reads. One file per step: [`columns`]
-//! (batch to columns), [`segment`] (columns to files), [`recorder`] (the thread between testers and
-//! files), [`read`] (files back to columns), [`merge`] (all agents to Parquet).
+//! Segments are Arrow IPC *stream* files: after a kill, a stream is readable up to its last
+//! complete batch. A Parquet file is not, because its index is at the end. Parquet is the permanent
+//! form: it has a fifth of the size, and every table tool reads it. There is one file per step:
+//! [`columns`] (batch to columns), [`segment`] (columns to files), [`recorder`] (the thread between
+//! testers and files), [`read`] (files back to columns), [`merge`] (all agents to Parquet).
 #![forbid(unsafe_code)]
 
 mod clock_events;

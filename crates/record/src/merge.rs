@@ -1,10 +1,11 @@
-//! After a run: the segments of all agents become one Parquet file per table, on the run's own
-//! clock.
+//! The conversion after a run: the segments of all agents become one Parquet file per table, with
+//! times of the run.
 //!
-//! The order of steps makes it safe to be killed anywhere and run again: Parquet under a temporary
-//! name, sync, rename; the caller writes its summary; only then segments go ([`Merged::clean_up`]).
-//! A Parquet file names the segments that it holds, so that a second conversion neither loses nor
-//! doubles rows, and segments that arrive later are added.
+//! The conversion can be killed at any time and repeated, because of the order of its steps. It
+//! writes Parquet under a temporary name, syncs it and renames it. The caller then writes the
+//! summary. Only after that are segments removed ([`Merged::clean_up`]). A Parquet file lists the
+//! segments that it contains. So a second conversion neither loses nor duplicates rows, and
+//! segments that arrive later are added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ use crate::rest::ParquetFile;
 use crate::timeline::{Clocks, Timeline};
 use crate::{RecordError, START_FILE, Start, Tally};
 
-/// One kind of table: format of its rows, name of its Parquet file, column on the agent's raw
+/// The tables: format of the rows, name of the Parquet file, column with times of the agent's raw
 /// clock.
 const TABLES: [(&str, &str, &str); 5] = [
     (format::TRANSACTIONS, "transactions.parquet", "start"),
@@ -33,20 +34,20 @@ const TABLES: [(&str, &str, &str); 5] = [
     (format::PROBES, "probes.parquet", "t"),
 ];
 
-/// What was found in one segment.
+/// Contents of one segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentSummary {
-    /// Name of the file.
+    /// Name of the segment file.
     pub name: String,
-    /// Name of its agent.
+    /// Name of the agent that wrote it.
     pub agent: String,
-    /// Its number within agent and table.
+    /// Number of the segment within agent and table, from 0.
     pub sequence: u32,
-    /// Rows that could be read.
+    /// Number of rows that were read.
     pub rows: u64,
-    /// Its size.
+    /// Size of the segment, bytes.
     pub bytes: u64,
-    /// Whether its checksum was there and true.
+    /// Whether the segment has a seal and its checksum is correct.
     pub sealed: bool,
 }
 
@@ -55,31 +56,31 @@ pub struct SegmentSummary {
 pub struct TableWritten {
     /// Name of the file in the run's directory.
     pub file: String,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Its size.
+    /// Size of the file, bytes.
     pub bytes: u64,
 }
 
-/// What a conversion has done.
+/// Result of a conversion.
 #[derive(Debug, Default)]
 pub struct Merged {
-    /// The Parquet files.
+    /// The Parquet files of the run.
     pub tables: Vec<TableWritten>,
-    /// All segments that they hold.
+    /// All segments that the Parquet files contain.
     pub segments: Vec<SegmentSummary>,
-    /// What the rows of transactions add up to, by agent.
+    /// Sums over the rows of transactions, by agent.
     pub tallies: BTreeMap<String, Tally>,
-    /// Every agent's clock against the run's.
+    /// The clock of every agent, relative to that of the run.
     pub clocks: Clocks,
-    /// What was lost or looked wrong.
+    /// Faults of segments: data that were lost or look wrong.
     pub damage: Vec<String>,
     remove: Vec<PathBuf>,
     directory: PathBuf,
 }
 
 impl Merged {
-    /// Sum over the agents.
+    /// Sum of the tallies of all agents.
     pub fn tally(&self) -> Tally {
         self.tallies.values().fold(Tally::default(), |mut sum, tally| {
             sum.merge(tally);
@@ -87,9 +88,10 @@ impl Merged {
         })
     }
 
-    /// Removes the segments that Parquet holds now, and their directory when nothing else is in it.
-    /// To be called when everything that is computed from the segments is on disk. What cannot be
-    /// removed does no harm. While more are `outstanding`, what is needed to convert them stays.
+    /// Removes the segments that are in Parquet, and their directory if it is then empty. The
+    /// caller first writes everything that it computes from the segments. A file that cannot be
+    /// removed does no harm. While more segments are `outstanding`, the files that are needed to
+    /// convert them are kept.
     pub fn clean_up(&self, outstanding: bool) {
         for path in &self.remove {
             let _ = fs::remove_file(path);
@@ -98,26 +100,29 @@ impl Merged {
         if outstanding {
             return;
         }
-        let left = || fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        for path in left().map(|entry| entry.path()).filter(|path| is_remnant(path)) {
+        let remaining = || fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        for path in remaining()
+            .map(|entry| entry.path())
+            .filter(|path| is_remnant(path))
+        {
             let _ = fs::remove_file(path);
         }
-        if left().all(|entry| entry.file_name() == START_FILE) {
+        if remaining().all(|entry| entry.file_name() == START_FILE) {
             let _ = fs::remove_file(self.directory.join(START_FILE));
             let _ = fs::remove_dir(&self.directory);
         }
     }
 }
 
-/// What a kill leaves that holds no measurement: a file under its temporary name, the seal of a
-/// segment that is gone.
+/// Whether a kill left this file and it contains no measurement: it has a temporary name, or it is
+/// the seal of a segment that no longer exists.
 fn is_remnant(path: &Path) -> bool {
     let is = |extension: &str| path.extension().is_some_and(|own| own == extension);
     let is_start = path.file_name().is_some_and(|name| name == START_FILE);
     is("part") || is("json") && !is_start && !path.with_extension("arrow").exists()
 }
 
-/// What a Parquet file says of itself under the key `plimsoll`.
+/// The metadata of a Parquet file under the key `plimsoll`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct About {
     #[serde(flatten)]
@@ -126,12 +131,12 @@ struct About {
     tallies: BTreeMap<String, Tally>,
 }
 
-/// Converts what lies in `run/segments` into Parquet files in `run`.
+/// Converts the segments in `run/segments` into Parquet files in `run`.
 ///
 /// # Errors
-/// [`RecordError`] when the run's start is unknown or a Parquet file cannot be written; all
-/// segments are then still there. A segment that is damaged is no error: it is read to its last
-/// whole batch, and `damage` says so.
+/// [`RecordError`] if the start of the run is unknown or a Parquet file cannot be written. All
+/// segments are then unchanged. A damaged segment is not an error: it is read up to its last
+/// complete batch, and `damage` reports it.
 pub fn convert(run: &Path, start: &Start) -> Result<Merged, RecordError> {
     let directory = run.join("segments");
     let mut merged = Merged {
@@ -139,29 +144,29 @@ pub fn convert(run: &Path, start: &Start) -> Result<Merged, RecordError> {
         ..Merged::default()
     };
     let heads = heads(&directory, &mut merged)?;
-    // Before any row is placed by it: a conversion that is killed and repeated places the rest
-    // alike.
+    // Before any row is converted with it: if the conversion is killed and repeated, the repetition
+    // converts the other rows with the same map.
     merged.clocks = Clocks::find(run, start, &heads);
     merged.clocks.write(run)?;
     for (own, file, clock) in TABLES {
-        let known = |found: &str| format::readable(own, found);
-        let mut mine: Vec<&Head> = heads.iter().filter(|head| known(&head.format)).collect();
-        mine.sort_by(|a, b| (&a.agent, a.sequence).cmp(&(&b.agent, b.sequence)));
-        table(&run.join(file), own, clock, &mine, start, &mut merged)?;
+        let known = |found_format: &str| format::readable(own, found_format);
+        let mut table_heads: Vec<&Head> = heads.iter().filter(|head| known(&head.format)).collect();
+        table_heads.sort_by(|a, b| (&a.agent, a.sequence).cmp(&(&b.agent, b.sequence)));
+        table(&run.join(file), own, clock, &table_heads, start, &mut merged)?;
     }
     for head in heads
         .iter()
         .filter(|head| !TABLES.iter().any(|(own, ..)| format::readable(own, &head.format)))
     {
         merged.damage.push(format!(
-            "{}: left alone, its format \"{}\" is unknown here",
+            "{}: not converted: this engine does not know its format \"{}\"",
             head.name, head.format
         ));
     }
     Ok(merged)
 }
 
-/// The heads of all segments that have one.
+/// The heads of all segments that have a readable head.
 fn heads(directory: &Path, merged: &mut Merged) -> Result<Vec<Head>, RecordError> {
     let entries = fs::read_dir(directory).map_err(|error| RecordError::io("reading", directory, error))?;
     let mut heads = Vec::new();
@@ -170,7 +175,7 @@ fn heads(directory: &Path, merged: &mut Merged) -> Result<Vec<Head>, RecordError
             continue;
         }
         if fs::metadata(&path).is_ok_and(|about| about.len() == 0) {
-            merged.remove.push(path); // begun in the moment of the kill: nothing was in it
+            merged.remove.push(path); // the agent was killed before it wrote to this segment
             continue;
         }
         match Head::read(&path) {
@@ -199,12 +204,18 @@ fn table(
         segments: Vec::new(),
         tallies: BTreeMap::new(),
     });
-    let covered: BTreeSet<String> = about.segments.iter().map(|found| found.name.clone()).collect();
-    let (held, new): (Vec<&Head>, Vec<&Head>) = heads
+    let covered: BTreeSet<String> = about
+        .segments
+        .iter()
+        .map(|segment| segment.name.clone())
+        .collect();
+    let (converted, new): (Vec<&Head>, Vec<&Head>) = heads
         .iter()
         .copied()
         .partition(|head| covered.contains(&head.name));
-    merged.remove.extend(held.iter().map(|head| head.path.clone()));
+    merged
+        .remove
+        .extend(converted.iter().map(|head| head.path.clone()));
     let name = path
         .file_name()
         .unwrap_or_default()
@@ -215,7 +226,7 @@ fn table(
             let bytes = fs::metadata(path)
                 .map_err(|error| RecordError::io("reading", path, error))?
                 .len();
-            let rows = about.segments.iter().map(|found| found.rows).sum();
+            let rows = about.segments.iter().map(|segment| segment.rows).sum();
             merged.tables.push(TableWritten {
                 file: name,
                 rows,
@@ -229,7 +240,7 @@ fn table(
     for head in new {
         let Some(timeline) = merged.clocks.timeline(start, &head.agent) else {
             merged.damage.push(format!(
-                "{}: left alone, the run has no agent \"{}\"",
+                "{}: not converted: the run has no agent \"{}\"",
                 head.name, head.agent
             ));
             continue;
@@ -241,10 +252,10 @@ fn table(
         };
         let tally =
             (own == format::TRANSACTIONS).then(|| about.tallies.entry(head.agent.clone()).or_default());
-        let (found, damage) = append(file, segment, clock, &timeline, tally)?;
+        let (summary, damage) = append(file, segment, clock, &timeline, tally)?;
         merged.damage.extend(damage);
         merged.remove.push(head.path.clone());
-        about.segments.push(found);
+        about.segments.push(summary);
     }
     let Some(file) = file else { return Ok(()) };
     gaps(&about.segments, &mut merged.damage);
@@ -267,7 +278,7 @@ impl Merged {
     }
 }
 
-/// A new file with the schema of `segment`, and with the rows of the old one if there is one.
+/// A new file with the schema of `segment`, and with the rows of the old file if one exists.
 fn begin(path: &Path, own: &'static str, segment: &Segment, old: bool) -> Result<ParquetFile, RecordError> {
     let mut file = ParquetFile::create(path, segment.schema(), &[("format", own.to_owned())])?;
     if old {
@@ -293,23 +304,23 @@ fn append(
         let batch = rebase(&batch, clock, timeline).ok_or_else(|| {
             RecordError::broken(
                 segment.path(),
-                format!("it has no column \"{clock}\" of whole numbers"),
+                format!("the segment has no column \"{clock}\" of integers"),
             )
         })?;
         if let Some(tally) = tally.as_deref_mut() {
-            tally
-                .add(&batch)
-                .ok_or_else(|| RecordError::broken(segment.path(), "it lacks columns of transactions"))?;
+            tally.add(&batch).ok_or_else(|| {
+                RecordError::broken(segment.path(), "the segment lacks columns of transactions")
+            })?;
         }
         file.write(&batch)?;
     }
     if let Some(why) = &segment.damage {
         damage.push(format!(
-            "{}: {why}; its first {} rows are kept",
+            "{}: {why}; the first {} rows were kept",
             segment.name, segment.rows
         ));
     }
-    let found = SegmentSummary {
+    let summary = SegmentSummary {
         name: segment.name.clone(),
         agent: segment.agent.clone(),
         sequence: segment.sequence,
@@ -317,10 +328,10 @@ fn append(
         bytes: segment.bytes,
         sealed: segment.sealed,
     };
-    Ok((found, damage))
+    Ok((summary, damage))
 }
 
-/// The batch with its clock column on the time of the run.
+/// The batch with its clock column converted to times of the run.
 fn rebase(batch: &RecordBatch, clock: &str, timeline: &Timeline) -> Option<RecordBatch> {
     let index = batch.schema().index_of(clock).ok()?;
     let raw = batch.column(index).as_primitive_opt::<Int64Type>()?;
@@ -335,28 +346,28 @@ fn gaps(segments: &[SegmentSummary], damage: &mut Vec<String>) {
     let mut next: BTreeMap<&str, u32> = BTreeMap::new();
     let mut sorted: Vec<&SegmentSummary> = segments.iter().collect();
     sorted.sort_by(|a, b| (&a.agent, a.sequence).cmp(&(&b.agent, b.sequence)));
-    for found in sorted {
-        let expected = next.entry(&found.agent).or_default();
-        if found.sequence > *expected {
+    for segment in sorted {
+        let expected = next.entry(&segment.agent).or_default();
+        if segment.sequence > *expected {
             damage.push(format!(
                 "segments {} to {} before {} are missing",
                 expected,
-                found.sequence - 1,
-                found.name
+                segment.sequence - 1,
+                segment.name
             ));
         }
-        *expected = found.sequence + 1;
+        *expected = segment.sequence + 1;
     }
 }
 
-/// What an existing Parquet file says of itself.
+/// The metadata of an existing Parquet file.
 fn about(path: &Path, own: &'static str) -> Result<About, RecordError> {
     let file = File::open(path).map_err(|error| RecordError::io("reading", path, error))?;
     let reader =
         ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| RecordError::broken(path, error))?;
-    let text = |wanted: &str| {
+    let text = |key: &str| {
         let pairs = reader.metadata().file_metadata().key_value_metadata()?;
-        pairs.iter().find(|pair| pair.key == wanted)?.value.clone()
+        pairs.iter().find(|pair| pair.key == key)?.value.clone()
     };
     let found = text("format").unwrap_or_default();
     if !format::readable(own, &found) {
@@ -366,7 +377,7 @@ fn about(path: &Path, own: &'static str) -> Result<About, RecordError> {
             own,
         });
     }
-    let about =
-        text("plimsoll").ok_or_else(|| RecordError::broken(path, "its metadata lacks \"plimsoll\""))?;
+    let about = text("plimsoll")
+        .ok_or_else(|| RecordError::broken(path, "the metadata of the file lack the key \"plimsoll\""))?;
     serde_json::from_str(&about).map_err(|error| RecordError::broken(path, error))
 }

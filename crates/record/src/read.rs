@@ -1,4 +1,4 @@
-//! Segments back to batches, up to the last whole one.
+//! Reads segments into batches, up to the last complete batch.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,35 +13,36 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use crate::RecordError;
 use crate::segment::Seal;
 
-/// A segment is written at most a little larger than 64 MiB. What claims to be more would be one
-/// damaged message.
+/// Maximum size of a segment that is read. A segment is written up to little more than 64 MiB; a
+/// larger file is damaged.
 const MAX_MESSAGE_BYTES: u64 = 1 << 30;
-/// What is read at a time: a controller holds a batch of a segment, not all of it.
+/// Bytes that are read at a time: a controller holds a batch of a segment in memory, not the whole
+/// segment.
 const PIECE: usize = 1 << 20;
 
-/// Longest head of a segment: the schema and its metadata.
+/// Maximum length of the head of a segment, which is the schema and its metadata.
 const MAX_HEAD: u64 = 256 * 1024;
 
-/// What the head of a segment says.
+/// The head of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// Where it lies.
+    /// Path of the file.
     pub path: PathBuf,
     /// Name of the file.
     pub name: String,
-    /// Format of its rows.
+    /// Format of the rows.
     pub format: String,
     /// Name of the agent that wrote it.
     pub agent: String,
-    /// Its number within agent and format.
+    /// Number of the segment within agent and format, from 0.
     pub sequence: u32,
 }
 
 impl Head {
-    /// Reads no more than the head.
+    /// Reads only the head of the segment at `path`.
     ///
     /// # Errors
-    /// [`RecordError::Io`]; [`RecordError::Broken`] when it cannot be understood.
+    /// [`RecordError::Io`]; [`RecordError::Broken`] if the head is invalid.
     pub fn read(path: &Path) -> Result<Self, RecordError> {
         let mut bytes = Vec::new();
         File::open(path)
@@ -51,7 +52,7 @@ impl Head {
         let outcome = guarded(&mut decoder, &mut Buffer::from_vec(bytes));
         match decoder.schema() {
             Some(schema) => Ok(Self::of(path, &schema)),
-            None => Err(headless(path, outcome.err())),
+            None => Err(head_error(path, outcome.err())),
         }
     }
 
@@ -71,28 +72,31 @@ impl Head {
     }
 }
 
-fn headless(path: &Path, error: Option<ArrowError>) -> RecordError {
+fn head_error(path: &Path, error: Option<ArrowError>) -> RecordError {
     RecordError::broken(
         path,
-        error.map_or_else(|| "it ends within its head".to_owned(), |error| error.to_string()),
+        error.map_or_else(
+            || "the segment ends within its head".to_owned(),
+            |error| error.to_string(),
+        ),
     )
 }
 
-/// One segment being read.
+/// A reader of one segment.
 pub struct Segment {
     /// Name of the file.
     pub name: String,
     /// Name of the agent that wrote it.
     pub agent: String,
-    /// Its number within agent and format.
+    /// Number of the segment within agent and format, from 0.
     pub sequence: u32,
-    /// Bytes read so far; at its end, its size.
+    /// Bytes read so far; at the end, the size of the segment.
     pub bytes: u64,
-    /// Whether its seal is there and true; known at its end.
+    /// Whether the segment has a correct seal; known at the end.
     pub sealed: bool,
     /// Rows read so far.
     pub rows: u64,
-    /// Why it ends before its end; none when it is whole.
+    /// Reason why the segment ends early; none if it is complete.
     pub damage: Option<String>,
     path: PathBuf,
     file: File,
@@ -104,18 +108,18 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Reads its head.
+    /// Opens the segment at `path` and reads its head.
     ///
     /// # Errors
-    /// [`RecordError::Io`]; [`RecordError::Broken`] when not even its head can be understood.
+    /// [`RecordError::Io`]; [`RecordError::Broken`] if the head is invalid.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
-        let wrong = |error| RecordError::io("reading", path, error);
-        let file = File::open(path).map_err(wrong)?;
-        let size = file.metadata().map_err(wrong)?.len();
+        let io_error = |error| RecordError::io("reading", path, error);
+        let file = File::open(path).map_err(io_error)?;
+        let size = file.metadata().map_err(io_error)?.len();
         if size > MAX_MESSAGE_BYTES {
             return Err(RecordError::broken(
                 path,
-                format!("{size} bytes are more than a segment ever has"),
+                format!("it has {size} bytes, a segment has at most {MAX_MESSAGE_BYTES}"),
             ));
         }
         let mut segment = Self {
@@ -136,7 +140,7 @@ impl Segment {
         };
         let first = segment.decode()?;
         let Some(schema) = segment.decoder.schema() else {
-            return Err(headless(path, first.err()));
+            return Err(head_error(path, first.err()));
         };
         let head = Head::of(path, &schema);
         (segment.name, segment.agent, segment.sequence) = (head.name, head.agent, head.sequence);
@@ -148,27 +152,28 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Where it lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Schema of its rows.
+    /// Schema of the rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// The next batch; none at its end, or where it breaks off (then `damage` says why).
+    /// The next batch. None at the end of the segment or at the first damage; `damage` then
+    /// contains the reason.
     ///
     /// # Errors
-    /// [`RecordError::Io`]: the disk does not give what is in it.
+    /// [`RecordError::Io`] if the file cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, RecordError> {
-        let found = match self.first.take() {
+        let result = match self.first.take() {
             Some(batch) => Ok(Some(batch)),
             None if self.damage.is_some() => Ok(None),
             None => self.decode()?,
         };
-        match found {
+        match result {
             Ok(Some(batch)) => {
                 self.rows += batch.num_rows() as u64;
                 return Ok(Some(batch));
@@ -182,17 +187,17 @@ impl Segment {
         Ok(None)
     }
 
-    /// The outer error is the disk's, the inner that of what is on it.
+    /// The outer error is that of the disk, the inner that of the contents.
     fn decode(&mut self) -> Result<Result<Option<RecordBatch>, ArrowError>, RecordError> {
         loop {
             match guarded(&mut self.decoder, &mut self.piece) {
                 Ok(None) if self.piece.is_empty() && self.read()? => {}
-                found => return Ok(found),
+                result => return Ok(result),
             }
         }
     }
 
-    /// Reads the next piece; false at the end of the file.
+    /// Reads the next piece. False at the end of the file.
     fn read(&mut self) -> Result<bool, RecordError> {
         let mut bytes = Vec::with_capacity(PIECE);
         let read = self.file.by_ref().take(PIECE as u64).read_to_end(&mut bytes);
@@ -203,18 +208,18 @@ impl Segment {
         Ok(!self.piece.is_empty())
     }
 
-    /// Holds against its seal what was read, and what could not be understood.
+    /// Compares the whole file with its seal, including bytes that were not decoded.
     fn finish(&mut self) -> Result<(), RecordError> {
         while self.read()? {}
         if self.decoder.finish().is_err() {
             self.damage
-                .get_or_insert_with(|| "it breaks off within a batch".to_owned());
+                .get_or_insert_with(|| "the segment ends within a batch".to_owned());
         }
-        if let Some(seal) = seal_of(&self.path) {
+        if let Some(seal) = read_seal(&self.path) {
             self.sealed = seal.bytes == self.bytes && seal.crc32 == self.crc.clone().finalize();
             if !self.sealed {
                 self.damage.get_or_insert_with(|| {
-                    "its seal does not fit: it was changed after it was closed".to_owned()
+                    "the segment differs from its seal: it was changed after it was closed".to_owned()
                 });
             }
         }
@@ -222,13 +227,13 @@ impl Segment {
     }
 }
 
-fn seal_of(path: &Path) -> Option<Seal> {
+fn read_seal(path: &Path) -> Option<Seal> {
     serde_json::from_slice(&fs::read(path.with_extension("json")).ok()?).ok()
 }
 
-/// One step of the decoder. The bytes may be rubbish after a crash, and the library's own checks
-/// are not ours to vouch for: a panic in there is an answer like another.
-fn guarded(decoder: &mut StreamDecoder, rest: &mut Buffer) -> Result<Option<RecordBatch>, ArrowError> {
-    catch_unwind(AssertUnwindSafe(|| decoder.decode(rest)))
+/// One step of the decoder. After a crash the bytes may be invalid, and this crate does not
+/// guarantee the checks of the library: a panic in it is reported as an error.
+fn guarded(decoder: &mut StreamDecoder, bytes: &mut Buffer) -> Result<Option<RecordBatch>, ArrowError> {
+    catch_unwind(AssertUnwindSafe(|| decoder.decode(bytes)))
         .unwrap_or_else(|_| Err(ArrowError::IpcError("unreadable bytes".into())))
 }

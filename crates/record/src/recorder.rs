@@ -1,8 +1,8 @@
 //! The thread between testers and files.
 //!
-//! Lanes hand over full batches by a bounded queue and get empty ones back; what finds no room is
-//! counted by the lane and never waited for. When writing fails the recorder says so once and goes
-//! on discarding: the load must not notice.
+//! Lanes pass full batches through a bounded queue and receive empty ones back. A lane counts the
+//! transactions for which the queue has no capacity, and never waits. If writing fails, the
+//! recorder reports it once and discards all later transactions: the load is not affected.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,19 +20,19 @@ use crate::{Columns, Names, RecordError};
 /// Rows of one Arrow batch: large enough that its header does not matter, small enough for the
 /// second-level cache.
 pub const BATCH_ROWS: usize = 16 * 1024;
-/// A batch that is not full is written after this long: with the second that a lane may keep its
-/// transactions, this is what a killed agent loses at most. An Arrow batch costs a few kB, so that
-/// writing five a second is nothing.
+/// A batch that is not full is written after this time. A killed agent loses at most this much and
+/// the second for which a lane may keep its transactions. An Arrow batch costs a few kB, so five
+/// per second cost little.
 const FLUSH_AFTER: Duration = Duration::from_millis(200);
-/// How long [`Recorder::finish`] waits for a disk that does not answer.
+/// Maximum time for which [`Recorder::finish`] waits for a disk that does not respond.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How often it looks whether the queue has room again for the word that ends the thread.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Interval at which [`Recorder::finish`] tries to send the last message to a full queue.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where and what to record.
+/// Settings of a recorder.
 #[derive(Debug, Clone)]
 pub struct RecorderConfig {
-    /// Directory of the segments; it exists.
+    /// Directory of the segments. It must exist.
     pub directory: PathBuf,
     /// Name of this agent.
     pub agent: String,
@@ -40,20 +40,20 @@ pub struct RecorderConfig {
     pub run: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// Texts behind the numbers.
+    /// Texts for the numbers in the transactions.
     pub names: Names,
     /// The agent's dictionary of codes.
     pub codes: Codes,
-    /// With [`Keep::Summaries`] transactions are taken and thrown away.
+    /// With [`Keep::Summaries`] transactions are accepted and dropped.
     pub keep: Keep,
-    /// Number of lanes, and so of sinks.
+    /// Number of lanes; the recorder has one sink per lane.
     pub lanes: usize,
-    /// Batches that may wait.
+    /// Capacity of the queue, batches; at least 1.
     pub queue: usize,
 }
 
 impl RecorderConfig {
-    /// Where the rows come from.
+    /// The origin of the rows of transactions.
     pub fn origin(&self) -> Origin {
         Origin {
             format: format::TRANSACTIONS,
@@ -64,15 +64,15 @@ impl RecorderConfig {
     }
 }
 
-/// What was recorded.
+/// Totals of a recorder at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingBooks {
-    /// Names of the files, in order.
+    /// Names of the segment files, in order.
     pub segments: Vec<String>,
-    /// Transactions that were taken from the lanes and could not be written, or of which nobody
-    /// knows: the disk does not answer.
+    /// Number of transactions that the recorder accepted and could not write, or whose state is
+    /// unknown because the disk does not respond.
     pub discarded: u64,
-    /// What went wrong; empty when nothing did.
+    /// Messages about failures; empty if there was none.
     pub damage: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ enum Message {
     End,
 }
 
-/// Owner of the recording thread.
+/// The recording thread, as its owner sees it.
 pub struct Recorder {
     queue: SyncSender<Message>,
     books: Receiver<RecordingBooks>,
@@ -91,11 +91,11 @@ pub struct Recorder {
     troubles: Receiver<String>,
 }
 
-/// Transactions taken from the lanes of which nothing is known yet: neither written nor discarded.
-/// Counted by the batch.
+/// Number of transactions that were accepted from the lanes and are neither written nor discarded
+/// yet. Updated once per batch.
 type Pending = Arc<AtomicU64>;
 
-/// A lane's end of the recorder.
+/// The sender of a lane to the recorder.
 pub struct LaneSink {
     lane: usize,
     queue: SyncSender<Message>,
@@ -104,8 +104,8 @@ pub struct LaneSink {
 }
 
 impl LaneSink {
-    /// Takes a full batch and leaves an empty one in its place; gives the number of transactions it
-    /// had no room for. Never waits.
+    /// Passes a full batch to the recorder and replaces it by an empty one. Returns the number of
+    /// transactions that were lost because the queue is full. Never waits.
     pub fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize {
         if batch.is_empty() {
             return 0;
@@ -116,7 +116,7 @@ impl LaneSink {
             .unwrap_or_else(|_| Vec::with_capacity(batch.capacity()));
         let full = std::mem::replace(batch, fresh);
         let count = full.len();
-        // Before it is sent: the thread may be done with it in the same moment.
+        // Before the batch is sent: the thread may process it at once.
         self.pending.fetch_add(count as u64, Ordering::Relaxed);
         match self.queue.try_send(Message::Transactions {
             lane: self.lane,
@@ -135,7 +135,7 @@ impl LaneSink {
         }
     }
 
-    /// Likewise for named metrics.
+    /// As [`Self::deliver`], for named metrics.
     pub fn metrics(&mut self, rows: &mut Vec<MetricRow>) -> usize {
         if rows.is_empty() {
             return 0;
@@ -149,16 +149,16 @@ impl LaneSink {
 }
 
 impl Recorder {
-    /// Starts the thread; gives one sink per lane.
+    /// Starts the thread. Returns one sink per lane.
     ///
     /// # Errors
-    /// [`RecordError::Io`] when no thread can be started.
+    /// [`RecordError::Io`] if the thread cannot be started.
     pub fn start(config: RecorderConfig) -> Result<(Self, Vec<LaneSink>), RecordError> {
-        let segments = Writing::segments(&config);
+        let segments = WriterState::segments(&config);
         Self::start_with(config, segments)
     }
 
-    /// The same with transactions going into files made by `create`.
+    /// As [`Self::start`], with transactions written to files that `create` creates.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -166,7 +166,7 @@ impl Recorder {
         config: RecorderConfig,
         create: Create,
     ) -> Result<(Self, Vec<LaneSink>), RecordError> {
-        let segments = Writing::segments(&config).with_files(create);
+        let segments = WriterState::segments(&config).with_files(create);
         Self::start_with(config, segments)
     }
 
@@ -195,7 +195,8 @@ impl Recorder {
         let thread = std::thread::Builder::new()
             .name("recorder".into())
             .spawn(move || {
-                let _ = done.send(Writing::new(config, segments, counting, trouble).run(&inbox, &recycle));
+                let _ =
+                    done.send(WriterState::new(config, segments, counting, trouble).run(&inbox, &recycle));
             })
             .map_err(|error| RecordError::io("starting the recorder of", &directory, error))?;
         let recorder = Self {
@@ -208,54 +209,52 @@ impl Recorder {
         Ok((recorder, sinks))
     }
 
-    /// What has gone wrong since this was last asked, so that it can be told while the run goes on;
-    /// the books have it too.
+    /// The next failure since the last call, so that it can be reported during the run. The totals
+    /// of [`Self::finish`] contain it as well.
     pub fn trouble(&self) -> Option<String> {
         self.troubles.try_recv().ok()
     }
 
-    /// Writes what is left, closes the files and ends the thread. Sinks that still exist are told
-    /// "no room" afterwards.
+    /// Writes the remaining rows, closes the files and ends the thread. Sinks that still exist then
+    /// lose their transactions. Waits at most two minutes for the disk.
     pub fn finish(self) -> RecordingBooks {
         self.finish_within(TIMEOUT)
     }
 
-    /// The same with another bound than two minutes for a disk that does not answer.
-    pub fn finish_within(self, patience: Duration) -> RecordingBooks {
+    /// As [`Self::finish`]; waits at most `timeout` for a disk that does not respond.
+    pub fn finish_within(self, timeout: Duration) -> RecordingBooks {
         let since = Instant::now();
-        // Not `send`: behind a disk that hangs the queue is full, and stays so.
+        // Not `send`: if the disk hangs, the queue remains full.
         while matches!(self.queue.try_send(Message::End), Err(TrySendError::Full(_)))
-            && since.elapsed() < patience
+            && since.elapsed() < timeout
         {
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(RETRY_INTERVAL);
         }
-        let why = match self.books.recv_timeout(patience.saturating_sub(since.elapsed())) {
+        let why = match self.books.recv_timeout(timeout.saturating_sub(since.elapsed())) {
             Ok(books) => {
                 let _ = self.thread.join();
                 return books;
             }
-            // A disk that hangs cannot be joined; the thread ends with the process.
+            // A thread that waits for a hanging disk cannot be joined. It ends with the process.
             Err(RecvTimeoutError::Timeout) => format!(
-                "the recorder did not finish within {} s: the disk does not answer",
-                patience.as_secs_f64()
+                "the recorder did not finish within {} s because the disk does not respond",
+                timeout.as_secs_f64()
             ),
             Err(RecvTimeoutError::Disconnected) => {
-                "the recorder's thread broke off: please report this".to_owned()
+                "the thread of the recorder panicked: please report this fault".to_owned()
             }
         };
         let discarded = self.pending.load(Ordering::Relaxed);
         RecordingBooks {
-            damage: vec![format!(
-                "{why}; {discarded} transactions may not have been written"
-            )],
+            damage: vec![format!("{why}; {discarded} transactions may not be written")],
             discarded,
             ..RecordingBooks::default()
         }
     }
 }
 
-/// The thread's own state.
-struct Writing {
+/// The state of the recording thread.
+struct WriterState {
     keep: Keep,
     columns: Columns,
     segments: Option<SegmentWriter>,
@@ -265,7 +264,7 @@ struct Writing {
     trouble: Sender<String>,
 }
 
-impl Writing {
+impl WriterState {
     fn segments(config: &RecorderConfig) -> SegmentWriter {
         SegmentWriter::transactions(&config.directory, config.origin(), ROTATE_BYTES)
     }
@@ -290,7 +289,7 @@ impl Writing {
         }
     }
 
-    /// The fate of so many transactions is known.
+    /// Subtracts `count` transactions that were written or discarded.
     fn settle(&self, count: u64) {
         self.pending.fetch_sub(count, Ordering::Relaxed);
     }
@@ -298,8 +297,8 @@ impl Writing {
     fn run(mut self, inbox: &Receiver<Message>, recycle: &[SyncSender<Vec<Transaction>>]) -> RecordingBooks {
         let mut oldest: Option<Instant> = None;
         loop {
-            let patience = oldest.map_or(FLUSH_AFTER, |since| FLUSH_AFTER.saturating_sub(since.elapsed()));
-            match inbox.recv_timeout(patience) {
+            let timeout = oldest.map_or(FLUSH_AFTER, |since| FLUSH_AFTER.saturating_sub(since.elapsed()));
+            match inbox.recv_timeout(timeout) {
                 Ok(Message::Transactions { lane, mut batch }) => {
                     self.take(&batch);
                     batch.clear();
@@ -363,15 +362,15 @@ impl Writing {
         }
     }
 
-    /// Closes what was written well; everything that comes is discarded from now on.
+    /// Closes the segments that were written. All later transactions are discarded.
     fn give_up(&mut self, error: &RecordError) {
-        self.damaged(error);
+        self.report_damage(error);
         if let Some(segments) = self.segments.take() {
             self.books.segments.extend(segments.finish().0);
         }
     }
 
-    fn damaged(&mut self, error: &RecordError) {
+    fn report_damage(&mut self, error: &RecordError) {
         self.books.damage.push(error.to_string());
         let _ = self.trouble.send(error.to_string());
     }
@@ -379,7 +378,7 @@ impl Writing {
     fn take_metrics(&mut self, rows: &[MetricRow]) {
         let Some(metrics) = &mut self.metrics else { return };
         if let Err(error) = metrics.write(rows) {
-            self.damaged(&error);
+            self.report_damage(&error);
             if let Some(metrics) = self.metrics.take() {
                 self.books.segments.extend(metrics.finish().0);
             }
@@ -387,17 +386,17 @@ impl Writing {
     }
 
     fn close(mut self) -> RecordingBooks {
-        let mut end = |(names, sealed): (Vec<String>, Result<(), RecordError>)| {
+        let mut record_end = |(names, sealed): (Vec<String>, Result<(), RecordError>)| {
             self.books.segments.extend(names);
             if let Err(error) = sealed {
                 self.books.damage.push(error.to_string());
             }
         };
         if let Some(segments) = self.segments.take() {
-            end(segments.finish());
+            record_end(segments.finish());
         }
         if let Some(metrics) = self.metrics.take() {
-            end(metrics.finish());
+            record_end(metrics.finish());
         }
         if self.books.discarded > 0 {
             self.books.damage.push(format!(

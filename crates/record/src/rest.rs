@@ -1,4 +1,4 @@
-//! Parquet: encodings chosen per column, and a file that is whole or absent.
+//! Parquet files: the encoding of each column, and a file that is complete or absent.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,15 +21,15 @@ use crate::RecordError;
 use crate::files::{sync_directory, temporary};
 use crate::row_group::RowGroup;
 
-/// Rows of a row group: what a reader holds in memory at least.
+/// Rows of a row group, the minimum that a reader holds in memory.
 const GROUP_ROWS: usize = 1 << 20;
-/// Columns whose values are few and come again: a dictionary beats differences there, and gives way
-/// to them by itself when the values turn out to be many.
+/// Columns with few distinct values. A dictionary is smaller than differences there. If there are
+/// many values, the writer falls back to differences.
 const REPEATING: [&str; 4] = ["items", "payload", "sent", "received"];
-/// Dictionaries of numbers larger than this are given up.
+/// Maximum size of a dictionary of numbers, bytes.
 const NUMBERS_BYTES: usize = 32 * 1024;
 
-/// A Parquet file in the making, under a temporary name.
+/// A Parquet file that is being written, under a temporary name.
 pub(crate) struct ParquetFile {
     path: PathBuf,
     part: PathBuf,
@@ -44,7 +44,8 @@ struct Open {
 }
 
 impl ParquetFile {
-    /// A new file that will be `path`. `metadata` goes into the file's key-value metadata.
+    /// A new file that becomes `path` by [`Self::place`]. `metadata` are the key-value metadata of
+    /// the file.
     pub(crate) fn create(
         path: &Path,
         schema: &SchemaRef,
@@ -52,7 +53,7 @@ impl ParquetFile {
     ) -> Result<Self, RecordError> {
         let part = temporary(path);
         let file = File::create(&part).map_err(|error| RecordError::io("creating", &part, error))?;
-        // The segments' metadata describes segments; the file says of itself what `metadata` says.
+        // The metadata of the schema describe a segment. Those of the Parquet file are `metadata`.
         let bare = Arc::new(Schema::new_with_metadata(schema.fields().clone(), HashMap::new()));
         let writer = ArrowWriter::try_new(
             BufWriter::with_capacity(1 << 20, file),
@@ -60,7 +61,7 @@ impl ParquetFile {
             Some(properties(schema, metadata)),
         )
         .and_then(ArrowWriter::into_serialized_writer)
-        .map_err(|error| wrong(&part, error));
+        .map_err(|error| to_record_error(&part, error));
         match writer {
             Ok((file, columns)) => Ok(Self {
                 path: path.to_owned(),
@@ -79,34 +80,36 @@ impl ParquetFile {
         }
     }
 
-    /// Appends rows.
+    /// Appends the rows of `batch`.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), RecordError> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        open.write(batch).map_err(|error| wrong(&self.part, error))?;
+        open.write(batch)
+            .map_err(|error| to_record_error(&self.part, error))?;
         self.rows += batch.num_rows() as u64;
         Ok(())
     }
 
-    /// Rows appended.
+    /// Number of rows written.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Completes the file, waits until it is on disk, and gives it its name.
-    pub(crate) fn place(mut self, more: Vec<(&str, String)>) -> Result<u64, RecordError> {
+    /// Completes the file, waits until it is on disk, and renames it to its path. Returns its size,
+    /// bytes.
+    pub(crate) fn place(mut self, extra_metadata: Vec<(&str, String)>) -> Result<u64, RecordError> {
         let Some(mut open) = self.open.take() else {
             return Ok(0);
         };
-        for (key, value) in more {
+        for (key, value) in extra_metadata {
             open.file
                 .append_key_value_metadata(KeyValue::new(key.to_owned(), value));
         }
         let buffer = open
             .close_group()
             .and_then(|()| open.file.into_inner())
-            .map_err(|error| wrong(&self.part, error))?;
+            .map_err(|error| to_record_error(&self.part, error))?;
         let file = buffer
             .into_inner()
             .map_err(|error| RecordError::io("writing", &self.part, error.into_error()))?;
@@ -150,7 +153,7 @@ impl Open {
 
 impl Drop for ParquetFile {
     fn drop(&mut self) {
-        // Does nothing after `place`: the name is gone by then.
+        // After `place` the temporary name no longer exists, and this does nothing.
         let _ = fs::remove_file(&self.part);
     }
 }
@@ -179,7 +182,7 @@ fn properties(schema: &Schema, metadata: &[(&str, String)]) -> WriterProperties 
     properties.build()
 }
 
-fn wrong(path: &Path, error: ParquetError) -> RecordError {
+fn to_record_error(path: &Path, error: ParquetError) -> RecordError {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {
             Ok(source) => RecordError::io("writing", path, *source),

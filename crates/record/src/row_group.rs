@@ -1,5 +1,5 @@
-//! One row group of a Parquet file, its columns encoded on several cores: encoding is nearly all of
-//! the work between a segment and Parquet, and after a run the cores have nothing else to do.
+//! One row group of a Parquet file, with its columns encoded on several cores. Encoding is nearly
+//! all of the work between a segment and Parquet, and after a run the cores are idle.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,12 +12,13 @@ use parquet::arrow::arrow_writer::{
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
-/// More threads gain little: a column is encoded by one, and few columns are most of the work.
+/// Maximum number of threads. More are of little use: each column is encoded by one thread, and a
+/// few columns are most of the work.
 const MAX_THREADS: usize = 4;
-/// Batches that may wait for a thread.
+/// Number of batches that may wait for a thread.
 const WAITING: usize = 2;
 
-/// A row group in the making. Columns are flat.
+/// A row group that is being written. Its columns are flat.
 pub(crate) struct RowGroup {
     encoders: Vec<Encoder>,
     rows: usize,
@@ -29,17 +30,17 @@ struct Encoder {
     thread: JoinHandle<Result<Vec<Encoded>, ParquetError>>,
 }
 
-/// A column of the group, by its place in the schema.
+/// An encoded column of the group, with its index in the schema.
 struct Encoded {
     column: usize,
     chunk: ArrowColumnChunk,
 }
 
 impl RowGroup {
-    /// The group of this number of the file that `columns` belongs to.
+    /// Begins row group `number` of the file to which `columns` belongs.
     pub(crate) fn begin(columns: &ArrowRowGroupWriterFactory, number: usize) -> Result<Self, ParquetError> {
         let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
-        // In turn: neighbours in the schema are alike, and cost alike.
+        // Round robin: neighbours in the schema are similar and cost about the same.
         let mut shares: Vec<Vec<(usize, ArrowColumnWriter)>> = (0..threads).map(|_| Vec::new()).collect();
         for (column, writer) in columns.create_column_writers(number)?.into_iter().enumerate() {
             shares[column % threads].push((column, writer));
@@ -52,15 +53,15 @@ impl RowGroup {
         Ok(Self { encoders, rows: 0 })
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Appends rows. What is wrong with them is said at the end.
+    /// Appends the rows of `batch`. Errors are reported by [`Self::finish`].
     pub(crate) fn write(&mut self, batch: &RecordBatch) {
         for encoder in &self.encoders {
-            // One that has failed takes no more.
+            // A thread that failed no longer receives. `finish` returns its error.
             let _ = encoder.batches.send(batch.clone());
         }
         self.rows += batch.num_rows();
@@ -74,7 +75,7 @@ impl RowGroup {
         let mut columns = Vec::new();
         for Encoder { batches, thread } in self.encoders {
             drop(batches);
-            let died = |_| ParquetError::General("a thread that encodes has panicked".into());
+            let died = |_| ParquetError::General("a thread that encodes columns has panicked".into());
             columns.extend(thread.join().map_err(died)??);
         }
         columns.sort_by_key(|encoded| encoded.column);

@@ -1,5 +1,4 @@
-//! One-second reports of several sources (lanes of an agent, agents of a run) become one row of
-//! seconds.
+//! Merges the second reports of several sources (lanes of an agent, agents of a run).
 
 use std::collections::BTreeMap;
 
@@ -8,17 +7,17 @@ use plimsoll_model::SecondReport;
 use crate::Times;
 use crate::histogram::NotAHistogram;
 
-/// Merges reports. A second is given when every source has reported it or has ended before it;
-/// seconds come in order.
+/// Merges second reports. A second is complete when every source has reported it or has ended
+/// before it. Seconds are returned in order.
 #[derive(Debug)]
 pub struct SecondMerger {
-    /// The next second expected of each source; none: it has ended.
+    /// The next expected second of each source; none if the source has ended.
     next: Vec<Option<u32>>,
     open: BTreeMap<u32, Open>,
-    given: u32,
+    first_open: u32,
 }
 
-/// A second of which reports are still to come.
+/// A second for which reports are outstanding.
 #[derive(Debug, Default)]
 struct Open {
     report: SecondReport,
@@ -27,22 +26,23 @@ struct Open {
 }
 
 impl SecondMerger {
-    /// For so many sources.
+    /// A merger for `sources` sources, numbered from 0.
     pub fn new(sources: usize) -> Self {
         Self {
             next: vec![Some(0); sources],
             open: BTreeMap::new(),
-            given: 0,
+            first_open: 0,
         }
     }
 
-    /// Adds a report of `source`; one for a second that was given already is added to the next one,
-    /// so that no count is lost.
+    /// Adds a report of `source`. A report for a second that was already returned is added to the
+    /// next second, so that no count is lost.
     ///
     /// # Errors
-    /// [`NotAHistogram`]; the counters were added nevertheless.
+    /// [`NotAHistogram`]: a histogram of the report is invalid. Its counters were added
+    /// nevertheless.
     pub fn add(&mut self, source: usize, report: &SecondReport) -> Result<(), NotAHistogram> {
-        let second = report.second.max(self.given);
+        let second = report.second.max(self.first_open);
         if let Some(Some(next)) = self.next.get_mut(source) {
             *next = (*next).max(report.second.saturating_add(1));
         }
@@ -58,14 +58,14 @@ impl SecondMerger {
             .and(open.own_lateness.add_text(&report.own_lateness))
     }
 
-    /// No more will come from `source`.
+    /// Marks the end of the reports of `source`.
     pub fn end(&mut self, source: usize) {
         if let Some(next) = self.next.get_mut(source) {
             *next = None;
         }
     }
 
-    /// The next second that is complete, with its response times.
+    /// The next complete second with its response times. None if no second is complete.
     pub fn take(&mut self) -> Option<(SecondReport, Times)> {
         let entry = self.open.first_entry()?;
         let complete = self
@@ -82,7 +82,7 @@ impl SecondMerger {
             response,
             own_lateness,
         } = entry.remove();
-        self.given = report.second + 1;
+        self.first_open = report.second + 1;
         report.response = response.to_text();
         report.own_lateness = own_lateness.to_text();
         Some((report, response))
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_waits_for_all_that_live() {
+    fn a_second_is_complete_when_all_active_sources_reported_it() {
         let mut merger = SecondMerger::new(3);
         merger.add(0, &report(0, 1, 10)).unwrap();
         merger.add(0, &report(1, 1, 10)).unwrap();
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(
             (sum.own_lateness, sum.stopped_ns),
             (sum.response, 10),
-            "merged; the longest"
+            "histograms are merged; stops: the maximum"
         );
         assert!(merger.take().is_none());
         merger.end(1);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_to_a_late_report_or_a_broken_histogram() {
+    fn late_reports_and_invalid_histograms_lose_no_count() {
         let mut merger = SecondMerger::new(1);
         merger.add(0, &report(0, 1, 10)).unwrap();
         merger.take().unwrap();

@@ -1,4 +1,4 @@
-//! Batches into a numbered row of Arrow stream files.
+//! Writes batches to a numbered series of Arrow stream files.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,33 +14,33 @@ use serde::{Deserialize, Serialize};
 use crate::files::write_json_soon;
 use crate::{RecordError, columns};
 
-/// Size at which a segment is closed and the next one begun.
+/// Size at which a segment is closed and the next one begins.
 pub const ROTATE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How a segment's file is made; it must not be there yet. Tests give one that stands for a disk
-/// that does not answer.
+/// Function that creates the file of a segment. The file must not exist. Tests pass a function
+/// whose files behave like those of a disk that does not respond.
 pub type Create = fn(&Path) -> io::Result<File>;
 
 fn create_new(path: &Path) -> io::Result<File> {
     File::options().write(true).create_new(true).open(path)
 }
 
-/// What stands beside a closed segment, in `NAME.json`.
+/// Description of a closed segment, in the file `NAME.json` next to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     /// [`format::SEGMENT`].
     pub format: String,
-    /// Its number, from 0, within its agent and kind.
+    /// Number of the segment, from 0, within its agent and kind.
     pub sequence: u32,
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Its size.
+    /// Size of the segment, bytes.
     pub bytes: u64,
     /// CRC-32 (IEEE) of the whole file.
     pub crc32: u32,
 }
 
-/// Where the rows come from; it stands in the metadata of each file.
+/// Origin of the rows; part of the metadata of each file.
 #[derive(Debug, Clone)]
 pub struct Origin {
     /// Format of the rows: [`format::TRANSACTIONS`], [`format::SAMPLES`], ...
@@ -67,7 +67,7 @@ impl Origin {
         .collect()
     }
 
-    /// Start of the names of its files.
+    /// Start of the names of the files.
     fn stem(&self) -> String {
         TABLES
             .iter()
@@ -79,8 +79,7 @@ impl Origin {
     }
 }
 
-/// What stands in the names of files between the agent and the number, by format; nothing:
-/// transactions.
+/// Part of a file name between agent and number, by format. Transactions have none.
 const TABLES: [(&str, &str); 4] = [
     (format::METRICS, "-metrics"),
     (format::SAMPLES, "-samples"),
@@ -88,23 +87,25 @@ const TABLES: [(&str, &str); 4] = [
     (format::PROBES, "-probes"),
 ];
 
-/// Whether an agent gives this name to a segment or its seal. An agent that sends any other file
-/// wants to write over those of another one.
+/// Whether `name` is that of a segment or a seal of `agent`. An agent that sends another file could
+/// overwrite files of another agent.
 pub fn is_segment_of(name: &str, agent: &str) -> bool {
-    let Some(rest) = name.strip_prefix(agent) else {
+    let Some(suffix) = name.strip_prefix(agent) else {
         return false;
     };
-    let rest = TABLES
+    let suffix = TABLES
         .iter()
-        .find_map(|(_, table)| rest.strip_prefix(table))
-        .unwrap_or(rest);
-    let number = rest
-        .strip_prefix('-')
-        .and_then(|rest| rest.strip_suffix(".arrow").or_else(|| rest.strip_suffix(".json")));
+        .find_map(|(_, table)| suffix.strip_prefix(table))
+        .unwrap_or(suffix);
+    let number = suffix.strip_prefix('-').and_then(|suffix| {
+        suffix
+            .strip_suffix(".arrow")
+            .or_else(|| suffix.strip_suffix(".json"))
+    });
     number.is_some_and(|digits| digits.len() >= 3 && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Writes batches of one kind, beginning a new file whenever the current one is large enough.
+/// Writes batches of one kind. Begins a new file if the current file is large enough.
 pub struct SegmentWriter {
     directory: PathBuf,
     origin: Origin,
@@ -118,20 +119,20 @@ pub struct SegmentWriter {
 
 struct Open {
     path: PathBuf,
-    stream: StreamWriter<BufWriter<Counting>>,
+    stream: StreamWriter<BufWriter<CountingWriter>>,
     rows: u64,
-    /// Length of the file after its last whole batch.
+    /// Length of the file after its last complete batch, bytes.
     whole: u64,
 }
 
-/// Counts and sums what passes.
-struct Counting {
+/// A writer that counts the bytes and computes their CRC.
+struct CountingWriter {
     file: File,
     bytes: u64,
     crc: crc32fast::Hasher,
 }
 
-impl Write for Counting {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.file.write(bytes)?;
         self.bytes += count as u64;
@@ -145,7 +146,7 @@ impl Write for Counting {
 }
 
 impl SegmentWriter {
-    /// A writer into `directory` (which exists); no file is made before the first batch.
+    /// A writer into `directory`, which must exist. The first batch creates the first file.
     pub fn new(directory: &Path, origin: Origin, schema: SchemaRef, rotate_bytes: u64) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -159,24 +160,23 @@ impl SegmentWriter {
         }
     }
 
-    /// The same writer with files made by `create`.
+    /// The same writer, with files that `create` creates.
     #[must_use]
     pub fn with_files(self, create: Create) -> Self {
         Self { create, ..self }
     }
 
-    /// A writer of transactions; the batches come from [`crate::Columns`] made with the same
-    /// origin.
+    /// A writer of transactions. The batches come from [`crate::Columns`] of the same origin.
     pub fn transactions(directory: &Path, origin: Origin, rotate_bytes: u64) -> Self {
         let schema = columns::schema(origin.metadata());
         Self::new(directory, origin, schema, rotate_bytes)
     }
 
-    /// Appends one batch and hands it to the operating system: what was written survives the end of
-    /// this process.
+    /// Appends one batch and passes it to the operating system, so that it survives the end of this
+    /// process.
     ///
     /// # Errors
-    /// [`RecordError`]; the current file is then cut back to its last whole batch and closed.
+    /// [`RecordError`]; the current file is then truncated to its last complete batch and closed.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<(), RecordError> {
         if batch.num_rows() == 0 {
             return Ok(());
@@ -192,17 +192,17 @@ impl SegmentWriter {
                 if full { self.seal() } else { Ok(()) }
             }
             Err(error) => {
-                // Only whole batches stay, so that whoever reads the file meets no half one.
+                // Only complete batches remain, so that no reader meets an incomplete one.
                 let _ = open.stream.get_ref().get_ref().file.set_len(open.whole);
                 Err(error)
             }
         }
     }
 
-    /// Closes the current file. Gives the names of all files written, in order.
+    /// Closes the current file. Returns the names of all files written, in order.
     ///
     /// # Errors
-    /// [`RecordError`]; all whole batches are in the files nevertheless.
+    /// [`RecordError`]; the files contain all complete batches nevertheless.
     pub fn finish(mut self) -> (Vec<String>, Result<(), RecordError>) {
         let sealed = self.seal();
         (self.written, sealed)
@@ -218,13 +218,13 @@ impl SegmentWriter {
         let schema = Schema::new_with_metadata(self.schema.fields().clone(), metadata);
         let sink = BufWriter::with_capacity(
             128 * 1024,
-            Counting {
+            CountingWriter {
                 file,
                 bytes: 0,
                 crc: crc32fast::Hasher::new(),
             },
         );
-        let stream = StreamWriter::try_new(sink, &schema).map_err(|error| wrong(&path, error))?;
+        let stream = StreamWriter::try_new(sink, &schema).map_err(|error| to_record_error(&path, error))?;
         self.sequence += 1;
         Ok(Open {
             path,
@@ -242,7 +242,7 @@ impl SegmentWriter {
         open.stream
             .finish()
             .and_then(|()| open.stream.flush())
-            .map_err(|error| wrong(&path, error))?;
+            .map_err(|error| to_record_error(&path, error))?;
         let sink = open.stream.get_ref().get_ref();
         let seal = Seal {
             format: format::SEGMENT.to_owned(),
@@ -260,16 +260,16 @@ impl Open {
         self.stream
             .write(batch)
             .and_then(|()| self.stream.flush())
-            .map_err(|error| wrong(&self.path, error))?;
+            .map_err(|error| to_record_error(&self.path, error))?;
         self.rows += batch.num_rows() as u64;
         self.whole = self.stream.get_ref().get_ref().bytes;
         Ok(())
     }
 }
 
-/// The writer's errors, with the operating system's own kept where there is one ("no space left"
-/// must stay visible).
-fn wrong(path: &Path, error: ArrowError) -> RecordError {
+/// An error of the Arrow writer. An error of the operating system is preserved: "no space left"
+/// must be visible.
+fn to_record_error(path: &Path, error: ArrowError) -> RecordError {
     match error {
         ArrowError::IoError(_, source) => RecordError::io("writing", path, source),
         other => RecordError::broken(path, other),
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_has_files_of_its_own_names_only() {
+    fn only_names_of_its_own_segments_belong_to_an_agent() {
         for own in [
             "h1-000.arrow",
             "h1-000.json",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_are_written_are_own_names() {
+    fn names_of_written_segments_belong_to_their_agent() {
         for format in [
             format::TRANSACTIONS,
             format::METRICS,

@@ -1,5 +1,5 @@
-//! Zero of a run on the clock of each agent: written before the load begins, so that segments can
-//! be converted even when the controller did not live to do it.
+//! The start of a run on the clock of each agent. It is written before the load begins, so that
+//! segments can be converted even if the controller ended early.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::RecordError;
 /// Name of the file in the directory of the segments.
 pub const START_FILE: &str = "start.json";
 
-/// When a run began, and what is needed to convert what it left.
+/// The start of a run and the settings that are needed to convert its segments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// [`format::START`].
@@ -21,57 +21,60 @@ pub struct Start {
     pub experiment: String,
     /// Name of the run.
     pub run: String,
-    /// The run's zero, in ns since the Unix epoch by the controller's clock.
+    /// Start of the run on the controller's clock, ns since the Unix epoch.
     pub t0_unix_ns: i64,
-    /// The run's zero on the controller's `CLOCK_MONOTONIC_RAW`, ns; 0 in files of versions that
-    /// had one clock only.
+    /// Start of the run on the controller's `CLOCK_MONOTONIC_RAW`, ns; 0 in files of versions with
+    /// one clock only.
     #[serde(default)]
     pub t0_ns: i64,
-    /// Length of the warm-up.
+    /// Length of the warm-up, ns.
     pub warmup_ns: u64,
-    /// End of the measured window, if the run ends by time.
+    /// End of the measured window, ns since the start of the run; none if the run does not end by
+    /// time.
     pub duration_ns: Option<u64>,
-    /// What of the transactions stays on disk.
+    /// Whether the transactions are kept on disk.
     pub keep: Keep,
-    /// What is taken for granted of clocks.
+    /// Assumptions about the clocks.
     #[serde(default)]
     pub assumptions: Assumptions,
     /// The agents in the order of their indices.
     pub agents: Vec<AgentStart>,
 }
 
-/// The run's zero on one agent.
+/// The start of a run on one agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentStart {
     /// Name of the agent.
     pub name: String,
-    /// Its host.
+    /// Name of the agent's host.
     #[serde(default)]
     pub host: String,
-    /// The site of its host.
+    /// Site of the host.
     #[serde(default)]
     pub site: String,
-    /// The run's zero on its `CLOCK_MONOTONIC_RAW`, as it took it to be when the run began, ns.
+    /// Start of the run on the agent's `CLOCK_MONOTONIC_RAW`, ns, as the agent estimated it at the
+    /// start.
     pub t0_raw_ns: i64,
-    /// What it was there for.
+    /// Role of the agent: testers or only a monitor.
     #[serde(default)]
     pub role: Role,
-    /// That clock is the controller's own.
+    /// Whether the agent uses the controller's clock.
     #[serde(default = "yes")]
     pub same_clock: bool,
 }
 
-/// Files of versions that had one clock only do not say so.
+/// Files of versions with one clock only lack this key.
 fn yes() -> bool {
     true
 }
 
 impl Start {
-    /// Reads the file in `segments`.
+    /// Reads [`START_FILE`] in the directory `segments`.
     ///
     /// # Errors
-    /// [`RecordError::Io`] when it is missing, [`RecordError::Broken`] and [`RecordError::Version`]
-    /// for what is in it.
+    /// [`RecordError::Io`] if the file is missing; [`RecordError::Broken`] and
+    /// [`RecordError::Version`]
+    /// if its contents are invalid or of another version.
     pub fn read(segments: &Path) -> Result<Self, RecordError> {
         let path = segments.join(START_FILE);
         let text = std::fs::read(&path).map_err(|error| RecordError::io("reading", &path, error))?;

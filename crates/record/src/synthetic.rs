@@ -1,11 +1,10 @@
-//! Made-up transactions that look like a real run: for the tests of this crate and for measuring
-//! it.
+//! Synthetic transactions that resemble a real run, for tests and benchmarks of this crate.
 
 use plimsoll_model::{Cache, Codes, NOT_HAPPENED, Outcome, Phase, Transaction};
 
 use crate::Names;
 
-/// Names that fit to [`Mix`].
+/// Names for the numbers in the transactions of [`Mix`].
 pub fn names() -> Names {
     let words = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
     Names {
@@ -16,13 +15,13 @@ pub fn names() -> Names {
     }
 }
 
-/// An endless row of transactions of 64 testers against a cached HTTP service: about 100,000/s,
-/// response times around half a millisecond with a long tail, three sizes of answers, one error in
-/// a thousand, one new connection in a hundred. The same seed gives the same row.
+/// An endless sequence of transactions of 64 testers with a cached HTTP service: about 100,000/s,
+/// response times around 0.5 ms with a long tail, three sizes of responses, one error in 1,000, one
+/// new connection in 100. The sequence is determined by the seed.
 #[derive(Debug)]
 pub struct Mix {
     seed: u64,
-    /// Raw clock: end of the last transaction.
+    /// End of the last transaction, raw clock, ns.
     now: i64,
     free: Vec<i64>,
     ok: plimsoll_model::Code,
@@ -30,7 +29,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Begins at raw time `t0`.
+    /// A sequence that begins at raw time `t0`, ns.
     pub fn new(seed: u64, t0: i64, codes: &Codes) -> Self {
         Self {
             seed: seed | 1,
@@ -41,7 +40,7 @@ impl Mix {
         }
     }
 
-    /// xorshift64*: fast, and good enough for shapes.
+    /// xorshift64*: fast, and random enough for this purpose.
     fn draw(&mut self) -> u64 {
         self.seed ^= self.seed >> 12;
         self.seed ^= self.seed << 25;
@@ -58,7 +57,8 @@ impl Iterator for Mix {
         let tester = (a % 64) as u32;
         self.now += 1_000 + (b % 18_000) as i64;
         let end = self.now;
-        // -ln u without a logarithm: leading zeros are geometric, the low bits smooth them.
+        // An approximation of -ln u without a logarithm: the number of leading zeros is geometric,
+        // and the low bits smooth it.
         let tail = i64::from((b >> 1).leading_zeros()) * 140_000 + (a >> 44) as i64 % 140_000;
         let start = (end - 300_000 - tail).max(self.free[tester as usize]);
         self.free[tester as usize] = end;

@@ -1,5 +1,5 @@
-//! The narrow tables beside the transactions: named metrics, samples of the monitors, readings of
-//! the clocks.
+//! The narrow tables in addition to the transactions: named metrics, samples of the monitors,
+//! readings of the clocks, probes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use plimsoll_model::{Codes, MetricRow, format};
 use crate::RecordError;
 use crate::segment::{Origin, ROTATE_BYTES, SegmentWriter};
 
-/// One value of a monitor.
+/// One value that a monitor measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// End of the interval that it describes, raw clock of the agent, ns.
+    /// End of the interval that the value describes, raw clock of the agent, ns.
     pub t_ns: i64,
-    /// host, service:NAME, testers, monitor.
+    /// What was measured: `host`, `service:NAME`, `testers` or `monitor`.
     pub component: Arc<str>,
-    /// cpu.busy, memory.rss, ... (the list stands in the crate `monitor`).
+    /// Name of the metric, such as `cpu.busy` or `memory.rss`. The crate `monitor` has the list.
     pub metric: &'static str,
-    /// Core, device, interface or thread; empty for the whole.
+    /// Core, device, interface or thread; empty for the whole component.
     pub part: Arc<str>,
-    /// Its value.
+    /// Value, in the unit of the metric.
     pub value: f64,
 }
 
@@ -37,7 +37,7 @@ pub struct ClockReading {
     pub raw_ns: i64,
     /// `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: i64,
-    /// `CLOCK_REALTIME`, ns since the epoch.
+    /// `CLOCK_REALTIME`, ns since the Unix epoch.
     pub realtime_ns: i64,
 }
 
@@ -61,7 +61,7 @@ fn repeated(text: &str, count: usize) -> ArrayRef {
     words(std::iter::repeat_n(text, count))
 }
 
-/// Writer of one of the narrow tables; the type says which rows it takes.
+/// Writer of one of the narrow tables, with rows of type `R`.
 pub struct SideWriter<R> {
     agent: String,
     schema: SchemaRef,
@@ -69,18 +69,19 @@ pub struct SideWriter<R> {
     rows: std::marker::PhantomData<fn(R)>,
 }
 
-/// A kind of row that a [`SideWriter`] takes.
+/// A type of rows of a [`SideWriter`].
 pub trait SideRow: Sized {
     /// Format of the table.
     const FORMAT: &'static str;
-    /// Its columns.
+    /// Names and types of the columns.
     fn fields() -> Vec<(&'static str, DataType)>;
-    /// Rows to columns, in the order of the fields.
+    /// The columns of `rows`, in the order of the fields.
     fn columns(agent: &str, rows: &[Self]) -> Vec<ArrayRef>;
 }
 
 impl<R: SideRow> SideWriter<R> {
-    /// A writer into `directory`; `origin.format` is set by the kind of row.
+    /// A writer into `directory`, which must exist. The type of the rows determines the format;
+    /// `origin.format` is ignored.
     pub fn new(directory: &Path, origin: &Origin) -> Self {
         let origin = Origin {
             format: R::FORMAT,
@@ -100,7 +101,7 @@ impl<R: SideRow> SideWriter<R> {
     /// Appends `rows` as one batch.
     ///
     /// # Errors
-    /// [`RecordError`].
+    /// [`RecordError`] if the segment cannot be written.
     pub fn write(&mut self, rows: &[R]) -> Result<(), RecordError> {
         if rows.is_empty() {
             return Ok(());
@@ -109,7 +110,7 @@ impl<R: SideRow> SideWriter<R> {
         self.segments.write(&batch)
     }
 
-    /// Closes the file; gives the names of all files written.
+    /// Closes the file. Returns the names of all files written, in order.
     pub fn finish(self) -> (Vec<String>, Result<(), RecordError>) {
         self.segments.finish()
     }
@@ -169,7 +170,7 @@ impl SideRow for ClockReading {
     }
 }
 
-/// `t` is when the answer came.
+/// `t` is the time at which the answer was received.
 impl SideRow for Probe {
     const FORMAT: &'static str = format::PROBES;
 
@@ -205,7 +206,8 @@ impl SideRow for Probe {
     }
 }
 
-/// Writer of named metrics: its rows carry numbers of the agent's dictionary, which grows.
+/// Writer of named metrics. Its rows contain numbers of the agent's dictionary, which grows during
+/// the run.
 pub struct MetricWriter {
     schema: SchemaRef,
     segments: SegmentWriter,
@@ -215,7 +217,7 @@ pub struct MetricWriter {
 }
 
 impl MetricWriter {
-    /// A writer into `directory`; `origin.format` is set here.
+    /// A writer into `directory`, which must exist. `origin.format` is ignored.
     pub fn new(directory: &Path, origin: &Origin, codes: Codes) -> Self {
         let origin = Origin {
             format: format::METRICS,
@@ -243,7 +245,7 @@ impl MetricWriter {
     /// Appends `rows` as one batch.
     ///
     /// # Errors
-    /// [`RecordError`].
+    /// [`RecordError`] if the segment cannot be written.
     pub fn write(&mut self, rows: &[MetricRow]) -> Result<(), RecordError> {
         if rows.is_empty() {
             return Ok(());
@@ -253,8 +255,8 @@ impl MetricWriter {
     }
 
     fn batch(&mut self, rows: &[MetricRow]) -> Result<RecordBatch, ArrowError> {
-        let most = rows.iter().map(|row| row.metric.0).max().unwrap_or(0);
-        if usize::from(most) >= arrow_array::Array::len(self.names.as_ref()) {
+        let max_code = rows.iter().map(|row| row.metric.0).max().unwrap_or(0);
+        if usize::from(max_code) >= arrow_array::Array::len(self.names.as_ref()) {
             self.names = Arc::new(StringArray::from_iter_values(self.codes.texts()));
         }
         let names: ArrayRef = self.names.clone();
@@ -269,7 +271,7 @@ impl MetricWriter {
         RecordBatch::try_new(self.schema.clone(), columns)
     }
 
-    /// Closes the file; gives the names of all files written.
+    /// Closes the file. Returns the names of all files written, in order.
     pub fn finish(self) -> (Vec<String>, Result<(), RecordError>) {
         self.segments.finish()
     }

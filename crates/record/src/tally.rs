@@ -1,5 +1,4 @@
-//! What the rows on disk add up to: the second book, to compare with the counters that the testers
-//! kept.
+//! Sums over the rows on disk, for a comparison with the counters of the testers.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt8Type, UInt64Type};
@@ -10,17 +9,19 @@ use serde::{Deserialize, Serialize};
 /// Sums over rows of transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Counted from the rows: started, succeeded, failed, items, payload, wire. The rest stays 0.
+    /// Counted from the rows: started, succeeded, failed, items, payload, wire. The other counters
+    /// are 0.
     pub counters: Counters,
-    /// Rows that were cancelled at the end of the drain.
+    /// Number of transactions that were cancelled at the end of the drain.
     pub in_flight: u64,
-    /// End of the last transaction that ended before the drain, ns from the start of the run; 0
-    /// when there is none.
+    /// End of the last transaction that ended before the drain, ns since the start of the run; 0 if
+    /// there is none.
     pub last_end_ns: i64,
 }
 
 impl Tally {
-    /// Adds the rows of `batch`, whose `start` counts from the start of the run.
+    /// Adds the rows of `batch`, whose `start` is relative to the start of the run. None if a
+    /// column is missing or has another type.
     pub fn add(&mut self, batch: &RecordBatch) -> Option<()> {
         let (outcome, ok) = keys(batch, "outcome", "ok")?;
         let (_, cancelled) = keys(batch, "outcome", "cancelled")?;
@@ -64,7 +65,7 @@ impl Tally {
         Some(())
     }
 
-    /// Adds another tally.
+    /// Adds the sums of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.counters.add(&other.counters);
         self.in_flight += other.in_flight;
@@ -72,12 +73,12 @@ impl Tally {
     }
 }
 
-/// The keys of a dictionary column, and the key of `word` in it (255 when no row can have it).
+/// The keys of a dictionary column, and the key of `word` in it (255 if it is absent).
 fn keys<'a>(batch: &'a RecordBatch, column: &str, word: &str) -> Option<(&'a [u8], u8)> {
     let column = batch.column_by_name(column)?.as_dictionary_opt::<UInt8Type>()?;
     let values = column.values().as_string_opt::<i32>()?;
     let key = (0..values.len())
-        .find(|&at| values.value(at) == word)
+        .find(|&index| values.value(index) == word)
         .unwrap_or(255);
     Some((column.keys().values(), key as u8))
 }

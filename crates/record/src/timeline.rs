@@ -1,4 +1,5 @@
-//! From each agent's clock to the time of the run, and the file that says how: `clock.json`.
+//! Converts each agent's clock to times of the run, and writes the file with the clock maps:
+//! `clock.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,57 +18,58 @@ use crate::{RecordError, Start, write_json};
 /// Name of the file in the run's directory.
 pub const CLOCK_FILE: &str = "clock.json";
 
-/// Every agent's clock against the controller's.
+/// The clock of every agent, relative to the controller's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Clocks {
     /// [`format::CLOCK_MAP`].
     pub format: String,
-    /// The run's zero on the controller's clock, ns.
+    /// Start of the run on the controller's clock, ns.
     pub t0_ns: i64,
-    /// What the bounds rest on.
+    /// Assumptions on which the bounds depend.
     pub assumptions: Assumptions,
-    /// By name.
+    /// Clocks of the agents, by name of the agent.
     pub agents: BTreeMap<String, AgentClock>,
 }
 
 /// One agent's clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentClock {
-    /// It is the controller's own.
+    /// Whether the agent uses the controller's clock.
     pub same: bool,
-    /// Agent time to controller time; none where it is the same, or not known.
+    /// Map from agent time to controller time; none if the clock is the same or the map is unknown.
     pub map: Option<ClockMap>,
-    /// Stretches with one drift each.
+    /// Intervals with one drift each.
     pub pieces: Vec<Piece>,
-    /// Probes that were believed, and that were not.
+    /// Number of probes that were used.
     pub probes: usize,
-    /// Likewise.
+    /// Number of probes that were rejected because their stamps are impossible.
     pub rejected: usize,
-    /// Least and median round trip of the probes, ns; none without probes.
+    /// Minimum round trip of the probes, ns; none without probes.
     pub rtt_min_ns: Option<i64>,
-    /// Likewise.
+    /// Median round trip of the probes, ns; none without probes.
     pub rtt_median_ns: Option<i64>,
-    /// Greatest error of any time of this agent in this run, ns; none when nothing is known.
+    /// Maximum error of any time of this agent in this run, ns; none if it is unknown.
     pub bound_ns: Option<i64>,
-    /// The agent's load began so many ns after the run's zero (before: negative), by the final map.
+    /// Start of the agent's load, ns since the start of the run (negative: before it), by the final
+    /// map.
     pub started_ns: Option<i64>,
-    /// Steps of its wall clock: time of the run and size, ns. They change no number.
+    /// Steps of the agent's wall clock: time of the run and size, ns. They change no figure.
     pub steps: Vec<(i64, i64)>,
-    /// What is wrong with it, for people; empty when nothing is.
+    /// Message about a fault of the clock; empty if there is none.
     pub remark: String,
 }
 
-/// How stamps of one agent become times of the run.
+/// Conversion of the stamps of one agent to times of the run.
 #[derive(Debug, Clone)]
 pub(crate) enum Timeline {
-    /// So many ns are taken off.
+    /// Subtracts this many ns.
     Shift(i64),
-    /// Through the map, then so many ns are taken off.
+    /// Applies the map, then subtracts this many ns.
     Map(Box<ClockMap>, i64),
 }
 
 impl Timeline {
-    /// Time of the run, ns, when the agent's clock showed `raw_ns`.
+    /// Time of the run, ns, at which the agent's clock showed `raw_ns`.
     pub(crate) fn at(&self, raw_ns: i64) -> i64 {
         match self {
             Self::Shift(zero) => raw_ns.wrapping_sub(*zero),
@@ -77,8 +79,8 @@ impl Timeline {
 }
 
 impl Clocks {
-    /// What the segments of a run say; what an earlier conversion has found of agents whose probes
-    /// are gone stands in `run/clock.json`, and stays.
+    /// The clocks according to the segments of a run. If the probes of an agent are no longer in
+    /// segments, the result of an earlier conversion in `run/clock.json` is kept.
     pub(crate) fn find(run: &Path, start: &Start, heads: &[Head]) -> Self {
         let mut clocks = Self::read(run).unwrap_or_default();
         format::CLOCK_MAP.clone_into(&mut clocks.format);
@@ -127,7 +129,7 @@ impl Clocks {
         write_json(&run.join(CLOCK_FILE), self)
     }
 
-    /// Of an agent of the run; none for another.
+    /// The timeline of `agent`. None if the run has no such agent.
     pub(crate) fn timeline(&self, start: &Start, agent: &str) -> Option<Timeline> {
         let known = start.agents.iter().find(|known| known.name == agent)?;
         let clock = self.agents.get(agent)?;
@@ -145,45 +147,49 @@ impl AgentClock {
 }
 
 fn map(probes: &[Probe], start: &Start, t0_raw_ns: i64) -> AgentClock {
-    let believed = probes
+    let round_trips = probes
         .iter()
         .filter_map(|probe| probe.round_trip_ns(&start.assumptions));
-    let mut trips: Vec<i64> = believed.collect();
-    trips.sort_unstable();
+    let mut sorted_trips: Vec<i64> = round_trips.collect();
+    sorted_trips.sort_unstable();
     let mut clock = AgentClock {
-        rtt_min_ns: trips.first().copied(),
-        rtt_median_ns: trips.get(trips.len() / 2).copied(),
+        rtt_min_ns: sorted_trips.first().copied(),
+        rtt_median_ns: sorted_trips.get(sorted_trips.len() / 2).copied(),
         ..AgentClock::default()
     };
     match estimate(probes, &start.assumptions) {
-        Ok(found) => {
-            clock.bound_ns = Some(found.map.worst_bound_ns());
-            clock.started_ns = Some(found.map.at(t0_raw_ns).controller_ns - start.t0_ns);
-            clock.probes = probes.len() - found.rejected;
-            clock.rejected = found.rejected;
-            clock.pieces = found.pieces;
-            clock.map = Some(found.map);
+        Ok(estimated) => {
+            clock.bound_ns = Some(estimated.map.worst_bound_ns());
+            clock.started_ns = Some(estimated.map.at(t0_raw_ns).controller_ns - start.t0_ns);
+            clock.probes = probes.len() - estimated.rejected;
+            clock.rejected = estimated.rejected;
+            clock.pieces = estimated.pieces;
+            clock.map = Some(estimated.map);
         }
         Err(error) => {
             clock.rejected = probes.len();
-            clock.remark = format!("{error}; its times are counted from when it began");
+            clock.remark =
+                format!("{error}; the times of the agent are relative to its own start of the run");
         }
     }
     clock
 }
 
-/// All rows of segments that can be read, turned by `turn`.
-fn rows<'a, R>(heads: impl Iterator<Item = &'a Head>, turn: fn(&RecordBatch, usize) -> Option<R>) -> Vec<R> {
-    let mut found = Vec::new();
+/// All readable rows of segments, converted by `convert`.
+fn rows<'a, R>(
+    heads: impl Iterator<Item = &'a Head>,
+    convert: fn(&RecordBatch, usize) -> Option<R>,
+) -> Vec<R> {
+    let mut rows = Vec::new();
     for head in heads {
         let Ok(mut segment) = Segment::open(&head.path) else {
             continue;
         };
         while let Ok(Some(batch)) = segment.next_batch() {
-            found.extend((0..batch.num_rows()).filter_map(|row| turn(&batch, row)));
+            rows.extend((0..batch.num_rows()).filter_map(|row| convert(&batch, row)));
         }
     }
-    found
+    rows
 }
 
 fn number(batch: &RecordBatch, column: &str, row: usize) -> Option<i64> {
@@ -227,8 +233,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// A run of two agents: one with our clock, one whose clock shows 5,000 s less and gains 20
-    /// ppm.
+    /// A run of two agents: one with the controller's clock, one whose clock shows 5,000 s less and
+    /// gains 20 ppm.
     fn start() -> Start {
         let agent = |name: &str, t0_raw_ns, same_clock| AgentStart {
             name: name.into(),
@@ -255,9 +261,9 @@ mod tests {
         }
     }
 
-    /// What the far clock shows at a time of ours.
-    fn far(ours: i64) -> i64 {
-        let since = ours - 9_000 * SECOND;
+    /// The far agent's clock at the controller time `controller_ns`.
+    fn far(controller_ns: i64) -> i64 {
+        let since = controller_ns - 9_000 * SECOND;
         4_000 * SECOND + since + since / 50_000
     }
 
@@ -271,19 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn times_of_an_agent_with_another_clock_are_placed_by_its_probes() {
+    fn times_of_an_agent_with_another_clock_are_mapped_by_its_probes() {
         let run = std::env::temp_dir().join(format!("plimsoll-timeline-{}", std::process::id()));
         let segments = run.join("segments");
         let _ = fs::remove_dir_all(&run);
         fs::create_dir_all(&segments).unwrap();
         let mut probes = SideWriter::<Probe>::new(&segments, &origin("far"));
         for second in -2..60 {
-            let ours = (9_000 + second) * SECOND;
+            let controller_ns = (9_000 + second) * SECOND;
             let probe = Probe {
-                sent: far(ours - 100_000),
-                heard: ours,
-                answered: ours + 10_000,
-                received: far(ours + 110_000),
+                sent: far(controller_ns - 100_000),
+                heard: controller_ns,
+                answered: controller_ns + 10_000,
+                received: far(controller_ns + 110_000),
                 via: Via::Udp,
             };
             probes.write(&[probe]).unwrap();
@@ -305,7 +311,7 @@ mod tests {
         assert!(merged.damage.is_empty(), "{:?}", merged.damage);
         let clock = &merged.clocks.agents["far"];
         assert_eq!((clock.probes, clock.rtt_min_ns), (62, Some(200_004)));
-        // Half a round trip, and 500 ppm of the half second to the next probe.
+        // Half a round trip, and 500 ppm of the half second until the next probe.
         assert!(
             clock
                 .bound_ns
@@ -330,10 +336,10 @@ mod tests {
         assert!(merged.clocks.agents["near"].same);
         let timeline = merged.clocks.timeline(&start(), "far").unwrap();
         for second in [0, 30, 59] {
-            let found = timeline.at(far((9_000 + second) * SECOND));
-            assert!((found - second * SECOND).abs() < 20_000, "{found}");
+            let time = timeline.at(far((9_000 + second) * SECOND));
+            assert!((time - second * SECOND).abs() < 20_000, "{time}");
         }
-        // Converted again, when the probes are in Parquet already: what was found stays.
+        // A second conversion, after the probes were moved to Parquet, keeps the map.
         merged.clean_up(false);
         fs::create_dir_all(&segments).unwrap();
         let again = convert(&run, &start()).unwrap();
@@ -341,7 +347,7 @@ mod tests {
         fs::remove_dir_all(&run).unwrap();
     }
 
-    /// A run whose far agent has its wall clock set by so much at these seconds.
+    /// A run in which the wall clock of the far agent is set at these seconds by these ns.
     fn converted(name: &str, steps: &[(i64, i64)]) -> Clocks {
         let run = std::env::temp_dir().join(format!("plimsoll-timeline-{name}-{}", std::process::id()));
         let segments = run.join("segments");
@@ -355,11 +361,11 @@ mod tests {
                 clock.step(*by_ns);
             }
             let raw_ns = clock.raw_ns();
-            let ours = (9_000 + second) * SECOND;
+            let controller_ns = (9_000 + second) * SECOND;
             let probe = Probe {
                 sent: raw_ns,
-                heard: ours + 100_000,
-                answered: ours + 110_000,
+                heard: controller_ns + 100_000,
+                answered: controller_ns + 110_000,
                 received: raw_ns + 210_000,
                 via: Via::Udp,
             };
@@ -370,7 +376,7 @@ mod tests {
                 realtime_ns: clock.realtime_ns(),
             };
             readings.write(&[reading]).unwrap();
-            clock.advance((far(ours + SECOND) - far(ours)).cast_unsigned());
+            clock.advance((far(controller_ns + SECOND) - far(controller_ns)).cast_unsigned());
         }
         probes.finish().1.unwrap();
         readings.finish().1.unwrap();
@@ -381,35 +387,40 @@ mod tests {
     }
 
     #[test]
-    fn a_wall_clock_that_is_set_is_told_and_changes_no_number() {
-        let still = converted("still", &[]);
+    fn a_step_of_the_wall_clock_is_reported_and_changes_no_time() {
+        let steady = converted("steady", &[]);
         let mut stepped = converted("stepped", &[(20, 3_600 * SECOND), (40, -10 * SECOND)]);
-        let told: Vec<_> = stepped
+        let reported: Vec<_> = stepped
             .events()
             .into_iter()
             .map(|event| ((event.t_ns + SECOND / 2) / SECOND, event.kind, event.text))
             .collect();
-        let text = |what: &str| format!("agent far: its wall clock was set {what}; no number changes by it");
+        let text = |change: &str| {
+            format!("agent far: the wall clock of the host was set {change}; no figure is affected")
+        };
         assert_eq!(
-            told,
+            reported,
             [
                 (20, "clock-step", text("forward by 3600 s")),
                 (40, "clock-step", text("back by 10 s"))
             ]
         );
-        assert_eq!(still.events(), []);
-        let (one, other) = (still.timeline(&start(), "far"), stepped.timeline(&start(), "far"));
+        assert_eq!(steady.events(), []);
+        let (steady_times, stepped_times) = (
+            steady.timeline(&start(), "far"),
+            stepped.timeline(&start(), "far"),
+        );
         for second in 0..60 {
             let raw_ns = far((9_000 + second) * SECOND);
-            let times = [&one, &other].map(|timeline| timeline.as_ref().unwrap().at(raw_ns));
+            let times = [&steady_times, &stepped_times].map(|timeline| timeline.as_ref().unwrap().at(raw_ns));
             assert_eq!(times[0], times[1], "second {second}");
         }
         stepped.agents.get_mut("far").unwrap().steps.clear();
-        assert_eq!(stepped, still, "nothing but the steps is different");
+        assert_eq!(stepped, steady, "only the steps differ");
     }
 
     #[test]
-    fn a_jump_and_another_route_are_told_when_they_were() {
+    fn jumps_and_changes_of_the_route_are_reported_with_their_times() {
         let piece = |from: i64, offset: i64, begins| Piece {
             from_ns: from * SECOND,
             to_ns: (from + 10) * SECOND,
@@ -435,39 +446,39 @@ mod tests {
             agents: BTreeMap::from([("a".to_owned(), clock)]),
             ..Clocks::default()
         };
-        let told: Vec<_> = clocks.events();
-        let told: Vec<_> = told
+        let reported: Vec<_> = clocks.events();
+        let reported: Vec<_> = reported
             .iter()
             .map(|event| (event.t_ns / SECOND, event.kind, event.text.as_str()))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (
                     22,
                     "clock-jump",
-                    "agent a: its clock jumped by 2 s (suspended, or moved?)"
+                    "agent a: the clock jumped by 2 s: was the machine suspended or migrated?"
                 ),
                 (
                     32,
                     "route-change",
-                    "agent a: the way between it and the controller took another time from here on"
+                    "agent a: the delay between agent and controller changed at this time"
                 ),
                 (
                     41,
                     "clock-shift",
-                    "agent a: its clock jumped by 1 s, or its probes were held up in one direction: \
-                     no number takes a side"
+                    "agent a: the clock jumped by 1 s, or probes were delayed in one direction only: \
+                     the bound includes both cases"
                 ),
             ]
         );
     }
 
     #[test]
-    fn without_probes_times_are_counted_from_the_start_and_the_file_says_so() {
+    fn without_probes_times_are_relative_to_the_agents_start_and_the_remark_states_it() {
         let clock = map(&[], &start(), 77);
         assert!(
-            clock.remark.contains("counted from when it began"),
+            clock.remark.contains("relative to its own start of the run"),
             "{}",
             clock.remark
         );

@@ -1,7 +1,7 @@
-//! From batches to Parquet, with everything that may happen in between.
+//! Tests from batches to Parquet, including kills, damage and overload in between.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; its helpers are tests too"
+    reason = "a test that cannot continue fails; its helpers are tests as well"
 )]
 
 use std::fs;
@@ -22,7 +22,7 @@ mod disk;
 
 const T0: i64 = 5_000_000_000_000;
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Run(PathBuf);
 
 impl Run {
@@ -163,7 +163,7 @@ fn converted(run: &Run) -> Merged {
 }
 
 #[test]
-fn every_transaction_arrives_with_every_stamp() {
+fn every_transaction_is_stored_with_every_stamp() {
     let run = Run::new("all");
     let codes = Codes::default();
     let mut transactions: Vec<Transaction> = Mix::new(1, T0, &codes).take(50_000).collect();
@@ -174,7 +174,7 @@ fn every_transaction_arrives_with_every_stamp() {
     for (number, part) in transactions.chunks(1000).enumerate() {
         let mut batch = part.to_vec();
         if number >= 25 {
-            batch[0].code = codes.number("a code that came late");
+            batch[0].code = codes.number("a code that was added late");
         }
         assert_eq!(sinks[0].deliver(&mut batch), 0);
         assert!(batch.is_empty());
@@ -194,12 +194,15 @@ fn every_transaction_arrives_with_every_stamp() {
         .count() as u64;
     assert_eq!(tally.counters.failed, failed);
     assert_eq!(tally.counters.succeeded, 50_000 - failed - 1);
-    assert!(!run.segments().exists(), "segments go when Parquet is safe");
-    let found = rows(&run.0.join("transactions.parquet"));
+    assert!(
+        !run.segments().exists(),
+        "segments are removed after Parquet is written"
+    );
+    let stored = rows(&run.0.join("transactions.parquet"));
     assert_eq!(
-        found
+        stored
             .iter()
-            .filter(|row| row.6 == "a code that came late")
+            .filter(|row| row.6 == "a code that was added late")
             .count(),
         25
     );
@@ -222,7 +225,7 @@ fn rotation_keeps_order_and_content() {
 }
 
 #[test]
-fn a_killed_agent_leaves_all_whole_batches() {
+fn all_complete_batches_of_a_killed_agent_are_converted() {
     let codes = Codes::default();
     let transactions: Vec<Transaction> = Mix::new(3, T0, &codes).take(1_000).collect();
     let whole = Run::new("whole");
@@ -242,9 +245,9 @@ fn a_killed_agent_leaves_all_whole_batches() {
             bytes.len()
         );
         if kept > 0 {
-            let found = rows(&run.0.join("transactions.parquet"));
+            let stored = rows(&run.0.join("transactions.parquet"));
             assert_eq!(
-                found,
+                stored,
                 expected(&transactions[..kept as usize], &codes),
                 "cut at {cut}"
             );
@@ -253,7 +256,7 @@ fn a_killed_agent_leaves_all_whole_batches() {
 }
 
 #[test]
-fn changed_bytes_are_noticed_and_never_panic() {
+fn changed_bytes_are_reported_and_never_panic() {
     let codes = Codes::default();
     let transactions: Vec<Transaction> = Mix::new(4, T0, &codes).take(300).collect();
     let run = Run::new("changed");
@@ -267,8 +270,8 @@ fn changed_bytes_are_noticed_and_never_panic() {
             seed = seed
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            let at = (seed >> 33) as usize % mutated.len();
-            mutated[at] = (seed >> 20) as u8;
+            let index = (seed >> 33) as usize % mutated.len();
+            mutated[index] = (seed >> 20) as u8;
         }
         fs::write(&path, &mutated).unwrap();
         let _ = fs::remove_file(run.0.join("transactions.parquet"));
@@ -280,12 +283,12 @@ fn changed_bytes_are_noticed_and_never_panic() {
 }
 
 #[test]
-fn a_second_conversion_neither_loses_nor_doubles() {
+fn a_second_conversion_neither_loses_nor_duplicates_rows() {
     let run = Run::new("again");
     let codes = Codes::default();
     let transactions: Vec<Transaction> = Mix::new(5, T0, &codes).take(400).collect();
     write(&run, &transactions[..200], &codes, u64::MAX);
-    let first = convert(&run.0, &start()).unwrap(); // killed before the segments were removed
+    let first = convert(&run.0, &start()).unwrap(); // as if killed before the segments are removed
     let second = convert(&run.0, &start()).unwrap();
     assert_eq!(first.tally(), second.tally());
     assert_eq!(rows(&run.0.join("transactions.parquet")).len(), 200);
@@ -307,7 +310,7 @@ fn a_second_conversion_neither_loses_nor_doubles() {
 }
 
 #[test]
-fn remnants_of_a_kill_do_not_keep_a_run_open() {
+fn remnants_of_a_kill_are_removed_with_the_segments() {
     let run = Run::new("remnants");
     let codes = Codes::default();
     let transactions: Vec<Transaction> = Mix::new(5, T0, &codes).take(200).collect();
@@ -325,19 +328,19 @@ fn remnants_of_a_kill_do_not_keep_a_run_open() {
     merged.clean_up(true);
     assert!(
         remnants.iter().all(|name| run.segments().join(name).exists()),
-        "more may come"
+        "more segments may arrive"
     );
     fs::write(run.segments().join("of-another-kind"), "").unwrap();
     merged.clean_up(false);
-    let left: Vec<_> = fs::read_dir(run.segments())
+    let remaining: Vec<_> = fs::read_dir(run.segments())
         .unwrap()
         .flatten()
         .map(|entry| entry.file_name())
         .collect();
     assert_eq!(
-        left.len(),
+        remaining.len(),
         2,
-        "what is unknown stays, and what converts it: {left:?}"
+        "unknown files remain, and the start file, which is needed to convert them: {remaining:?}"
     );
     fs::remove_file(run.segments().join("of-another-kind")).unwrap();
     merged.clean_up(false);
@@ -345,7 +348,7 @@ fn remnants_of_a_kill_do_not_keep_a_run_open() {
 }
 
 #[test]
-fn a_missing_segment_is_said() {
+fn a_missing_segment_is_reported() {
     let run = Run::new("gap");
     let codes = Codes::default();
     let transactions: Vec<Transaction> = Mix::new(6, T0, &codes).take(3_000).collect();
@@ -359,7 +362,7 @@ fn a_missing_segment_is_said() {
 }
 
 #[test]
-fn what_does_not_fit_is_counted_and_not_waited_for() {
+fn a_full_queue_drops_batches_and_counts_them() {
     let run = Run::new("full");
     let codes = Codes::default();
     let mut config = config(&run.segments(), codes.clone());
@@ -378,7 +381,7 @@ fn what_does_not_fit_is_counted_and_not_waited_for() {
 }
 
 #[test]
-fn a_recorder_that_cannot_write_says_so_once_and_goes_on() {
+fn a_recorder_that_cannot_write_reports_it_once_and_discards() {
     let run = Run::new("nowhere");
     let codes = Codes::default();
     let (recorder, mut sinks) = Recorder::start(config(&run.0.join("not-there"), codes.clone())).unwrap();
@@ -394,7 +397,7 @@ fn a_recorder_that_cannot_write_says_so_once_and_goes_on() {
 }
 
 #[test]
-fn summaries_only_leaves_no_transactions() {
+fn keep_summaries_stores_no_transactions() {
     let run = Run::new("summaries");
     let codes = Codes::default();
     let (recorder, mut sinks) = Recorder::start(RecorderConfig {
@@ -411,7 +414,7 @@ fn summaries_only_leaves_no_transactions() {
 }
 
 #[test]
-fn metrics_and_clock_become_tables_of_their_own() {
+fn metrics_and_clock_readings_have_their_own_tables() {
     let run = Run::new("side");
     let codes = Codes::default();
     let config = config(&run.segments(), codes.clone());
@@ -485,7 +488,7 @@ fn metrics_and_clock_become_tables_of_their_own() {
 }
 
 #[test]
-fn a_newer_format_is_refused_clearly() {
+fn a_newer_format_is_refused_with_both_versions() {
     let run = Run::new("newer");
     let mut newer = start();
     newer.format = "plimsoll.start/2".into();

@@ -1,6 +1,10 @@
-//! What the replayer itself costs: time a call over the bare system call, and lateness of sleeps.
-//! `cargo run --release -p plimsoll-replay --example measure DIRECTORY`
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people")]
+//! Measures the overhead of the replayer: time per call minus that of the bare system call, and
+//! lateness of sleeps. Usage: `cargo run --release -p plimsoll-replay --example measure DIRECTORY`
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a program for interactive use"
+)]
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -61,7 +65,7 @@ fn action(operation: Operation, recorded: i64) -> Action {
     }
 }
 
-/// The same calls without a replayer, ns each.
+/// Time of the same call without the replayer, ns.
 fn bare(count: usize, mut call: impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..count {
@@ -70,12 +74,15 @@ fn bare(count: usize, mut call: impl FnMut()) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-fn compare(what: &str, root: &Path, one: Action, count: usize, call: impl FnMut()) {
-    let found = replay(root, vec![one; count], Timing::Afap);
-    assert!(found.mismatches.is_empty() && found.lost == 0, "{found:#?}");
-    let (ours, bare) = (found.wall_s * 1e9 / count as f64, bare(count, call));
+fn compare(name: &str, root: &Path, action: Action, count: usize, call: impl FnMut()) {
+    let replayed = replay(root, vec![action; count], Timing::Afap);
+    assert!(
+        replayed.mismatches.is_empty() && replayed.lost == 0,
+        "{replayed:#?}"
+    );
+    let (ours, bare) = (replayed.wall_s * 1e9 / count as f64, bare(count, call));
     println!(
-        "{what:14} {ours:8.0} ns a call, bare {bare:8.0} ns: {:+8.0} ns",
+        "{name:14} {ours:8.0} ns a call, bare {bare:8.0} ns: {:+8.0} ns",
         ours - bare
     );
 }
@@ -95,7 +102,7 @@ fn main() {
     for round in 1..=3 {
         println!("round {round}");
         compare("pread 512", root, action(Operation::Pread, 512), CALLS, || {
-            // SAFETY: there is room for as many bytes. So below.
+            // SAFETY: `data` has at least 512 bytes; the same is true for the write.
             unsafe { libc::pread(number, data.as_mut_ptr().cast(), 512, 0) };
         });
         compare("pwrite 512", root, action(Operation::Pwrite, 512), CALLS, || {
@@ -103,7 +110,7 @@ fn main() {
             unsafe { libc::pwrite(number, data.as_ptr().cast(), 512, 0) };
         });
         compare("lseek", root, action(Operation::Seek, 0), CALLS, || {
-            // SAFETY: numbers only.
+            // SAFETY: all arguments are numbers.
             unsafe { libc::lseek(number, 0, 0) };
         });
         let named = |operation, recorded| Action {
@@ -112,9 +119,9 @@ fn main() {
             ..action(operation, recorded)
         };
         compare("stat", root, named(Operation::Stat, 0), CALLS / 10, || {
-            let mut found = std::mem::MaybeUninit::uninit();
-            // SAFETY: the name ends in a zero, and there is room for what is found.
-            unsafe { libc::stat(text.as_ptr(), found.as_mut_ptr()) };
+            let mut status = std::mem::MaybeUninit::uninit();
+            // SAFETY: the name ends in a zero, and `status` has the size of the result.
+            unsafe { libc::stat(text.as_ptr(), status.as_mut_ptr()) };
         });
         let open = Action {
             open: OpenId::new(0),
@@ -124,17 +131,17 @@ fn main() {
             // SAFETY: the name ends in a zero.
             unsafe { libc::close(libc::open(text.as_ptr(), 0)) };
         });
-        for (what, timing) in [("exact", Timing::Exact), ("diff", Timing::Diff { scale: 1.0 })] {
-            let late = (0..2000).map(|at| Action {
+        for (name, timing) in [("exact", Timing::Exact), ("diff", Timing::Diff { scale: 1.0 })] {
+            let actions = (0..2000).map(|at| Action {
                 start_ns: at * 1_000_000,
                 waiting_ns: 1_000_000,
                 marks: mark::STAY,
                 ..named(Operation::Stat, 0)
             });
-            let found = replay(root, late.collect(), timing).lateness;
+            let lateness = replay(root, actions.collect(), timing).lateness;
             println!(
-                "lateness {what:5} p50 {:.2} us, p99 {:.2} us, max {:.1} us of {}",
-                found.p50_us, found.p99_us, found.max_us, found.count
+                "lateness {name:5} p50 {:.2} us, p99 {:.2} us, max {:.1} us of {}",
+                lateness.p50_us, lateness.p99_us, lateness.max_us, lateness.count
             );
         }
     }

@@ -1,11 +1,11 @@
-//! What a worker does: one call, in 96 bytes.
+//! One action of a worker: a call, in 104 bytes.
 
 use plimsoll_trace::cost::Slower;
 use plimsoll_trace::event::{OpenId, PathId};
 
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident $text:literal;)*) => {
-        /// A call that is performed, or what stands for one that is not.
+        /// A call that is performed, or an action that replaces a call.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Operation {
@@ -13,10 +13,11 @@ macro_rules! operations {
         }
 
         impl Operation {
-            /// All of them, each at the place of its number.
+            /// All operations. The index of each is its number.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// As results call it: the call's own name on x86-64, or a word for what is no call.
+            /// Name in results: the name of the call on x86-64, or a word for an operation that is
+            /// not a call.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -27,15 +28,15 @@ macro_rules! operations {
 }
 
 operations! {
-    /// open(2) and its kind, by openat2(2).
+    /// open(2) and similar calls, by openat2(2).
     Open "open";
     /// `memfd_create(2)`.
     Memory "memfd_create";
     /// close(2).
     Close "close";
-    /// The last descriptor is gone without a close: execve, exit, dup2.
+    /// The last descriptor of an open file was closed without close(2): by execve, exit or dup2.
     Release "released";
-    /// dup(2) and its kind.
+    /// dup(2) and similar calls.
     Dup "dup";
     /// read(2).
     Read "read";
@@ -63,11 +64,11 @@ operations! {
     CopyRange "copy_file_range";
     /// ioctl(2) with `FICLONE` or `FICLONERANGE`.
     Clone "ioctl (FICLONE)";
-    /// The same by `copy_file_range(2)`, where the file system cannot share storage.
+    /// `copy_file_range(2)` instead of a clone, on a file system that cannot share storage.
     CloneByCopy "copy_file_range (for FICLONE)";
-    /// Data that leave the files: sendfile or splice to a socket or pipe. A read.
+    /// A read of data that sendfile or splice copies to a socket or pipe.
     SendOut "sendfile (out)";
-    /// Data that come from a pipe: splice. A write.
+    /// A write of data that splice takes from a pipe.
     TakeIn "splice (in)";
     /// getdents64(2).
     List "getdents64";
@@ -89,9 +90,9 @@ operations! {
     Advise "fadvise64";
     /// readahead(2).
     Readahead "readahead";
-    /// mmap(2), as reads of its pages where that is asked for.
+    /// mmap(2), replayed as reads of its pages if the user requests it.
     Map "mmap";
-    /// stat(2) and its kind.
+    /// stat(2) and similar calls.
     Stat "stat";
     /// statfs(2).
     Statfs "statfs";
@@ -103,7 +104,7 @@ operations! {
     Getxattr "getxattr";
     /// listxattr(2).
     Listxattr "listxattr";
-    /// chdir(2): looks the directory up.
+    /// chdir(2), replayed as a lookup of the directory.
     Enter "chdir";
     /// mkdir(2).
     Mkdir "mkdir";
@@ -121,7 +122,7 @@ operations! {
     Rename "rename";
     /// chmod(2).
     Chmod "chmod";
-    /// utimensat(2), to the present.
+    /// utimensat(2), to the present time.
     Touch "utimensat";
     /// setxattr(2).
     Setxattr "setxattr";
@@ -129,23 +130,23 @@ operations! {
     Removexattr "removexattr";
     /// fcntl(2) with `F_SETFL`.
     SetFlags "fcntl";
-    /// No call, but the time of one: it is computed as long.
+    /// The time of a call that is not made, spent computing.
     Compute "computing";
-    /// No call, but the time of one that waits: slept, unless another worker is waited for.
+    /// The time of a call that waits, spent sleeping unless another worker is waited for.
     Wait "waiting";
-    /// Another thread begins.
+    /// The start of another thread.
     Fork "fork";
-    /// What the sandbox never does: devices, ownership, mounts.
+    /// A call that the sandbox never makes: devices, ownership, mounts.
     Refuse "refused";
 }
 
 impl Operation {
-    /// Whether what it returns is a number of bytes that were read or written.
+    /// Whether it returns a number of bytes that were read or written.
     pub fn moves_data(self) -> bool {
         self.reads() || self.writes()
     }
 
-    /// Whether it reads data. What the kernel copies is read and written.
+    /// Whether it reads data. A copy by the kernel both reads and writes.
     pub fn reads(self) -> bool {
         use Operation as O;
         matches!(
@@ -181,30 +182,31 @@ impl Operation {
     }
 }
 
-/// How a recorded call has ended.
+/// The recorded result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded(i64);
 
 impl Recorded {
     const UNKNOWN: i64 = i64::MIN;
 
-    /// With a value. Those of calls that give addresses may look negative, and count as not known.
+    /// A successful call that returned `value`. A negative value, which a call that returns an
+    /// address may have, counts as unknown.
     pub fn returned(value: i64) -> Self {
         Self(if value < 0 { Self::UNKNOWN } else { value })
     }
 
-    /// With an error.
+    /// A call that failed with `errno`.
     pub fn failed(errno: u16) -> Self {
         Self(-i64::from(errno))
     }
 
-    /// Nobody knows.
+    /// A call whose result is unknown.
     pub fn unknown() -> Self {
         Self(Self::UNKNOWN)
     }
 
-    /// The value, or errno; None where nobody knows.
-    pub fn said(self) -> Option<Result<i64, i32>> {
+    /// The value or errno. None if the result is unknown.
+    pub fn result(self) -> Option<Result<i64, i32>> {
         match self.0 {
             Self::UNKNOWN => None,
             errno if errno < 0 => Some(Err(-errno as i32)),
@@ -213,77 +215,78 @@ impl Recorded {
     }
 }
 
-/// Something small that an action says of itself.
+/// Flags of an action.
 pub mod mark {
-    /// Links are not followed at the end of the name.
+    /// A link at the end of the name is not followed.
     pub const STAY: u16 = 1;
-    /// It has no given offset: it goes on where the open file stands.
+    /// The call has no offset argument: it uses and moves the offset of the open file.
     pub const MOVES: u16 = 2;
-    /// The same of where data go to.
+    /// As [`MOVES`], of the destination.
     pub const MOVES2: u16 = 4;
-    /// The open file stands elsewhere than it did: an lseek comes first.
+    /// The offset of the open file differs from the recorded one: an lseek comes first.
     pub const RESEEK: u16 = 8;
-    /// The last descriptor of the open file.
+    /// The call closes the last descriptor of the open file.
     pub const LAST: u16 = 16;
-    /// Another worker has ended this wait: nothing is slept.
+    /// Another worker ends this wait: the replay does not sleep.
     pub const CAUSED: u16 = 32;
-    /// What is opened is a pipe: it is located, and no more.
+    /// The opened file is a pipe: it is only located.
     pub const PIPE: u16 = 64;
-    /// It was handed over (`io_submit`): how much it moved was not recorded. Of a wait: it was for
-    /// such requests, which are done by then, so that nothing is slept.
+    /// The call was submitted (`io_submit`): the number of bytes that it moved was not recorded. Of
+    /// a wait: it waited for such requests, which are complete in the replay, so the replay does
+    /// not sleep.
     pub const HANDED: u16 = 128;
-    /// Of a directory: where its lseek leads is the file system's own measure, and means nothing
-    /// here.
+    /// The call is an lseek in a directory. Its result depends on the file system and is not
+    /// compared.
     pub const OPAQUE: u16 = 256;
-    /// As [`RESEEK`], of where data go to.
+    /// As [`RESEEK`], of the destination.
     pub const RESEEK2: u16 = 512;
 }
 
-/// What a worker does next.
+/// One action of a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Action {
-    /// When it began, as recorded: ns since the zero of the trace.
+    /// Recorded start, ns since the zero of the trace.
     pub start_ns: i64,
-    /// How long it took, as recorded, ns; 0 where that is not known.
+    /// Recorded duration, ns; 0 if it is unknown.
     pub duration_ns: u64,
-    /// From the end of the action before it to its start, as recorded: what of it was spent
-    /// computing, ns. Calls between them that nothing is done for are in it.
+    /// Recorded processor time between the end of the previous action and the start of this one,
+    /// ns. It includes calls between them that are not replayed.
     pub computing_ns: u64,
-    /// The rest of it, ns.
+    /// The rest of that interval, ns.
     pub waiting_ns: u64,
-    /// Where in the file; -1 where that is not known.
+    /// Offset in the file, bytes; -1 if it is unknown.
     pub offset: i64,
-    /// The same of where data go to.
+    /// Offset in the destination, bytes; -1 if it is unknown.
     pub offset2: i64,
-    /// Bytes asked for, or the new size.
+    /// Requested number of bytes, or the new size.
     pub length: u64,
-    /// How it ended.
+    /// Recorded result.
     pub recorded: Recorded,
-    /// The open file.
+    /// The open file; none if the call has none.
     pub open: Option<OpenId>,
-    /// Where data go to.
+    /// The open file of the destination; none if the call has none.
     pub open2: Option<OpenId>,
-    /// The name.
+    /// The path; none if the call has none.
     pub path: Option<PathId>,
-    /// The second name; target, attribute. Of a fork: the worker that begins, as the place of a
-    /// thread.
+    /// The second path: target of a link or name of an attribute. Of a fork: the index of the
+    /// thread of the worker that begins.
     pub path2: Option<PathId>,
-    /// As the call takes them on x86-64.
+    /// Flags of the call, as on x86-64.
     pub flags: u32,
-    /// Permissions.
+    /// Permissions of a new file, or the mode of access(2).
     pub mode: u32,
-    /// Calls between the action before it and this one.
+    /// Number of calls between the previous action and this one that are not replayed.
     pub folded: u32,
-    /// By how much tracing it was slower than calibrated.
+    /// Additional cost of tracing compared with the calibration.
     pub slower: Slower,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// See [`mark`].
+    /// Bits of [`mark`].
     pub marks: u16,
 }
 
 impl Action {
-    /// Without anything that an action need not have.
+    /// An action without optional values.
     pub fn new(operation: Operation, recorded: Recorded) -> Self {
         Self {
             start_ns: 0,
@@ -307,7 +310,7 @@ impl Action {
         }
     }
 
-    /// Whether it has this mark.
+    /// Whether the action has any bit of `mark`.
     pub fn has(&self, mark: u16) -> bool {
         self.marks & mark != 0
     }
@@ -318,18 +321,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_action_is_small_and_its_number_its_place() {
+    fn an_action_has_104_bytes_and_an_operation_its_index_as_number() {
         assert_eq!(size_of::<Action>(), 104);
-        for (place, operation) in Operation::ALL.iter().enumerate() {
-            assert_eq!(*operation as usize, place);
+        for (index, operation) in Operation::ALL.iter().enumerate() {
+            assert_eq!(*operation as usize, index);
         }
     }
 
     #[test]
-    fn what_was_recorded_is_told_again() {
-        assert_eq!(Recorded::returned(0).said(), Some(Ok(0)));
-        assert_eq!(Recorded::failed(2).said(), Some(Err(2)));
-        assert_eq!(Recorded::unknown().said(), None);
-        assert_eq!(Recorded::returned(-4096).said(), None);
+    fn recorded_results_are_returned_unchanged() {
+        assert_eq!(Recorded::returned(0).result(), Some(Ok(0)));
+        assert_eq!(Recorded::failed(2).result(), Some(Err(2)));
+        assert_eq!(Recorded::unknown().result(), None);
+        assert_eq!(Recorded::returned(-4096).result(), None);
     }
 }

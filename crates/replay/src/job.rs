@@ -1,5 +1,5 @@
-//! A trace to be replayed: read, its names placed beneath a root, the root checked and prepared,
-//! the plan carried out.
+//! A trace and its replay: reading the trace, mapping its names beneath a root, the check of the
+//! root, and the plan.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,17 +14,18 @@ use crate::check::{self, Beneath, CheckError, Report};
 use crate::names::{Copy, Links, Rules, Table};
 use crate::plan::{Options, Plan, PlanError};
 
-/// A trace in memory: about 110 bytes a call, and its names.
+/// A trace in memory: about 110 bytes per call, and its names.
 pub struct Trace {
-    /// What it says of itself.
+    /// Header of the trace file.
     pub header: Header,
-    /// Its tables.
+    /// Tables of names.
     pub names: Names,
-    /// All that has happened.
+    /// All events.
     pub events: Vec<Event>,
-    /// Its symbolic links.
+    /// Symbolic links in the trace.
     pub links: Links,
-    /// The file has no end: it was cut, or its recorder was killed. What is there is whole.
+    /// Whether the file has no end, because it was truncated or its recorder was killed. The events
+    /// before are complete.
     pub is_cut: bool,
 }
 
@@ -32,7 +33,7 @@ impl Trace {
     /// Reads a trace file.
     ///
     /// # Errors
-    /// [`FileError`].
+    /// [`FileError`]: the file cannot be read, or is not a valid trace.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let mut reader = Reader::new(File::open(path)?)?;
         let mut events = Vec::new();
@@ -53,15 +54,15 @@ impl Trace {
         })
     }
 
-    /// Places its names beneath a root.
+    /// Maps the names of the trace beneath a root.
     pub fn place(&self, rules: &Rules) -> Table {
         Table::new(rules, &self.names, &self.links)
     }
 
-    /// What the root lacks.
+    /// Checks whether the root contains what the replay needs.
     ///
     /// # Errors
-    /// [`CheckError`]: something beneath it cannot be looked at.
+    /// [`CheckError`]: a file beneath the root cannot be read.
     pub fn check(
         &self,
         table: &Table,
@@ -71,11 +72,11 @@ impl Trace {
         check::check(&self.events, &self.names, table, &self.links, root, options)
     }
 
-    /// What each worker does. `private` and `shared` are the directories beneath the root for files
-    /// of either kind; empty for the root itself.
+    /// The plan of the replay. `private` and `shared` are the directories beneath the root for
+    /// private and shared files; empty for the root itself.
     ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError`]: the trace has too many calls.
     pub fn plan(
         &self,
         table: &Table,
@@ -83,7 +84,7 @@ impl Trace {
         shared: &[u8],
         options: Options,
     ) -> Result<Plan, PlanError> {
-        let place = |id| {
+        let path_beneath = |id| {
             let within = |copy, directory: &[u8]| Some(beneath(directory, table.path(id, copy)?));
             within(Copy::Private, private).or_else(|| within(Copy::Shared, shared))
         };
@@ -91,14 +92,14 @@ impl Trace {
             &self.header,
             self.events.iter().copied(),
             &self.names,
-            place,
+            path_beneath,
             options,
         )
     }
 }
 
-/// Numbers open files from 0 without gaps: those who index by them have tables as large as the
-/// trace, whatever its file says.
+/// Numbers open files from 0 without gaps. Tables that are indexed by them are then at most as
+/// large as the trace, for any numbers in the file.
 fn number_opens(events: &mut [Event]) {
     let mut numbers: HashMap<OpenId, Option<OpenId>> = HashMap::new();
     for event in events {
@@ -128,7 +129,7 @@ mod tests {
     #[test]
     fn open_files_are_numbered_without_gaps() {
         let open = |index| OpenId::new(index);
-        let of = |first, second| Event {
+        let event = |first, second| Event {
             open: first,
             open2: second,
             ..Event::new(
@@ -139,9 +140,9 @@ mod tests {
             )
         };
         let mut events = [
-            of(open(4_000_000_000), None),
-            of(open(7), open(4_000_000_000)),
-            of(None, open(8)),
+            event(open(4_000_000_000), None),
+            event(open(7), open(4_000_000_000)),
+            event(None, open(8)),
         ];
         number_opens(&mut events);
         let numbers = events.map(|event| (event.open, event.open2));

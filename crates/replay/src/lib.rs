@@ -1,13 +1,13 @@
-//! Does to a file system what a trace tells: the same calls, by as many threads, in an order that
-//! means the same.
+//! Replays a trace: makes the same calls on a file system, with the same number of threads, in an
+//! equivalent order.
 //!
-//! [`names`] says which name of the trace becomes which one beneath a directory, and which are left
-//! out; [`check`] tells what that directory lacks, makes it, and takes away again what was made.
-//! [`root`] keeps everything beneath it. [`plan`] makes of the events of a trace what each worker
-//! is to do, [`order`] whom it waits for meanwhile, [`timing`] when it does it. [`mod@run`] carries
-//! a plan out by `perform`, and [`result`] tells how it went. [`job`] puts all of it together.
-//! Plans are pure; only `root`, `perform`, `run` and `check` touch files, and only `timing::pace`
-//! looks at clocks.
+//! [`names`] maps the names of the trace beneath a directory, and selects the names that are
+//! ignored. [`check`] reports what that directory lacks, makes it, and removes what was made.
+//! [`root`] is a sandbox: no call leaves the directory. [`plan`] converts the events of a trace
+//! into the actions of each worker, [`order`] determines for which other actions they wait, and
+//! [`timing`] when they begin. [`mod@run`] carries out a plan with `perform`, and [`result`]
+//! reports the result. [`job`] combines these parts. Plans are pure: only `root`, `perform`, `run`
+//! and `check` access files, and only `timing::pace` reads clocks.
 
 pub mod action;
 pub mod check;

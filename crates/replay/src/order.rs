@@ -1,18 +1,18 @@
-//! Whom an action waits for.
+//! The order of actions: for which actions of other workers an action waits.
 //!
 //! The rules are those of ARTC (Weiss, Harter, Arpaci-Dusseau, Arpaci-Dusseau: ROOT: Replaying
-//! Multithreaded Traces with Resource-Oriented Ordering, SOSP 2013): each thread in its own order,
-//! and between threads only what a shared resource asks for. Actions claim resources; one waits for
-//! those of other workers that have claimed the same before it, where they had ended before it
-//! began. Calls that overlapped stay unordered. Three claims do not ask for the end, since the
-//! kernel has seen to it already: an open file is there before it is used, its uses are over before
-//! it is gone, and a wait is over after what it waited for.
+//! Multithreaded Traces with Resource-Oriented Ordering, SOSP 2013). Each thread keeps its own
+//! order, and between threads only shared resources determine the order. Actions claim resources.
+//! An action waits for the actions of other workers that have claimed the same resource before and
+//! had ended before it began. Overlapping calls remain unordered. Three claims do not require the
+//! end, because the kernel guarantees it: an open file exists before it is used, its uses end
+//! before it is closed, and a wait ends after the event that it waits for.
 //!
-//! Every edge leads from an action to one behind it in the order of [`Step::key`], so there is no
+//! Every edge leads from an action to a later one in the order of [`Step::key`], so there is no
 //! cycle.
 //!
-//! Edges that another one to the same worker implies are left out. Those that a third worker
-//! implies are not: to know them would cost a clock of all workers for each of them.
+//! Edges that another edge to the same worker implies are omitted. Edges that a third worker
+//! implies are not: detecting them would need a vector clock per worker.
 
 mod marks;
 mod ranges;
@@ -24,132 +24,131 @@ use marks::{KnownProgress, Mark, Marks};
 use ranges::Ranges;
 use sleepers::Sleepers;
 
-/// One action, for the order.
+/// One action with its position in the order.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// Who does it.
+    /// Index of its worker.
     pub worker: u32,
-    /// Its place among the worker's actions.
+    /// Index among the actions of the worker.
     pub index: u32,
-    /// When it began: ns.
+    /// Start, ns.
     pub start: i64,
-    /// When it ended.
+    /// End, ns.
     pub end: i64,
-    /// Its place in the order: where it began, or ended if it waited. It never goes back within a
+    /// Position in the order: its start, or its end if it waited, ns. It does not decrease within a
     /// worker.
     pub key: i64,
-    /// Where its claims begin.
+    /// Index of its first claim.
     pub claims: u32,
-    /// How many they are.
+    /// Number of its claims.
     pub count: u32,
 }
 
-/// What an action needs or changes.
+/// A resource that an action uses or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// An open file is made.
+    /// An open file is created.
     Makes(u32),
-    /// Its offset is used and moved.
+    /// The offset of an open file is used and moved.
     Moves(u32),
-    /// It is used, wherever it stands.
+    /// An open file is used without its offset.
     Uses(u32),
-    /// It is gone.
+    /// An open file is closed.
     Ends(u32),
-    /// Bytes `from..to` of a file are read; to the greatest number: all of it, its size too.
+    /// Bytes `from..to` of a file are read. With `to` = `u64::MAX`: the whole file and its size.
     Reads {
-        /// Which.
+        /// Number of the file.
         file: u32,
-        /// Where they begin.
+        /// First byte.
         from: u64,
-        /// Where they end.
+        /// End of the range.
         to: u64,
     },
-    /// They are written.
+    /// Bytes `from..to` of a file are written.
     Writes {
-        /// Which.
+        /// Number of the file.
         file: u32,
-        /// Where they begin.
+        /// First byte.
         from: u64,
-        /// Where they end.
+        /// End of the range.
         to: u64,
     },
-    /// A name is used, and with it those of the directories on its way.
+    /// A name is used, and with it the names of the directories in its path.
     Names(u32),
-    /// What the name stands for is changed: made, moved, removed. The directories on its way are
-    /// used.
+    /// The file of a name is changed: made, moved or removed. The directories in its path are used.
     Changes(u32),
-    /// Bytes go into a pipe.
+    /// Bytes are written to a pipe.
     Feeds {
-        /// Which.
+        /// Number of the pipe.
         pipe: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// Bytes come out of a pipe; none at its end.
+    /// Bytes are read from a pipe; 0 at its end.
     Draws {
-        /// Which.
+        /// Number of the pipe.
         pipe: u32,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// One that writes to a pipe leaves.
+    /// A writer closes its end of a pipe.
     Leaves(u32),
-    /// A lock of a file is taken or given back.
+    /// A lock of a file is acquired or released.
     Locks(u32),
-    /// A worker has ended.
+    /// The end of a worker is waited for.
     Awaits(u32),
-    /// Whoever waits at this address (futex) of a process goes on, so many of them.
+    /// `count` threads that wait at this address (futex) of a process are woken.
     Wakes {
-        /// Which process.
+        /// Number of the process.
         process: u32,
-        /// Where.
+        /// Address of the futex.
         address: u64,
-        /// How many.
+        /// Number of threads.
         count: u32,
     },
-    /// One that has waited there goes on.
+    /// A thread that waited at this address continues.
     Woken {
-        /// Which process.
+        /// Number of the process.
         process: u32,
-        /// Where.
+        /// Address of the futex.
         address: u64,
     },
-    /// A thread of this process ends, and whoever joins it goes on.
+    /// A thread of this process ends; a thread that joins it continues.
     Parts(u32),
     /// A child of this process ends.
     Departs(u32),
-    /// A signal is waited for: that of a child of this process, where one has ended meanwhile.
+    /// A signal is waited for: that of a child of this process, if one ended during the wait.
     Heeds(u32),
     /// A worker begins.
     Starts(u32),
-    /// It holds this one until it executes or exits (vfork).
+    /// The worker is suspended until this new worker executes a program or exits (vfork).
     Lends(u32),
-    /// The worker executes or exits.
+    /// The worker executes a program or exits.
     Returns,
 }
 
-/// Before action `at`, its worker waits until `worker` has done `until` actions.
+/// Before action `at`, its worker waits until `worker` has completed `until` actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edge {
-    /// The place of the action that waits.
+    /// Index of the action that waits.
     pub at: u32,
-    /// Who is waited for.
+    /// Index of the worker that is waited for.
     pub worker: u32,
-    /// How many actions must be done.
+    /// Number of actions that it must have completed.
     pub until: u32,
 }
 
-/// What was found.
+/// The edges of all workers.
 #[derive(Debug, Default)]
 pub struct Order {
-    /// By worker, in the order of the actions.
+    /// Edges by worker, in the order of the actions.
     pub edges: Vec<Vec<Edge>>,
-    /// Waits that another worker has ended: worker and place.
+    /// Waits that another worker ends: worker and index of the action.
     pub caused: Vec<(u32, u32)>,
 }
 
-/// The order that resources ask for. `steps` stand by their keys. `nodes` tells of a name the
-/// numbers of those names on its way, itself the last, that anybody changes.
+/// The order that resources require. `steps` are sorted by their keys. `nodes` returns, for a name,
+/// the numbers of those names in its path, itself last, that any action changes.
 pub fn by_resource<'a>(
     steps: &[Step],
     claims: &[Claim],
@@ -172,7 +171,7 @@ pub fn by_resource<'a>(
     finder.order
 }
 
-/// Strictly as recorded: each action waits for the one before it.
+/// The recorded order: each action waits for the one before it.
 pub fn by_time(steps: &[Step], workers: usize) -> Order {
     let mut order = Order {
         edges: vec![Vec::new(); workers],
@@ -191,7 +190,7 @@ pub fn by_time(steps: &[Step], workers: usize) -> Order {
     order
 }
 
-/// Resources that more than one worker claims; all others ask for nothing.
+/// Resources that more than one worker claims. Other resources require no order.
 #[derive(Debug, Default)]
 struct Shared {
     opens: HashMap<u32, Option<u32>>,
@@ -234,7 +233,7 @@ impl Shared {
     }
 }
 
-/// Of one open file.
+/// Actions on one open file.
 #[derive(Debug, Default)]
 struct OpenFileOrder {
     made: Option<Mark>,
@@ -242,20 +241,21 @@ struct OpenFileOrder {
     used: Marks,
 }
 
-/// Of one name.
+/// Actions on one name.
 #[derive(Debug, Default)]
 struct Node {
     used: Marks,
     changed: Marks,
 }
 
-/// Of one pipe.
+/// Actions on one pipe.
 #[derive(Debug, Default)]
 struct Pipe {
-    /// Bytes so far.
+    /// Bytes written so far.
     fed: u64,
+    /// Bytes read so far.
     drawn: u64,
-    /// Who has written, and up to which byte; what has been read is gone.
+    /// Writers, and the end of the bytes that each has written; entries that were read are removed.
     feeds: VecDeque<(u64, Mark)>,
     left: Marks,
 }
@@ -263,23 +263,23 @@ struct Pipe {
 #[derive(Debug, Default)]
 struct Finder {
     shared: Shared,
-    /// By worker.
+    /// Progress of other workers that each worker knows.
     known: Vec<KnownProgress>,
     opens: HashMap<u32, OpenFileOrder>,
     files: HashMap<u32, Ranges>,
     names: HashMap<u32, Node>,
     pipes: HashMap<u32, Pipe>,
     locks: HashMap<u32, Marks>,
-    /// What each worker has done last.
+    /// Last action of each worker.
     last: HashMap<u32, Mark>,
     sleepers: Sleepers,
-    /// By process: how its last thread ended that has ended.
+    /// By process: the last end of a thread.
     parted: HashMap<u32, Mark>,
-    /// By process: how its last child ended that has ended.
+    /// By process: the last end of a child.
     departed: HashMap<u32, Mark>,
-    /// Whom a worker has been lent by.
+    /// By worker: the worker that is suspended until it executes or exits.
     lent: HashMap<u32, u32>,
-    /// What has given a worker back to itself.
+    /// By worker: the action that ended its suspension.
     returned: HashMap<u32, Mark>,
     needs: Vec<Mark>,
     order: Order,
@@ -336,7 +336,7 @@ impl Finder {
                         self.parted
                             .get(&process)
                             .copied()
-                            .filter(|mark| ended_meanwhile(mark, step))
+                            .filter(|mark| has_ended_during(mark, step))
                     };
                     self.needs.extend(waker.or_else(parted));
                 }
@@ -349,7 +349,7 @@ impl Finder {
                 Claim::Heeds(process) => {
                     let departed = self.departed.get(&process);
                     self.needs
-                        .extend(departed.filter(|mark| ended_meanwhile(mark, step)));
+                        .extend(departed.filter(|mark| has_ended_during(mark, step)));
                 }
                 Claim::Starts(worker) => {
                     if let Some(known) = self.known.get_mut(worker as usize) {
@@ -389,10 +389,10 @@ impl Finder {
     }
 
     fn name(&mut self, nodes: &[u32], changes: bool, start: i64, mark: Mark) {
-        for (place, &node) in nodes.iter().enumerate() {
+        for (index, &node) in nodes.iter().enumerate() {
             let node = self.names.entry(node).or_default();
             self.needs.extend(node.changed.before(start));
-            if changes && place + 1 == nodes.len() {
+            if changes && index + 1 == nodes.len() {
                 self.needs.extend(node.used.before(start));
                 node.used.drop_before(start);
                 node.changed.follow(start, mark);
@@ -421,7 +421,8 @@ impl Finder {
         }
     }
 
-    /// Needs become edges: of each worker the last one, if it is not known to be over.
+    /// Converts needs to edges: for each other worker the last one, unless it is known to be
+    /// complete.
     fn settle(&mut self, step: &Step) {
         if self.needs.is_empty() {
             return;
@@ -432,10 +433,10 @@ impl Finder {
         }
         self.needs.sort_unstable_by_key(|mark| (mark.worker, mark.index));
         let known = &mut self.known[step.worker as usize];
-        for (place, mark) in self.needs.iter().enumerate() {
+        for (index, mark) in self.needs.iter().enumerate() {
             let is_last = self
                 .needs
-                .get(place + 1)
+                .get(index + 1)
                 .is_none_or(|next| next.worker != mark.worker);
             if is_last && known.learn(*mark) {
                 self.order.edges[step.worker as usize].push(Edge {
@@ -448,7 +449,7 @@ impl Finder {
     }
 }
 
-fn ended_meanwhile(mark: &Mark, step: &Step) -> bool {
+fn has_ended_during(mark: &Mark, step: &Step) -> bool {
     (step.start..=step.end).contains(&mark.end)
 }
 

@@ -1,9 +1,9 @@
-//! One action: the bare system call, with nothing allocated for it.
+//! Carries out one action: the system call alone, without memory allocation.
 
+pub(crate) mod buffer;
 mod data;
 mod flags;
 mod names;
-pub(crate) mod room;
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -16,28 +16,28 @@ use plimsoll_trace::event::{OpenId, PathId};
 use crate::action::{Action, Operation, mark};
 use crate::plan::Plan;
 use crate::root::{Denied, Name, Refusal, Root};
-use room::Room;
+use buffer::Buffer;
 
-/// What became of an action.
+/// Result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ActionResult {
-    /// The kernel said: a value, or an error.
-    Said(Result<i64, Errno>),
-    /// The same of another call, which was made instead.
-    Instead(Operation, Result<i64, Errno>),
-    /// The sandbox refused.
+    /// The call returned a value or an error.
+    Returned(Result<i64, Errno>),
+    /// Another call was made instead, with this result.
+    Replaced(Operation, Result<i64, Errno>),
+    /// The sandbox refused the call.
     Refused(Refusal),
-    /// The open file that it is about is not there: what should have opened it has failed.
+    /// The open file does not exist, because the call that should have opened it failed.
     Lost,
-    /// There was nothing to do.
+    /// No call was made.
     Nothing,
 }
 
 impl From<Result<i64, Denied>> for ActionResult {
     fn from(result: Result<i64, Denied>) -> Self {
         match result {
-            Ok(value) => Self::Said(Ok(value)),
-            Err(Denied::Failed(why)) => Self::Said(Err(why)),
+            Ok(value) => Self::Returned(Ok(value)),
+            Err(Denied::Failed(why)) => Self::Returned(Err(why)),
             Err(Denied::Refused(why)) => Self::Refused(why),
         }
     }
@@ -49,20 +49,20 @@ impl From<Result<(), Denied>> for ActionResult {
     }
 }
 
-/// What all workers have in common.
+/// State that all workers share.
 pub(crate) struct Common<'a> {
     pub(crate) root: &'a Root,
     pub(crate) plan: &'a Plan,
-    /// By the place of an open file: its descriptor, or -1.
+    /// Descriptors by index of the open file; -1 if it is not open.
     opens: Vec<AtomicI32>,
-    /// Further descriptors, which dup has made.
+    /// Additional descriptors of dup.
     duplicates: Mutex<HashMap<OpenId, Vec<OwnedFd>>>,
-    /// What is written.
-    content: Room,
+    /// Data that are written.
+    content: Buffer,
 }
 
 impl<'a> Common<'a> {
-    pub(crate) fn new(root: &'a Root, plan: &'a Plan, content: Room) -> Self {
+    pub(crate) fn new(root: &'a Root, plan: &'a Plan, content: Buffer) -> Self {
         Self {
             root,
             plan,
@@ -72,17 +72,17 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Opens what was open before the trace began, as far as it may be written and read. What is
-    /// not there is lost, and whoever uses it says so.
+    /// Opens the files that were open before the trace began, with the greatest possible access. A
+    /// file that does not exist is lost; calls on it report that.
     pub(crate) fn open_before(&self) {
         for &(open, path) in &self.plan.before {
             let Some(name) = self.name(Some(path)) else {
                 continue;
             };
-            let ways = [libc::O_RDWR, libc::O_RDONLY, libc::O_WRONLY];
-            let file = ways
+            let access_modes = [libc::O_RDWR, libc::O_RDONLY, libc::O_WRONLY];
+            let file = access_modes
                 .into_iter()
-                .find_map(|way| self.root.open_file(name, way, 0).ok());
+                .find_map(|access| self.root.open_file(name, access, 0).ok());
             if let Some(file) = file {
                 self.put(Some(open), file);
             }
@@ -98,7 +98,7 @@ impl<'a> Common<'a> {
         (number >= 0).then_some(number)
     }
 
-    /// The descriptor is the table's from now on.
+    /// Stores a descriptor. The table then owns it.
     fn put(&self, open: Option<OpenId>, file: OwnedFd) {
         if let Some(slot) = open.and_then(|open| self.opens.get(open.index())) {
             close(slot.swap(file.into_raw_fd(), Ordering::AcqRel));
@@ -106,7 +106,7 @@ impl<'a> Common<'a> {
     }
 
     fn duplicates(&self) -> std::sync::MutexGuard<'_, HashMap<OpenId, Vec<OwnedFd>>> {
-        // A map of descriptors is whole after every line that changes it.
+        // The map is consistent after every statement that changes it.
         self.duplicates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,30 +121,30 @@ impl Drop for Common<'_> {
 
 fn close(number: RawFd) {
     if number >= 0 {
-        // SAFETY: descriptors in the table are owned by it, and this one has just been taken out.
+        // SAFETY: the table owns its descriptors, and this one was just removed from it.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }
 }
 
-/// One worker's means.
-pub(crate) struct Hands<'a> {
+/// Executes the actions of one worker.
+pub(crate) struct Executor<'a> {
     common: &'a Common<'a>,
-    /// What is read goes there.
-    room: Room,
+    /// Buffer for data that are read.
+    buffer: Buffer,
 }
 
-impl<'a> Hands<'a> {
+impl<'a> Executor<'a> {
     /// # Errors
-    /// There is no memory for the room.
+    /// The buffer cannot be allocated.
     pub(crate) fn new(common: &'a Common<'a>, longest_read: u64) -> Result<Self, Errno> {
         Ok(Self {
             common,
-            room: Room::new(longest_read)?,
+            buffer: Buffer::new(longest_read)?,
         })
     }
 
-    /// Does it. `in_order`: everybody that it had to wait for is done, so that an open file may be
-    /// closed.
+    /// Carries out an action. `in_order`: all actions for which it had to wait are complete, so
+    /// that an open file may be closed.
     pub(crate) fn perform(&mut self, action: &Action, in_order: bool) -> ActionResult {
         match action.operation {
             Operation::Open => self.open(action),
@@ -190,7 +190,7 @@ impl<'a> Hands<'a> {
                 if action.open.is_some() {
                     self.common.put(action.open, file);
                 }
-                ActionResult::Said(Ok(i64::from(number)))
+                ActionResult::Returned(Ok(i64::from(number)))
             }
             Err(why) => Err::<i64, _>(why).into(),
         }
@@ -201,12 +201,12 @@ impl<'a> Hands<'a> {
         let number = unsafe { libc::memfd_create(c"replay".as_ptr(), libc::MFD_CLOEXEC) };
         match Errno::result(number) {
             Ok(number) => {
-                // SAFETY: the kernel has just given it to us.
+                // SAFETY: the kernel has just returned the descriptor to this process.
                 self.common
                     .put(action.open, unsafe { OwnedFd::from_raw_fd(number) });
-                ActionResult::Said(Ok(i64::from(number)))
+                ActionResult::Returned(Ok(i64::from(number)))
             }
-            Err(why) => ActionResult::Said(Err(why)),
+            Err(why) => ActionResult::Returned(Err(why)),
         }
     }
 
@@ -214,15 +214,15 @@ impl<'a> Hands<'a> {
         let (Some(open), Some(number)) = (action.open, self.common.get(action.open)) else {
             return ActionResult::Lost;
         };
-        // SAFETY: the table holds it open, since whoever closes it waits for us.
+        // SAFETY: the table keeps it open, because an action that closes it waits for this one.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
         match file.try_clone_to_owned() {
             Ok(copy) => {
                 let number = std::os::fd::AsRawFd::as_raw_fd(&copy);
                 self.common.duplicates().entry(open).or_default().push(copy);
-                ActionResult::Said(Ok(i64::from(number)))
+                ActionResult::Returned(Ok(i64::from(number)))
             }
-            Err(why) => ActionResult::Said(Err(Errno::from_raw(why.raw_os_error().unwrap_or(0)))),
+            Err(why) => ActionResult::Returned(Err(Errno::from_raw(why.raw_os_error().unwrap_or(0)))),
         }
     }
 
@@ -231,8 +231,8 @@ impl<'a> Hands<'a> {
             return ActionResult::Nothing;
         };
         if !action.has(mark::LAST) {
-            let one = self.common.duplicates().get_mut(&open).and_then(Vec::pop);
-            return one.map_or(ActionResult::Lost, |_| ActionResult::Said(Ok(0)));
+            let duplicate = self.common.duplicates().get_mut(&open).and_then(Vec::pop);
+            return duplicate.map_or(ActionResult::Lost, |_| ActionResult::Returned(Ok(0)));
         }
         let Some(slot) = self.common.opens.get(open.index()) else {
             return ActionResult::Lost;
@@ -241,12 +241,12 @@ impl<'a> Hands<'a> {
         if number < 0 {
             return ActionResult::Lost;
         }
-        // SAFETY: the table owned it, and it has just been taken out.
+        // SAFETY: the table owned it, and it was just removed.
         let closed = unsafe { libc::close(number) };
         if self.common.plan.has_duplicates {
             self.common.duplicates().remove(&open);
         }
-        ActionResult::Said(Errno::result(closed).map(i64::from))
+        ActionResult::Returned(Errno::result(closed).map(i64::from))
     }
 
     fn sync(&self) -> ActionResult {
@@ -255,7 +255,7 @@ impl<'a> Hands<'a> {
             Some(Ok(directory)) => {
                 // SAFETY: this call takes a number only.
                 let done = unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&directory)) };
-                ActionResult::Said(Errno::result(done).map(i64::from))
+                ActionResult::Returned(Errno::result(done).map(i64::from))
             }
             Some(Err(why)) => Err::<i64, _>(why).into(),
             None => ActionResult::Nothing,
@@ -263,7 +263,7 @@ impl<'a> Hands<'a> {
     }
 }
 
-/// The descriptor that must be there.
+/// The open file that the action requires.
 fn of_descriptor(action: &Action) -> Option<OpenId> {
     if action.operation == Operation::TakeIn {
         action.open2

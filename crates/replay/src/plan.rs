@@ -1,13 +1,13 @@
-//! From the events of a trace to what each worker does.
+//! Converts the events of a trace to the actions of each worker.
 //!
-//! The plan holds the whole trace: about 100 bytes a call, and, while it is made for more than one
-//! thread, as much again.
+//! The plan contains the whole trace: about 100 bytes per call. For a trace of several threads, the
+//! conversion needs the same amount again.
 
 mod calls;
 mod claims;
 mod data;
 mod opens;
-mod places;
+mod paths;
 mod span;
 
 use std::collections::{HashMap, HashSet};
@@ -24,109 +24,110 @@ use crate::action::{Action, Operation, Recorded};
 use crate::order::{self, Claim, Edge, Step};
 use crate::root::Name;
 use opens::Opens;
-use places::Places;
+use paths::Paths;
 
-/// How workers are ordered among each other.
+/// Order of the actions of different workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ordering {
-    /// As the resources that they share ask for: see [`crate::order`].
+    /// As the shared resources require: see [`crate::order`].
     #[default]
     Resource,
-    /// Strictly as recorded.
+    /// Strictly the recorded order.
     Trace,
 }
 
-/// What is asked of a plan.
+/// Options of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// How workers are ordered.
+    /// Order of the actions of different workers.
     pub order: Ordering,
-    /// A range of a file that is mapped is read, page by page.
+    /// Whether mapped ranges of files are read, page by page.
     pub read_maps: bool,
 }
 
-/// Why there is no plan.
+/// Reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// There are more than a plan can number.
-    #[error("the trace has more than {most} {what}: replay a part of it")]
+    /// The trace is too large for the numbers of a plan.
+    #[error("the trace has more than {most} {what}, the maximum of a replay: replay a part of the trace")]
     TooMany {
-        /// Of what.
+        /// Noun of what is numbered.
         what: &'static str,
-        /// How many there can be.
+        /// Maximum number.
         most: u32,
     },
 }
 
-/// What all workers do.
+/// The actions of all workers.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// One for each thread of the trace, by its place. One without actions is nobody.
+    /// One worker per thread of the trace, with the same index. A worker without actions is not
+    /// started.
     pub workers: Vec<Worker>,
-    /// By the place of a path: where it is beneath the root.
+    /// Paths beneath the root, by index of the path in the trace; none if it is ignored.
     pub names: Vec<Option<Name>>,
-    /// Targets of links and names of attributes, as they were written.
+    /// Targets of links and names of attributes, as recorded.
     pub texts: HashMap<PathId, CString>,
-    /// Open files that there are in the trace.
+    /// Number of open files in the trace.
     pub opens: usize,
     /// Files that were open before the trace began.
     pub before: Vec<(OpenId, PathId)>,
-    /// Some open file has been duplicated.
+    /// Whether an open file was duplicated.
     pub has_duplicates: bool,
-    /// Calls on names that are ignored, or on files that were opened by such.
+    /// Number of calls on ignored names, or on files that were opened by such names.
     pub ignored: u64,
-    /// When the first action began, ns since the zero of the trace.
+    /// Start of the first event, ns since the zero of the trace.
     pub zero_ns: i64,
-    /// When the last one ended.
+    /// End of the last event, ns since the zero of the trace.
     pub end_ns: i64,
-    /// Calls that were recorded, those that nothing is done for as well.
+    /// Number of recorded calls, including calls that are not replayed.
     pub calls: u64,
-    /// How long the recorded run took, and would have taken without tracing: as its profile says.
-    /// None of a plan without a trace.
+    /// Duration of the recorded run, and its duration without tracing, as in the profile of the
+    /// trace. None for a plan that was not made from a trace.
     pub times: Option<Times>,
-    /// It was recorded on one core.
+    /// Whether the trace was recorded on one core.
     pub on_one_core: bool,
 }
 
-/// What one worker does.
+/// The actions of one worker.
 #[derive(Debug, Default)]
 pub struct Worker {
-    /// One after the other.
+    /// Actions in order.
     pub actions: Vec<Action>,
-    /// Whom it waits for meanwhile, in the order of the actions.
+    /// Edges to other workers, in the order of the actions.
     pub edges: Vec<Edge>,
-    /// Another worker's fork begins it; else it begins with the replay.
+    /// Whether the fork of another worker starts it; otherwise it starts with the replay.
     pub is_forked: bool,
-    /// Most bytes that one call reads.
+    /// Maximum number of bytes that a call reads.
     pub longest_read: u64,
-    /// Most bytes that one call writes.
+    /// Maximum number of bytes that a call writes.
     pub longest_write: u64,
 }
 
 impl Plan {
-    /// Of the events of a trace, those of each thread in their order. `place` tells where beneath
-    /// the root a path is; None where it is to be ignored.
+    /// Converts the events of a trace; those of each thread are in order. `path_beneath` returns
+    /// the path of a name beneath the root, or None if it is ignored.
     ///
     /// # Errors
-    /// [`PlanError::TooMany`].
+    /// [`PlanError::TooMany`]: the trace has too many calls.
     pub fn new(
         header: &Header,
         events: impl IntoIterator<Item = Event>,
         names: &Names,
-        place: impl Fn(PathId) -> Option<Vec<u8>>,
+        path_beneath: impl Fn(PathId) -> Option<Vec<u8>>,
         options: Options,
     ) -> Result<Self, PlanError> {
-        let mut planner = Planner::new(header, names, &place, options);
+        let mut planner = Planner::new(header, names, &path_beneath, options);
         for event in events {
             planner.take(&event)?;
         }
         Ok(planner.finish())
     }
 
-    /// The name that an open file was opened by. None of a pipe and the like.
+    /// Path with which an open file was opened. None for a pipe or a similar file.
     pub fn opened(&self, open: OpenId) -> Option<PathId> {
         let mut before = self.before.iter();
-        let known = before.find_map(|(one, path)| (*one == open).then_some(*path));
+        let known = before.find_map(|(id, path)| (*id == open).then_some(*path));
         let mut actions = self.workers.iter().flat_map(|worker| &worker.actions);
         known.or_else(|| {
             let opens = |action: &&Action| action.operation == Operation::Open && action.open == Some(open);
@@ -134,7 +135,7 @@ impl Plan {
         })
     }
 
-    /// The most threads that live at one time, if none ends late.
+    /// Maximum number of threads that run at the same time, provided that none ends late.
     pub fn most_at_once(&self) -> usize {
         let mut times: Vec<(i64, i32)> = Vec::new();
         for worker in &self.workers {
@@ -154,30 +155,30 @@ impl Plan {
     }
 }
 
-/// Of one thread, while its events come.
+/// State of one thread during the conversion.
 #[derive(Debug, Clone, Copy, Default)]
 struct Thread {
-    /// End of its last event.
+    /// End of the last event, ns.
     end: Option<i64>,
     computing: u64,
     waiting: u64,
     folded: u32,
-    /// Key of its last step.
+    /// Key of the last step.
     key: Option<i64>,
-    /// When its parent made it.
+    /// Time of the fork that made it, ns.
     born: Option<i64>,
-    /// It has handed over requests, which are made here before it waits for them.
+    /// Whether it has submitted requests, which the replay makes at once.
     submits: bool,
 }
 
-/// What becomes of an event.
+/// Conversion of an event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
-    /// Nothing is done, and nothing waits for it: its time is that of the next action.
+    /// The event is not replayed, and no action waits for it: its time is added to the next action.
     Fold,
-    /// The same, because its name is ignored.
+    /// As [`Self::Fold`], because its name is ignored.
     Ignore,
-    /// Something is done.
+    /// The event becomes an action.
     Act(Action),
 }
 
@@ -185,23 +186,24 @@ struct Planner<'a> {
     trace: &'a Names,
     options: Options,
     plan: Plan,
-    places: Places,
+    paths: Paths,
     opens: Opens,
     threads: Vec<Thread>,
-    /// By process: bits that new files do not get.
+    /// File mode creation mask (umask) by process.
     masks: HashMap<u32, u32>,
-    /// Names of pipes that the trace has made.
+    /// Names of pipes that the trace made.
     pipes: HashSet<PathId>,
-    /// Names that are known to be there.
+    /// Whether names are known to exist.
     there: HashMap<PathId, bool>,
-    /// By file: bytes that it is known to have, from its beginning.
+    /// By file: its known size, bytes.
     reach: HashMap<u32, u64>,
-    /// Steps of all workers, in the order in which they came.
+    /// Steps of all workers, in the order of the events.
     steps: Vec<Step>,
     claims: Vec<Claim>,
     drift: Drift,
     untraced: Untraced,
-    /// Whoever did not compute between two calls waited for the one core of the recording.
+    /// The trace was recorded on one core: a thread that did not compute between two calls waited
+    /// for the core.
     on_one_core: bool,
 }
 
@@ -209,10 +211,10 @@ impl<'a> Planner<'a> {
     fn new(
         header: &Header,
         trace: &'a Names,
-        place: &impl Fn(PathId) -> Option<Vec<u8>>,
+        path_beneath: &impl Fn(PathId) -> Option<Vec<u8>>,
         options: Options,
     ) -> Self {
-        let places = Places::new(trace.paths().len(), place);
+        let paths = Paths::new(trace.paths().len(), path_beneath);
         let workers = trace.threads().len();
         let mut plan = Plan {
             zero_ns: i64::MAX,
@@ -224,7 +226,7 @@ impl<'a> Planner<'a> {
             trace,
             options,
             plan,
-            places,
+            paths,
             opens: Opens::default(),
             threads: vec![Thread::default(); workers],
             masks: HashMap::new(),
@@ -240,9 +242,9 @@ impl<'a> Planner<'a> {
     }
 
     fn take(&mut self, event: &Event) -> Result<(), PlanError> {
-        let at = event.thread.index();
-        if at >= self.threads.len() {
-            // Of another trace's tables.
+        let index = event.thread.index();
+        if index >= self.threads.len() {
+            // The thread is of another trace.
             return Ok(());
         }
         self.plan.calls += u64::from(event.call.is_made());
@@ -255,7 +257,7 @@ impl<'a> Planner<'a> {
             Fate::Act(action) => self.add(event, Action { slower, ..action }),
             fate => {
                 self.plan.ignored += u64::from(fate == Fate::Ignore);
-                let thread = &mut self.threads[at];
+                let thread = &mut self.threads[index];
                 thread.computing += event.duration_ns.unwrap_or(0);
                 thread.folded += 1;
                 Ok(())
@@ -263,7 +265,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The time between the thread's last event and this one.
+    /// Adds the time between the last event of the thread and this one.
     fn pass(&mut self, event: &Event) {
         let thread = &mut self.threads[event.thread.index()];
         if let Some(end) = thread.end {
@@ -278,8 +280,11 @@ impl<'a> Planner<'a> {
     }
 
     fn add(&mut self, event: &Event, action: Action) -> Result<(), PlanError> {
-        let place = event.thread.index();
-        let (thread, worker) = (&mut self.threads[place], &mut self.plan.workers[place]);
+        let thread_index = event.thread.index();
+        let (thread, worker) = (
+            &mut self.threads[thread_index],
+            &mut self.plan.workers[thread_index],
+        );
         let too_many = |what| PlanError::TooMany { what, most: u32::MAX };
         let index = u32::try_from(worker.actions.len()).map_err(|_| too_many("calls of a thread"))?;
         worker.actions.push(Action {
@@ -298,7 +303,7 @@ impl<'a> Planner<'a> {
         let claims = u32::try_from(self.claims.len()).map_err(|_| too_many("claims of calls"))?;
         self.claim(event, &action);
         self.steps.push(Step {
-            worker: place as u32,
+            worker: thread_index as u32,
             index,
             start: event.start_ns,
             end: event.end_ns(),
@@ -307,12 +312,12 @@ impl<'a> Planner<'a> {
             count: self.claims.len() as u32 - claims,
         });
         if action.operation == Operation::Fork {
-            self.bears(event);
+            self.note_child(event);
         }
         Ok(())
     }
 
-    fn bears(&mut self, event: &Event) {
+    fn note_child(&mut self, event: &Event) {
         let Some(child) = event.other.map(ThreadId::index) else {
             return;
         };
@@ -325,7 +330,7 @@ impl<'a> Planner<'a> {
     fn finish(mut self) -> Plan {
         for (thread, worker) in self.threads.iter().zip(&mut self.plan.workers) {
             if let Some(first) = worker.actions.first_mut() {
-                first.begins(thread.born, self.plan.zero_ns);
+                first.set_begin(thread.born, self.plan.zero_ns);
             }
         }
         self.steps.sort_by_key(|step| step.key);
@@ -333,7 +338,7 @@ impl<'a> Planner<'a> {
         let order = match self.options.order {
             Ordering::Trace => order::by_time(&self.steps, workers),
             Ordering::Resource => {
-                let nodes = self.places.nodes(&self.claims);
+                let nodes = self.paths.nodes(&self.claims);
                 order::by_resource(&self.steps, &self.claims, workers, |path| nodes.of(path))
             }
         };
@@ -345,7 +350,7 @@ impl<'a> Planner<'a> {
         }
         self.plan.times = Some(self.untraced.finish());
         self.plan.on_one_core = self.on_one_core;
-        self.plan.names = self.places.into_names();
+        self.plan.names = self.paths.into_names();
         self.plan.opens = self.opens.count();
         self.plan.before = self.opens.into_before();
         self.plan
@@ -353,9 +358,10 @@ impl<'a> Planner<'a> {
 }
 
 impl Action {
-    /// It is the first of its worker, which its parent made at `born`, or which was there at
-    /// `zero`: what a thread does before its first call is computing, what nobody saw of it is not.
-    fn begins(&mut self, born: Option<i64>, zero: i64) {
+    /// Sets the time before the first action of a worker, which was made at `born`, or existed at
+    /// `zero`. A new thread computes before its first call. For an older thread, this time is
+    /// unknown and counts as waiting.
+    fn set_begin(&mut self, born: Option<i64>, zero: i64) {
         let inside = self.computing_ns.saturating_add(self.waiting_ns);
         let since = born.unwrap_or(zero);
         let gap = self.start_ns.saturating_sub(since).max(0).unsigned_abs();

@@ -1,4 +1,4 @@
-//! How a replay went.
+//! The result of a replay.
 
 mod compare;
 mod tally;
@@ -15,181 +15,183 @@ use crate::timing::{Subtracted, Timing, subtracted};
 pub(crate) use compare::{Comparison, NOT_OPEN};
 pub(crate) use tally::{Tally, Unfinished};
 
-/// Version of the result.
+/// Format and version of the result.
 pub const FORMAT: &str = "plimsoll.replay/1";
 
-/// How a replay went. Times are seconds, or microseconds where their names say so.
+/// The result of a replay. Times are seconds, or microseconds if their names contain `us`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replayed {
     /// [`FORMAT`].
     pub format: String,
-    /// How fast it was to be.
+    /// Timing of the replay.
     pub timing: Timing,
-    /// From the first action to the end of the last one.
+    /// Duration from the first action to the end of the last, s.
     pub wall_s: f64,
-    /// The same as recorded: tracing is in it.
+    /// The recorded duration, including the cost of tracing, s.
     pub recorded_s: f64,
-    /// The same without what tracing cost, as the profile of the trace says.
+    /// The recorded duration without the cost of tracing, as in the profile of the trace.
     pub untraced_s: Interval,
-    /// What the think times and calls that are replayed come to without what tracing cost, if calls
-    /// take as long as they did.
+    /// Duration of the replayed think times and calls without the cost of tracing, if calls took
+    /// their recorded times, s.
     #[serde(default)]
     pub planned_s: f64,
-    /// It was stopped before its end.
+    /// Whether the replay was stopped before its end.
     pub stopped: bool,
-    /// Threads that took part.
+    /// Number of threads of the replay.
     pub threads: u64,
-    /// Calls of the trace.
+    /// Number of calls in the trace.
     pub calls: u64,
-    /// Calls that were made.
+    /// Number of calls that were made.
     pub performed: u64,
-    /// Calls of the trace on names that are ignored.
+    /// Number of calls in the trace on ignored names.
     pub ignored: u64,
-    /// Calls whose open file was not there, as what should have opened it had failed: they are
-    /// among the mismatches.
+    /// Number of calls that were not made because the call that should have opened their file
+    /// failed. They are also mismatches.
     pub lost: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub write_bytes: u64,
-    /// By the names of the calls.
+    /// Times of the calls, by name of the call.
     pub by_call: BTreeMap<String, CallTimes>,
-    /// How late actions began that had a time: in `exact` all, in `diff` those after a sleep.
+    /// Lateness of actions with a planned time: all in `exact`, those after a sleep in `diff`.
     pub lateness: Quantiles,
-    /// What was subtracted from recorded times, by the median, the low and the high end of the
-    /// calibration.
+    /// Time that was subtracted from the recorded times, with the median, the low and the high
+    /// value of the calibration.
     pub tracing: [Subtracted; 3],
     /// Waiting for other workers.
     pub waits: Waits,
-    /// Results that were not those of the trace, most frequent first, causes before consequences.
+    /// Results that differ from the trace, the most frequent first, causes before consequences.
     pub mismatches: Vec<Mismatch>,
-    /// What the sandbox has not done, most frequent first.
+    /// Calls that the sandbox refused, the most frequent first.
     pub refusals: Vec<Refused>,
 }
 
-/// A time that is not known better.
+/// A time with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Most likely.
+    /// Most likely value, s.
     pub middle_s: f64,
-    /// At least.
+    /// Lower bound, s.
     pub low_s: f64,
-    /// At most.
+    /// Upper bound, s.
     pub high_s: f64,
 }
 
 /// Times of one kind of call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallTimes {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// How many of them failed, as they may have to.
+    /// Number of calls that failed; some must fail.
     pub failed: u64,
-    /// Bytes that they have moved.
+    /// Bytes that the calls moved.
     pub bytes: u64,
-    /// In all.
+    /// Sum of the times, s.
     pub total_s: f64,
-    /// The same calls as recorded: tracing is in it.
+    /// Sum of the recorded times of the same calls, including the cost of tracing, s.
     pub recorded_s: f64,
-    /// The same without what tracing cost.
+    /// Sum of the recorded times without the cost of tracing, s.
     pub untraced_s: f64,
-    /// Of one call.
+    /// Distribution of the time of one call.
     pub times: Quantiles,
 }
 
-/// Of a distribution, us: to three digits.
+/// Quantiles of a distribution, us, to three significant digits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// Of how many.
+    /// Number of values.
     pub count: u64,
-    /// Median.
+    /// Median, us.
     pub p50_us: f64,
-    /// 90 %.
+    /// 90 % quantile, us.
     pub p90_us: f64,
-    /// 99 %.
+    /// 99 % quantile, us.
     pub p99_us: f64,
-    /// The greatest.
+    /// Maximum, us.
     pub max_us: f64,
 }
 
 /// Waiting for other workers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
-    /// How often an action had to be after one of another worker.
+    /// Number of edges: an action must be after one of another worker.
     pub edges: u64,
-    /// How often that was not over yet.
+    /// Number of edges at which the other action was not complete yet.
     pub waited: u64,
-    /// How long in all, summed over the workers.
+    /// Sum of the waits of all workers, s.
     pub total_s: f64,
-    /// How often nobody could go on, and one was let go.
+    /// Number of waits that were abandoned because no worker could continue.
     pub let_go: u64,
-    /// The first of them.
+    /// The first abandoned waits.
     pub examples: Vec<LetGo>,
 }
 
-/// An edge that was let go.
+/// An abandoned wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LetGo {
-    /// Who waited, by its id on the traced host.
+    /// Thread that waited, by its id on the traced host.
     pub thread: u32,
-    /// Its call.
+    /// Name of the call that waited.
     pub call: String,
-    /// The name it is about, where there is one.
+    /// Path of the call, if it has one.
     pub path: Option<String>,
-    /// Whom it waited for.
+    /// Thread that it waited for.
     pub awaited_thread: u32,
-    /// The call of that one.
+    /// The call of that thread.
     pub awaited_call: String,
 }
 
-/// Calls whose result was not that of the trace.
+/// Calls whose result differs from the trace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// The call.
+    /// Name of the call.
     pub call: String,
-    /// `ok`, or the name of an error.
+    /// Recorded result: `ok`, or the name of an error.
     pub recorded: String,
-    /// `ok`, `fewer bytes`, `more bytes`, `elsewhere` (lseek), `not open`, or the name of an error.
+    /// Result in the replay: `ok`, `fewer bytes`, `more bytes`, `elsewhere` (lseek), `not open`, or
+    /// the name of an error.
     pub got: String,
-    /// How many.
+    /// Number of such calls.
     pub count: u64,
-    /// The first of them.
+    /// The first such calls.
     pub examples: Vec<Example>,
 }
 
-/// One of several.
+/// One of several similar calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Example {
-    /// The name in the trace; empty where the call has none that is known.
+    /// Path in the trace; empty if the call has none or it is unknown.
     pub path: String,
-    /// What was returned when it was recorded; errors are negative.
+    /// Recorded result; an error is negative.
     pub recorded: i64,
-    /// What is returned now.
+    /// Result in the replay; an error is negative.
     pub got: i64,
 }
 
-/// Calls that the sandbox has not made.
+/// Calls that the sandbox refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// The call.
+    /// Name of the call.
     pub call: String,
-    /// Why.
+    /// Reason.
     pub why: String,
-    /// How many.
+    /// Number of such calls.
     pub count: u64,
-    /// Names in the trace: the first of them.
+    /// Paths in the trace of the first such calls.
     pub examples: Vec<String>,
 }
 
 impl Replayed {
-    /// Whether all results were those of the trace, and nothing was refused, lost, let go or left.
+    /// Whether all results were those of the trace, and no call was refused, lost, abandoned or
+    /// stopped.
     pub fn is_faithful(&self) -> bool {
         let untroubled = self.mismatches.is_empty() && self.refusals.is_empty();
         untroubled && self.lost == 0 && self.waits.let_go == 0 && !self.stopped
     }
 }
 
-/// What was recorded, beside what was achieved.
+/// The recorded times, for comparison with those of the replay.
 pub(crate) struct RecordedRun {
     pub(crate) recorded_s: f64,
     pub(crate) untraced_s: Interval,
@@ -204,9 +206,9 @@ pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> RecordedRun {
     let mut tracing = [Subtracted::default(); 3];
     for worker in &plan.workers {
         for (sum, guess) in tracing.iter_mut().zip(Guess::ALL) {
-            let found = subtracted(&worker.actions, cost, guess);
-            sum.subtracted_ns += found.subtracted_ns;
-            sum.clipped_ns += found.clipped_ns;
+            let subtracted_time = subtracted(&worker.actions, cost, guess);
+            sum.subtracted_ns += subtracted_time.subtracted_ns;
+            sum.clipped_ns += subtracted_time.clipped_ns;
         }
     }
     RecordedRun {
@@ -217,11 +219,11 @@ pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> RecordedRun {
     }
 }
 
-/// The estimate of the profile. What waits between threads hold of the tracing of others is in a
-/// plan, but not in that; on one core a plan knows who waited for the core alone, which the profile
-/// does not.
+/// The estimate of the profile. Only the plan accounts for the tracing cost of other threads in
+/// waits between threads. For one core, the plan also knows which threads waited for the core
+/// alone; the profile does not.
 fn untraced(plan: &Plan, recorded_s: f64, [planned_s, longest_s, shortest_s]: [f64; 3]) -> Interval {
-    // What costs little leaves a long span.
+    // A low cost of tracing results in a long span.
     let planned = Interval {
         middle_s: planned_s,
         low_s: shortest_s,
@@ -230,17 +232,17 @@ fn untraced(plan: &Plan, recorded_s: f64, [planned_s, longest_s, shortest_s]: [f
     let Some(times) = &plan.times else {
         return planned;
     };
-    let found = Interval {
+    let profile = Interval {
         middle_s: times.corrected_s.unwrap_or(recorded_s),
         low_s: times.low_s.unwrap_or(recorded_s),
         high_s: times.high_s.unwrap_or(recorded_s),
     };
     if !plan.on_one_core {
-        return found;
+        return profile;
     }
     Interval {
-        low_s: found.low_s.min(planned.low_s),
-        high_s: found.high_s.max(planned.high_s),
+        low_s: profile.low_s.min(planned.low_s),
+        high_s: profile.high_s.max(planned.high_s),
         ..planned
     }
 }
@@ -249,7 +251,7 @@ pub(crate) fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// A name as people read it.
+/// A path as text for display.
 pub(crate) fn shown(names: &Names, path: Option<plimsoll_trace::event::PathId>) -> Option<String> {
     path.map(|path| String::from_utf8_lossy(names.path(path)).into_owned())
 }

@@ -1,19 +1,19 @@
 //! The sandbox: a directory that no name leads out of.
 //!
-//! Names are resolved by the kernel (openat2(2) with `RESOLVE_BENEATH`), or, before Linux 5.6,
-//! component by component with `O_NOFOLLOW`. Most is done to the last component in a descriptor of
-//! its directory, which is kept (`places`), so that a link which somebody puts in the way meanwhile
-//! is never followed; where the last component is a link to be followed, the whole name is
-//! resolved.
+//! The kernel resolves names (openat2(2) with `RESOLVE_BENEATH`). Before Linux 5.6, this module
+//! resolves them component by component with `O_NOFOLLOW`. Most calls act on the last component in
+//! a descriptor of its directory, which is cached (`cache`), so that a link that another process
+//! creates in the path is never followed. If the last component is a link that must be followed,
+//! the whole name is resolved.
 //!
-//! Two things are beyond it. A hard link to a file outside, made before, is a file inside. And a
-//! directory that somebody else moves out of the root while a replay goes on is still the directory
-//! that the replay has begun with: what was in it is acted on where it is now, and nothing else can
-//! be reached through it.
+//! The sandbox has two limits. An existing hard link to a file outside is a file inside. And a
+//! directory that another process moves out of the root during a replay remains the directory of
+//! that replay: its contents are accessed at their new path, and nothing else is reachable through
+//! it.
 
 mod act;
+mod cache;
 mod name;
-mod places;
 mod walk;
 
 use std::ffi::CStr;
@@ -28,23 +28,25 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 
 pub(crate) use act::expect_of_user;
+use cache::DirectoryCache;
 pub use name::Name;
-use places::Places;
 
-/// Why the root cannot be used.
+/// Error of opening the root.
 #[derive(Debug, thiserror::Error)]
-#[error("{path} cannot be the root of a replay: {why}. Give a directory that you may read and search")]
+#[error(
+    "{path} cannot be the root of a replay: {why}. Use a directory that this process may read and search"
+)]
 pub struct RootError {
     path: PathBuf,
     why: io::Error,
 }
 
-/// Why something was not done.
+/// Reason why a call was not made or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
-    /// We do not do that.
+    /// The sandbox refused the call.
     Refused(Refusal),
-    /// The kernel does not.
+    /// The kernel returned this error.
     Failed(Errno),
 }
 
@@ -60,27 +62,27 @@ impl From<Refusal> for Denied {
     }
 }
 
-/// What the sandbox keeps from happening.
+/// Reason why the sandbox refuses a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
-    /// A name, or a link on its way, leads out of the root.
+    /// The name, or a link in its path, leads out of the root.
     #[error("the name leaves the root")]
     Leaves,
-    /// A device, a socket, or a pipe: opening it could do anything.
+    /// A device, a socket or a pipe: opening it may have any effect.
     #[error("neither a regular file nor a directory")]
     Special,
-    /// An extended attribute that is not of the kind `user.`.
+    /// An extended attribute outside the namespace `user.`.
     #[error("the attribute is not one of a user's")]
     Attribute,
     /// A device node.
     #[error("device nodes are not made")]
     Device,
-    /// Ownership, mounts, the root of the process and the like.
+    /// Ownership, mounts, the root of the process and other properties of the system.
     #[error("what belongs to the system is not changed")]
     System,
 }
 
-/// How names are resolved.
+/// Method of resolving names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolve {
     /// By the kernel: openat2(2), since Linux 5.6.
@@ -94,17 +96,17 @@ pub enum Resolve {
 pub struct Root {
     directory: OwnedFd,
     resolve: Resolve,
-    places: Places,
+    cache: DirectoryCache,
 }
 
-/// Where a name's last component stands.
-enum Place<'a> {
+/// The directory of the last component of a name.
+enum ParentDir<'a> {
     Root(BorrowedFd<'a>),
     Beneath(OwnedFd),
     Kept(Arc<OwnedFd>),
 }
 
-impl AsFd for Place<'_> {
+impl AsFd for ParentDir<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Root(directory) => *directory,
@@ -122,12 +124,13 @@ struct How {
     resolve: u64,
 }
 
-/// How often a resolution is begun anew that a rename elsewhere has disturbed, before we walk.
+/// Maximum number of retries of a resolution that a rename has disturbed, before it is done
+/// component by component.
 const RETRIES: usize = 64;
 
 impl Root {
-    /// The directory of this name, which is the one that may be reached by links; it resolves as
-    /// well as the kernel can.
+    /// Opens a directory as root; `path` may be a link. Names are resolved by the kernel if it
+    /// supports that.
     pub fn open(path: &Path) -> Result<Self, RootError> {
         let mut root = Self::open_walking(path)?;
         let flags = libc::O_PATH | libc::O_CLOEXEC;
@@ -137,7 +140,7 @@ impl Root {
         Ok(root)
     }
 
-    /// The same, never by openat2(2).
+    /// As [`Self::open`], but names are resolved component by component.
     pub fn open_walking(path: &Path) -> Result<Self, RootError> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = nix::fcntl::open(path, flags, Mode::empty()).map_err(|why| RootError {
@@ -147,34 +150,35 @@ impl Root {
         Ok(Self {
             directory,
             resolve: Resolve::Walk,
-            places: Places::default(),
+            cache: DirectoryCache::default(),
         })
     }
 
-    /// Others may have removed and made directories since it was last used: all are looked up anew.
+    /// Clears the cache of directories: other processes may have removed or made directories since
+    /// the last use.
     pub fn forget(&self) {
-        self.places.forget();
+        self.cache.forget();
     }
 
-    /// How names are resolved.
+    /// Method by which names are resolved.
     pub fn resolve(&self) -> Resolve {
         self.resolve
     }
 
-    /// Opens a regular file or a directory. `flags` are open(2)'s of this machine, `mode` the
-    /// permissions of a file that is made; setuid, setgid and sticky bits are left out. Anything
-    /// may be opened as a place only (`O_PATH`). The descriptor is closed on execve, is no
-    /// controlling terminal, and does not block.
+    /// Opens a regular file or a directory. `flags` are those of open(2) on this machine. `mode`
+    /// are the permissions of a file that is made, without setuid, setgid and sticky bits. With
+    /// `O_PATH`, files of any type may be opened. The descriptor is closed on execve, does not
+    /// become the controlling terminal, and does not block.
     ///
     /// # Errors
-    /// What open(2) says, [`Refusal::Leaves`], [`Refusal::Special`].
+    /// Errors of open(2), [`Refusal::Leaves`], [`Refusal::Special`].
     pub fn open_file(&self, name: &Name, flags: c_int, mode: c_uint) -> Result<OwnedFd, Denied> {
         let flags = flags | libc::O_CLOEXEC;
         if flags & libc::O_PATH != 0 {
             let few = libc::O_PATH | libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW;
             return self.reach(name.whole(), flags & few, 0);
         }
-        // Whoever puts a pipe there meanwhile shall not hold us.
+        // If another process replaces the file by a pipe, the open must not block.
         let flags = flags | libc::O_NOCTTY | libc::O_NONBLOCK;
         match self.open_beside(name, flags, mode & 0o777)? {
             Some(file) => Ok(file),
@@ -182,44 +186,45 @@ impl Root {
         }
     }
 
-    /// A descriptor of what the name stands for, good for nothing but to say which it is.
+    /// A descriptor (`O_PATH`) that only identifies the file.
     pub(crate) fn locate(&self, name: &Name, follow: bool) -> Result<OwnedFd, Denied> {
         let stay = if follow { 0 } else { libc::O_NOFOLLOW };
         self.reach(name.whole(), libc::O_PATH | libc::O_CLOEXEC | stay, 0)
     }
 
-    /// The directory of the name's last component, which must be one that a directory can have.
-    fn place(&self, name: &Name) -> Result<Place<'_>, Denied> {
+    /// The directory of the last component of a name, which must be a name that a directory can
+    /// contain.
+    fn parent_dir(&self, name: &Name) -> Result<ParentDir<'_>, Denied> {
         if !name.has_last() {
-            // Of the root itself, or of `..`: nothing that is done to a directory's entry can be
-            // done to it.
+            // The last component is the root itself or `..`. Calls on directory entries are not
+            // possible for these.
             return Err(Errno::EINVAL.into());
         }
         let Some(parent) = name.parent() else {
-            return Ok(Place::Root(self.directory.as_fd()));
+            return Ok(ParentDir::Root(self.directory.as_fd()));
         };
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
         if self.resolve == Resolve::Kernel {
-            let age = match self.places.get(parent) {
-                Ok(kept) => return Ok(Place::Kept(kept)),
+            let age = match self.cache.get(parent) {
+                Ok(kept) => return Ok(ParentDir::Kept(kept)),
                 Err(age) => age,
             };
             let directory = self.directory.as_fd();
-            // Where a link is on its way, or it is not there at all, the longer way tells.
-            if let Ok(found) = by_kernel(directory, parent, flags, 0, libc::RESOLVE_NO_SYMLINKS) {
-                let found = Arc::new(found);
-                self.places.keep(parent, &found, age);
-                return Ok(Place::Kept(found));
+            // If the path contains a link, or does not exist, the full resolution below decides.
+            if let Ok(directory_fd) = by_kernel(directory, parent, flags, 0, libc::RESOLVE_NO_SYMLINKS) {
+                let directory_fd = Arc::new(directory_fd);
+                self.cache.keep(parent, &directory_fd, age);
+                return Ok(ParentDir::Kept(directory_fd));
             }
         }
-        self.reach(parent, flags, 0).map(Place::Beneath)
+        self.reach(parent, flags, 0).map(ParentDir::Beneath)
     }
 
-    /// Opens it in its directory. None where the whole name is to be resolved, as it ends in a
-    /// link, or has nothing that is its last component.
+    /// Opens a file in its directory. None if the whole name must be resolved, because it ends in a
+    /// link or has no last component.
     ///
     /// # Errors
-    /// Those of [`Self::open_file`].
+    /// As [`Self::open_file`].
     fn open_beside(&self, name: &Name, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, Denied> {
         let is_nameless = flags & libc::O_TMPFILE == libc::O_TMPFILE;
         if self.resolve == Resolve::Walk {
@@ -229,24 +234,23 @@ impl Root {
             self.expect_ordinary(name)?;
             return Ok(None);
         }
-        let place = self.place(name)?;
-        // Opening a device or a pipe could do something by itself, so what is there is looked at
-        // before. A pipe that comes there meanwhile does not hold us, and a device is made by
-        // nobody but the system's administrator.
+        let parent_dir = self.parent_dir(name)?;
+        // Opening a device or a pipe may have an effect, so the type is checked first. If a pipe is
+        // created in between, the open does not block. Only the administrator can create a device.
         let look = AtFlags::AT_NO_AUTOMOUNT | AtFlags::AT_SYMLINK_NOFOLLOW;
-        let is_there = match fstatat(&place, name.last(), look) {
-            Ok(found) if is_link(found.st_mode) => {
+        let is_there = match fstatat(&parent_dir, name.last(), look) {
+            Ok(status) if is_link(status.st_mode) => {
                 self.expect_ordinary(name)?;
                 return Ok(None);
             }
-            Ok(found) if !is_ordinary(found.st_mode) => return Err(Refusal::Special.into()),
+            Ok(status) if !is_ordinary(status.st_mode) => return Err(Refusal::Special.into()),
             Err(Errno::ENOENT) if flags & libc::O_CREAT == 0 => return Err(Errno::ENOENT.into()),
-            found => found.is_ok(),
+            status => status.is_ok(),
         };
         let mode = Mode::from_bits_truncate(mode);
         let how = OFlag::from_bits_retain(flags | libc::O_NOFOLLOW);
-        match openat(&place, name.last(), how, mode) {
-            // A link has come there meanwhile.
+        match openat(&parent_dir, name.last(), how, mode) {
+            // A link was created in between.
             Err(Errno::ELOOP) => Ok(None),
             other if is_there || flags & libc::O_EXCL != 0 => Ok(Some(other?)),
             other => expect_ordinary(other?).map(Some),
@@ -254,9 +258,9 @@ impl Root {
     }
 
     fn expect_ordinary(&self, name: &Name) -> Result<(), Denied> {
-        // This may look at a file outside; nothing more, since what opens it stays beneath.
+        // This may read the type of a file outside. The following open stays beneath the root.
         match fstatat(&self.directory, name.whole(), AtFlags::AT_NO_AUTOMOUNT) {
-            Ok(found) if !is_ordinary(found.st_mode) => Err(Refusal::Special.into()),
+            Ok(status) if !is_ordinary(status.st_mode) => Err(Refusal::Special.into()),
             _ => Ok(()),
         }
     }
@@ -282,8 +286,8 @@ fn is_ordinary(mode: libc::mode_t) -> bool {
 }
 
 fn expect_ordinary(file: OwnedFd) -> Result<OwnedFd, Denied> {
-    let found = fstat(&file)?;
-    if is_ordinary(found.st_mode) {
+    let status = fstat(&file)?;
+    if is_ordinary(status.st_mode) {
         Ok(file)
     } else {
         Err(Refusal::Special.into())
@@ -294,7 +298,7 @@ fn is_link(mode: libc::mode_t) -> bool {
     SFlag::from_bits_truncate(mode & SFlag::S_IFMT.bits()) == SFlag::S_IFLNK
 }
 
-/// openat2(2); `resolve` is beside what always holds.
+/// openat2(2); `resolve` is added to the flags that are always set.
 fn by_kernel(
     directory: BorrowedFd<'_>,
     path: &CStr,
@@ -308,8 +312,7 @@ fn by_kernel(
         mode: if makes { u64::from(mode) } else { 0 },
         resolve: libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | resolve,
     };
-    // SAFETY: the path ends in a zero, and `how` lives as long as the call and has the size that is
-    // told.
+    // SAFETY: the path ends in a zero. `how` lives as long as the call and has the passed size.
     let number = unsafe {
         libc::syscall(
             libc::SYS_openat2,
@@ -320,6 +323,6 @@ fn by_kernel(
         )
     };
     let number = Errno::result(number)?;
-    // SAFETY: the kernel has just given it to us, and to nobody else.
+    // SAFETY: the kernel has just returned the descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number as RawFd) })
 }

@@ -1,4 +1,4 @@
-//! Carrying out a plan: one thread a worker, begun when its parent forks.
+//! Carries out a plan: one thread per worker, which starts when its parent forks.
 
 mod crew;
 mod gate;
@@ -12,27 +12,27 @@ use plimsoll_trace::header::Header;
 use plimsoll_trace::names::Names;
 
 use crate::perform::Common;
-use crate::perform::room::Room;
+use crate::perform::buffer::Buffer;
 use crate::plan::Plan;
 use crate::result::{FORMAT, Replayed, recorded, seconds};
 use crate::root::Root;
 use crate::timing::Timing;
 use crew::RunContext;
 
-/// How a plan is carried out.
+/// Settings of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// How fast.
+    /// Timing of the actions.
     pub timing: Timing,
-    /// Share of what is written that compresses to nothing: 0..=1.
+    /// Share of the written data that compresses to nothing: 0..=1.
     pub compressible: f64,
-    /// Of the rest.
+    /// Seed of the rest of the data.
     pub seed: u64,
-    /// How long nobody may be able to go on before who waits is let go.
+    /// Time without progress of any worker after which a wait is abandoned.
     pub patience: Duration,
-    /// Most threads at one time.
+    /// Maximum number of threads at one time.
     pub most_threads: usize,
-    /// It may run as root, whom permissions do not keep from anything beneath the root directory.
+    /// Whether it may run as root, which permissions do not restrict beneath the root directory.
     pub allow_root: bool,
 }
 
@@ -49,41 +49,45 @@ impl Default for Settings {
     }
 }
 
-/// Why a plan is not carried out.
+/// Reason why a plan was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// We are root, and nobody said that this is meant.
+    /// The process runs as root, and the settings do not allow that.
     #[error(
-        "a replay as root can change every file below the root directory: run it as another user, or with --allow-root"
+        "a replay as root can change every file below the root directory: run it as another user, or \
+         use --allow-root"
     )]
     IsRoot,
     /// The trace has too many threads.
     #[error(
-        "the trace has {needed} threads at one time, and {most} are allowed: allow more, or replay a part of it"
+        "the trace has {needed} threads at one time, but {most} are allowed: allow more threads, or \
+         replay a part of the trace"
     )]
     Threads {
-        /// At one time.
+        /// Number of threads at one time.
         needed: usize,
-        /// Allowed.
+        /// Maximum number of threads.
         most: usize,
     },
-    /// The kernel gives no memory, or no thread.
-    #[error("a replay needs {what}, and the kernel says: {why}")]
+    /// The kernel did not allocate memory or start a thread.
+    #[error(
+        "the replay cannot allocate {what}: {why}. Close other programs, or raise the limits of this user"
+    )]
     Scarce {
-        /// Of what.
+        /// The missing resource: "memory" or "threads".
         what: &'static str,
-        /// What it says.
+        /// Error of the kernel.
         why: std::io::Error,
     },
 }
 
-/// Carries a plan out beneath `root`. `names` are the trace's; `header` tells what tracing cost.
-/// Ends within a second when `stop` becomes true, except in a call that the kernel does not end.
-/// Files that are open then are closed. Raises the limit of open files of this process to what it
-/// may be.
+/// Carries out a plan beneath `root`. `names` are those of the trace; `header` contains the cost of
+/// tracing. Ends within a second after `stop` becomes true, except during a call that does not
+/// return. Open files are then closed. Raises the limit of open files of this process to the hard
+/// limit.
 ///
 /// # Errors
-/// See [`RunError`]. Calls that fail are no errors, but told in the result.
+/// See [`RunError`]. Calls that fail are not errors: the result contains them.
 pub fn run(
     plan: &Plan,
     root: &Root,
@@ -104,7 +108,7 @@ pub fn run(
     }
     allow_open_files();
     let longest = plan.workers.iter().map(|worker| worker.longest_write).max();
-    let content = Room::filled(longest.unwrap_or(0), settings.compressible, settings.seed);
+    let content = Buffer::filled(longest.unwrap_or(0), settings.compressible, settings.seed);
     let content = content.map_err(|why| scarce("memory", why.into()))?;
     root.forget();
     let common = Common::new(root, plan, content);
@@ -141,14 +145,15 @@ fn scarce(what: &'static str, why: std::io::Error) -> RunError {
     RunError::Scarce { what, why }
 }
 
-/// All processes of a trace are one here, and have one table of descriptors.
+/// Raises the limit of open files: all processes of a trace are one process in the replay, with one
+/// table of descriptors.
 fn allow_open_files() {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the structure lives as long as the calls. Where they fail, opening fails later and
-    // says so.
+    // SAFETY: the structure lives as long as the calls. If they fail, opening files fails later
+    // with an error.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
             limit.rlim_cur = limit.rlim_max;

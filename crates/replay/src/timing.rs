@@ -1,6 +1,6 @@
-//! When an action is done: think times, and what of recorded times is the cost of tracing.
+//! The times of actions: think times, and the share of recorded times that is the cost of tracing.
 //!
-//! Pure; `pace` has the clocks.
+//! Pure, except `pace`, which reads the clocks.
 
 pub mod pace;
 
@@ -9,58 +9,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 
-/// How fast a trace is replayed.
+/// Timing of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timing {
-    /// As fast as possible: nobody thinks, nobody sleeps.
+    /// As fast as possible, without think times and sleeps.
     Afap,
     /// Every call as close as possible to its recorded start.
     Exact,
-    /// Think times are kept, calls take as long as they take here.
+    /// With the recorded think times. Calls take their own time.
     Diff {
-        /// What computing is multiplied by: 0.5 for a processor twice as fast. Not negative.
+        /// Factor for computing times, at least 0: 0.5 for a processor that is twice as fast.
         scale: f64,
     },
 }
 
-/// What was subtracted from recorded times, ns.
+/// Time that was subtracted from recorded times, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Subtracted {
-    /// In all, of all threads.
+    /// Sum over all threads, ns.
     pub subtracted_ns: f64,
-    /// What should have been, but the time was shorter than that.
+    /// Time that could not be subtracted because the recorded time was shorter, ns.
     pub clipped_ns: f64,
 }
 
-/// What a worker does before an action, ns.
+/// Think time of a worker before an action, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Think {
-    /// Processor time to burn.
+    /// Processor time to consume.
     pub computing_ns: u64,
-    /// Time to sleep after that, as far as it has not passed while computing waited for a
-    /// processor.
+    /// Time to sleep after that, minus the time for which computing waited for a processor.
     pub waiting_ns: u64,
 }
 
 impl Think {
-    /// The time before the next action of a worker, without the cost of tracing; `debt` is the
-    /// worker's.
+    /// The time before the next action of a worker, without the cost of tracing. `debt` is the debt
+    /// of the worker.
     pub fn before(action: &Action, cost: &Cost, guess: Guess, debt: &mut Debt) -> Self {
         let taken = debt.take(of_gap(action, cost, guess), action.computing_ns as f64);
         Self {
-            computing_ns: less(action.computing_ns, taken),
+            computing_ns: subtract(action.computing_ns, taken),
             waiting_ns: action.waiting_ns,
         }
     }
 }
 
-/// How long the call took, without the cost of tracing, ns.
+/// Recorded duration of the call without the cost of tracing, ns.
 pub fn duration(action: &Action, cost: &Cost, guess: Guess) -> u64 {
-    less(action.duration_ns, cost.duration(action.slower, guess))
+    subtract(action.duration_ns, cost.duration(action.slower, guess))
 }
 
-/// What is subtracted from the times of a worker's actions, and what cannot be.
+/// The time that is subtracted from the times of a worker's actions, and the time that cannot be.
 pub fn subtracted(actions: &[Action], cost: &Cost, guess: Guess) -> Subtracted {
     let (mut sum, mut debt) = (Subtracted::default(), Debt::default());
     for action in actions {
@@ -74,17 +73,18 @@ pub fn subtracted(actions: &[Action], cost: &Cost, guess: Guess) -> Subtracted {
     sum
 }
 
-/// Every call costs its gap something; those that are folded into the gap cost it their durations'
-/// share, too. They were made shortly before, when tracing was as slow.
+/// The cost of tracing in the gap before an action. Every call adds to the cost of its gap. Calls
+/// that are folded into the gap also add the cost of their durations. They were made shortly
+/// before, when tracing was equally slow.
 fn of_gap(action: &Action, cost: &Cost, guess: Guess) -> f64 {
     f64::from(action.folded) * cost.call(action.slower, guess) + cost.gap(action.slower, guess)
 }
 
-fn less(time: u64, cost: f64) -> u64 {
+fn subtract(time: u64, cost: f64) -> u64 {
     (time as f64 - cost).max(0.0) as u64
 }
 
-/// Processor time times the scale of the timing, ns.
+/// Processor time multiplied by the scale of the timing, ns.
 pub fn scaled(computing_ns: u64, scale: f64) -> u64 {
     (computing_ns as f64 * scale).max(0.0) as u64
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn tracing_is_subtracted_but_never_more_than_there_was() {
+    fn the_cost_of_tracing_is_subtracted_down_to_zero() {
         let action = action(100_000, 15_000, 0);
         let think = |guess| Think::before(&action, &cost(), guess, &mut Debt::default()).computing_ns;
         assert_eq!(Guess::ALL.map(think), [80_000, 84_000, 72_000]);
@@ -129,12 +129,15 @@ mod tests {
             Think::before(&short, &cost(), Guess::Middle, &mut Debt::default()).computing_ns,
             0
         );
-        let found = subtracted(&[short], &cost(), Guess::Middle);
-        assert_eq!((found.subtracted_ns, found.clipped_ns), (16_000.0, 14_000.0));
+        let subtracted_time = subtracted(&[short], &cost(), Guess::Middle);
+        assert_eq!(
+            (subtracted_time.subtracted_ns, subtracted_time.clipped_ns),
+            (16_000.0, 14_000.0)
+        );
     }
 
     #[test]
-    fn calls_that_are_folded_cost_all_of_theirs() {
+    fn folded_calls_add_their_whole_cost_to_the_gap() {
         let action = action(200_000, 0, 3);
         let think = Think::before(&action, &cost(), Guess::Middle, &mut Debt::default());
         assert_eq!(think.computing_ns, 200_000 - 4 * 20_000 - 3 * 10_000);

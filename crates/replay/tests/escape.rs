@@ -1,4 +1,4 @@
-//! Attempts to get out of the sandbox, by the kernel's resolution and by our own walk.
+//! Attempts to leave the sandbox, with resolution by the kernel and component by component.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 mod common;
@@ -15,14 +15,14 @@ use plimsoll_replay::root::{Denied, Name, Refusal, Root};
 const LEAVES: Denied = Denied::Refused(Refusal::Leaves);
 const MAKE: i32 = libc::O_CREAT | libc::O_RDWR | libc::O_TRUNC;
 
-/// A root with a secret beside it.
-struct House {
+/// A root, and next to it a directory with a secret file.
+struct Sandbox {
     _scratch: Scratch,
     inside: PathBuf,
     outside: PathBuf,
 }
 
-impl House {
+impl Sandbox {
     fn new() -> Self {
         let scratch = Scratch::new();
         let (inside, outside) = (scratch.make("inside"), scratch.make("outside"));
@@ -42,14 +42,14 @@ impl House {
         ]
     }
 
-    /// Nothing outside has changed.
-    fn is_untouched(&self) {
-        let found = listing(&self.outside);
-        assert_eq!(found, ["secret"]);
+    /// Asserts that nothing outside has changed.
+    fn assert_outside_unchanged(&self) {
+        let names = listing(&self.outside);
+        assert_eq!(names, ["secret"]);
         let secret = self.outside.join("secret");
         assert_eq!(fs::read(&secret).unwrap(), b"secret");
-        let found = fs::metadata(&secret).unwrap();
-        assert_eq!((found.mode() & 0o7777, found.nlink()), (0o640, 1));
+        let metadata = fs::metadata(&secret).unwrap();
+        assert_eq!((metadata.mode() & 0o7777, metadata.nlink()), (0o640, 1));
         let beside = listing(self.inside.parent().unwrap());
         assert_eq!(beside, ["inside", "outside"]);
     }
@@ -68,7 +68,8 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-/// Every call that takes a name, on this name and then a link of its own; what each of them said.
+/// Makes every call that takes a name, on `at` and then on a link `spare`. Returns the result of
+/// each.
 fn try_all(root: &Root, at: &Name, spare: &Name) -> Vec<Result<(), Denied>> {
     let mut value = [0; 64];
     vec![
@@ -90,10 +91,10 @@ fn try_all(root: &Root, at: &Name, spare: &Name) -> Vec<Result<(), Denied>> {
 }
 
 #[test]
-fn dots_do_not_lead_out() {
-    let house = House::new();
-    fs::create_dir(house.inside.join("d")).unwrap();
-    for root in house.roots() {
+fn dots_do_not_lead_out_of_the_root() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.inside.join("d")).unwrap();
+    for root in sandbox.roots() {
         let spare = name("spare");
         for text in [
             "../outside/secret",
@@ -101,10 +102,10 @@ fn dots_do_not_lead_out() {
             "d/../../../../../etc/passwd",
         ] {
             let at = name(text);
-            for said in try_all(&root, &at, &spare) {
-                assert_eq!(said, Err(LEAVES), "{text} {:?}", root.resolve());
+            for result in try_all(&root, &at, &spare) {
+                assert_eq!(result, Err(LEAVES), "{text} {:?}", root.resolve());
             }
-            for said in [
+            for result in [
                 root.unlink(&at),
                 root.rmdir(&at),
                 root.mkdir(&at, 0o777),
@@ -117,30 +118,30 @@ fn dots_do_not_lead_out() {
                 root.readlink(&at, &mut [0; 9]).map(drop),
                 root.stat(&at, false).map(drop),
             ] {
-                assert_eq!(said, Err(LEAVES), "{text} {:?}", root.resolve());
+                assert_eq!(result, Err(LEAVES), "{text} {:?}", root.resolve());
             }
         }
-        // Inside, dots are what they always are.
+        // Inside the root, dots have their usual meaning.
         assert!(root.stat(&name("d/../d"), true).is_ok());
         for at in ["..", ".", "d/.."] {
             assert!(root.unlink(&name(at)).is_err() && root.rename(&name(at), &spare, 0).is_err());
         }
     }
-    house.is_untouched();
+    sandbox.assert_outside_unchanged();
 }
 
 #[test]
-fn links_do_not_lead_out() {
-    let house = House::new();
-    let secret = house.outside.join("secret");
-    fs::create_dir(house.inside.join("d")).unwrap();
-    symlink(&secret, house.inside.join("absolute")).unwrap();
-    symlink("../outside/secret", house.inside.join("relative")).unwrap();
-    symlink("../../outside", house.inside.join("d/up")).unwrap();
-    symlink("d/up", house.inside.join("twice")).unwrap();
-    symlink("/proc/self/root", house.inside.join("magic")).unwrap();
-    symlink("../outside/new", house.inside.join("dangling")).unwrap();
-    for root in house.roots() {
+fn links_do_not_lead_out_of_the_root() {
+    let sandbox = Sandbox::new();
+    let secret = sandbox.outside.join("secret");
+    fs::create_dir(sandbox.inside.join("d")).unwrap();
+    symlink(&secret, sandbox.inside.join("absolute")).unwrap();
+    symlink("../outside/secret", sandbox.inside.join("relative")).unwrap();
+    symlink("../../outside", sandbox.inside.join("d/up")).unwrap();
+    symlink("d/up", sandbox.inside.join("twice")).unwrap();
+    symlink("/proc/self/root", sandbox.inside.join("magic")).unwrap();
+    symlink("../outside/new", sandbox.inside.join("dangling")).unwrap();
+    for root in sandbox.roots() {
         let spare = name("spare");
         for text in [
             "absolute",
@@ -150,11 +151,11 @@ fn links_do_not_lead_out() {
             "magic/etc/passwd",
             "dangling",
         ] {
-            for said in try_all(&root, &name(text), &spare) {
-                assert_eq!(said, Err(LEAVES), "{text} {:?}", root.resolve());
+            for result in try_all(&root, &name(text), &spare) {
+                assert_eq!(result, Err(LEAVES), "{text} {:?}", root.resolve());
             }
         }
-        for said in [
+        for result in [
             root.unlink(&name("d/up/secret")),
             root.rename(&name("twice/secret"), &spare, 0),
             root.rename(&name("d"), &name("twice/d"), 0),
@@ -162,28 +163,28 @@ fn links_do_not_lead_out() {
             root.link(&name("twice/secret"), &spare, false),
             root.symlink(c"x", &name("twice/new")),
         ] {
-            assert_eq!(said, Err(LEAVES), "{:?}", root.resolve());
+            assert_eq!(result, Err(LEAVES), "{:?}", root.resolve());
         }
     }
-    house.is_untouched();
+    sandbox.assert_outside_unchanged();
 }
 
 #[test]
-fn links_inside_are_followed() {
-    let house = House::new();
-    fs::create_dir_all(house.inside.join("a/b")).unwrap();
-    fs::write(house.inside.join("a/file"), b"1234").unwrap();
-    symlink("..", house.inside.join("a/b/up")).unwrap();
-    symlink("a/b", house.inside.join("short")).unwrap();
-    symlink("round", house.inside.join("round")).unwrap();
-    for root in house.roots() {
-        let size = |text| root.stat(&name(text), true).map(|found| found.st_size);
+fn links_inside_the_root_are_followed() {
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.inside.join("a/b")).unwrap();
+    fs::write(sandbox.inside.join("a/file"), b"1234").unwrap();
+    symlink("..", sandbox.inside.join("a/b/up")).unwrap();
+    symlink("a/b", sandbox.inside.join("short")).unwrap();
+    symlink("round", sandbox.inside.join("round")).unwrap();
+    for root in sandbox.roots() {
+        let size = |text| root.stat(&name(text), true).map(|metadata| metadata.st_size);
         assert_eq!(size("short/up/file"), Ok(4));
         assert_eq!(size("round"), Err(Errno::ELOOP.into()));
         assert_eq!(size("a/file/x"), Err(Errno::ENOTDIR.into()));
         assert_eq!(size("a/none"), Err(Errno::ENOENT.into()));
         root.open_file(&name("short/made"), MAKE, 0o4666).unwrap();
-        let made = house.inside.join("a/b/made");
+        let made = sandbox.inside.join("a/b/made");
         assert_eq!(fs::metadata(&made).unwrap().mode() & 0o7000, 0);
         let is_there = root.open_file(&name("short/made"), MAKE | libc::O_EXCL, 0o666);
         assert_eq!(is_there.map(drop), Err(Errno::EEXIST.into()));
@@ -193,15 +194,15 @@ fn links_inside_are_followed() {
 }
 
 #[test]
-fn links_that_are_made_stay_beneath() {
-    let house = House::new();
-    fs::create_dir_all(house.inside.join("a/b")).unwrap();
-    fs::write(house.inside.join("file"), b"12").unwrap();
-    // Where the link really stands counts, not how its name is written.
-    symlink("..", house.inside.join("a/up")).unwrap();
-    for root in house.roots() {
+fn created_links_stay_beneath_the_root() {
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.inside.join("a/b")).unwrap();
+    fs::write(sandbox.inside.join("file"), b"12").unwrap();
+    // The real directory of the link counts, not its name.
+    symlink("..", sandbox.inside.join("a/up")).unwrap();
+    for root in sandbox.roots() {
         root.symlink_beneath(&name("file"), &name("a/b/link")).unwrap();
-        let target = fs::read_link(house.inside.join("a/b/link")).unwrap();
+        let target = fs::read_link(sandbox.inside.join("a/b/link")).unwrap();
         assert_eq!(target, Path::new("../../file"));
         assert_eq!(root.stat(&name("a/b/link"), true).unwrap().st_size, 2);
         for (target, at) in [
@@ -217,26 +218,26 @@ fn links_that_are_made_stay_beneath() {
             root.unlink(&name(at)).unwrap();
         }
     }
-    house.is_untouched();
+    sandbox.assert_outside_unchanged();
 }
 
 #[test]
-fn nothing_special_is_opened_or_made() {
-    let house = House::new();
-    for root in house.roots() {
+fn special_files_and_bits_are_refused() {
+    let sandbox = Sandbox::new();
+    for root in sandbox.roots() {
         let pipe = name("pipe");
         root.mkfifo(&pipe, 0o666).unwrap();
         for flags in [libc::O_RDONLY, libc::O_WRONLY, MAKE] {
-            let said = root.open_file(&pipe, flags, 0o666).map(drop);
-            assert_eq!(said, Err(Refusal::Special.into()), "{:?}", root.resolve());
+            let result = root.open_file(&pipe, flags, 0o666).map(drop);
+            assert_eq!(result, Err(Refusal::Special.into()), "{:?}", root.resolve());
         }
         assert!(root.open_file(&pipe, libc::O_PATH, 0).is_ok());
         root.unlink(&pipe).unwrap();
         root.mkdir(&name("d"), 0o7777).unwrap();
-        assert_eq!(fs::metadata(house.inside.join("d")).unwrap().mode() & 0o7000, 0);
+        assert_eq!(fs::metadata(sandbox.inside.join("d")).unwrap().mode() & 0o7000, 0);
         root.chmod(&name("d"), 0o7700, true).unwrap();
         assert_eq!(
-            fs::metadata(house.inside.join("d")).unwrap().mode() & 0o7777,
+            fs::metadata(sandbox.inside.join("d")).unwrap().mode() & 0o7777,
             0o700
         );
         let whiteout = root.rename(&name("d"), &name("e"), libc::RENAME_WHITEOUT);
@@ -247,25 +248,25 @@ fn nothing_special_is_opened_or_made() {
     }
 }
 
-/// One thread swaps a directory and a link that leads out, as fast as it can; others make, write
-/// and delete through them.
+/// One thread swaps a directory and a link that leads out, as fast as possible. Others make, write
+/// and delete files through them.
 #[test]
-fn no_race_leads_out() {
-    let house = House::new();
-    fs::create_dir_all(house.inside.join("real/deep")).unwrap();
-    symlink("../outside", house.inside.join("trap")).unwrap();
-    let roots = house.roots();
+fn no_race_leads_out_of_the_root() {
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.inside.join("real/deep")).unwrap();
+    symlink("../outside", sandbox.inside.join("trap")).unwrap();
+    let roots = sandbox.roots();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (roots, stop) = (&roots, &stop);
-        // To this one the swaps are a stranger's: it goes on in the directory that it has kept.
-        let stranger = Root::open(&house.inside).unwrap();
+        // For this root, another process makes the swaps: it continues in the cached directory.
+        let other_root = Root::open(&sandbox.inside).unwrap();
         scope.spawn(move || {
             for round in 0..20_000 {
                 let at = name(&format!("real/s{}", round % 7));
-                let _ = stranger.open_file(&at, MAKE, 0o666);
-                let _ = stranger.truncate(&name("real/secret"), 0);
-                let _ = stranger.unlink(&at);
+                let _ = other_root.open_file(&at, MAKE, 0o666);
+                let _ = other_root.truncate(&name("real/secret"), 0);
+                let _ = other_root.unlink(&at);
             }
         });
         scope.spawn(move || {
@@ -280,7 +281,7 @@ fn no_race_leads_out() {
             .map(|root| {
                 scope.spawn(move || {
                     let (mut made, mut left, mut round) = (0, 0, 0_u32);
-                    // Long enough to have met both states, however the threads are scheduled.
+                    // Long enough to meet both states, for any scheduling of the threads.
                     while round < 20_000 || ((made == 0 || left == 0) && round < 5_000_000) {
                         round += 1;
                         let at = name(&format!("real/f{}", round % 7));
@@ -300,27 +301,27 @@ fn no_race_leads_out() {
                 })
             })
             .collect();
-        let seen: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+        let counts: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
         stop.store(true, Ordering::Relaxed);
-        for (made, left) in seen {
+        for (made, left) in counts {
             assert!(
                 made > 0 && left > 0,
                 "the race was not one: {made} in, {left} out"
             );
         }
     });
-    house.is_untouched();
+    sandbox.assert_outside_unchanged();
 }
 
-/// A directory in use that is moved about inside: `..` from within it never ends up outside.
+/// A directory in use is moved inside the root: `..` from within it never leads outside.
 #[test]
-fn directories_in_use_may_be_moved() {
-    let house = House::new();
-    fs::create_dir_all(house.inside.join("a/b/c")).unwrap();
-    fs::create_dir(house.inside.join("other")).unwrap();
+fn a_directory_in_use_that_is_moved_does_not_lead_out() {
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.inside.join("a/b/c")).unwrap();
+    fs::create_dir(sandbox.inside.join("other")).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let root = Root::open(&house.inside).unwrap();
+        let root = Root::open(&sandbox.inside).unwrap();
         let stop = &stop;
         scope.spawn(move || {
             let (deep, shallow) = (name("a/b/c"), name("c"));
@@ -329,8 +330,9 @@ fn directories_in_use_may_be_moved() {
                 root.rename(&shallow, &deep, 0).unwrap();
             }
         });
-        for root in house.roots() {
-            // Three up from the deep place is the root, from the shallow one outside of it.
+        for root in sandbox.roots() {
+            // Three levels above the deep path is the root; above the shallow one it would be
+            // outside.
             let at = name("a/b/c/../../../../outside/secret");
             let near = name("c/../../outside/secret");
             for _ in 0..20_000 {
@@ -342,15 +344,15 @@ fn directories_in_use_may_be_moved() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    house.is_untouched();
+    sandbox.assert_outside_unchanged();
 }
 
-/// What was kept of a directory is not used after it has another name, or none.
+/// A cached directory is not used after it was renamed or removed.
 #[test]
-fn a_directory_is_looked_up_anew_when_it_was_moved_or_removed() {
-    let house = House::new();
-    for root in house.roots() {
-        fs::create_dir_all(house.inside.join("a/b")).unwrap();
+fn a_moved_or_removed_directory_is_looked_up_again() {
+    let sandbox = Sandbox::new();
+    for root in sandbox.roots() {
+        fs::create_dir_all(sandbox.inside.join("a/b")).unwrap();
         root.open_file(&name("a/b/one"), MAKE, 0o666).unwrap();
         root.rename(&name("a"), &name("c"), 0).unwrap();
         assert_eq!(
@@ -362,13 +364,13 @@ fn a_directory_is_looked_up_anew_when_it_was_moved_or_removed() {
         root.rmdir(&name("c/b")).unwrap();
         root.mkdir(&name("c/b"), 0o777).unwrap();
         root.open_file(&name("c/b/two"), MAKE, 0o666).unwrap();
-        assert!(house.inside.join("c/b/two").is_file());
-        fs::remove_dir_all(house.inside.join("c")).unwrap();
-        fs::create_dir_all(house.inside.join("c/b")).unwrap();
+        assert!(sandbox.inside.join("c/b/two").is_file());
+        fs::remove_dir_all(sandbox.inside.join("c")).unwrap();
+        fs::create_dir_all(sandbox.inside.join("c/b")).unwrap();
         root.forget();
         root.open_file(&name("c/b/three"), MAKE, 0o666).unwrap();
-        assert!(house.inside.join("c/b/three").is_file());
-        fs::remove_dir_all(house.inside.join("c")).unwrap();
+        assert!(sandbox.inside.join("c/b/three").is_file());
+        fs::remove_dir_all(sandbox.inside.join("c")).unwrap();
         assert_eq!(
             root.stat(&name("c/b/two"), true).err(),
             Some(Denied::Failed(Errno::ENOENT))
@@ -376,25 +378,25 @@ fn a_directory_is_looked_up_anew_when_it_was_moved_or_removed() {
     }
 }
 
-/// A link may lead elsewhere from one call to the next, and what stood behind it is not kept.
+/// The target of a link may change between two calls, so directories beneath a link are not cached.
 #[test]
-fn a_link_on_the_way_is_followed_each_time() {
-    let house = House::new();
-    for root in house.roots() {
+fn a_link_in_a_path_is_followed_each_time() {
+    let sandbox = Sandbox::new();
+    for root in sandbox.roots() {
         for directory in ["a", "b"] {
-            fs::create_dir_all(house.inside.join(directory)).unwrap();
+            fs::create_dir_all(sandbox.inside.join(directory)).unwrap();
         }
         for (target, made_in) in [("a", Some("a/f")), ("b", Some("b/f")), ("../outside", None)] {
-            let _ = fs::remove_file(house.inside.join("link"));
-            symlink(target, house.inside.join("link")).unwrap();
-            assert!(made_in.is_none_or(|file| !house.inside.join(file).exists()));
+            let _ = fs::remove_file(sandbox.inside.join("link"));
+            symlink(target, sandbox.inside.join("link")).unwrap();
+            assert!(made_in.is_none_or(|file| !sandbox.inside.join(file).exists()));
             let made = root.open_file(&name("link/f"), MAKE, 0o666);
             assert_eq!(made.is_ok(), made_in.is_some());
-            assert!(made_in.is_none_or(|file| house.inside.join(file).is_file()));
+            assert!(made_in.is_none_or(|file| sandbox.inside.join(file).is_file()));
         }
-        fs::remove_dir_all(house.inside.join("a")).unwrap();
-        fs::remove_dir_all(house.inside.join("b")).unwrap();
-        fs::remove_file(house.inside.join("link")).unwrap();
+        fs::remove_dir_all(sandbox.inside.join("a")).unwrap();
+        fs::remove_dir_all(sandbox.inside.join("b")).unwrap();
+        fs::remove_file(sandbox.inside.join("link")).unwrap();
     }
-    house.is_untouched();
+    sandbox.assert_outside_unchanged();
 }

@@ -1,6 +1,7 @@
-//! Random programs are run in a directory, and their calls noted as a trace. What a check says of
-//! an empty root is made there; a second check then says nothing, the program does there what it
-//! did before, also a second time, and what was made can be taken away.
+//! Random programs run in a directory, and their calls are recorded as a trace. The files that the
+//! check of an empty root reports as missing are made. A second check then reports nothing, the
+//! program has the same results as before, also in a second run, and everything that was made can
+//! be removed.
 #![allow(clippy::unwrap_used)] // a test may panic, also in its helpers
 
 mod common;
@@ -11,7 +12,7 @@ use plimsoll_replay::check::{Beneath, Fill, Options, PrepareOptions, Report, che
 use plimsoll_replay::names::{Links, Rules, Table};
 use program::Program;
 
-/// A trace with what it takes to check it.
+/// A trace with everything that its check needs.
 struct Trace {
     program: Program,
     links: Links,
@@ -55,43 +56,43 @@ const WANTED: PrepareOptions = PrepareOptions {
     force: false,
 };
 
-fn is_explained(report: &Report, trace: &Trace, context: &str) {
-    let calls = report.examples.iter().map(|one| {
+fn assert_explained(report: &Report, trace: &Trace, context: &str) {
+    let calls = report.examples.iter().map(|example| {
         format!(
             "call {}: {}: {}\n",
-            one.event,
-            String::from_utf8_lossy(&one.path),
-            one.why
+            example.event,
+            String::from_utf8_lossy(&example.path),
+            example.why
         )
     });
-    let said: String = calls.collect();
+    let explanations: String = calls.collect();
     assert_eq!(
         report.unexplained,
         0,
-        "{context}:\n{said}{}",
+        "{context}:\n{explanations}{}",
         trace.program.listing()
     );
 }
 
-fn says_nothing(report: &Report, trace: &Trace, context: &str) {
-    let said: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
+fn assert_no_findings(report: &Report, trace: &Trace, context: &str) {
+    let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
     assert!(
-        said.is_empty(),
-        "{context}: {said:#?}\n{}",
+        findings.is_empty(),
+        "{context}: {findings:#?}\n{}",
         trace.program.listing()
     );
-    is_explained(report, trace, context);
+    assert_explained(report, trace, context);
 }
 
-fn lives(seed: u64, length: usize) -> usize {
-    lives_with(seed, length, false)
+fn check_and_repeat(seed: u64, length: usize) -> usize {
+    check_and_repeat_with(seed, length, false)
 }
 
-fn lives_with(seed: u64, length: usize, dots: bool) -> usize {
+fn check_and_repeat_with(seed: u64, length: usize, dots: bool) -> usize {
     let scratch = Scratch::new();
     let trace = Trace::record(seed, length, dots, &scratch);
     let path = scratch.make("root");
-    // What a user has there stays, whatever is prepared beside it.
+    // A file of the user is not changed.
     std::fs::write(path.join("mine"), "of the user").unwrap();
     let before = Snapshot::of(&path);
     let root = Beneath::open(&path).unwrap();
@@ -105,11 +106,11 @@ fn lives_with(seed: u64, length: usize, dots: bool) -> usize {
             trace.program.listing()
         );
         let report = trace.check(&root);
-        is_explained(&report, &trace, &context);
+        assert_explained(&report, &trace, &context);
         let prepared = prepare(&root, &report, WANTED).unwrap();
         assert!(prepared.left.is_empty(), "{context}: {:#?}", prepared.left);
         made += prepared.made;
-        says_nothing(&trace.check(&root), &trace, &context);
+        assert_no_findings(&trace.check(&root), &trace, &context);
         trace.program.repeat(&path.join("x/y/z"), &context);
     }
     let cleaned = clean(&root).unwrap();
@@ -119,32 +120,32 @@ fn lives_with(seed: u64, length: usize, dots: bool) -> usize {
 }
 
 #[test]
-fn what_a_check_asks_for_is_enough_and_can_be_undone() {
-    let made: usize = (0..40).map(|seed| lives(seed, 40)).sum();
-    assert!(made > 150, "the programs need hardly anything: {made}");
+fn the_required_files_suffice_and_can_be_removed() {
+    let made: usize = (0..40).map(|seed| check_and_repeat(seed, 40)).sum();
+    assert!(made > 150, "the programs need too few files: {made}");
 }
 
 #[test]
-fn names_with_dots_behind_what_is_missing_are_understood() {
+fn names_with_dots_after_missing_directories_are_explained() {
     for seed in 0..40 {
-        lives_with(seed, 40, true);
+        check_and_repeat_with(seed, 40, true);
     }
 }
 
-/// An exchange of a name with one beneath it; a file on the way of a name of which that was told
-/// before it was known where; a size that was told before it was known that it is a file's; a name
-/// beneath what is elsewhere later.
+/// These seeds contain: an exchange of a name with one beneath it; a file in a path, reported
+/// before the component was known; a size that was reported before the file was known to be
+/// regular; a name beneath a directory that is moved later.
 #[test]
-fn what_is_told_late_is_understood() {
+fn evidence_from_later_calls_is_used() {
     for seed in [1059, 1320, 1460, 3612, 4204, 4421, 4428] {
-        lives(seed, 20 + usize::try_from(seed % 200).unwrap());
+        check_and_repeat(seed, 20 + usize::try_from(seed % 200).unwrap());
     }
 }
 
 #[test]
 #[ignore = "long: takes a minute: the same with more and longer programs"]
-fn long_many_programs_find_what_they_need() {
+fn long_the_required_files_suffice_for_many_programs() {
     for seed in 1000..1500 {
-        lives(seed, 20 + usize::try_from(seed % 200).unwrap());
+        check_and_repeat(seed, 20 + usize::try_from(seed % 200).unwrap());
     }
 }

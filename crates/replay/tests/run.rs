@@ -1,7 +1,7 @@
-//! Carrying out plans that are made by hand: time, stopping, letting go, refusing.
+//! Tests of handmade plans: time, stopping, abandoned waits, refusals.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; its helpers are tests too"
+    reason = "a test that cannot continue fails; its helpers are tests as well"
 )]
 
 mod common;
@@ -32,7 +32,8 @@ fn header(calibration: Option<Calibration>) -> Header {
     }
 }
 
-/// Names beneath the root, which are also those of the trace; each worker's actions.
+/// A plan with these names, which are those beneath the root and of the trace, and with the actions
+/// of each worker.
 fn plan(names: &[&str], workers: Vec<Vec<Action>>) -> (Plan, Names) {
     let mut table = Names::default();
     for name in names {
@@ -46,14 +47,14 @@ fn plan(names: &[&str], workers: Vec<Vec<Action>>) -> (Plan, Names) {
         };
         table.add_thread(entry).unwrap();
     }
-    let of = |actions: Vec<Action>| Worker {
+    let worker = |actions: Vec<Action>| Worker {
         longest_read: 4096,
         longest_write: 4096,
         actions,
         ..Worker::default()
     };
     let plan = Plan {
-        workers: workers.into_iter().map(of).collect(),
+        workers: workers.into_iter().map(worker).collect(),
         names: names.iter().map(|name| Name::new(name.as_bytes())).collect(),
         opens: 8,
         ..Plan::default()
@@ -94,11 +95,11 @@ fn settings(timing: Timing) -> Settings {
 }
 
 #[test]
-fn root_is_refused_unless_it_is_meant() {
+fn root_is_refused_unless_allowed() {
     let scratch = Scratch::new();
     let root = Root::open(scratch.path()).unwrap();
     let (plan, names) = plan(&["/made"], vec![vec![on_name(Operation::Mkdir, 0, 0)]]);
-    let said = run(
+    let result = run(
         &plan,
         &root,
         &names,
@@ -107,12 +108,12 @@ fn root_is_refused_unless_it_is_meant() {
         &AtomicBool::new(false),
     );
     let is_root = nix::unistd::geteuid().is_root();
-    assert_eq!(matches!(said, Err(RunError::IsRoot)), is_root);
+    assert_eq!(matches!(result, Err(RunError::IsRoot)), is_root);
     assert_eq!(scratch.path().join("made").exists(), !is_root);
 }
 
 #[test]
-fn think_times_are_kept_in_diff_and_left_out_in_afap() {
+fn think_times_are_kept_in_diff_and_omitted_in_afap() {
     let scratch = Scratch::new();
     let thinking = Action {
         computing_ns: 40 * MS,
@@ -134,13 +135,13 @@ fn think_times_are_kept_in_diff_and_left_out_in_afap() {
     assert_eq!(whole.lateness.count, 2);
     let half = replay(&plan, &scratch, settings(Timing::Diff { scale: 0.5 }));
     assert!(half.wall_s >= 0.07, "{half:#?}");
-    // That it is shorter than the sleep alone needs no fast machine.
+    // Even a slow machine needs less time than the sleep alone.
     let fast = replay(&plan, &scratch, settings(Timing::Afap));
     assert_eq!((fast.performed, fast.lateness.count), (1, 0));
 }
 
 #[test]
-fn exact_never_begins_before_its_time() {
+fn exact_actions_never_begin_before_their_time() {
     let scratch = Scratch::new();
     let at = |ms: u64| Action {
         start_ns: 1_000 * MS as i64 + (ms * MS) as i64,
@@ -148,13 +149,13 @@ fn exact_never_begins_before_its_time() {
     };
     let (mut plan, names) = plan(&["/"], vec![vec![at(0), at(20), at(50)]]);
     plan.zero_ns = 1_000 * MS as i64;
-    let found = replay(&(plan, names), &scratch, settings(Timing::Exact));
-    assert!(found.wall_s >= 0.05, "{found:#?}");
-    assert_eq!(found.lateness.count, 3);
+    let replayed = replay(&(plan, names), &scratch, settings(Timing::Exact));
+    assert!(replayed.wall_s >= 0.05, "{replayed:#?}");
+    assert_eq!(replayed.lateness.count, 3);
 }
 
 #[test]
-fn a_replay_that_sleeps_or_waits_can_be_stopped() {
+fn a_sleeping_or_waiting_replay_can_be_stopped() {
     let scratch = Scratch::new();
     let sleeper = Action {
         waiting_ns: 3_600_000 * MS,
@@ -176,7 +177,7 @@ fn a_replay_that_sleeps_or_waits_can_be_stopped() {
     let root = Root::open(scratch.path()).unwrap();
     let stop = AtomicBool::new(false);
     let begun = Instant::now();
-    let found = std::thread::scope(|scope| {
+    let replayed = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(50));
             stop.store(true, Ordering::Relaxed);
@@ -184,21 +185,21 @@ fn a_replay_that_sleeps_or_waits_can_be_stopped() {
         let settings = settings(Timing::Diff { scale: 1.0 });
         run(&plan, &root, &names, &header(None), &settings, &stop).unwrap()
     });
-    assert!(found.stopped && !found.is_faithful());
-    assert_eq!(found.performed, 0);
+    assert!(replayed.stopped && !replayed.is_faithful());
+    assert_eq!(replayed.performed, 0);
     assert!(
         begun.elapsed() < Duration::from_secs(600),
-        "an hour was asked for"
+        "the plan lasts an hour"
     );
 }
 
 #[test]
-fn who_waits_for_what_never_comes_is_let_go_and_told() {
+fn a_wait_without_end_is_abandoned_and_reported() {
     let scratch = Scratch::new();
     let stat = on_name(Operation::Stat, 0, 0);
     let (mut plan, names) = plan(&["/"], vec![vec![stat], vec![stat], vec![stat]]);
-    // The second one is begun by nobody; the third one ends before it has done as much as the first
-    // one wants.
+    // The second worker is started by no fork. The third ends before it has completed the number of
+    // actions that the first waits for.
     plan.workers[1].is_forked = true;
     for (worker, until) in [(1, 1), (2, 9)] {
         plan.workers[0].edges.push(Edge { at: 0, worker, until });
@@ -207,12 +208,12 @@ fn who_waits_for_what_never_comes_is_let_go_and_told() {
         patience: Duration::from_millis(100),
         ..settings(Timing::Afap)
     };
-    let found = replay(&(plan, names), &scratch, settings);
-    assert_eq!((found.waits.let_go, found.performed), (2, 2));
-    let first = &found.waits.examples[0];
+    let replayed = replay(&(plan, names), &scratch, settings);
+    assert_eq!((replayed.waits.let_go, replayed.performed), (2, 2));
+    let first = &replayed.waits.examples[0];
     assert_eq!((first.thread, first.awaited_thread), (100, 101));
     assert_eq!((first.call.as_str(), first.path.as_deref()), ("stat", Some("/")));
-    assert!(!found.is_faithful());
+    assert!(!replayed.is_faithful());
 }
 
 #[test]
@@ -249,55 +250,58 @@ fn differences_and_refusals_are_counted_with_examples() {
         chown,
     ];
     let plan = plan(&["/short", "/missing", "/../outside"], vec![actions]);
-    let found = replay(&plan, &scratch, settings(Timing::Afap));
-    let told: Vec<_> = found
+    let replayed = replay(&plan, &scratch, settings(Timing::Afap));
+    let mismatches: Vec<_> = replayed
         .mismatches
         .iter()
-        .map(|one| {
+        .map(|mismatch| {
             (
-                one.call.as_str(),
-                one.recorded.as_str(),
-                one.got.as_str(),
-                one.count,
+                mismatch.call.as_str(),
+                mismatch.recorded.as_str(),
+                mismatch.got.as_str(),
+                mismatch.count,
             )
         })
         .collect();
     assert_eq!(
-        told,
+        mismatches,
         [
             ("read", "ok", "fewer bytes", 1),
             ("stat", "ok", "ENOENT", 1),
-            // Behind whatever may have been its cause.
+            // After its possible causes.
             ("read", "ok", "not open", 1)
         ]
     );
-    assert_eq!(found.mismatches[0].examples[0].got, 5);
-    // A call on a descriptor has no name of its own: it is told by what was opened.
-    assert_eq!(found.mismatches[0].examples[0].path, "/short");
-    assert_eq!(found.mismatches[2].examples[0].path, "", "nobody has opened it");
-    assert_eq!(found.mismatches[1].examples[0].path, "/missing");
-    let why: Vec<_> = found
+    assert_eq!(replayed.mismatches[0].examples[0].got, 5);
+    // A call on a descriptor has no path: the path of the opened file is reported.
+    assert_eq!(replayed.mismatches[0].examples[0].path, "/short");
+    assert_eq!(
+        replayed.mismatches[2].examples[0].path, "",
+        "no call has opened it"
+    );
+    assert_eq!(replayed.mismatches[1].examples[0].path, "/missing");
+    let why: Vec<_> = replayed
         .refusals
         .iter()
-        .map(|one| (one.call.as_str(), one.count))
+        .map(|refusal| (refusal.call.as_str(), refusal.count))
         .collect();
     assert_eq!(why, [("unlink", 1), ("chown", 1), ("refused", 1)]);
-    assert_eq!(found.refusals[0].examples, ["/../outside"]);
-    assert_eq!((found.read_bytes, found.lost), (5, 1));
-    // What was left open is closed.
+    assert_eq!(replayed.refusals[0].examples, ["/../outside"]);
+    assert_eq!((replayed.read_bytes, replayed.lost), (5, 1));
+    // Files that the plan leaves open are closed.
     let inside = fs::canonicalize(scratch.path()).unwrap();
     let open = fs::read_dir("/proc/self/fd").unwrap();
-    let left = open.filter(|entry| {
+    let still_open = open.filter(|entry| {
         let target = fs::read_link(entry.as_ref().unwrap().path());
         target.is_ok_and(|target| target.starts_with(&inside))
     });
-    assert_eq!(left.count(), 0);
-    let text = serde_json::to_string(&found).unwrap();
-    assert_eq!(serde_json::from_str::<Replayed>(&text).unwrap(), found);
+    assert_eq!(still_open.count(), 0);
+    let text = serde_json::to_string(&replayed).unwrap();
+    assert_eq!(serde_json::from_str::<Replayed>(&text).unwrap(), replayed);
 }
 
 #[test]
-fn what_tracing_cost_is_told() {
+fn the_cost_of_tracing_is_subtracted_and_reported() {
     let scratch = Scratch::new();
     let root = Root::open(scratch.path()).unwrap();
     let thinking = Action {
@@ -314,22 +318,22 @@ fn what_tracing_cost_is_told() {
         calls: 1000,
     }));
     let settings = settings(Timing::Afap);
-    let found = run(&plan, &root, &names, &header, &settings, &AtomicBool::new(false)).unwrap();
-    let untraced = found.untraced_s;
+    let replayed = run(&plan, &root, &names, &header, &settings, &AtomicBool::new(false)).unwrap();
+    let untraced = replayed.untraced_s;
     let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
-    assert!(close(found.recorded_s, 0.0015));
-    // Of every call: 100 - 20 and 50 - 40; 100 - 20 and 50 - 30; 100 - 25 and nothing, where 5 more
-    // should have been taken, which the next call's gap pays.
+    assert!(close(replayed.recorded_s, 0.0015));
+    // Per call: 100 - 20 and 50 - 40; 100 - 20 and 50 - 30; 100 - 25 and 0, where the remaining 5
+    // are subtracted from the gap of the next call.
     assert!(close(untraced.middle_s, 0.0009), "{untraced:?}");
     assert!(
         close(untraced.high_s, 0.001) && close(untraced.low_s, 0.000_705),
         "{untraced:?}"
     );
-    assert!(close(found.tracing[0].subtracted_ns, 600_000.0));
-    assert!(close(found.tracing[2].clipped_ns, 5_000.0));
-    let times = &found.by_call["stat"];
+    assert!(close(replayed.tracing[0].subtracted_ns, 600_000.0));
+    assert!(close(replayed.tracing[2].clipped_ns, 5_000.0));
+    let times = &replayed.by_call["stat"];
     assert!(close(times.recorded_s, 0.0005) && close(times.untraced_s, 0.0001));
-    // Of a trace it is the estimate of its profile; of one core the range is that of both.
+    // For a trace it is the estimate of its profile; for one core the range includes both.
     plan.times = Some(Times {
         recorded_s: 0.0015,
         low_s: Some(0.0003),
@@ -338,12 +342,12 @@ fn what_tracing_cost_is_told() {
     });
     let mut ends = |on_one_core| {
         plan.on_one_core = on_one_core;
-        let found = run(&plan, &root, &names, &header, &settings, &AtomicBool::new(false)).unwrap();
-        assert!(close(found.planned_s, 0.0009));
+        let replayed = run(&plan, &root, &names, &header, &settings, &AtomicBool::new(false)).unwrap();
+        assert!(close(replayed.planned_s, 0.0009));
         [
-            found.untraced_s.low_s,
-            found.untraced_s.middle_s,
-            found.untraced_s.high_s,
+            replayed.untraced_s.low_s,
+            replayed.untraced_s.middle_s,
+            replayed.untraced_s.high_s,
         ]
         .map(|seconds| (seconds * 1e6).round() as i64)
     };
@@ -351,9 +355,9 @@ fn what_tracing_cost_is_told() {
     assert_eq!(ends(true), [300, 900, 1000]);
 }
 
-/// Where storage cannot be shared, data are copied, and it is said which it was.
+/// If storage cannot be shared, data are copied, and the result states which was done.
 #[test]
-fn clones_are_made_or_copied() {
+fn clones_are_made_or_replaced_by_copies() {
     let scratch = Scratch::new();
     let data: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
     fs::write(scratch.path().join("from"), &data).unwrap();
@@ -372,15 +376,15 @@ fn clones_are_made_or_copied() {
         ..action(Operation::Clone, 0)
     };
     let actions = vec![open(0), open(1), clone([0, 0, 0]), clone([4096, 8192, 65536])];
-    let found = replay(
+    let replayed = replay(
         &plan(&["/from", "/to"], vec![actions]),
         &scratch,
         settings(Timing::Afap),
     );
-    assert!(found.is_faithful(), "{found:#?}");
-    let made = |name: &str| found.by_call.get(name).map_or(0, |it| it.count);
+    assert!(replayed.is_faithful(), "{replayed:#?}");
+    let made = |name: &str| replayed.by_call.get(name).map_or(0, |times| times.count);
     assert_eq!(made("ioctl (FICLONE)") + made("copy_file_range (for FICLONE)"), 2);
-    let mut wanted = data.clone();
-    wanted[65536..65536 + 8192].copy_from_slice(&data[4096..4096 + 8192]);
-    assert_eq!(fs::read(scratch.path().join("to")).unwrap(), wanted);
+    let mut expected = data.clone();
+    expected[65536..65536 + 8192].copy_from_slice(&data[4096..4096 + 8192]);
+    assert_eq!(fs::read(scratch.path().join("to")).unwrap(), expected);
 }

@@ -1,4 +1,4 @@
-//! Prepare and clean on a real directory: nothing outside is touched, and nothing of the user's is
+//! Prepare and clean in a real directory: no file outside is changed, and no file of the user is
 //! removed.
 #![allow(clippy::unwrap_used)] // a test may panic, also in its helpers
 
@@ -24,14 +24,14 @@ const SPARSE: PrepareOptions = PrepareOptions {
     force: false,
 };
 
-/// A directory with a root in it, and beside it what nobody may touch.
-struct House {
+/// A root, and next to it a directory whose files must not change.
+struct Sandbox {
     _scratch: Scratch,
     root: PathBuf,
     outside: PathBuf,
 }
 
-impl House {
+impl Sandbox {
     fn new() -> Self {
         let scratch = Scratch::new();
         let (root, outside) = (scratch.make("root"), scratch.make("outside"));
@@ -49,7 +49,7 @@ impl House {
     }
 }
 
-/// A trace: names with how many bytes are read of them; 0: the name is made.
+/// The report on a trace of files with the number of bytes that are read; 0: the file is made.
 fn report(root: &Beneath, files: &[(&str, u64)]) -> Report {
     let mut names = Names::default();
     let mut ids = BTreeMap::new();
@@ -83,104 +83,104 @@ fn made(path: &Path) -> Manifest {
 #[test]
 fn links_out_of_the_root_are_reported_and_not_followed() {
     for target in ["absolute", "../outside"] {
-        let house = House::new();
+        let sandbox = Sandbox::new();
         let target: PathBuf = if target == "absolute" {
-            house.outside.clone()
+            sandbox.outside.clone()
         } else {
             target.into()
         };
-        symlink(&target, house.root.join("a")).unwrap();
-        let before = Snapshot::of(&house.outside);
-        let root = house.beneath();
-        let found = report(&root, &[("/a/secret", 100), ("/a/new", 10), ("/a/d/x", 5)]);
-        assert_eq!(found.causes().len(), 1, "{:?}", found.findings);
-        assert_eq!(found.findings[0].what, What::Leaves);
-        let prepared = prepare(&root, &found, SPARSE).unwrap();
+        symlink(&target, sandbox.root.join("a")).unwrap();
+        let before = Snapshot::of(&sandbox.outside);
+        let root = sandbox.beneath();
+        let check_report = report(&root, &[("/a/secret", 100), ("/a/new", 10), ("/a/d/x", 5)]);
+        assert_eq!(check_report.causes().len(), 1, "{:?}", check_report.findings);
+        assert_eq!(check_report.findings[0].what, What::Leaves);
+        let prepared = prepare(&root, &check_report, SPARSE).unwrap();
         assert_eq!(prepared.made, 0);
-        assert_eq!(prepared.left.len(), found.findings.len());
+        assert_eq!(prepared.left.len(), check_report.findings.len());
         clean(&root).unwrap();
-        assert_eq!(Snapshot::of(&house.outside), before);
-        assert!(house.root.join("a").is_symlink());
+        assert_eq!(Snapshot::of(&sandbox.outside), before);
+        assert!(sandbox.root.join("a").is_symlink());
     }
 }
 
 #[test]
-fn a_link_that_comes_between_check_and_prepare_leads_nowhere() {
-    let house = House::new();
-    fs::create_dir(house.root.join("a")).unwrap();
-    let root = house.beneath();
-    let found = report(&root, &[("/a/new", 10)]);
-    let before = Snapshot::of(&house.outside);
-    fs::remove_dir(house.root.join("a")).unwrap();
-    symlink(&house.outside, house.root.join("a")).unwrap();
+fn a_link_made_between_check_and_prepare_is_not_followed() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.root.join("a")).unwrap();
+    let root = sandbox.beneath();
+    let check_report = report(&root, &[("/a/new", 10)]);
+    let before = Snapshot::of(&sandbox.outside);
+    fs::remove_dir(sandbox.root.join("a")).unwrap();
+    symlink(&sandbox.outside, sandbox.root.join("a")).unwrap();
     assert!(matches!(
-        prepare(&root, &found, SPARSE),
+        prepare(&root, &check_report, SPARSE),
         Err(PrepareError::Io { .. })
     ));
-    assert_eq!(Snapshot::of(&house.outside), before);
+    assert_eq!(Snapshot::of(&sandbox.outside), before);
 }
 
 #[test]
-fn a_link_that_comes_between_prepare_and_clean_leads_nowhere() {
-    let house = House::new();
-    let root = house.beneath();
-    let found = report(&root, &[("/a/d/secret", 10), ("/a/secret", 9)]);
-    prepare(&root, &found, SPARSE).unwrap();
-    fs::rename(house.root.join("a"), house.root.join("b")).unwrap();
-    symlink(&house.outside, house.root.join("a")).unwrap();
-    fs::write(house.outside.join("d/secret"), "of others").unwrap();
-    let before = Snapshot::of(&house.outside);
+fn a_link_made_between_prepare_and_clean_is_not_followed() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.beneath();
+    let check_report = report(&root, &[("/a/d/secret", 10), ("/a/secret", 9)]);
+    prepare(&root, &check_report, SPARSE).unwrap();
+    fs::rename(sandbox.root.join("a"), sandbox.root.join("b")).unwrap();
+    symlink(&sandbox.outside, sandbox.root.join("a")).unwrap();
+    fs::write(sandbox.outside.join("d/secret"), "of others").unwrap();
+    let before = Snapshot::of(&sandbox.outside);
     let cleaned = clean(&root).unwrap();
     assert_eq!(cleaned.left.len(), 1, "{cleaned:?}");
     assert_eq!(cleaned.left[0].why, Why::Changed);
-    assert_eq!(Snapshot::of(&house.outside), before);
-    assert!(
-        house.root.join("b/d/secret").exists(),
-        "it is not where it was made"
-    );
+    assert_eq!(Snapshot::of(&sandbox.outside), before);
+    assert!(sandbox.root.join("b/d/secret").exists(), "the moved file is kept");
 }
 
 #[test]
-fn a_manifest_that_names_what_is_outside_removes_nothing_there() {
-    let house = House::new();
-    let root = house.beneath();
+fn a_manifest_with_paths_outside_removes_nothing_there() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.beneath();
     prepare(&root, &report(&root, &[("/f", 5)]), SPARSE).unwrap();
-    let name = house.root.join(std::str::from_utf8(NAME).unwrap());
-    let before = Snapshot::of(&house.outside);
+    let name = sandbox.root.join(std::str::from_utf8(NAME).unwrap());
+    let before = Snapshot::of(&sandbox.outside);
     let text = fs::read_to_string(&name).unwrap();
     for path in ["../outside/secret", "/etc/hosts", "a//b", ""] {
         fs::write(&name, text.replace("\"f\"", &format!("{path:?}"))).unwrap();
         assert!(clean(&root).is_err(), "{path}");
     }
-    assert_eq!(Snapshot::of(&house.outside), before);
+    assert_eq!(Snapshot::of(&sandbox.outside), before);
     fs::write(&name, text.replace("prepared/1", "prepared/9")).unwrap();
     assert!(matches!(clean(&root), Err(PrepareError::Format(_))));
     fs::remove_file(&name).unwrap();
-    symlink(house.outside.join("secret"), &name).unwrap();
-    assert!(clean(&root).is_err(), "the manifest itself is not followed");
+    symlink(sandbox.outside.join("secret"), &name).unwrap();
+    assert!(
+        clean(&root).is_err(),
+        "a link instead of the manifest is not followed"
+    );
 }
 
 #[test]
-fn what_is_of_the_user_stays() {
-    let house = House::new();
-    fs::create_dir(house.root.join("data")).unwrap();
-    fs::write(house.root.join("data/small"), "12345").unwrap();
-    fs::write(house.root.join("data/log"), "old").unwrap();
-    let before = Snapshot::of(&house.root);
-    let root = house.beneath();
+fn files_of_the_user_are_kept() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.root.join("data")).unwrap();
+    fs::write(sandbox.root.join("data/small"), "12345").unwrap();
+    fs::write(sandbox.root.join("data/log"), "old").unwrap();
+    let before = Snapshot::of(&sandbox.root);
+    let root = sandbox.beneath();
     let trace = [
         ("/data/small", 100),
         ("/data/in/f", 10),
         ("/data/log", 0),
         ("/data/out", 0),
     ];
-    let found = report(&root, &trace);
-    let prepared = prepare(&root, &found, SPARSE).unwrap();
+    let check_report = report(&root, &trace);
+    let prepared = prepare(&root, &check_report, SPARSE).unwrap();
     assert_eq!((prepared.made, prepared.grown, prepared.bytes), (2, 1, 105));
-    assert_eq!(fs::metadata(house.root.join("data/small")).unwrap().size(), 100);
-    // A replay makes this, and a user that.
-    fs::write(house.root.join("data/out"), "made").unwrap();
-    fs::write(house.root.join("data/in/mine"), "of the user").unwrap();
+    assert_eq!(fs::metadata(sandbox.root.join("data/small")).unwrap().size(), 100);
+    // A replay makes the first file, a user the second.
+    fs::write(sandbox.root.join("data/out"), "made").unwrap();
+    fs::write(sandbox.root.join("data/in/mine"), "of the user").unwrap();
     let cleaned = clean(&root).unwrap();
     let left: Vec<(&[u8], &Why)> = cleaned
         .left
@@ -188,86 +188,90 @@ fn what_is_of_the_user_stays() {
         .map(|left| (&*left.path.0, &left.why))
         .collect();
     assert_eq!(left, [(b"data/in".as_slice(), &Why::NotEmpty)]);
-    assert_eq!(made(&house.root).made.len(), 1, "what was left is still known");
-    fs::remove_file(house.root.join("data/in/mine")).unwrap();
+    assert_eq!(
+        made(&sandbox.root).made.len(),
+        1,
+        "the manifest lists the names that were not removed"
+    );
+    fs::remove_file(sandbox.root.join("data/in/mine")).unwrap();
     assert!(clean(&root).unwrap().left.is_empty());
-    assert_eq!(Snapshot::of(&house.root), before);
+    assert_eq!(Snapshot::of(&sandbox.root), before);
 }
 
 #[test]
-fn what_was_made_and_changed_by_others_stays() {
-    let house = House::new();
-    let root = house.beneath();
+fn a_made_file_that_others_changed_is_kept() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.beneath();
     prepare(&root, &report(&root, &[("/a", 10), ("/b", 10)]), SPARSE).unwrap();
-    fs::write(house.root.join("a"), "results!!!").unwrap();
+    fs::write(sandbox.root.join("a"), "results!!!").unwrap();
     let cleaned = clean(&root).unwrap();
     assert_eq!((cleaned.removed, cleaned.left.len()), (1, 1));
-    assert_eq!(fs::read(house.root.join("a")).unwrap(), b"results!!!");
+    assert_eq!(fs::read(sandbox.root.join("a")).unwrap(), b"results!!!");
 }
 
 #[test]
-fn what_must_not_be_there_is_removed_only_if_asked_for() {
-    let house = House::new();
-    fs::create_dir(house.root.join("f")).unwrap();
-    fs::write(house.root.join("f/mine"), "of the user").unwrap();
-    symlink(&house.outside, house.root.join("f/link")).unwrap();
-    let before = Snapshot::of(&house.outside);
-    let root = house.beneath();
-    let mut found = report(&root, &[("/f", 10)]);
+fn names_that_must_not_exist_are_removed_only_with_force() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.root.join("f")).unwrap();
+    fs::write(sandbox.root.join("f/mine"), "of the user").unwrap();
+    symlink(&sandbox.outside, sandbox.root.join("f/link")).unwrap();
+    let before = Snapshot::of(&sandbox.outside);
+    let root = sandbox.beneath();
+    let mut check_report = report(&root, &[("/f", 10)]);
     assert!(
-        matches!(found.findings[0].what, What::WrongKind { .. }),
+        matches!(check_report.findings[0].what, What::WrongKind { .. }),
         "{:?}",
-        found.findings
+        check_report.findings
     );
-    let prepared = prepare(&root, &found, SPARSE).unwrap();
+    let prepared = prepare(&root, &check_report, SPARSE).unwrap();
     assert_eq!((prepared.made, prepared.left.len()), (0, 1));
-    assert!(house.root.join("f/mine").exists());
-    found = report(&root, &[("/f", 10)]);
+    assert!(sandbox.root.join("f/mine").exists());
+    check_report = report(&root, &[("/f", 10)]);
     let force = PrepareOptions {
         force: true,
         ..SPARSE
     };
-    assert!(prepare(&root, &found, force).unwrap().left.is_empty());
-    assert_eq!(fs::metadata(house.root.join("f")).unwrap().size(), 10);
-    assert_eq!(Snapshot::of(&house.outside), before);
+    assert!(prepare(&root, &check_report, force).unwrap().left.is_empty());
+    assert_eq!(fs::metadata(sandbox.root.join("f")).unwrap().size(), 10);
+    assert_eq!(Snapshot::of(&sandbox.outside), before);
 }
 
 #[test]
-fn an_interrupted_preparation_is_repeated_or_undone() {
-    let house = House::new();
-    let root = house.beneath();
+fn an_interrupted_preparation_can_be_repeated_or_undone() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.beneath();
     let trace = [("/a/x", 10), ("/a/y", 10), ("/b", 10)];
     prepare(&root, &report(&root, &trace), SPARSE).unwrap();
     // As if it had been killed while it made the second file.
-    let name = house.root.join(std::str::from_utf8(NAME).unwrap());
+    let name = sandbox.root.join(std::str::from_utf8(NAME).unwrap());
     let text = fs::read_to_string(&name)
         .unwrap()
         .replace("\"ready\"", "\"making\"");
     fs::write(&name, text).unwrap();
-    fs::remove_file(house.root.join("b")).unwrap();
-    fs::rename(house.root.join("a/y"), house.root.join(".plimsoll-making")).unwrap();
+    fs::remove_file(sandbox.root.join("b")).unwrap();
+    fs::rename(sandbox.root.join("a/y"), sandbox.root.join(".plimsoll-making")).unwrap();
     assert!(reset(&root).unwrap().left.is_empty());
-    let found = report(&root, &trace);
-    assert_eq!(found.findings.len(), 2);
-    assert_eq!(prepare(&root, &found, SPARSE).unwrap().made, 2);
+    let check_report = report(&root, &trace);
+    assert_eq!(check_report.findings.len(), 2);
+    assert_eq!(prepare(&root, &check_report, SPARSE).unwrap().made, 2);
     assert!(report(&root, &trace).findings.is_empty());
-    // Once more, and a user takes a name that was still to be made.
+    // The same again; then a user creates a name that is about to be made.
     let text = fs::read_to_string(&name)
         .unwrap()
         .replace("\"ready\"", "\"making\"");
     fs::write(&name, text).unwrap();
-    fs::write(house.root.join("b"), "of the user").unwrap();
+    fs::write(sandbox.root.join("b"), "of the user").unwrap();
     let cleaned = clean(&root).unwrap();
     assert_eq!(cleaned.left.len(), 1);
-    assert_eq!(fs::read(house.root.join("b")).unwrap(), b"of the user");
-    assert!(!house.root.join("a").exists());
+    assert_eq!(fs::read(sandbox.root.join("b")).unwrap(), b"of the user");
+    assert!(!sandbox.root.join("a").exists());
 }
 
 #[test]
-fn files_are_filled_with_what_compresses_as_asked() {
+fn files_have_the_requested_compressibility() {
     for (percent, range) in [(0, 95..=101), (50, 45..=55), (90, 8..=13), (100, 0..=2)] {
-        let house = House::new();
-        let root = house.beneath();
+        let sandbox = Sandbox::new();
+        let root = sandbox.beneath();
         let fill = Fill::Data {
             compressibility: percent,
             seed: 7,
@@ -279,12 +283,12 @@ fn files_are_filled_with_what_compresses_as_asked() {
             PrepareOptions { fill, force: false },
         )
         .unwrap();
-        let read = |name: &str| fs::read(house.root.join(name)).unwrap();
+        let read = |name: &str| fs::read(sandbox.root.join(name)).unwrap();
         let (a, b) = (read("a"), read("b"));
         assert_eq!(a.len(), 3_000_001);
-        assert!(percent == 100 || a != b, "two files are not one");
+        assert!(percent == 100 || a != b, "two files have different data");
         let packed = zstd::bulk::compress(&a, 1).unwrap().len() * 100 / a.len();
-        assert!(range.contains(&packed), "{percent} %: {packed} % are left");
+        assert!(range.contains(&packed), "{percent} %: {packed} % remain");
         clean(&root).unwrap();
         prepare(
             &root,

@@ -1,8 +1,8 @@
-//! Programs run under strace, and their replay beneath another directory: both trees are the same,
-//! and so is every result.
+//! Programs are run under strace and replayed beneath another directory: both trees and all results
+//! are equal.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on fails; its helpers are tests too"
+    reason = "a test that cannot continue fails; its helpers are tests as well"
 )]
 
 #[path = "traced/blocks.rs"]
@@ -33,10 +33,10 @@ use plimsoll_trace::header::{Header, Recorder};
 use plimsoll_trace::kernel::Kernel;
 use plimsoll_trace::names::Names;
 
-/// Where the program works, and how: its directory, its seed, its threads.
+/// Environment variable of the traced program: its directory, seed and number of threads.
 const JOB: &str = "PLIMSOLL_MODEL_JOB";
 
-/// Not a test, but what the tests run under strace: this very binary again.
+/// Not a test, but the program that tests run under strace: this binary again.
 #[test]
 #[ignore = "the program that the other tests trace"]
 fn traced_program() {
@@ -53,15 +53,15 @@ fn traced_program() {
     );
 }
 
-/// The same, for the program whose requests are blocks.
+/// As `traced_program`, with requests of `io_submit`.
 #[test]
 #[ignore = "the program that another test traces"]
 fn traced_blocks() {
     blocks::run(Path::new(&std::env::var(JOB).unwrap()));
 }
 
-/// What strace has seen of a command. None with a message where strace is missing, which CI takes
-/// for a failure.
+/// The events of a command under strace. None with a message if strace is missing, which is a
+/// failure under CI.
 fn traced(command: &[&OsStr], job: &str, scratch: &Path) -> Option<(Vec<Event>, Names)> {
     let log = scratch.join("log");
     let done = Command::new("strace")
@@ -71,9 +71,9 @@ fn traced(command: &[&OsStr], job: &str, scratch: &Path) -> Option<(Vec<Event>, 
         .env(JOB, job)
         .output();
     if !done.as_ref().is_ok_and(|done| done.status.success()) {
-        eprintln!("SKIPPED: strace is missing, or may trace nothing here: {done:?}");
+        eprintln!("SKIPPED: strace is missing, or not permitted here: {done:?}");
         let ci = std::env::var_os("CI").is_some_and(|ci| ci == "true");
-        assert!(!ci, "under CI what is missing is a failure");
+        assert!(!ci, "under CI a skipped test is a failure");
         return None;
     }
     let (mut follower, mut events) = (Follower::new(), Vec::new());
@@ -92,11 +92,11 @@ fn traced(command: &[&OsStr], job: &str, scratch: &Path) -> Option<(Vec<Event>, 
     Some((events, names))
 }
 
-/// Of what was done in `from`. Everything else is ignored.
+/// The plan of the calls on files in `from`. All other calls are ignored.
 fn planned(trace: &(Vec<Event>, Names), from: &Path, order: Ordering) -> Plan {
     let (events, names) = trace;
     let from = from.as_os_str().as_bytes();
-    let place = |path| {
+    let path_beneath = |path| {
         let rest = names.path(path).strip_prefix(from)?;
         (rest.is_empty() || rest[0] == b'/').then(|| rest.to_vec())
     };
@@ -104,7 +104,7 @@ fn planned(trace: &(Vec<Event>, Names), from: &Path, order: Ordering) -> Plan {
         order,
         ..Options::default()
     };
-    Plan::new(&header(), events.iter().copied(), names, place, options).unwrap()
+    Plan::new(&header(), events.iter().copied(), names, path_beneath, options).unwrap()
 }
 
 fn header() -> Header {
@@ -121,126 +121,138 @@ fn replayed(plan: &Plan, names: &Names, root: &Root) -> Replayed {
     run(plan, root, names, &header, &settings, &AtomicBool::new(false)).unwrap()
 }
 
-/// Every name beneath a directory: its type, permissions, size, links, target, attributes.
+/// Every name beneath a directory, with its type, permissions, size, links, target and attributes.
 fn tree(directory: &Path) -> Vec<String> {
-    let mut told = Vec::new();
-    let mut todo = vec![PathBuf::new()];
-    while let Some(at) = todo.pop() {
+    let mut entries = Vec::new();
+    let mut remaining = vec![PathBuf::new()];
+    while let Some(at) = remaining.pop() {
         for entry in fs::read_dir(directory.join(&at)).unwrap() {
             let name = at.join(entry.unwrap().file_name());
             let whole = directory.join(&name);
-            let found = fs::symlink_metadata(&whole).unwrap();
-            let (mut size, mut mode) = (found.len(), found.mode());
+            let metadata = fs::symlink_metadata(&whole).unwrap();
+            let (mut size, mut mode) = (metadata.len(), metadata.mode());
             let mut target = PathBuf::new();
-            if found.is_dir() {
-                todo.push(name.clone());
+            if metadata.is_dir() {
+                remaining.push(name.clone());
                 size = 0;
-            } else if found.is_symlink() {
+            } else if metadata.is_symlink() {
                 let text = fs::read_link(&whole).unwrap();
-                // One from the root on is one that begins at the directory.
+                // An absolute target begins at the directory.
                 target = text.strip_prefix(directory).map(Path::to_owned).unwrap_or(text);
                 (size, mode) = (0, 0);
             }
-            let links = if found.is_dir() { 0 } else { found.nlink() };
-            told.push(format!(
+            let links = if metadata.is_dir() { 0 } else { metadata.nlink() };
+            entries.push(format!(
                 "{} {mode:o} {size} {links} {} {}",
                 name.display(),
                 target.display(),
-                blocks(&found)
+                blocks(&metadata)
             ));
         }
     }
-    told.sort();
-    told
+    entries.sort();
+    entries
 }
 
-/// Whether anything is stored of it: holes are made where they were.
-fn blocks(found: &fs::Metadata) -> bool {
-    found.is_file() && found.blocks() > 0
+/// Whether a file has allocated blocks: holes must be at the same offsets.
+fn blocks(metadata: &fs::Metadata) -> bool {
+    metadata.is_file() && metadata.blocks() > 0
 }
 
-struct Rooms {
+struct Workspace {
     scratch: Scratch,
     original: PathBuf,
 }
 
-/// How a trace is replayed.
-const WAYS: [Way; 3] = [
-    Way {
+/// The settings with which each trace is replayed.
+const VARIANTS: [Variant; 3] = [
+    Variant {
         walks: false,
         order: Ordering::Resource,
     },
-    Way {
+    Variant {
         walks: true,
         order: Ordering::Resource,
     },
-    Way {
+    Variant {
         walks: false,
         order: Ordering::Trace,
     },
 ];
 
 #[derive(Debug)]
-struct Way {
-    /// Names are resolved component by component.
+struct Variant {
+    /// Whether names are resolved component by component.
     walks: bool,
     order: Ordering,
 }
 
-impl Rooms {
+impl Workspace {
     fn new() -> Self {
         let scratch = Scratch::new();
         let base = fs::canonicalize(scratch.path()).unwrap();
         let original = base.join("original");
-        furnish(&original);
+        create_initial_files(&original);
         Self { scratch, original }
     }
 
-    /// Replays by every way, and compares.
-    fn compare(&self, trace: &(Vec<Event>, Names), what: &str) -> Replayed {
-        let wanted = tree(&self.original);
+    /// Replays with each setting and compares the trees.
+    fn compare(&self, trace: &(Vec<Event>, Names), context: &str) -> Replayed {
+        let expected = tree(&self.original);
         let mut last = None;
-        for way in &WAYS {
-            let plan = planned(trace, &self.original, way.order);
-            last = Some(self.is_the_same(&plan, &trace.1, way.walks, &wanted, &format!("{what}, {way:?}")));
+        for variant in &VARIANTS {
+            let plan = planned(trace, &self.original, variant.order);
+            last = Some(self.assert_same(
+                &plan,
+                &trace.1,
+                variant.walks,
+                &expected,
+                &format!("{context}, {variant:?}"),
+            ));
         }
         last.unwrap()
     }
 
-    /// Replays in orders that the edges allow, and compares.
-    fn compare_shuffled(&self, trace: &(Vec<Event>, Names), orders: std::ops::Range<u64>, what: &str) {
-        let wanted = tree(&self.original);
+    /// Replays in orders that the edges allow, and compares the trees.
+    fn compare_shuffled(&self, trace: &(Vec<Event>, Names), orders: std::ops::Range<u64>, context: &str) {
+        let expected = tree(&self.original);
         for order in orders {
             let mut plan = planned(trace, &self.original, Ordering::Resource);
             shuffle::shuffle(&mut plan, order);
-            self.is_the_same(&plan, &trace.1, false, &wanted, &format!("{what}, order {order}"));
+            self.assert_same(
+                &plan,
+                &trace.1,
+                false,
+                &expected,
+                &format!("{context}, order {order}"),
+            );
         }
     }
 
-    fn is_the_same(
+    fn assert_same(
         &self,
         plan: &Plan,
         names: &Names,
         walks: bool,
-        wanted: &[String],
-        what: &str,
+        expected: &[String],
+        context: &str,
     ) -> Replayed {
         let copy = self.original.with_file_name("copy");
-        furnish(&copy);
+        create_initial_files(&copy);
         let root = if walks {
             Root::open_walking(&copy)
         } else {
             Root::open(&copy)
         };
-        let found = replayed(plan, names, &root.unwrap());
-        assert!(found.is_faithful(), "{what}: {found:#?}");
-        assert_eq!(tree(&copy), wanted, "{what}");
+        let result = replayed(plan, names, &root.unwrap());
+        assert!(result.is_faithful(), "{context}: {result:#?}");
+        assert_eq!(tree(&copy), expected, "{context}");
         fs::remove_dir_all(copy).unwrap();
-        found
+        result
     }
 }
 
-/// One of the programs above, run under strace.
+/// Runs one of the programs above under strace.
 fn traced_self(program: &str, job: &str, scratch: &Path) -> Option<(Vec<Event>, Names)> {
     let this = std::env::current_exe().unwrap();
     let words = ["--exact", program, "--ignored"].map(OsStr::new);
@@ -248,40 +260,40 @@ fn traced_self(program: &str, job: &str, scratch: &Path) -> Option<(Vec<Event>, 
     traced(&command, job, scratch)
 }
 
-/// The same beginning for the original and its replays.
-fn furnish(room: &Path) {
-    fs::create_dir_all(room.join("d0")).unwrap();
-    fs::write(room.join("f0"), vec![7; 30_000]).unwrap();
-    fs::write(room.join("d0/f1"), b"seven").unwrap();
+/// Creates the initial files of the original and of its replays.
+fn create_initial_files(directory: &Path) {
+    fs::create_dir_all(directory.join("d0")).unwrap();
+    fs::write(directory.join("f0"), vec![7; 30_000]).unwrap();
+    fs::write(directory.join("d0/f1"), b"seven").unwrap();
 }
 
-/// A random program is traced and replayed by all ways, and in so many shuffled orders.
+/// Traces a random program and replays it with all settings, and in `orders` shuffled orders.
 fn compare(seed: u64, threads: usize, orders: u64) {
-    let rooms = Rooms::new();
-    let job = format!("{},{seed},{threads}", rooms.original.display());
-    let Some(trace) = traced_self("traced_program", &job, rooms.scratch.path()) else {
+    let workspace = Workspace::new();
+    let job = format!("{},{seed},{threads}", workspace.original.display());
+    let Some(trace) = traced_self("traced_program", &job, workspace.scratch.path()) else {
         return;
     };
-    let what = format!("seed {seed}, {threads} threads");
-    let found = rooms.compare(&trace, &what);
-    rooms.compare_shuffled(&trace, 0..orders, &what);
-    // A few calls were folded into one another's time; the rest must have been made.
-    assert!(found.performed > 400, "{found:#?}");
-    let edges = found.waits.edges;
+    let context = format!("seed {seed}, {threads} threads");
+    let replayed = workspace.compare(&trace, &context);
+    workspace.compare_shuffled(&trace, 0..orders, &context);
+    // A few calls are folded into the time of others; the rest must be made.
+    assert!(replayed.performed > 400, "{replayed:#?}");
+    let edges = replayed.waits.edges;
     assert!(threads == 1 || edges > 10, "{edges} edges");
 }
 
 #[test]
-fn one_thread_is_replayed_call_by_call() {
+fn a_program_of_one_thread_is_replayed_with_equal_results() {
     for seed in 0..6 {
         compare(seed, 1, 0);
     }
 }
 
-/// Their calls take turns, so that the trace tells the order of all of them: nothing is left to
-/// chance but which of them a replay does first where no edge says so.
+/// The threads alternate, so the trace contains the order of all calls. Only the order of calls
+/// without an edge differs between replays.
 #[test]
-fn threads_that_share_everything_are_replayed_in_order() {
+fn threads_that_share_all_files_are_replayed_with_equal_results() {
     for seed in 0..6 {
         compare(seed, 3, 6);
     }
@@ -289,21 +301,21 @@ fn threads_that_share_everything_are_replayed_in_order() {
 
 #[test]
 #[ignore = "long: takes minutes: the same with more programs"]
-fn long_many_programs_whose_threads_share_everything_are_replayed_in_order() {
+fn long_many_programs_of_threads_are_replayed_with_equal_results() {
     for seed in 1000..1400 {
         compare(seed, 3, 12);
     }
 }
 
 #[test]
-fn requests_that_were_handed_over_are_made() {
-    let rooms = Rooms::new();
-    let job = rooms.original.display().to_string();
-    let Some(trace) = traced_self("traced_blocks", &job, rooms.scratch.path()) else {
+fn submitted_requests_are_made() {
+    let workspace = Workspace::new();
+    let job = workspace.original.display().to_string();
+    let Some(trace) = traced_self("traced_blocks", &job, workspace.scratch.path()) else {
         return;
     };
-    let found = rooms.compare(&trace, "blocks");
-    let of = |call: &str| found.by_call.get(call).map(|it| (it.count, it.bytes));
+    let replayed = workspace.compare(&trace, "blocks");
+    let of = |call: &str| replayed.by_call.get(call).map(|times| (times.count, times.bytes));
     assert_eq!(of("pwrite64"), Some((2, 8000)));
     assert_eq!(of("pread64"), Some((3, 4096 + 1000)));
     assert_eq!(of("fdatasync"), Some((1, 0)));
@@ -320,14 +332,14 @@ const SHELL: &str = r#"
 "#;
 
 #[test]
-fn a_shell_with_its_children_is_replayed() {
-    let rooms = Rooms::new();
+fn a_shell_and_its_children_are_replayed_with_equal_results() {
+    let workspace = Workspace::new();
     let words = ["sh", "-c", SHELL, "shell"].map(OsStr::new);
     let mut command = words.to_vec();
-    command.push(rooms.original.as_os_str());
-    let Some(trace) = traced(&command, "", rooms.scratch.path()) else {
+    command.push(workspace.original.as_os_str());
+    let Some(trace) = traced(&command, "", workspace.scratch.path()) else {
         return;
     };
-    let found = rooms.compare(&trace, "shell");
-    assert!(found.threads > 8, "{found:#?}");
+    let replayed = workspace.compare(&trace, "shell");
+    assert!(replayed.threads > 8, "{replayed:#?}");
 }

@@ -1,4 +1,4 @@
-//! How good it is: the table of `docs/clocks.md` is what `--nocapture` prints here.
+//! Accuracy of the clock map. With `--nocapture` these tests print the table of `docs/clocks.md`.
 
 #![allow(clippy::print_stdout, reason = "the table is for a reader")]
 
@@ -10,13 +10,12 @@ const SEEDS: u64 = 100;
 
 #[derive(Debug, Default)]
 struct Accuracy {
-    /// Greatest over all runs: error, ns; drift error, ppm; bound, ns; share of the bound that an
-    /// error took.
+    /// Maximum over all runs: error, ns; drift error, ppm; bound, ns; error / bound.
     error: f64,
     drift: f64,
     bound: i64,
     share: f64,
-    /// Median over runs of the greatest error of each.
+    /// Median over the runs of the maximum error of each.
     typical: f64,
 }
 
@@ -54,11 +53,11 @@ fn accuracy(name: &str, of: &Conditions, max_rate_error_ppm: f64) -> Accuracy {
     all
 }
 
-/// Over the whole run, of the map and of the truth, ppm.
+/// Mean drift of the map over the whole run, ppm.
 fn mean_drift(map: &ClockMap) -> f64 {
     let (from, to) = map.span_ns().expect("not the same clock");
-    let there = (map.at(to).controller_ns - map.at(from).controller_ns) as f64;
-    (there / (to - from) as f64 - 1.0) * 1e6
+    let controller_span = (map.at(to).controller_ns - map.at(from).controller_ns) as f64;
+    (controller_span / (to - from) as f64 - 1.0) * 1e6
 }
 
 fn true_drift(world: &World, map: &ClockMap) -> f64 {
@@ -67,7 +66,7 @@ fn true_drift(world: &World, map: &ClockMap) -> f64 {
 }
 
 #[test]
-fn on_a_lan_the_error_is_below_twenty_microseconds_and_half_the_asymmetry() {
+fn on_a_lan_the_error_is_below_20_us_plus_half_the_asymmetry() {
     for (name, asymmetry, wander, declared) in [
         ("0.2 ms", 0.0, 0.0, 500.0),
         ("0.2 ms, rate error of 120 ppm declared", 0.0, 0.0, 120.0),
@@ -85,7 +84,7 @@ fn on_a_lan_the_error_is_below_twenty_microseconds_and_half_the_asymmetry() {
 }
 
 #[test]
-fn on_long_links_half_the_asymmetry_stays_and_the_drift_is_good() {
+fn on_long_links_the_error_is_half_the_asymmetry_and_the_drift_error_is_below_0_1_ppm() {
     for (name, there, back, noise) in [
         ("60 ms", 30_000.0, 30_000.0, 500.0),
         ("315 ms", 157_500.0, 157_500.0, 2_000.0),
@@ -93,7 +92,7 @@ fn on_long_links_half_the_asymmetry_stays_and_the_drift_is_good() {
     ] {
         let got = accuracy(name, &Conditions::new(600, there, back, noise), 500.0);
         let floor = 0.5 * f64::abs(there - back) * 1e3;
-        // Of queueing, 600 probes leave less than a third of its mean.
+        // With 600 probes, less than a third of the mean queueing delay remains.
         assert!(got.error < floor + 300.0 * noise, "{name}: {got:?}");
         assert!(got.drift < 0.1, "{name}: {got:?}");
         assert!(got.share <= 1.0, "{name}: {got:?}");
@@ -101,7 +100,7 @@ fn on_long_links_half_the_asymmetry_stays_and_the_drift_is_good() {
 }
 
 #[test]
-fn few_probes_in_an_hour_are_enough() {
+fn eleven_probes_in_an_hour_suffice_for_10_ms() {
     let of = Conditions::new(3_600, 157_500.0, 157_500.0, 2_000.0);
     for seed in 0..20 {
         let world = World::new(of.clone(), seed);
@@ -114,7 +113,7 @@ fn few_probes_in_an_hour_are_enough() {
 }
 
 #[test]
-fn six_hours_of_wander_are_followed() {
+fn the_map_follows_six_hours_of_wander() {
     let mut of = Conditions::new(6 * 3_600, 100.0, 100.0, 10.0);
     of.wander_ppm = 0.01;
     let world = World::new(of, 1);

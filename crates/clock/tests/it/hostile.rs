@@ -1,4 +1,4 @@
-//! Stamps that no honest pair of clocks makes.
+//! Stamps that no pair of working clocks produces.
 
 use plimsoll_clock::{Assumptions, Begin, EstimateError, Live, Probe, Pushed, Via, estimate};
 use rand::{RngExt, SeedableRng};
@@ -17,7 +17,7 @@ fn probe(sent: i64, offset: i64, there: i64, back: i64) -> Probe {
 }
 
 #[test]
-fn without_probes_there_is_no_map_and_it_says_why() {
+fn without_usable_probes_the_error_states_their_number() {
     let none = estimate(&[], &Assumptions::default());
     assert_eq!(none, Err(EstimateError::NoProbes { probes: 0 }));
     let broken = Probe {
@@ -33,24 +33,31 @@ fn without_probes_there_is_no_map_and_it_says_why() {
 }
 
 #[test]
-fn one_probe_is_a_map() {
-    let one = estimate(
+fn one_probe_suffices_for_a_map() {
+    let estimated = estimate(
         &[probe(5 * SECOND, 1_000_000, 30_000, 70_000)],
         &Assumptions::default(),
     )
-    .expect("one");
-    let mapped = one.map.at(5 * SECOND);
+    .expect("one probe");
+    let mapped = estimated.map.at(5 * SECOND);
     assert!((mapped.controller_ns - 5 * SECOND - 1_000_000).abs() <= mapped.bound_ns);
     assert!(
         (50_000..51_000).contains(&mapped.bound_ns),
         "half the round trip: {mapped:?}"
     );
-    let later = one.map.at(7 * SECOND);
+    let later = estimated.map.at(7 * SECOND);
     assert!(
         (later.bound_ns - mapped.bound_ns - 1_000_000).abs() < 1_000,
         "500 ppm for two seconds: {later:?}"
     );
-    assert_eq!((one.pieces.len(), one.pieces[0].probes, one.rejected), (1, 1, 0));
+    assert_eq!(
+        (
+            estimated.pieces.len(),
+            estimated.pieces[0].probes,
+            estimated.rejected
+        ),
+        (1, 1, 0)
+    );
 }
 
 #[test]
@@ -78,7 +85,7 @@ fn impossible_probes_are_counted_and_change_nothing() {
 }
 
 #[test]
-fn any_numbers_give_a_map_or_an_error() {
+fn random_stamps_result_in_a_map_or_an_error() {
     let mut rng = Pcg64::seed_from_u64(9);
     let (mut maps, mut refused) = (0, 0);
     for case in 0..3_000 {
@@ -113,11 +120,14 @@ fn any_numbers_give_a_map_or_an_error() {
         match estimate(&probes, &assumptions) {
             Ok(result) => {
                 maps += 1;
-                let mut times: Vec<i64> = probes.iter().flat_map(|one| [one.sent, one.received]).collect();
+                let mut times: Vec<i64> = probes
+                    .iter()
+                    .flat_map(|probe| [probe.sent, probe.received])
+                    .collect();
                 times.sort_unstable();
                 let mapped: Vec<_> = times.iter().map(|t| result.map.at(*t)).collect();
-                assert!(mapped.is_sorted_by_key(|one| one.controller_ns), "case {case}");
-                assert!(mapped.iter().all(|one| one.bound_ns >= 0), "case {case}");
+                assert!(mapped.is_sorted_by_key(|time| time.controller_ns), "case {case}");
+                assert!(mapped.iter().all(|time| time.bound_ns >= 0), "case {case}");
                 assert_eq!(result.rejected + used(&probes, &assumptions), probes.len());
             }
             Err(_) => refused += 1,
@@ -133,9 +143,9 @@ fn used(probes: &[Probe], assumptions: &Assumptions) -> usize {
         .count()
 }
 
-/// A broken peer makes no more work than its probes are worth.
+/// The work for the probes of a broken peer is proportional to their number.
 #[test]
-fn a_clock_that_jumps_all_day_is_mapped_or_refused() {
+fn a_clock_that_jumps_all_day_is_mapped_or_rejected() {
     let jumping = |every: i64| -> Vec<Probe> {
         let offset = |k: i64| k / every % 2 * SECOND;
         (0..86_400)
@@ -150,7 +160,7 @@ fn a_clock_that_jumps_all_day_is_mapped_or_refused() {
 }
 
 #[test]
-fn ages_between_two_probes_do_not_make_a_long_map() {
+fn a_map_over_18_years_is_less_than_10_mb() {
     let apart = [probe(0, 0, 1_000, 1_000), probe(1 << 59, 0, 1_000, 1_000)];
     let result = estimate(&apart, &Assumptions::default()).expect("two probes");
     let text = serde_json::to_string(&result.map).expect("plain data");
@@ -162,11 +172,11 @@ fn ages_between_two_probes_do_not_make_a_long_map() {
 }
 
 #[test]
-fn a_probe_over_the_link_among_datagrams_is_no_change_of_route() {
+fn probes_over_the_link_among_datagrams_are_not_a_change_of_route() {
     let world = World::new(Conditions::new(300, 100.0, 100.0, 10.0), 8);
     let mut probes = world.probes.clone();
     for probe in probes.iter_mut().skip(100).step_by(7) {
-        // Slower by 2 ms each way.
+        // 2 ms slower each way.
         probe.via = Via::Link;
         probe.sent -= 2_000_000;
         probe.received += 2_000_000;

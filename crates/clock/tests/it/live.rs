@@ -1,4 +1,4 @@
-//! The time now or soon, while probes come in.
+//! The current time and the near future, while probes arrive.
 
 use std::ops::Range;
 
@@ -6,21 +6,21 @@ use plimsoll_clock::{Assumptions, Begin, Live, Pushed};
 
 use crate::simulate::{Conditions, SECOND, World, mixed};
 
-/// Probes until a jump must be known.
+/// Maximum number of probes until a jump is detected.
 const FOUND_WITHIN: usize = 10;
 
 #[test]
 fn the_truth_is_inside_the_live_bound_now_and_soon() {
-    the_truth_is_inside(0..60);
+    assert_truth_is_inside(0..60);
 }
 
 #[test]
 #[ignore = "long: 20 s of computing, the same in more worlds"]
 fn long_the_truth_is_inside_the_live_bound_now_and_soon() {
-    the_truth_is_inside(60..300);
+    assert_truth_is_inside(60..300);
 }
 
-fn the_truth_is_inside(seeds: Range<u64>) {
+fn assert_truth_is_inside(seeds: Range<u64>) {
     for seed in seeds {
         let world = World::new(mixed(seed), seed);
         let mut live = Live::new(Assumptions::default());
@@ -29,8 +29,8 @@ fn the_truth_is_inside(seeds: Range<u64>) {
         let mut after_jump = 0;
         for probe in &world.probes {
             live.push(probe);
-            // Soon is not across a jump, and a jump below the round trip is known some probes
-            // later.
+            // Predictions across a jump are not checked. A jump below the round trip is detected
+            // some probes later.
             if jump_ns.is_some_and(|jump| probe.received >= jump - 6 * SECOND) && after_jump < FOUND_WITHIN {
                 after_jump += usize::from(jump_ns.is_some_and(|jump| probe.sent > jump));
                 continue;
@@ -59,7 +59,7 @@ fn the_truth_is_inside(seeds: Range<u64>) {
 }
 
 #[test]
-fn on_a_lan_a_common_start_is_good_to_microseconds() {
+fn on_a_lan_the_error_of_a_common_start_is_below_20_us() {
     let mut worst = 0;
     for seed in 0..100 {
         let mut of = Conditions::new(60, 100.0, 100.0, 10.0);
@@ -81,7 +81,7 @@ fn on_a_lan_a_common_start_is_good_to_microseconds() {
 }
 
 #[test]
-fn a_rate_error_that_is_declared_widens_the_bound() {
+fn a_greater_declared_rate_error_widens_the_bound() {
     let world = World::new(Conditions::new(20, 100.0, 100.0, 10.0), 1);
     let mut live = Live::new(Assumptions::default());
     for probe in &world.probes {
@@ -94,7 +94,7 @@ fn a_rate_error_that_is_declared_widens_the_bound() {
         ..Assumptions::default()
     });
     let after = live.at(later).expect("probes").bound_ns;
-    // 1,500 ppm more over 10 s are 15 ms.
+    // 1,500 ppm more over 10 s is 15 ms.
     assert!(
         (14_900_000..=15_100_000).contains(&(after - before)),
         "{before} {after}"
@@ -102,7 +102,7 @@ fn a_rate_error_that_is_declared_widens_the_bound() {
 }
 
 #[test]
-fn a_jump_and_a_new_route_empty_the_window() {
+fn a_jump_empties_the_window_within_ten_probes() {
     for (trip, noise) in [(200.0, 10.0), (60_000.0, 500.0), (315_000.0, 2_000.0)] {
         for by in [100_000_000, -100_000_000] {
             for seed in 0..20 {

@@ -1,5 +1,5 @@
-//! The clock map against known truth: simulated hosts whose clocks drift, wander and jump, behind
-//! links that delay.
+//! Tests of the clock map with known truth: simulated hosts whose clocks drift, wander and jump,
+//! behind links with delay.
 
 mod accuracy;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Two hosts and a link between them, with a truth that is known.
+//! Two simulated hosts and a link between them, with known truth.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,10 +10,10 @@ use rand_distr::{Distribution, Exp, Pareto, StandardNormal};
 use rand_pcg::Pcg64;
 
 pub const SECOND: i64 = 1_000_000_000;
-/// The controller's clock when the world begins.
+/// The controller's clock at the start of the simulation.
 const CONTROLLER_NS: i64 = 77 * SECOND;
 
-/// Least one-way delays, us.
+/// Minimum one-way delays, us.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
     pub there: f64,
@@ -23,22 +23,22 @@ pub struct Route {
 #[derive(Debug, Clone)]
 pub struct Conditions {
     pub seconds: i64,
-    /// The agent's clock when the world begins, ns.
+    /// The agent's clock at the start of the simulation, ns.
     pub agent_ns: i64,
-    /// Gain of the controller's clock on the agent's.
+    /// Gain of the controller's clock relative to the agent's.
     pub drift_ppm: f64,
     /// Random walk of the rate, ppm per square root of a second.
     pub wander_ppm: f64,
     pub route: Route,
-    /// Mean of the queueing delay each way, us; every fiftieth message has a tail of power 1.5
-    /// above it.
+    /// Mean of the queueing delay in each direction, us. Two per cent of the messages have an
+    /// additional Pareto delay of shape 1.5.
     pub noise: f64,
     pub loss: f64,
-    /// From this second on.
+    /// Second from which the route applies, and the route.
     pub new_route: Option<(i64, Route)>,
-    /// At this second the agent's clock leaps ahead (above 0) or stands still (below), ns.
+    /// At this second the agent's clock jumps ahead (above 0) or stands still (below 0), ns.
     pub jump: Option<(i64, i64)>,
-    /// For these seconds what goes there takes so much longer, us.
+    /// Between these seconds each message to the controller takes longer by this much, us.
     pub congestion: Option<(i64, i64, f64)>,
 }
 
@@ -59,17 +59,19 @@ impl Conditions {
     }
 }
 
-/// A clock that shows what its table says at the true time that everybody shares.
+/// A clock whose reading is a function (a table) of the true time that all clocks of the simulation
+/// share.
 pub struct Oscillator {
     now: Arc<AtomicI64>,
-    /// Shown less true at each second from second -1, ns; linear between.
+    /// Reading − true time at each second from second -1, ns; linear between.
     lead: Vec<f64>,
     jump: Option<(i64, i64)>,
 }
 
 impl Oscillator {
     fn shows(&self, true_ns: i64) -> f64 {
-        // What stands still loses its own time, drift and all: it never shows less than before.
+        // A clock that stood still loses that time, including its drift: it never shows less than
+        // before.
         let (lived, leapt) = match self.jump {
             Some((at, by)) if true_ns >= at && by > 0 => (true_ns, by),
             Some((at, by)) if true_ns >= at => ((true_ns + by).max(at), 0),
@@ -97,19 +99,19 @@ impl Clock for Oscillator {
     }
 }
 
-/// What happened, and what was measured of it.
+/// A simulated run: its true clocks and the probes that measured them.
 pub struct World {
     pub conditions: Conditions,
     now: Arc<AtomicI64>,
     agent: Oscillator,
     controller: Oscillator,
     rng: Pcg64,
-    /// In the order in which the answers came.
+    /// In the order in which the answers arrived.
     pub probes: Vec<Probe>,
 }
 
 impl World {
-    /// Runs it: probes as the schedule has them, with its bursts.
+    /// Simulates a run with the probes of the schedule, including its bursts.
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         let mut rng = Pcg64::seed_from_u64(seed);
         let now = Arc::new(AtomicI64::new(0));
@@ -148,7 +150,7 @@ impl World {
     }
 
     fn exchange(&mut self, at: i64) -> Option<(i64, Probe)> {
-        if self.still(at) {
+        if self.is_still(at) {
             return None;
         }
         let there = self.delay(at, true);
@@ -173,31 +175,33 @@ impl World {
     }
 
     fn delay(&mut self, at: i64, there: bool) -> i64 {
-        let of = &self.conditions;
+        let conditions = &self.conditions;
         let second = at / SECOND;
-        let route = of
+        let route = conditions
             .new_route
             .filter(|(from, _)| second >= *from)
-            .map_or(of.route, |(_, route)| route);
+            .map_or(conditions.route, |(_, route)| route);
         let least = if there { route.there } else { route.back };
-        let jam = of
+        let jam = conditions
             .congestion
             .filter(|(from, to, _)| there && (*from..*to).contains(&second));
         let mut us = least + jam.map_or(0.0, |(_, _, by)| by);
-        if of.noise > 0.0 {
-            us += Exp::new(1.0 / of.noise)
+        if conditions.noise > 0.0 {
+            us += Exp::new(1.0 / conditions.noise)
                 .expect("a rate above 0")
                 .sample(&mut self.rng);
             if self.rng.random_bool(0.02) {
-                let tail: f64 = Pareto::new(of.noise, 1.5).expect("above 0").sample(&mut self.rng);
+                let tail: f64 = Pareto::new(conditions.noise, 1.5)
+                    .expect("above 0")
+                    .sample(&mut self.rng);
                 us += tail.min(1e6);
             }
         }
         (us * 1e3) as i64
     }
 
-    /// Whether the agent's machine and its clock stand still.
-    fn still(&self, t: i64) -> bool {
+    /// Whether the agent's machine and its clock stand still at the true time `t`.
+    fn is_still(&self, t: i64) -> bool {
         self.conditions
             .jump
             .is_some_and(|(at, by)| t > at * SECOND && t < at * SECOND - by)
@@ -211,8 +215,8 @@ impl World {
         )
     }
 
-    /// True times of `0 ..= seconds`, `step` ns apart, and finely around a jump; without those at
-    /// which the agent stands still, when its clock does not tell them apart.
+    /// True times of `0 ..= seconds`, `step` ns apart, and finer around a jump. Times at which the
+    /// agent stands still are omitted: its clock does not distinguish them.
     pub fn instants(&self, step: usize) -> impl Iterator<Item = i64> + '_ {
         let jump = self.conditions.jump.map(|(at, by)| (at * SECOND, by));
         let near = jump
@@ -221,16 +225,17 @@ impl World {
         (0..=self.conditions.seconds * SECOND)
             .step_by(step)
             .chain(near)
-            .filter(|t| !self.still(*t))
+            .filter(|t| !self.is_still(*t))
     }
 
-    /// True time at which the agent's clock first shows `agent_ns`, to a nanosecond.
+    /// True time at which the agent's clock first shows `agent_ns`, to 1 ns.
     pub fn when(&self, agent_ns: i64) -> i64 {
         self.first(|shown| shown >= agent_ns as f64)
     }
 
-    /// As [`Self::when`], but after the agent has stood still, if it did so with that reading.
-    pub fn when_going_on(&self, agent_ns: i64) -> i64 {
+    /// As [`Self::when`]. If the agent stood still with that reading, the time at which it
+    /// continues.
+    pub fn when_it_continues(&self, agent_ns: i64) -> i64 {
         self.first(|shown| shown >= (agent_ns + 1) as f64) - 1
     }
 
@@ -247,8 +252,7 @@ impl World {
         high
     }
 
-    /// Errors of a map over the run: the greatest error, ns; the greatest share of its bound that
-    /// an error took.
+    /// Errors of a map over the run: the maximum error, ns, and the maximum of error / bound.
     pub fn judge(&self, map: &ClockMap) -> (f64, f64) {
         let mut worst = (0.0_f64, 0.0_f64);
         for t in self.instants(250_000_000) {
@@ -261,8 +265,8 @@ impl World {
     }
 }
 
-/// Everything that a run may meet, drawn from its seed: links of 0.2 to 315 ms, any asymmetry,
-/// drift to 100 ppm, wander, loss, congestion, a new route, a jump.
+/// Conditions drawn from a seed: links of 0.2 to 315 ms, any asymmetry, drift up to 100 ppm,
+/// wander, loss, congestion, a new route, a jump.
 pub fn mixed(seed: u64) -> Conditions {
     let mut rng = Pcg64::seed_from_u64(seed ^ 0x006d_6978_6564);
     let links = [
@@ -280,26 +284,26 @@ pub fn mixed(seed: u64) -> Conditions {
         }
     };
     let route = draw(&mut rng, 1.0);
-    let mut of = Conditions::new(600, route.there, route.back, noise * rng.random_range(0.2..2.0));
-    of.agent_ns = rng.random_range(0..1_000_000) * SECOND / 10;
-    of.drift_ppm = rng.random_range(-100.0..100.0);
-    of.wander_ppm = if rng.random_bool(0.5) {
+    let mut conditions = Conditions::new(600, route.there, route.back, noise * rng.random_range(0.2..2.0));
+    conditions.agent_ns = rng.random_range(0..1_000_000) * SECOND / 10;
+    conditions.drift_ppm = rng.random_range(-100.0..100.0);
+    conditions.wander_ppm = if rng.random_bool(0.5) {
         rng.random_range(0.0..0.05)
     } else {
         0.0
     };
-    of.loss = if rng.random_bool(0.5) {
+    conditions.loss = if rng.random_bool(0.5) {
         rng.random_range(0.0..0.2)
     } else {
         0.0
     };
     if rng.random_bool(0.4) {
         let scale = rng.random_range(0.5..2.0);
-        of.new_route = Some((rng.random_range(30..570), draw(&mut rng, scale)));
+        conditions.new_route = Some((rng.random_range(30..570), draw(&mut rng, scale)));
     }
     if rng.random_bool(0.3) {
         let at = rng.random_range(0..540);
-        of.congestion = Some((
+        conditions.congestion = Some((
             at,
             at + rng.random_range(5..60),
             trip * rng.random_range(0.1..3.0),
@@ -307,10 +311,10 @@ pub fn mixed(seed: u64) -> Conditions {
     }
     if rng.random_bool(0.3) {
         let by = 100_000_000 * if rng.random_bool(0.5) { 1 } else { 20 };
-        of.jump = Some((
+        conditions.jump = Some((
             rng.random_range(15..585),
             if rng.random_bool(0.5) { by } else { -by },
         ));
     }
-    of
+    conditions
 }

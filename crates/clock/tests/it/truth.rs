@@ -1,4 +1,4 @@
-//! The true time is inside the bound: always.
+//! The true time is inside the bound at every time.
 
 use plimsoll_clock::{Assumptions, Begin, Estimated, Probe, estimate};
 
@@ -9,7 +9,7 @@ fn estimated(world: &World) -> Estimated {
 }
 
 #[test]
-fn a_thousand_mixed_runs_have_the_truth_inside_the_bound_every_time() {
+fn the_truth_is_inside_the_bound_in_a_thousand_mixed_runs() {
     let (mut outside, mut drifts_outside, mut pieces) = (Vec::new(), Vec::new(), 0);
     for seed in 0..1_000 {
         let world = World::new(mixed(seed), seed);
@@ -24,18 +24,18 @@ fn a_thousand_mixed_runs_have_the_truth_inside_the_bound_every_time() {
             .filter(|piece| piece.to_ns - piece.from_ns > SECOND)
         {
             pieces += 1;
-            let (from, to) = (world.when_going_on(piece.from_ns), world.when(piece.to_ns));
+            let (from, to) = (world.when_it_continues(piece.from_ns), world.when(piece.to_ns));
             let agent = (piece.to_ns - piece.from_ns) as f64;
             let drift = ((to - from) as f64 - agent) / agent * 1e6;
-            // The truth is read to a nanosecond at both ends.
+            // Both ends of the truth are precise to 1 ns.
             let grain = 2e6 / agent;
             let inside = piece.drift_low_ppm - grain..=piece.drift_high_ppm + grain;
             if !inside.contains(&drift) || !inside.contains(&piece.drift_ppm) {
                 drifts_outside.push((seed, drift, *piece));
             }
         }
-        // A machine that stands still while a probe is under way answers for time that it has not
-        // seen.
+        // An answer during which the machine stood still has a time that the agent's clock did not
+        // count.
         assert!(
             result.rejected <= usize::from(world.conditions.jump.is_some()),
             "seed {seed}"
@@ -47,7 +47,7 @@ fn a_thousand_mixed_runs_have_the_truth_inside_the_bound_every_time() {
 }
 
 #[test]
-fn a_hundred_milliseconds_are_found_within_ten_probes() {
+fn a_jump_of_100_ms_is_found_within_ten_probes() {
     for (trip, noise) in [(200.0, 10.0), (60_000.0, 500.0), (315_000.0, 2_000.0)] {
         for by in [100_000_000, -100_000_000] {
             for seed in 0..20 {
@@ -60,23 +60,26 @@ fn a_hundred_milliseconds_are_found_within_ten_probes() {
                     .iter()
                     .filter(|probe| probe.received < jump_ns.min(jump_ns - by));
                 let before = before.count();
-                let found = estimate(&world.probes[..before + 10], &Assumptions::default()).expect("probes");
-                // One below the round trip is found, and not proved.
-                let told = if trip < 100_000.0 {
+                let result = estimate(&world.probes[..before + 10], &Assumptions::default()).expect("probes");
+                // A jump below the round trip is found, but not proved.
+                let expected = if trip < 100_000.0 {
                     Begin::Jump
                 } else {
                     Begin::Shift
                 };
-                let jumps: Vec<_> = found.pieces.iter().filter(|piece| piece.begins == told).collect();
+                let jumps: Vec<_> = result
+                    .pieces
+                    .iter()
+                    .filter(|piece| piece.begins == expected)
+                    .collect();
                 assert_eq!(
                     jumps.len(),
                     1,
                     "{trip} us, {by} ns, seed {seed}: {:?}",
-                    found.pieces
+                    result.pieces
                 );
-                let error = (jumps[0].offset_ns - found.pieces[0].offset_ns + by).abs();
-                // A hundred seconds of drift, and what ten probes say about a level behind that
-                // much noise.
+                let error = (jumps[0].offset_ns - result.pieces[0].offset_ns + by).abs();
+                // 100 s of drift, and the uncertainty of a level from ten probes with this noise.
                 assert!(
                     error < 2_500_000 + 2_000 * noise as i64,
                     "{trip} us, {by} ns, seed {seed}: {error}"
@@ -101,7 +104,7 @@ fn a_jump_below_the_round_trip_keeps_the_truth_inside_the_bound() {
 }
 
 #[test]
-fn a_calm_run_is_one_piece() {
+fn a_run_without_changes_is_one_piece() {
     for (seed, (trip, noise)) in [(200.0, 10.0), (60_000.0, 500.0), (315_000.0, 2_000.0)]
         .iter()
         .enumerate()
@@ -116,9 +119,9 @@ fn a_calm_run_is_one_piece() {
 }
 
 #[test]
-fn a_new_route_is_a_piece_and_the_better_one_gives_the_level() {
+fn a_new_route_begins_a_piece_and_the_better_route_determines_the_level() {
     for seed in 0..100 {
-        // 20 ms with 8 ms of asymmetry, then 4 ms with none.
+        // A round trip of 20 ms with 8 ms of asymmetry, then one of 4 ms without.
         let mut of = Conditions::new(600, 14_000.0, 6_000.0, 100.0);
         of.new_route = Some((
             300,
@@ -155,18 +158,18 @@ fn the_map_is_continuous_and_never_runs_backwards() {
             assert!(now >= last, "seed {seed}: backwards at {t}");
             last = now;
         }
-        // Continuous: the smaller the step, the smaller the change, at every probe, which is where
-        // knots are.
+        // Continuous: a step of 1 ns changes the result by little more than 1 ns, also at the
+        // probes, where the knots are.
         for probe in &world.probes {
             for t in [probe.sent, probe.received] {
                 let (a, b, c) = (map.at(t - 1), map.at(t), map.at(t + 1));
-                let greatest = world.conditions.jump.map_or(1, |(_, by)| by.abs() / 100_000);
+                let max_slope = world.conditions.jump.map_or(1, |(_, by)| by.abs() / 100_000);
                 assert!(
-                    b.controller_ns - a.controller_ns <= 2 + greatest,
+                    b.controller_ns - a.controller_ns <= 2 + max_slope,
                     "seed {seed} at {t}"
                 );
                 assert!(
-                    c.controller_ns - b.controller_ns <= 2 + greatest,
+                    c.controller_ns - b.controller_ns <= 2 + max_slope,
                     "seed {seed} at {t}"
                 );
             }

@@ -1,4 +1,4 @@
-//! Real probes over a real socket, both ends on one clock: the true offset is 0.
+//! Probes over a UDP socket. Both ends use the same clock, so the true offset is 0.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// Answers what is a request, until `PROBES` were.
+/// Answers valid requests until `PROBES` were answered.
 fn serve(socket: &UdpSocket, key: &ProbeKey) {
     let mut bytes = [0; 2048];
     let mut answered = 0;
@@ -33,7 +33,7 @@ fn serve(socket: &UdpSocket, key: &ProbeKey) {
 }
 
 #[test]
-fn probes_over_loopback_find_that_both_clocks_are_one() {
+fn the_offset_over_loopback_is_zero_within_the_bound() {
     let (here, there) = (socket(), socket());
     let key = ProbeKey::new(&[7; 32]);
     here.connect(there.local_addr().expect("bound"))
@@ -45,7 +45,8 @@ fn probes_over_loopback_find_that_both_clocks_are_one() {
     let mut live = Live::new(Assumptions::default());
     let mut probes = Vec::new();
     for sequence in 0..PROBES {
-        // Strangers and noise among them get nothing: the next datagram is the answer to ours.
+        // Requests of a stranger and noise get no answer: the next datagram is the answer to this
+        // request.
         let stranger = ProbeKey::new(&[8; 32]);
         let request = Request {
             agent: 1,

@@ -1,4 +1,4 @@
-//! Disks that hang or are full.
+//! Tests with disks that hang or are full.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use plimsoll_record::{ClockReading, LaneSink, Recorder, RecorderConfig, SideWrit
 
 use crate::{Run, T0, config, converted, expected, rows, start, write};
 
-/// A recorder whose disk hangs: its file is a pipe, which takes 64 KiB, and then nothing until
-/// somebody reads from it.
+/// A recorder whose disk hangs: its file is a pipe, which accepts 64 KiB and then blocks until a
+/// reader reads from it.
 fn hanging(run: &Run, codes: &Codes) -> (Recorder, LaneSink, PathBuf) {
     let pipe = run.segments().join("local-000.pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -21,7 +21,7 @@ fn hanging(run: &Run, codes: &Codes) -> (Recorder, LaneSink, PathBuf) {
         queue: 8,
         ..config(&run.segments(), codes.clone())
     };
-    // Open for both, because opening a pipe for one waits for the other.
+    // Opened for reading and writing, because opening a pipe for one of them waits for the other.
     let open = |path: &Path| {
         fs::File::options()
             .read(true)
@@ -32,64 +32,64 @@ fn hanging(run: &Run, codes: &Codes) -> (Recorder, LaneSink, PathBuf) {
     (recorder, sinks.remove(0), pipe)
 }
 
-/// Hands over 400 batches of 1000 to a recorder whose disk hangs; gives the number that found no
-/// room.
+/// Passes 400 batches of 1,000 transactions to a recorder whose disk hangs. Returns the number of
+/// lost transactions.
 fn overload(sink: &mut LaneSink, codes: &Codes) -> u64 {
     let rows: Vec<Transaction> = Mix::new(10, T0, codes).take(1_000).collect();
     (0..400).map(|_| sink.deliver(&mut rows.clone()) as u64).sum()
 }
 
-/// Does `work` on another thread, and fails when that takes longer than anything here may.
-fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Does `work` on another thread, and fails if that takes longer than 60 s.
+fn in_time<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(work()));
     result
         .recv_timeout(Duration::from_secs(60))
-        .unwrap_or_else(|_| panic!("{what} waits for the disk"))
+        .unwrap_or_else(|_| panic!("{name} waits for the disk"))
 }
 
 #[test]
-fn a_disk_that_hangs_blocks_no_tester_and_not_the_end_of_the_run() {
+fn a_hanging_disk_blocks_neither_testers_nor_the_end_of_the_run() {
     let run = Run::new("hang");
     let codes = Codes::default();
     let (recorder, mut sink, _) = hanging(&run, &codes);
     let lost = in_time("a tester", move || overload(&mut sink, &codes));
     assert!(lost > 0);
-    // The queue is full, and stays so: the last word finds no room either.
+    // The queue remains full: the last message cannot be sent either.
     let books = in_time("the end", move || {
         recorder.finish_within(Duration::from_millis(300))
     });
     assert_eq!(books.damage.len(), 1, "{:?}", books.damage);
     assert!(
-        books.damage[0].contains("did not finish within 0.3 s: the disk does not answer"),
+        books.damage[0].contains("did not finish within 0.3 s because the disk does not respond"),
         "{:?}",
         books.damage
     );
-    // 64 KiB are less than the first batch of Arrow, so that nothing was written to its end.
+    // 64 KiB is less than the first batch of Arrow, so no batch was written completely.
     assert_eq!(books.discarded + lost, 400_000);
 }
 
 #[test]
-fn a_disk_that_hung_for_a_while_loses_only_what_was_counted() {
+fn a_disk_that_hung_temporarily_loses_only_the_counted_transactions() {
     let run = Run::new("stall");
     let codes = Codes::default();
     let (recorder, mut sink, pipe) = hanging(&run, &codes);
     let lost = in_time("a tester", move || overload(&mut sink, &codes));
     assert!(lost > 0);
-    // The disk comes back.
+    // The disk responds again.
     let mut disk = fs::File::open(pipe).unwrap();
     let mut segment = fs::File::create(run.segments().join("local-000.arrow")).unwrap();
     let copying = std::thread::spawn(move || std::io::copy(&mut disk, &mut segment).unwrap());
     let books = in_time("the end", move || recorder.finish());
     assert_eq!((books.discarded, books.damage), (0, vec![]));
-    // The recorder held the only writing end.
+    // The recorder had the only writing end of the pipe.
     copying.join().unwrap();
     let merged = converted(&run);
     assert_eq!(merged.damage, Vec::<String>::new());
     assert_eq!(merged.tally().counters.started + lost, 400_000);
 }
 
-/// A file system of 4 MiB in memory, unmounted with the test; none where that is not allowed.
+/// A file system of 4 MiB in memory, unmounted with the test; none if mounting is not permitted.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -103,8 +103,8 @@ impl SmallDisk {
         mounted.is_ok_and(|status| status.success()).then_some(Self(path))
     }
 
-    /// Fills it but for so many pages of 4 KiB.
-    fn fill_but(&self, pages: usize) {
+    /// Fills the disk except `pages` pages of 4 KiB.
+    fn fill_except(&self, pages: usize) {
         let filler = self.0.join("filler");
         let _ = fs::remove_file(&filler);
         let mut file = fs::File::create(&filler).unwrap();
@@ -124,13 +124,13 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_conversion_that_found_the_disk_full_is_done_again_and_loses_nothing() {
+fn a_conversion_that_failed_on_a_full_disk_is_repeated_without_loss() {
     let run = Run::new("small");
     let Some(disk) = SmallDisk::mount(run.0.join("disk")) else {
         println!("SKIPPED: mounting a small tmpfs needs root");
         assert!(
             std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "under CI what is missing is a failure"
+            "under CI a skipped test is a failure"
         );
         return;
     };
@@ -153,18 +153,21 @@ fn a_conversion_that_found_the_disk_full_is_done_again_and_loses_nothing() {
     let segments = || fs::read_dir(inside.segments()).unwrap().count();
     let before = segments();
     let (mut failures, mut half) = (0, false);
-    // With ever more space it fails in ever later places: before the first byte, between, at the
-    // very end, and after the first of the two tables.
+    // With increasing space the conversion fails at later steps: before the first byte, in between,
+    // at the end, and after the first of the two tables.
     let merged = (0..)
         .find_map(|pages| {
-            disk.fill_but(pages);
+            disk.fill_except(pages);
             match convert(&inside.0, &start()) {
                 Ok(merged) => Some(merged),
                 Err(error) => {
                     assert!(error.to_string().contains("No space left"), "{error}");
                     assert_eq!(segments(), before, "with {pages} pages free");
                     let part = |name: &str| inside.0.join(format!("{name}.parquet.part")).exists();
-                    assert!(!part("transactions") && !part("clock"), "space is given back");
+                    assert!(
+                        !part("transactions") && !part("clock"),
+                        "the space of temporary files is freed"
+                    );
                     failures += 1;
                     half |= inside.0.join("transactions.parquet").exists();
                     None

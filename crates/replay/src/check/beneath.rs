@@ -1,8 +1,9 @@
-//! The directory that all happens beneath.
+//! The root directory of a check. All operations stay beneath it.
 //!
-//! Paths are those of the simulation: relative, without `.`, `..` and symbolic links on their way,
-//! as it has resolved them. Each is walked component by component with `O_NOFOLLOW` from the
-//! descriptor of the root, so that a link that has been put there meanwhile leads nowhere.
+//! Paths are those of the simulation: relative, without `.`, `..` and symbolic links before the
+//! last component, because the simulation has resolved these. Each path is walked component by
+//! component with `O_NOFOLLOW` from the descriptor of the root. A link that another process creates
+//! in the path is therefore not followed.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -19,13 +20,13 @@ use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, mkfifoat, symlinkat, un
 
 use super::disk::{Disk, DiskEntry, Kind};
 
-/// A directory, held open: it stays the same one whatever is renamed.
+/// An open directory. It remains the same directory if it is renamed.
 #[derive(Debug)]
 pub struct Beneath {
     root: OwnedFd,
 }
 
-/// What this process may do with a name.
+/// Rights of this process on a name: bit and argument of faccessat(2).
 const RIGHTS: [(u32, AccessFlags); 3] = [
     (4, AccessFlags::R_OK),
     (2, AccessFlags::W_OK),
@@ -33,14 +34,14 @@ const RIGHTS: [(u32, AccessFlags); 3] = [
 ];
 
 impl Beneath {
-    /// Opens the root. It may be a link; what is beneath it is not followed.
+    /// Opens the root. `root` itself may be a link; links beneath it are not followed.
     pub fn open(root: &Path) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let root = open(root, flags, Mode::empty())?;
         Ok(Self { root })
     }
 
-    /// The directory of a name, and the name. The root itself has none.
+    /// The parent directory of a path, and its last component. The root itself has none.
     fn parent(&self, path: &[u8]) -> io::Result<(OwnedFd, CString)> {
         let parts = path.split(|&byte| byte == b'/');
         if parts.clone().any(|part| matches!(part, b"" | b"." | b"..")) {
@@ -69,24 +70,24 @@ impl Beneath {
         Ok(openat(&dir, name.as_c_str(), flags, mode)?)
     }
 
-    /// What stat(2) says of a name; none where there is nothing.
+    /// The result of lstat(2) for a path; none if nothing exists there.
     pub(super) fn stat(&self, path: &[u8]) -> io::Result<Option<FileStat>> {
-        let at = match self.parent(path) {
-            Ok(at) => at,
+        let parent = match self.parent(path) {
+            Ok(parent) => parent,
             Err(error) => return none_if_absent(error),
         };
-        match fstatat(&at.0, at.1.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+        match fstatat(&parent.0, parent.1.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
             Err(error) => none_if_absent(error.into()),
         }
     }
 
-    /// A regular file, to be read (and, `write`, written); made first, where it must not be there.
+    /// Creates a regular file for reading and writing. It must not exist.
     pub(super) fn create(&self, path: &[u8]) -> io::Result<OwnedFd> {
         self.open_at(path, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL, 0o600)
     }
 
-    /// A regular file that is there, to be written.
+    /// Opens an existing regular file for writing.
     pub(super) fn write(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let file = self.open_at(path, OFlag::O_WRONLY, 0)?;
         if Kind::of(fstat(&file)?.st_mode) != Kind::File {
@@ -95,7 +96,7 @@ impl Beneath {
         Ok(file)
     }
 
-    /// A regular file that is there, to be read.
+    /// Opens an existing file for reading.
     pub(super) fn read(&self, path: &[u8]) -> io::Result<OwnedFd> {
         self.open_at(path, OFlag::O_RDONLY, 0)
     }
@@ -115,10 +116,10 @@ impl Beneath {
         Ok(mkfifoat(&dir, name.as_c_str(), Mode::S_IRUSR | Mode::S_IWUSR)?)
     }
 
-    /// Permissions of a file or directory; never more than these nine bits.
+    /// Sets the nine permission bits of a file or directory, never other bits.
     pub(super) fn set_mode(&self, path: &[u8], mode: u32) -> io::Result<()> {
-        // fchmod(2) does not take a descriptor of O_PATH, and chmod(2) follows links: by /proc the
-        // descriptor itself is meant.
+        // fchmod(2) does not accept a descriptor of O_PATH, and chmod(2) follows links. The name in
+        // /proc denotes the file of the descriptor itself.
         let file = self.open_at(path, OFlag::O_PATH, 0)?;
         if Kind::of(fstat(&file)?.st_mode) == Kind::Link {
             return Err(io::Error::from(Errno::ELOOP));
@@ -148,13 +149,13 @@ impl Beneath {
         )?)
     }
 
-    /// Makes names that were made, or renamed, last a crash.
+    /// Syncs the root, so that created and renamed names survive a crash.
     pub(super) fn sync(&self) -> io::Result<()> {
         let root = self.open_at(b"", OFlag::O_RDONLY | OFlag::O_DIRECTORY, 0)?;
         Ok(nix::unistd::fsync(&root)?)
     }
 
-    /// Bytes that are free for this process.
+    /// Free bytes that this process may use.
     pub(super) fn free(&self) -> io::Result<u64> {
         let root = self.open_at(b"", OFlag::O_RDONLY | OFlag::O_DIRECTORY, 0)?;
         let space = nix::sys::statvfs::fstatvfs(&root)?;
@@ -202,7 +203,8 @@ impl Disk for Beneath {
     }
 }
 
-/// Nothing is there, or what should be a directory above it is none.
+/// None if `error` says that nothing exists at a path, or that a component above it is not a
+/// directory.
 fn none_if_absent<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP) => Ok(None),

@@ -1,5 +1,5 @@
-//! `--clean`, and what comes before each repetition: takes away what was made, and what a replay
-//! has made.
+//! `--clean`, and the reset before each repetition: removes the names that a preparation or a
+//! replay made.
 
 use std::io;
 
@@ -12,43 +12,44 @@ use super::disk::{Disk, Kind};
 use super::manifest::{Create, Manifest, ManifestEntry, Name, State};
 use super::prepare::{MAKING, PrepareError, depth};
 
-/// Why something was left.
+/// Reason why a name was not removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// It was changed, and not by the replay.
+    /// It was changed, but not by the replay.
     Changed,
-    /// The directory holds what is not ours.
+    /// The directory contains names of others.
     NotEmpty,
-    /// A replay has moved something here that was there before.
+    /// A replay moved a file here that existed before the preparation.
     Moved,
-    /// It cannot be removed.
+    /// It cannot be removed; the error of the operating system.
     Refused(String),
 }
 
-/// Something that was left.
+/// A name that was not removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftName {
-    /// Beneath the root.
+    /// Path beneath the root.
     pub path: Name,
-    /// Why.
+    /// Reason.
     pub why: Why,
 }
 
-/// What was taken away.
+/// Result of [`clean`] or [`reset`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cleaned {
-    /// Names that were removed.
+    /// Number of names that were removed.
     pub removed: usize,
-    /// What was left.
+    /// Names that were not removed.
     pub left: Vec<LeftName>,
-    /// The directory had been prepared: what a replay makes elsewhere is not known.
+    /// Whether the root had been prepared. If not, the names that a replay made are unknown, and
+    /// nothing was removed.
     pub was_prepared: bool,
 }
 
-/// Takes away all that was made beneath a root, and what replays have made there: only what the
-/// manifest names, and what is deepest first. What was left stays in the manifest; where nothing
-/// was, that goes, too. Without one nothing is done.
+/// Removes all names that were made beneath a root, by preparations and by replays: only names of
+/// the manifest, the deepest first. A name that was not removed stays in the manifest. If all were
+/// removed, the manifest is removed as well. Without a manifest, nothing is done.
 pub fn clean(root: &Beneath) -> Result<Cleaned, PrepareError> {
     let Some(mut manifest) = Manifest::read(root)? else {
         return Ok(Cleaned::default());
@@ -72,9 +73,9 @@ pub fn clean(root: &Beneath) -> Result<Cleaned, PrepareError> {
     Ok(cleaned)
 }
 
-/// Takes away what a replay has made, and what it has changed of what was made for it, so that the
-/// next check finds the root as it was, or tells what is missing of it. Without a manifest nothing
-/// is done.
+/// Removes the names that a replay made, and those made for it that it changed. The next check then
+/// finds the root as it was before the replay, or reports what is missing. Without a manifest,
+/// nothing is done.
 pub fn reset(root: &Beneath) -> Result<Cleaned, PrepareError> {
     let Some(manifest) = Manifest::read(root)? else {
         return Ok(Cleaned::default());
@@ -84,7 +85,7 @@ pub fn reset(root: &Beneath) -> Result<Cleaned, PrepareError> {
     Ok(sweep.cleaned)
 }
 
-/// Something that may be ours.
+/// A name that may be one that was made here.
 #[derive(Clone, Copy)]
 enum Item<'a> {
     Made(&'a ManifestEntry),
@@ -115,13 +116,14 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// `keeps`: whether something of ours stays, by whether it is as it was made.
+    /// Removes names that were made. `keeps` decides whether one stays; its argument is whether the
+    /// name is unchanged.
     fn sweep(&mut self, keeps: impl Fn(bool) -> bool) -> Result<(), PrepareError> {
         self.open_directories()?;
-        self.remove_if_there(MAKING)?;
+        self.remove_if_present(MAKING)?;
         let made = self.manifest.made.iter().map(Item::Made);
         let creates = self.manifest.creates.iter().map(Item::Create);
-        // Before a replay there is nothing that it has made.
+        // Before the first replay, no name was made by one.
         let is_ready = self.manifest.state == State::Ready;
         let mut items: Vec<Item<'a>> = made.chain(creates.filter(|_| is_ready)).collect();
         items.sort_by_key(|item| std::cmp::Reverse(depth(&item.path().0)));
@@ -130,7 +132,7 @@ impl<'a> Sweep<'a> {
             let stat = self
                 .root
                 .stat(&path.0)
-                .map_err(|source| PrepareError::io("look at", &path.0, source))?;
+                .map_err(|source| PrepareError::io("check", &path.0, source))?;
             let Some(stat) = stat else { continue };
             match item {
                 Item::Made(made) => self.sweep_made(made, &stat, &keeps)?,
@@ -149,7 +151,7 @@ impl<'a> Sweep<'a> {
         let is_whole = self.is_as_made(made, stat)?;
         let is_ours = is_whole || made.changed && self.manifest.state == State::Ready;
         if !is_ours {
-            self.leave(&made.path, Why::Changed);
+            self.add_left(&made.path, Why::Changed);
         } else if !keeps(is_whole) {
             self.remove(&made.path, stat);
         }
@@ -178,11 +180,11 @@ impl<'a> Sweep<'a> {
     fn sweep_created(&mut self, create: &Create, stat: &FileStat) -> Result<(), PrepareError> {
         if let Some(of) = &create.of {
             let old = self.root.stat(&of.0);
-            let old = old.map_err(|source| PrepareError::io("look at", &of.0, source))?;
-            // A second name of what still has its first one can go.
+            let old = old.map_err(|source| PrepareError::io("check", &of.0, source))?;
+            // A second name can be removed while the file still has its first name.
             let is_second = old.is_some_and(|old| (old.st_dev, old.st_ino) == (stat.st_dev, stat.st_ino));
             if !is_second {
-                self.leave(&create.path, Why::Moved);
+                self.add_left(&create.path, Why::Moved);
                 return Ok(());
             }
         }
@@ -190,7 +192,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    /// Files that were made larger, back to what they were.
+    /// Truncates files that were enlarged to their previous size.
     fn shrink(&mut self) -> Result<(), PrepareError> {
         for grown in &self.manifest.grown {
             let path = &grown.path.0;
@@ -202,14 +204,15 @@ impl<'a> Sweep<'a> {
                     let file = std::fs::File::from(self.root.write(path).map_err(failed)?);
                     file.set_len(grown.from).map_err(failed)?;
                 }
-                Some(size) if size != grown.from => self.leave(&grown.path, Why::Changed),
+                Some(size) if size != grown.from => self.add_left(&grown.path, Why::Changed),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Directories that were made so that calls are refused: what is in them is to be reached.
+    /// Grants the owner all rights on directories that were made without them, so that their
+    /// contents can be removed.
     fn open_directories(&self) -> Result<(), PrepareError> {
         let mut made: Vec<&ManifestEntry> = self
             .manifest
@@ -234,7 +237,7 @@ impl<'a> Sweep<'a> {
         Ok(())
     }
 
-    fn remove_if_there(&mut self, path: &[u8]) -> Result<(), PrepareError> {
+    fn remove_if_present(&mut self, path: &[u8]) -> Result<(), PrepareError> {
         let failed = |source| PrepareError::io("remove", path, source);
         if self.root.stat(path).map_err(failed)?.is_some() {
             self.root.unlink(path).map_err(failed)?;
@@ -250,11 +253,11 @@ impl<'a> Sweep<'a> {
         };
         match removed {
             Ok(()) => self.cleaned.removed += 1,
-            Err(error) => self.leave(path, why(&error)),
+            Err(error) => self.add_left(path, why(&error)),
         }
     }
 
-    fn leave(&mut self, path: &Name, why: Why) {
+    fn add_left(&mut self, path: &Name, why: Why) {
         let path = path.clone();
         self.cleaned.left.push(LeftName { path, why });
     }

@@ -1,14 +1,14 @@
-//! What lies beneath the root before a replay, as the simulation asks for it.
+//! The file system beneath the root before a replay, as the simulation reads it.
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// What a name stands for.
+/// Type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Nothing tells whether it is a file or a directory. Never on a disk.
+    /// Unknown whether it is a file or a directory. Never on a disk.
     Unknown,
     /// A regular file.
     File,
@@ -16,12 +16,12 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Link,
-    /// A device, a FIFO, a socket.
+    /// A device, a FIFO or a socket.
     Other,
 }
 
 impl Kind {
-    /// By the type bits of a mode; unknown where it has none: inode(7).
+    /// The type according to the type bits of a mode; unknown if it has none: inode(7).
     pub fn of(mode: u32) -> Self {
         match mode & 0o170_000 {
             0 => Self::Unknown,
@@ -33,23 +33,24 @@ impl Kind {
     }
 }
 
-/// One name of a disk.
+/// A file on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskEntry {
-    /// What it is; never unknown.
+    /// Type; never unknown.
     pub kind: Kind,
-    /// Of a file, bytes.
+    /// Size, bytes.
     pub size: u64,
-    /// What this process may do with it: 4 read, 2 write, 1 search or execute.
+    /// Rights of this process, as bits: 4 read, 2 write, 1 search or execute.
     pub allowed: u32,
 }
 
-/// The real file system below the root, asked lazily: each name once. Paths are relative to the
-/// root, without `.`, `..` and symbolic links on their way: the simulation resolves them itself.
+/// The real file system below the root. Each name is read at most once, when the simulation needs
+/// it. Paths are relative to the root, without `.`, `..` and symbolic links before the last
+/// component: the simulation resolves these itself.
 pub trait Disk {
-    /// What a name stands for, links not followed; none where there is nothing.
+    /// The file at a path, links not followed; none if nothing exists there.
     fn lstat(&self, path: &[u8]) -> io::Result<Option<DiskEntry>>;
-    /// What a symbolic link holds.
+    /// Target of a symbolic link.
     fn readlink(&self, path: &[u8]) -> io::Result<Vec<u8>>;
     /// The names in a directory, without `.` and `..`.
     fn list(&self, path: &[u8]) -> io::Result<Vec<Vec<u8>>>;

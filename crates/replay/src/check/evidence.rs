@@ -1,10 +1,10 @@
-//! What calls tell of the beginning: what must have been there, and what must not.
+//! Evidence of the initial state: names that must have existed, and names that must not.
 //!
-//! A call that disagrees with the simulation is explained by what a name stood for at the
-//! beginning, if no call since has decided that; it becomes a finding, and the simulation goes on
-//! as if it were mended, so that consequences agree. What nothing at the beginning explains is
-//! counted. Where one call needs a name and an earlier one was told that there is none, the name is
-//! made: one call then succeeds that had failed, instead of all that use the file failing.
+//! If a call disagrees with the simulation, the cause is sought in the initial state of a name that
+//! no earlier call has determined. The cause becomes a finding, and the simulation continues as if
+//! it were fixed, so that later calls agree. A call that no initial state explains is counted. If
+//! one call needs a name and an earlier call was told that it does not exist, the name is created:
+//! then one call succeeds that had failed, instead of the failure of all calls that use the file.
 
 mod changes;
 mod content;
@@ -14,31 +14,31 @@ use std::collections::{HashMap, HashSet};
 
 use super::disk::{Disk, Kind};
 use super::report::{Created, Finding, Need, Unexplained, What};
-use super::tree::{Entry, Inode, Place, ROOT, Spot, Tree, join};
+use super::tree::{DirEntryName, Entry, Inode, ROOT, Resolution, Tree, join};
 use findings::need;
 
-/// Unexplained calls that are kept.
+/// Number of unexplained calls that are kept as examples.
 const EXAMPLES: usize = 10;
 
-/// A name that keeps a directory from being empty.
+/// Name of a file that is created so that a directory is not empty.
 const KEEPER: &[u8] = b".plimsoll-entry";
 
-/// A path from a directory.
+/// A path relative to a directory.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct RelativePath {
     dir: usize,
     path: Box<[u8]>,
 }
 
-/// Paths of a call that was told ENOTDIR: one of them contains a file before its last name. `ends`:
-/// the last name counts, too.
+/// Paths of a call that failed with ENOTDIR: one of them contains a file before its last component.
+/// `ends`: the last component may be the file as well.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PathsWithFile {
     paths: Vec<RelativePath>,
     ends: bool,
 }
 
-/// The call that told something.
+/// The call that is the evidence.
 #[derive(Debug)]
 struct Call {
     event: u64,
@@ -48,28 +48,29 @@ struct Call {
 #[derive(Debug)]
 pub(super) struct Evidence<'a, D> {
     pub tree: Tree<'a, D>,
-    /// Links at the beginning, and what they hold.
+    /// Targets of the links at the beginning, by path.
     pub links: HashMap<Box<[u8]>, Box<[u8]>>,
-    /// None: withdrawn.
+    /// Findings; none if one was withdrawn.
     pub findings: Vec<Option<Finding>>,
     pub created: HashMap<Box<[u8]>, Created>,
-    /// Names that calls have taken away or given to other files.
+    /// Names that calls removed or assigned to other files.
     pub moved: HashSet<Box<[u8]>>,
     pub unexplained: u64,
     pub examples: Vec<Unexplained>,
-    /// Names of calls that were told that a directory is none, where nothing was; with the first
-    /// such call, and its name.
+    /// Paths of calls that failed with ENOTDIR where nothing existed, each with the first such
+    /// call.
     files: HashMap<PathsWithFile, Call>,
-    /// Names that were not there, nor was the directory that they would stand in.
+    /// Names that did not exist, and whose directory did not exist either.
     nowhere: HashSet<Box<[u8]>>,
-    /// Initial paths of what was absent on the way to such a name, and that no call had removed.
-    /// One that was there after all was a directory: beneath a file, the call would have been told
-    /// that it is no directory.
+    /// Initial paths of the missing directories of such names, unless a call had removed them. If
+    /// one existed after all, it was a directory: beneath a file, the call would have failed with
+    /// ENOTDIR.
     directories_if_there: HashSet<Box<[u8]>>,
-    /// Findings that something is missing, or something else, by path.
+    /// Findings about missing names and names of another type, by path.
     missing: HashMap<Box<[u8]>, usize>,
-    /// Of the call that is looked at: its place, and its name.
+    /// Index of the current event.
     pub event: u64,
+    /// Name that the current event contains.
     pub recorded: Box<[u8]>,
 }
 
@@ -96,39 +97,39 @@ impl<'a, D: Disk> Evidence<'a, D> {
         &mut self.tree.inodes[id]
     }
 
-    /// A name must be there, of this kind.
-    pub(super) fn require(&mut self, path: &[u8], follow: bool, kind: Kind) -> Option<(Place, usize)> {
+    /// Requires that a name exists and has this type.
+    pub(super) fn require(&mut self, path: &[u8], follow: bool, kind: Kind) -> Option<(DirEntryName, usize)> {
         loop {
             match self.tree.resolve(path, follow) {
-                Spot::Found(at, id) => {
+                Resolution::Found(at, id) => {
                     self.conform(&at, id, kind);
                     self.mark_needed(id);
                     return Some((at, id));
                 }
-                Spot::Absent { at, entry, last } => {
+                Resolution::Absent { at, entry, last } => {
                     self.assume(&at, entry, if last { kind } else { Kind::Directory });
                 }
-                Spot::NotDirectory(at, id) => self.conform(&at, id, Kind::Directory),
-                Spot::Leaves(Some((at, id))) => self.leaves(&at, id, kind),
-                Spot::Leaves(None) => {
-                    self.found_at(path.into(), What::Leaves);
+                Resolution::NotDirectory(at, id) => self.conform(&at, id, Kind::Directory),
+                Resolution::Leaves(Some((at, id))) => self.replace_link_out(&at, id, kind),
+                Resolution::Leaves(None) => {
+                    self.add_finding(path.into(), What::Leaves);
                     return None;
                 }
             }
         }
     }
 
-    /// A name must not be there, but all that is above it: a call makes it. What the name had is
-    /// told.
-    pub(super) fn vacate(&mut self, path: &[u8], follow: bool) -> Option<(Place, Entry)> {
+    /// Requires that a name does not exist and its directory does, because a call makes it. Returns
+    /// the entry that the name had.
+    pub(super) fn vacate(&mut self, path: &[u8], follow: bool) -> Option<(DirEntryName, Entry)> {
         loop {
             match self.tree.resolve(path, follow) {
-                Spot::Found(_, ROOT) => {
-                    self.cannot_explain(path, "the root was made");
+                Resolution::Found(_, ROOT) => {
+                    self.cannot_explain(path, "a call made the root, which exists");
                     return None;
                 }
-                Spot::Found(at, id) => self.deny_found(&at, id, follow),
-                Spot::Absent {
+                Resolution::Found(at, id) => self.deny_found(&at, id, follow),
+                Resolution::Absent {
                     at,
                     entry,
                     last: true,
@@ -136,32 +137,32 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     self.mark_needed(at.dir);
                     return Some((at, entry));
                 }
-                Spot::Absent { at, entry, .. } => self.assume(&at, entry, Kind::Directory),
-                Spot::NotDirectory(at, id) => self.conform(&at, id, Kind::Directory),
-                Spot::Leaves(Some((at, id))) => self.leaves(&at, id, Kind::Directory),
-                Spot::Leaves(None) => {
-                    self.found_at(path.into(), What::Leaves);
+                Resolution::Absent { at, entry, .. } => self.assume(&at, entry, Kind::Directory),
+                Resolution::NotDirectory(at, id) => self.conform(&at, id, Kind::Directory),
+                Resolution::Leaves(Some((at, id))) => self.replace_link_out(&at, id, Kind::Directory),
+                Resolution::Leaves(None) => {
+                    self.add_finding(path.into(), What::Leaves);
                     return None;
                 }
             }
         }
     }
 
-    /// A call was told that there is no such name.
+    /// Records that a call failed because the name does not exist.
     pub(super) fn deny(&mut self, path: &[u8], follow: bool) {
         loop {
-            let (spot, rest) = self.resolve(path, follow);
-            match spot {
-                Spot::Found(at, id) => {
+            let (resolution, rest) = self.resolve(path, follow);
+            match resolution {
+                Resolution::Found(at, id) => {
                     if (id == ROOT || !self.may_be_denied(id)) && self.deny_before_dots(path) {
                         return;
                     }
                     if id == ROOT {
-                        return self.cannot_explain(path, "the root was not there");
+                        return self.cannot_explain(path, "a call found that the root does not exist");
                     }
                     return self.deny_found(&at, id, follow);
                 }
-                Spot::Absent {
+                Resolution::Absent {
                     at,
                     entry: Entry::Absent,
                     last: true,
@@ -172,16 +173,16 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     };
                     return self.tree.put(at.dir, &at.name, denied);
                 }
-                Spot::Absent {
+                Resolution::Absent {
                     at,
                     entry,
                     last: false,
                 } => {
                     self.nowhere.insert(path.into());
-                    return self.are_no_files(&at, entry, &rest);
+                    return self.note_directories_if_there(&at, entry, &rest);
                 }
-                // Beneath a file, the call would have been told that it is no directory.
-                Spot::NotDirectory(at, id) if self.may_be_directory(id) => {
+                // Beneath a file, the call would have failed with ENOTDIR.
+                Resolution::NotDirectory(at, id) if self.may_be_directory(id) => {
                     self.conform(&at, id, Kind::Directory);
                 }
                 _ => return,
@@ -189,32 +190,32 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
     }
 
-    /// Where a path ends, and what of it is behind. Links that later calls show to be there at the
-    /// beginning are put there.
-    pub(super) fn resolve(&mut self, path: &[u8], follow: bool) -> (Spot, Box<[u8]>) {
+    /// Resolves a path; also returns the rest of it. A link that later calls show to have existed
+    /// at the beginning is created.
+    pub(super) fn resolve(&mut self, path: &[u8], follow: bool) -> (Resolution, Box<[u8]>) {
         loop {
-            let (spot, rest) = self.tree.resolve_with_rest(path, follow);
-            match &spot {
-                Spot::Absent {
+            let (resolution, rest) = self.tree.resolve_with_rest(path, follow);
+            match &resolution {
+                Resolution::Absent {
                     at,
                     entry: Entry::Absent,
                     last,
                 } if (follow || !last) && self.is_link_at_start(at) => {
                     self.assume(at, Entry::Absent, Kind::Link);
                 }
-                _ => return (spot, rest),
+                _ => return (resolution, rest),
             }
         }
     }
 
-    fn is_link_at_start(&self, at: &Place) -> bool {
+    fn is_link_at_start(&self, at: &DirEntryName) -> bool {
         let initial = self.tree.initial(at);
         initial.is_some_and(|path| self.links.contains_key(&path))
     }
 
-    /// A call was told that there is nothing at `rest`, which begins in the directory `at`; it was
-    /// not told that anything on the way is no directory.
-    fn are_no_files(&mut self, at: &Place, entry: Entry, rest: &[u8]) {
+    /// Records that a call found nothing at `rest`, which begins in the directory `at`, and did not
+    /// fail with ENOTDIR: no component before the last one is a file.
+    fn note_directories_if_there(&mut self, at: &DirEntryName, entry: Entry, rest: &[u8]) {
         if entry != Entry::Absent {
             return;
         }
@@ -229,41 +230,41 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
     }
 
-    /// No call has told that it is anything else.
+    /// Whether no call has shown that it is not a directory.
     fn may_be_directory(&self, id: usize) -> bool {
         let inode = &self.tree.inodes[id];
         inode.kind == Kind::Unknown || inode.found.is_some() && !inode.told
     }
 
-    /// A call that makes a name was told that the directory is not there that it would stand in,
-    /// links followed.
+    /// Records that a call that makes a name failed because its directory does not exist. Links are
+    /// followed.
     pub(super) fn deny_directory(&mut self, path: &[u8], follow: bool) {
-        let (spot, rest) = self.resolve(path, follow);
-        let at = match spot {
-            Spot::Found(at, _) | Spot::Absent { at, last: true, .. } => at,
-            Spot::Absent { at, entry, .. } => return self.are_no_files(&at, entry, &rest),
+        let (resolution, rest) = self.resolve(path, follow);
+        let at = match resolution {
+            Resolution::Found(at, _) | Resolution::Absent { at, last: true, .. } => at,
+            Resolution::Absent { at, entry, .. } => return self.note_directories_if_there(&at, entry, &rest),
             _ => return,
         };
         if !self.may_be_denied(at.dir) && self.deny_before_dots(path) {
             return;
         }
         if at.dir == ROOT {
-            return self.cannot_explain(path, "the root was not there");
+            return self.cannot_explain(path, "a call found that the root does not exist");
         }
         let directory = &self.tree.inodes[at.dir];
-        let above = Place {
+        let above = DirEntryName {
             dir: directory.parent,
             name: directory.name.clone(),
         };
         self.deny_found(&above, at.dir, true);
     }
 
-    /// Of `missing/../file`, it is the directory before `..` that was not there, if that can be.
+    /// For a path such as `missing/../file`: denies the directory before `..`, if that is possible.
     fn deny_before_dots(&mut self, path: &[u8]) -> bool {
         let dots = memchr::memmem::find_iter(path, b"/..")
             .filter(|at| matches!(path.get(at + 3), None | Some(b'/')));
         for end in dots {
-            if let Spot::Found(at, id) = self.tree.resolve(&path[..end], false)
+            if let Resolution::Found(at, id) = self.tree.resolve(&path[..end], false)
                 && self.may_be_denied(id)
             {
                 self.deny_found(&at, id, false);
@@ -273,22 +274,25 @@ impl<'a, D: Disk> Evidence<'a, D> {
         false
     }
 
-    /// It is on the disk, and no call has told that it was there.
+    /// Whether it is on the disk, and no call has shown that it existed.
     fn may_be_denied(&self, id: usize) -> bool {
         let inode = &self.tree.inodes[id];
         inode.found.is_some() && !inode.needed
     }
 
-    /// What is there must not be.
-    fn deny_found(&mut self, at: &Place, id: usize, follow: bool) {
+    /// Denies a file that exists.
+    fn deny_found(&mut self, at: &DirEntryName, id: usize, follow: bool) {
         let inode = &self.tree.inodes[id];
         let path = self.tree.path(at);
         if !self.may_be_denied(id) {
-            self.cannot_explain(&path, "it is there, and no call has removed it");
+            self.cannot_explain(
+                &path,
+                "a call found that it does not exist, but no call has removed it",
+            );
             return self.tree.put(at.dir, &at.name, Entry::Gone);
         }
         let initial = inode.initial.clone().unwrap_or(path);
-        let finding = self.found_at(initial, What::MustNotExist);
+        let finding = self.add_finding(initial, What::MustNotExist);
         let denied = Entry::Denied {
             finding: Some(finding),
             followed: follow,
@@ -296,21 +300,27 @@ impl<'a, D: Disk> Evidence<'a, D> {
         self.tree.put(at.dir, &at.name, denied);
     }
 
-    /// What is not there was there at the beginning, if that can be.
-    fn assume(&mut self, at: &Place, entry: Entry, kind: Kind) {
+    /// Assumes that a missing name existed at the beginning, if that is possible.
+    fn assume(&mut self, at: &DirEntryName, entry: Entry, kind: Kind) {
         if self.tree.inodes[at.dir].quiet {
-            return self.appears(at, kind);
+            return self.add_untraced(at, kind);
         }
         let initial = self.tree.initial(at).filter(|_| entry != Entry::Gone);
         let Some(initial) = initial else {
             let path = self.tree.path(at);
-            self.cannot_explain(&path, "it is not there, and no call has made it");
-            return self.appears(at, kind);
+            self.cannot_explain(
+                &path,
+                "a call used it, but it does not exist and no call has made it",
+            );
+            return self.add_untraced(at, kind);
         };
         let link = self.links.get(&initial).cloned();
         if let Entry::Denied { finding, followed } = entry {
             if !followed || link.is_none() {
-                self.cannot_explain(&initial, "an earlier call was told that it is not there");
+                self.cannot_explain(
+                    &initial,
+                    "a call used it, but an earlier call found that it does not exist",
+                );
             }
             if let Some(finding) = finding {
                 self.findings[finding] = None;
@@ -326,20 +336,20 @@ impl<'a, D: Disk> Evidence<'a, D> {
         self.missing(at, id, initial, inode, What::Missing);
     }
 
-    /// Puts what is missing, or is something else, where it should be, with the finding that says
-    /// so. Open files that stand for what was there stand for it now.
+    /// Puts a missing file, or one of another type, at its name, and adds the finding about it.
+    /// Open files that denoted the old file then denote the new one.
     fn missing(
         &mut self,
-        at: &Place,
+        at: &DirEntryName,
         id: usize,
         initial: Box<[u8]>,
         mut inode: Inode,
         what: impl Fn(Need) -> What,
     ) {
-        // What is needed of it is known at the end.
-        let finding = self.found_at(initial.clone(), what(need(&inode)));
+        // The complete need is known at the end.
+        let finding = self.add_finding(initial.clone(), what(need(&inode)));
         self.missing.insert(initial.clone(), finding);
-        // Its directory may have been moved: then a replay makes this name, too.
+        // If its directory was moved, a replay makes this name as well.
         let is_moved = self.tree.path(at) != initial;
         inode.initial = Some(initial);
         inode.finding = Some(finding);
@@ -350,13 +360,13 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
     }
 
-    /// Something that was not traced has made it.
-    pub(super) fn appears(&mut self, at: &Place, kind: Kind) {
+    /// Adds a file that a process outside the trace has made.
+    pub(super) fn add_untraced(&mut self, at: &DirEntryName, kind: Kind) {
         let id = self.tree.add(Inode::new(kind));
         self.put_quiet(at, id, kind);
     }
 
-    fn put_quiet(&mut self, at: &Place, id: usize, kind: Kind) {
+    fn put_quiet(&mut self, at: &DirEntryName, id: usize, kind: Kind) {
         let mut inode = Inode::new(kind);
         inode.quiet = true;
         inode.target = (kind == Kind::Link).then(|| stand_in(&at.name, 0));
@@ -364,8 +374,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         self.tree.put(at.dir, &at.name, Entry::There(id));
     }
 
-    /// What is there is of this kind.
-    pub(super) fn conform(&mut self, at: &Place, id: usize, kind: Kind) {
+    /// Requires that an existing file has this type.
+    pub(super) fn conform(&mut self, at: &DirEntryName, id: usize, kind: Kind) {
         let inode = &mut self.tree.inodes[id];
         if kind == Kind::Unknown || inode.kind == kind {
             inode.told |= inode.kind == kind;
@@ -373,9 +383,9 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
         if inode.kind == Kind::Unknown || inode.quiet {
             inode.target = (kind == Kind::Link).then(|| stand_in(&at.name, 0));
-            return self.becomes(id, kind);
+            return self.set_inode_kind(id, kind);
         }
-        let (is, is_told) = (inode.kind, inode.told || inode.found.is_none());
+        let (actual_kind, is_told) = (inode.kind, inode.told || inode.found.is_none());
         let initial = inode.initial.clone().filter(|_| !is_told && id != ROOT);
         if let Some(initial) = initial {
             let mut other = Inode::new(kind);
@@ -383,17 +393,21 @@ impl<'a, D: Disk> Evidence<'a, D> {
                 let known = self.links.get(&initial).cloned();
                 other.target = Some(known.unwrap_or_else(|| stand_in(&initial, 0)));
             }
-            return self.missing(at, id, initial, other, |needs| What::WrongKind { is, needs });
+            return self.missing(at, id, initial, other, |needs| What::WrongKind {
+                is: actual_kind,
+                needs,
+            });
         }
         let path = self.tree.path(at);
-        self.cannot_explain(&path, "it was used as something that it is not");
+        self.cannot_explain(&path, "a call used it as a file of another type");
         if id != ROOT {
             self.put_quiet(at, id, kind);
         }
     }
 
-    /// Now it is known what it is, and what an earlier seek to its end has told.
-    pub(super) fn becomes(&mut self, id: usize, kind: Kind) {
+    /// Sets the type of a file of unknown type, and applies the size that an earlier seek to its
+    /// end found.
+    pub(super) fn set_inode_kind(&mut self, id: usize, kind: Kind) {
         let inode = &mut self.tree.inodes[id];
         inode.kind = kind;
         if let Some(end) = inode.end.take().filter(|_| kind == Kind::File) {
@@ -401,9 +415,8 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
     }
 
-    /// A link that the sandbox does not follow: something else is put in its place, of which only
-    /// this is said.
-    fn leaves(&mut self, at: &Place, id: usize, kind: Kind) {
+    /// Replaces a link that the sandbox does not follow. Only this is reported of it.
+    fn replace_link_out(&mut self, at: &DirEntryName, id: usize, kind: Kind) {
         let inode = &self.tree.inodes[id];
         let initial = inode.initial.clone().filter(|_| inode.found.is_some());
         if let Some(initial) = initial {
@@ -412,7 +425,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
         let path = self.tree.path(at);
         self.cannot_explain(
             &path,
-            "a call follows a link that leads out of the root, or in circles",
+            "a call follows a link that leads out of the root or to itself",
         );
         self.put_quiet(at, id, kind);
     }
@@ -425,15 +438,15 @@ impl<'a, D: Disk> Evidence<'a, D> {
     }
 }
 
-/// What a link holds of which nobody knows what it holds: a name beside it, as long as it was if
-/// that can be.
+/// Target of a link whose real target is unknown: a name next to it, of the given length if that is
+/// possible.
 pub(super) fn stand_in(link: &[u8], length: u64) -> Box<[u8]> {
     let name = link.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let base = [b".".as_slice(), name, b".target"].concat();
     let length = usize::try_from(length.min(4000)).unwrap_or(0);
-    let room = length.saturating_sub(base.len());
-    let mut target = b"./".repeat(room / 2);
-    if room % 2 == 1 && room > 1 {
+    let padding = length.saturating_sub(base.len());
+    let mut target = b"./".repeat(padding / 2);
+    if padding % 2 == 1 && padding > 1 {
         target.push(b'/');
     }
     target.extend(base);

@@ -1,32 +1,32 @@
-//! What is in a file that is made for a replay.
+//! Contents of files that are made for a replay.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What files are filled with.
+/// Contents of files that are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
-    /// Nothing: a hole, which takes no space and which a file system reads without its disk. Not
-    /// for measuring reads.
+    /// A hole, which uses no space, and which a file system reads without access to its disk. Not
+    /// suitable for measurements of reads.
     Sparse,
-    /// Data, the same for the same seed and path.
+    /// Data that depend only on seed and path.
     Data {
-        /// How much of it a compressor saves, percent: 0 to 100.
+        /// Share that a compressor saves, percent: 0 to 100.
         compressibility: u8,
-        /// Of the random numbers.
+        /// Seed of the random numbers.
         seed: u64,
     },
 }
 
-/// Zeros and random bytes alternate within each of these, so that file systems that compress by
-/// small blocks find the same.
+/// Zeros and random bytes alternate within each block of this size, so that file systems that
+/// compress small blocks find the same share.
 const BLOCK: usize = 4096;
 
-/// Written at once.
+/// Size of one write, bytes.
 const PIECE: usize = 1 << 20;
 
-/// Fills files, with a buffer of its own.
+/// Fills files; it has its own buffer.
 #[derive(Debug)]
 pub(super) struct Filler {
     fill: Fill,
@@ -41,7 +41,7 @@ impl Filler {
         }
     }
 
-    /// Makes a file `to` bytes large; what it has, `from` bytes, stays.
+    /// Enlarges a file to `to` bytes. Its first `from` bytes are unchanged.
     pub(super) fn grow(&mut self, file: &File, path: &[u8], from: u64, to: u64) -> io::Result<()> {
         let Fill::Data {
             compressibility,
@@ -53,29 +53,30 @@ impl Filler {
         let zeros = BLOCK * usize::from(compressibility.min(100)) / 100;
         let mut random = Random::new(seed, path);
         self.piece.resize(PIECE, 0);
-        let mut at = from;
-        while at < to {
-            let length = usize::try_from(to - at).map_or(PIECE, |left| left.min(PIECE));
+        let mut offset = from;
+        while offset < to {
+            let length = usize::try_from(to - offset).map_or(PIECE, |left| left.min(PIECE));
             for block in self.piece[..length].chunks_mut(BLOCK) {
                 let end = zeros.min(block.len());
                 block[..end].fill(0);
                 random.fill(&mut block[end..]);
             }
-            file.write_all_at(&self.piece[..length], at)?;
-            at += length as u64;
+            file.write_all_at(&self.piece[..length], offset)?;
+            offset += length as u64;
         }
         Ok(())
     }
 }
 
 /// xoshiro256++ (D. Blackman, S. Vigna, <https://doi.org/10.1145/3460772>), seeded by splitmix64 as
-/// they advise: one that is not for secrets, and faster than a file system.
+/// the authors advise. It is not suitable for secrets, and faster than a file system.
 #[derive(Debug)]
 struct Random([u64; 4]);
 
 impl Random {
     fn new(seed: u64, path: &[u8]) -> Self {
-        // FNV-1a: two files of one size are not to be one file for what removes duplicates.
+        // FNV-1a of the path: two files of the same size must differ, or a file system could
+        // deduplicate them.
         let hash = path.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

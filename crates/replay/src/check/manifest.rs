@@ -1,7 +1,7 @@
-//! What was made beneath a root: `.plimsoll-prepared.json`.
+//! The manifest of the names that were made beneath a root: `.plimsoll-prepared.json`.
 //!
-//! It is written before anything is made, and says what is about to be: whatever interrupts a
-//! preparation, it can be repeated, and undone.
+//! It is written before a name is made, and lists all names that are about to be made. A
+//! preparation that was interrupted can therefore be repeated and undone.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,81 +13,83 @@ use super::beneath::Beneath;
 use super::disk::Kind;
 use super::prepare::PrepareError;
 
-/// Version of the file.
+/// Format and version of the manifest.
 pub const FORMAT: &str = "plimsoll.prepared/1";
 
-/// Its name beneath the root.
+/// File name of the manifest beneath the root.
 pub const NAME: &[u8] = b".plimsoll-prepared.json";
 
-/// Under this name it is written, and then renamed.
+/// Temporary name of the manifest until it is complete.
 const NEW: &[u8] = b".plimsoll-prepared.new";
 
-/// How far a preparation is.
+/// Progress of a preparation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It has begun. No replay has been: what is not as it is made is somebody else's.
+    /// The preparation has begun, and no replay has run. A name that differs from the manifest
+    /// belongs to another process.
     Making,
-    /// It has ended. A replay may have changed what the trace changes, and made what it makes.
+    /// The preparation has ended. A replay may have changed the files that the trace changes, and
+    /// made the names that it makes.
     Ready,
 }
 
-/// All that was made.
+/// All names that were made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`FORMAT`].
     pub format: String,
-    /// How far it is.
+    /// Progress of the preparation.
     pub state: State,
-    /// Modification time of all files that were made, ns since the Unix epoch: one with another
+    /// Modification time of all files that were made, ns since the Unix epoch. A file with another
     /// time was changed.
     pub stamp_ns: i64,
-    /// Files, directories, links.
+    /// Files, directories and links that were made.
     pub made: Vec<ManifestEntry>,
-    /// Files that were there, and were too small.
+    /// Existing files that were enlarged.
     pub grown: Vec<Grown>,
-    /// Names that the trace makes, and that were not there.
+    /// Names that the trace makes and that did not exist.
     pub creates: Vec<Create>,
 }
 
-/// Something that was made.
+/// A name that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestEntry {
-    /// Beneath the root.
+    /// Path beneath the root.
     pub path: Name,
-    /// What it is.
+    /// Type.
     pub kind: Kind,
-    /// Of a file, bytes.
+    /// Size of a file, bytes.
     pub size: u64,
-    /// Permissions, where they matter.
+    /// Permissions, if they matter.
     pub mode: Option<u32>,
-    /// What a link holds.
+    /// Target of a link.
     pub target: Option<Name>,
-    /// The trace changes it.
+    /// Whether the trace changes it.
     pub changed: bool,
 }
 
-/// A file that was too small.
+/// A file that was enlarged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grown {
-    /// Beneath the root.
+    /// Path beneath the root.
     pub path: Name,
-    /// Its size before, bytes.
+    /// Previous size, bytes.
     pub from: u64,
-    /// Its size afterwards.
+    /// New size, bytes.
     pub to: u64,
 }
 
 /// A name that a replay makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Create {
-    /// Beneath the root.
+    /// Path beneath the root.
     pub path: Name,
-    /// A file that was there, and that a replay links or moves to this name: not ours to remove.
+    /// Path of an existing file that a replay links or moves to this name; it must not be removed.
     pub of: Option<Name>,
 }
 
-/// A path: text, or bytes where it is none.
+/// A path. Stored as text, or as bytes if it is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(pub Box<[u8]>);
 
@@ -115,14 +117,14 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// What is read first, as nothing else is known of another format.
+/// The part that is read first: the other fields of another format are unknown.
 #[derive(Deserialize)]
 struct Head {
     format: String,
 }
 
 impl Manifest {
-    /// Of nothing.
+    /// A manifest without names.
     pub(super) fn new(stamp_ns: i64) -> Self {
         Self {
             format: FORMAT.into(),
@@ -134,7 +136,7 @@ impl Manifest {
         }
     }
 
-    /// That of a root; none where nothing was prepared.
+    /// The manifest of a root; none if the root was not prepared.
     pub fn read(root: &Beneath) -> Result<Option<Self>, PrepareError> {
         let failed = |source| PrepareError::io("read", NAME, source);
         if root.stat(NAME).map_err(failed)?.is_none() {
@@ -150,7 +152,7 @@ impl Manifest {
         Ok(Some(serde_json::from_str(&text)?))
     }
 
-    /// Writes it so that it is there as a whole, also after a crash.
+    /// Writes the manifest so that it is complete or absent, also after a crash.
     pub(super) fn write(&self, root: &Beneath) -> Result<(), PrepareError> {
         let failed = |source| PrepareError::io("write", NAME, source);
         if root.stat(NEW).map_err(failed)?.is_some() {
@@ -165,7 +167,7 @@ impl Manifest {
         root.sync().map_err(failed)
     }
 
-    /// Nothing is left of it.
+    /// Removes the manifest.
     pub(super) fn remove(root: &Beneath) -> Result<(), PrepareError> {
         let failed = |source| PrepareError::io("remove", NAME, source);
         root.unlink(NAME).map_err(failed)

@@ -1,14 +1,14 @@
-//! What a root lacks for a replay, before it begins: `--check`, `--prepare`, `--clean`.
+//! The check of a root before a replay: `--check`, `--prepare`, `--clean`.
 //!
-//! The events of a trace are walked over a simulated file system, which is laid over the real one
-//! below the root. Where a call would not end as it has, the cause is found: what is missing, must
-//! not be there, is too small, cannot be read. What originally failed must fail, and what succeeded
-//! must succeed. Consequences are not reported: one finding for a file, however many calls read it,
-//! and those of a missing directory count to it.
+//! The events of a trace are applied to a simulated file system, which is an overlay of the real
+//! one below the root. If a call would not end as recorded, the cause is determined: a file is
+//! missing, must not exist, is too small, or cannot be read. A call that failed must fail, and a
+//! call that succeeded must succeed. Consequences are not reported: a file has one finding for all
+//! its calls, and findings within a missing directory belong to that directory.
 //!
-//! It does not see: extended attributes, the entries that listings return, files that are larger
-//! than they were (all that was read is there), and what execve(2) reads, as a replay executes
-//! nothing.
+//! The check ignores: extended attributes, the entries that listings return, files that are larger
+//! than recorded (all bytes that were read exist), and the files that execve(2) reads, because a
+//! replay executes no program.
 
 mod beneath;
 mod clean;
@@ -37,17 +37,18 @@ pub use walk::Walk;
 
 use crate::names::{Copy, Links, Table};
 
-/// Which files of a trace are looked at.
+/// Selection of the files that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// A job's own, or those that all jobs share: they lie beneath different roots.
+    /// The private files of a job, or the files that all jobs share: they are beneath different
+    /// roots.
     pub copy: Copy,
-    /// Jobs may change what they share.
+    /// Whether jobs may change shared files.
     pub may_write_shared: bool,
 }
 
 impl Default for Options {
-    /// A job's own files.
+    /// The private files of a job.
     fn default() -> Self {
         Self {
             copy: Copy::Private,
@@ -56,22 +57,23 @@ impl Default for Options {
     }
 }
 
-/// Why a root could not be checked.
+/// Reason why a root could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// Something beneath it cannot be looked at.
+    /// A file beneath the root cannot be read.
     #[error(
-        "cannot look at {path} beneath the root: {source}. Give this process the right to, or choose another root"
+        "cannot read {path} beneath the root: {source}. Give this process the right to read it, or \
+         choose another root"
     )]
     Disk {
-        /// Beneath the root.
+        /// Path beneath the root.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// Walks over all events at once: [`Walk`] takes them one by one.
+/// Checks all events at once. [`Walk`] accepts them one by one.
 pub fn check<'a, D: Disk>(
     events: impl IntoIterator<Item = &'a Event>,
     names: &Names,

@@ -1,4 +1,4 @@
-//! `--prepare`: makes beneath a root what a replay needs.
+//! `--prepare`: makes the files beneath a root that a replay needs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -14,67 +14,74 @@ use super::fill::{Fill, Filler};
 use super::manifest::{Create, Grown, Manifest, ManifestEntry, Name, State};
 use super::report::{Finding, Need, Report, What};
 
-/// A file is made under this name, and gets its own when it is whole: what has its own is whole, or
-/// somebody else's.
+/// Temporary name of a file until it is complete. A file under its own name is therefore complete,
+/// or belongs to another process.
 pub(super) const MAKING: &[u8] = b".plimsoll-making";
 
-/// How a root is to be prepared.
+/// Options of a preparation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrepareOptions {
-    /// What files are filled with.
+    /// Contents of the files.
     pub fill: Fill,
-    /// Also removes what must not be there and is not ours, with all beneath it. It is not brought
-    /// back.
+    /// Also removes names that must not exist and were not made here, with everything beneath them.
+    /// They are not restored.
     pub force: bool,
 }
 
-/// What was done.
+/// Result of a preparation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prepared {
-    /// Files, directories and links that were made.
+    /// Number of files, directories and links that were made.
     pub made: usize,
-    /// Files that were made larger.
+    /// Number of files that were enlarged.
     pub grown: usize,
-    /// Bytes that they have, or are larger by.
+    /// Bytes of the new files, and bytes by which files were enlarged.
     pub bytes: u64,
-    /// Names that were there and have been removed, all beneath them included.
+    /// Number of names that were removed, including everything beneath them.
     pub removed: usize,
-    /// Findings that stay.
+    /// Findings that remain.
     pub left: Vec<Finding>,
 }
 
-/// Why a root could not be prepared, or cleaned.
+/// Reason why a root could not be prepared or cleaned.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// A call failed.
+    /// A system call failed.
     #[error(
-        "cannot {action} {path} beneath the root: {source}. Mend that and repeat; what was made so far is known"
+        "cannot {action} {path} beneath the root: {source}. Fix the cause and repeat the command; the \
+         manifest lists the names that were made so far"
     )]
     Io {
-        /// What was to be done.
+        /// Verb of the action.
         action: &'static str,
-        /// Beneath the root.
+        /// Path beneath the root.
         path: String,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// There is no room.
+    /// The file system has too little free space.
     #[error(
-        "{needed} B are to be written beneath the root, and {free} B are free. Choose another root, or sparse files"
+        "the preparation needs {needed} B beneath the root, but {free} B are free. Choose another root, \
+         or sparse files"
     )]
     Space {
-        /// Bytes.
+        /// Needed space, bytes.
         needed: u64,
-        /// Bytes.
+        /// Free space, bytes.
         free: u64,
     },
-    /// What was made is not known.
+    /// The manifest is invalid.
     #[error(
-        "what was made beneath the root is written in `.plimsoll-prepared.json`, and that makes no sense: {0}"
+        "`.plimsoll-prepared.json` beneath the root, which lists the names that were made, is invalid: \
+         {0}. Restore it from a backup, or remove it and the names by hand"
     )]
     Manifest(#[from] serde_json::Error),
-    /// Another Plimsoll has made it.
-    #[error("`.plimsoll-prepared.json` beneath the root is of format {0:?}; this program reads {known:?}. Use the one that wrote it", known = super::manifest::FORMAT)]
+    /// The manifest has the format of another version of Plimsoll.
+    #[error(
+        "`.plimsoll-prepared.json` beneath the root has format {0:?}, this program reads {known:?}. \
+         Use the version that wrote it",
+        known = super::manifest::FORMAT
+    )]
     Format(String),
 }
 
@@ -88,8 +95,8 @@ impl PrepareError {
     }
 }
 
-/// Makes what a report says is missing, as far as that is ours to do; what stays is told. The
-/// manifest is written first.
+/// Makes the files that are missing according to a report, if they may be made here. Findings that
+/// remain are returned. The manifest is written first.
 ///
 /// Before each repetition: [`super::reset`], then [`super::check`], then this.
 pub fn prepare(root: &Beneath, report: &Report, wanted: PrepareOptions) -> Result<Prepared, PrepareError> {
@@ -98,25 +105,25 @@ pub fn prepare(root: &Beneath, report: &Report, wanted: PrepareOptions) -> Resul
         None => Manifest::new(now_ns()),
     };
     let mut plan = Plan::new(root, manifest, wanted);
-    for (at, finding) in report.findings.iter().enumerate() {
-        plan.take(at, finding);
+    for (index, finding) in report.findings.iter().enumerate() {
+        plan.take(index, finding);
     }
-    plan.creates(report)?;
+    plan.add_creates(report)?;
     plan.perform()
 }
 
-/// What is to be done, and is done when all of it is written down.
+/// The changes that are to be made. They are written to the manifest before they are made.
 struct Plan<'a> {
     root: &'a Beneath,
     wanted: PrepareOptions,
     manifest: Manifest,
-    /// Those of the manifest, by path.
+    /// Entries of the manifest, by path.
     ours: BTreeMap<Box<[u8]>, ManifestEntry>,
     remove: Vec<Box<[u8]>>,
-    /// Directories before what they hold, as they were found.
+    /// Directories before their contents, in the order of the findings.
     make: Vec<Box<[u8]>>,
     grow: Vec<(Box<[u8]>, u64, u64)>,
-    /// Findings that stay, by place.
+    /// Indices of findings that remain.
     blocked: HashSet<usize>,
     left: Vec<Finding>,
 }
@@ -137,7 +144,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn take(&mut self, at: usize, finding: &Finding) {
+    fn take(&mut self, index: usize, finding: &Finding) {
         let is_blocked = finding.within.is_some_and(|above| self.blocked.contains(&above));
         let may_remove = self.wanted.force || self.ours.contains_key(&finding.path);
         match &finding.what {
@@ -149,7 +156,7 @@ impl<'a> Plan<'a> {
                 self.make(finding, needs);
             }
             _ => {
-                self.blocked.insert(at);
+                self.blocked.insert(index);
                 self.left.push(finding.clone());
             }
         }
@@ -191,8 +198,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Names that the trace makes: those that are there now are not its own.
-    fn creates(&mut self, report: &Report) -> Result<(), PrepareError> {
+    /// Adds the names that the trace makes to the manifest. Names that exist now were not made by
+    /// it.
+    fn add_creates(&mut self, report: &Report) -> Result<(), PrepareError> {
         let known = self.manifest.creates.iter().map(|create| create.path.0.clone());
         let known: HashSet<Box<[u8]>> = known.collect();
         let removed: HashSet<&[u8]> = self.remove.iter().map(|path| &**path).collect();
@@ -202,7 +210,7 @@ impl<'a> Plan<'a> {
                 continue;
             }
             let stat = self.root.stat(path);
-            let stat = stat.map_err(|source| PrepareError::io("look at", path, source))?;
+            let stat = stat.map_err(|source| PrepareError::io("check", path, source))?;
             if stat.is_some() && !removed.contains(&**path) {
                 continue;
             }
@@ -229,7 +237,7 @@ impl<'a> Plan<'a> {
             let free = self
                 .root
                 .free()
-                .map_err(|source| PrepareError::io("ask for space in", b".", source))?;
+                .map_err(|source| PrepareError::io("read the free space of", b".", source))?;
             if free < prepared.bytes {
                 return Err(PrepareError::Space {
                     needed: prepared.bytes,
@@ -265,8 +273,8 @@ impl<'a> Plan<'a> {
         Ok(prepared)
     }
 
-    /// Of all that is ours, as a replay may have changed them: what is deepest first, as a
-    /// directory may forbid the way.
+    /// Sets the permissions of all names that were made, because a replay may have changed them.
+    /// The deepest are first, because a directory may forbid access to its contents.
     fn set_modes(&self) -> Result<(), PrepareError> {
         let mut made: Vec<(&ManifestEntry, u32)> = self
             .manifest
@@ -312,7 +320,7 @@ fn make_one(root: &Beneath, made: &ManifestEntry, stamp_ns: i64, filler: &mut Fi
     }
 }
 
-/// `stamp_ns`: it is a file of ours.
+/// Enlarges a file. `stamp_ns`: modification time of a file that was made here.
 fn grow_one(
     root: &Beneath,
     path: &[u8],
@@ -333,7 +341,7 @@ fn stamp(file: &File, stamp_ns: i64) -> io::Result<()> {
     Ok(futimens(file, &time, &time)?)
 }
 
-/// Removes a name; a directory only where it is empty.
+/// Removes a name; a directory only if it is empty.
 fn remove_one(root: &Beneath, path: &[u8]) -> io::Result<usize> {
     match root.stat(path)? {
         Some(stat) if Kind::of(stat.st_mode) == Kind::Directory => root.remove_directory(path)?,
@@ -343,7 +351,8 @@ fn remove_one(root: &Beneath, path: &[u8]) -> io::Result<usize> {
     Ok(1)
 }
 
-/// Removes a name and all beneath it; links are removed, not followed. How many names that were.
+/// Removes a name and everything beneath it. Links are removed, not followed. Returns the number of
+/// names.
 fn remove_tree(root: &Beneath, path: &[u8]) -> io::Result<usize> {
     let Some(stat) = root.stat(path)? else {
         return Ok(0);
@@ -359,12 +368,12 @@ fn remove_tree(root: &Beneath, path: &[u8]) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// How many directories a path is below the root.
+/// Number of directories between a path and the root.
 pub(super) fn depth(path: &[u8]) -> usize {
     path.split(|&byte| byte == b'/').count() - 1
 }
 
-/// In whole seconds, as not all file systems keep more.
+/// The current time in whole seconds, because some file systems store no more, ns.
 fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(0) * 1_000_000_000

@@ -1,4 +1,4 @@
-//! What a root lacks for a replay.
+//! The report of a check.
 
 use std::borrow::Cow;
 
@@ -6,130 +6,134 @@ use serde::{Serialize, Serializer};
 
 use super::disk::Kind;
 
-/// What a file must be for a replay.
+/// Requirements on a file for a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// What it is; a file where nothing tells.
+    /// Type; a file if it is unknown.
     pub kind: Kind,
-    /// Of a file, bytes: the end of what was read of it, or the size that a call has found.
+    /// Size of a file, bytes: the end of the bytes that were read, or the size that a call
+    /// reported.
     pub size: u64,
-    /// Permissions that were found, of the owner so that what succeeded succeeds and what was
-    /// refused is refused. None: nothing tells, and nothing is to be refused.
+    /// Permissions that calls reported. The bits of the owner are set so that calls that succeeded
+    /// succeed, and calls that were refused are refused. None if they are unknown and nothing must
+    /// be refused.
     pub mode: Option<u32>,
-    /// Of a link: what it holds. It leads to nowhere else than beneath the root.
+    /// Target of a link. It leads to a name beneath the root.
     #[serde(serialize_with = "optional")]
     pub target: Option<Box<[u8]>>,
 }
 
-/// What is wrong with a name.
+/// The fault of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "what")]
 pub enum What {
-    /// It is not there.
+    /// It does not exist.
     Missing(Need),
-    /// It is there, although a call was told that it is not, or has made it.
+    /// It exists, although a call found that it does not, or made it.
     MustNotExist,
-    /// Calls have read, or found, more of it than there is: bytes.
+    /// It has fewer bytes than calls read or reported.
     TooSmall {
-        /// Its size.
+        /// Actual size, bytes.
         has: u64,
-        /// The one that is needed.
+        /// Required size, bytes.
         needs: u64,
     },
-    /// It is something else.
+    /// It has another type.
     WrongKind {
-        /// What it is.
+        /// Actual type.
         is: Kind,
-        /// What it must be.
+        /// Requirements.
         needs: Need,
     },
-    /// Calls have read it, and this process may not.
+    /// Calls have read it, but this process may not.
     NotReadable,
-    /// Calls have written it, or made or removed names in it, and this process may not.
+    /// Calls have written it, or made or removed names in it, but this process may not.
     NotWritable,
-    /// Calls have used names in it, or have executed it, and this process may not.
+    /// Calls have used names in it, or have executed it, but this process may not.
     NotSearchable,
-    /// Calls were refused, and this process would not be: root never is.
+    /// Calls were not permitted, but this process is. For root, everything is permitted.
     TooOpen,
-    /// The directory was removed, and holds what no call has removed.
+    /// The directory was removed, but contains names that no call has removed.
     NotEmpty,
-    /// The symbolic link leads out of the root, or in circles: the sandbox does not follow it.
+    /// The symbolic link leads out of the root or to itself: the sandbox does not follow it.
     Leaves,
-    /// Jobs would change what they share. `write_shared` allows it, `private` gives each its own.
+    /// Jobs would change a shared file. `write_shared` permits it; `private` gives each job its own
+    /// file.
     SharedIsWritten,
-    /// A call moves or links a name between what a job has for itself and what is shared.
+    /// A call moves or links a name between private and shared files of a job.
     AcrossCopies,
 }
 
-/// Something that keeps a replay from doing what the trace did.
+/// A reason why a replay would not do what the trace did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Beneath the root, without links on its way.
+    /// Path beneath the root, without links before the last component.
     #[serde(serialize_with = "lossy")]
     pub path: Box<[u8]>,
-    /// A name of the trace that led there.
+    /// A name in the trace that led to this path.
     #[serde(serialize_with = "lossy")]
     pub recorded: Box<[u8]>,
-    /// What is wrong.
+    /// The fault.
     #[serde(flatten)]
     pub what: What,
-    /// The first call that fails by it: its place among the events, from 0.
+    /// The first call that fails because of it: its index among the events, from 0.
     pub event: u64,
-    /// It is the consequence of this other finding, by place: a directory above it is missing, or
-    /// is none.
+    /// Index of the finding of which this one is a consequence: a directory above it is missing or
+    /// has another type.
     pub within: Option<usize>,
-    /// The trace changes it.
+    /// Whether the trace changes it.
     pub changed: bool,
 }
 
 /// A name that the trace makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Created {
-    /// Beneath the root.
+    /// Path beneath the root.
     #[serde(serialize_with = "lossy")]
     pub path: Box<[u8]>,
-    /// What it is.
+    /// Type.
     pub kind: Kind,
-    /// What was under this name before the replay is moved to it, or linked.
+    /// Path of the existing file that the replay moves or links to this name.
     #[serde(serialize_with = "optional")]
     pub of: Option<Box<[u8]>>,
 }
 
-/// A call that no state of the root explains: something that was not traced has changed files, or
-/// the order of calls that overlap is not as recorded.
+/// A call that no initial state of the root explains: a process outside the trace changed files, or
+/// overlapping calls happened in another order than recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unexplained {
-    /// Its place among the events, from 0.
+    /// Index among the events, from 0.
     pub event: u64,
-    /// The name beneath the root.
+    /// Path beneath the root.
     #[serde(serialize_with = "lossy")]
     pub path: Box<[u8]>,
-    /// Why.
+    /// Explanation.
     pub why: &'static str,
 }
 
-/// What a root lacks.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// In the order of the calls that fail by them; directories before what they hold.
+    /// Findings in the order of the calls that fail because of them; directories before their
+    /// contents.
     pub findings: Vec<Finding>,
-    /// Names that the trace makes, in no order, each once.
+    /// Names that the trace makes, in no particular order, each once.
     pub creates: Vec<Created>,
-    /// Calls that no state explains.
+    /// Number of calls that no initial state explains.
     pub unexplained: u64,
-    /// The first of them.
+    /// The first unexplained calls.
     pub examples: Vec<Unexplained>,
-    /// Calls that were looked at.
+    /// Number of events that were checked.
     pub events: u64,
 }
 
 impl Report {
-    /// The findings that are no consequences of others, each with the number of those that are its,
-    /// and the bytes that they and it need.
+    /// The findings that are not consequences of others, each with the number of its consequences,
+    /// and with the bytes that it and they need.
     pub fn causes(&self) -> Vec<(&Finding, usize, u64)> {
         let mut sums = vec![(0, 0); self.findings.len()];
-        for (at, finding) in self.findings.iter().enumerate() {
-            let sum = &mut sums[finding.within.unwrap_or(at)];
+        for (index, finding) in self.findings.iter().enumerate() {
+            let sum = &mut sums[finding.within.unwrap_or(index)];
             sum.0 += usize::from(finding.within.is_some());
             sum.1 += match &finding.what {
                 What::Missing(need) | What::WrongKind { needs: need, .. } => need.size,
@@ -149,24 +153,24 @@ impl std::fmt::Display for Finding {
         write!(out, "{}: ", text(&self.path))?;
         match &self.what {
             What::Missing(need) if need.kind == Kind::File => {
-                write!(out, "the file is missing ({} B are needed)", need.size)
+                write!(out, "the file is missing (it needs {} B)", need.size)
             }
             What::Missing(need) => write!(out, "the {} is missing", noun(need.kind)),
-            What::MustNotExist => write!(out, "must not be there"),
-            What::TooSmall { has, needs } => write!(out, "has {has} B, and {needs} B are needed"),
+            What::MustNotExist => write!(out, "must not exist"),
+            What::TooSmall { has, needs } => write!(out, "has {has} B, but needs {needs} B"),
             What::WrongKind { is, needs } => {
-                write!(out, "is a {}, and must be a {}", noun(*is), noun(needs.kind))
+                write!(out, "is a {}, but must be a {}", noun(*is), noun(needs.kind))
             }
             What::NotReadable => write!(out, "cannot be read"),
             What::NotWritable => write!(out, "cannot be written"),
             What::NotSearchable => write!(out, "cannot be searched or executed"),
-            What::TooOpen => write!(out, "must be refused, and is not"),
-            What::NotEmpty => write!(out, "must be empty, and is not"),
-            What::Leaves => write!(out, "the link leads out of the root, or in circles"),
-            What::SharedIsWritten => write!(out, "is shared by all jobs, and would be changed"),
+            What::TooOpen => write!(out, "must not be accessible, but is"),
+            What::NotEmpty => write!(out, "must be empty, but is not"),
+            What::Leaves => write!(out, "the link leads out of the root or to itself"),
+            What::SharedIsWritten => write!(out, "is shared by all jobs, but a call would change it"),
             What::AcrossCopies => write!(
                 out,
-                "is moved or linked between a job's own files and shared ones"
+                "is moved or linked between private and shared files of a job"
             ),
         }
     }
@@ -185,7 +189,7 @@ fn text(path: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(path)
 }
 
-/// For people, and for programs that only show it..
+/// A path as text for display; bytes that are not UTF-8 are replaced.
 #[expect(clippy::borrowed_box, reason = "the field is one")]
 fn lossy<S: Serializer>(path: &Box<[u8]>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&text(path))

@@ -6,7 +6,7 @@ use plimsoll_trace::syscalls;
 use super::*;
 use crate::names::{Copies, Rules};
 
-/// A disk in memory: paths, and what links hold.
+/// A disk in memory: files and targets of links, by path.
 #[derive(Debug, Default)]
 struct Memory {
     files: BTreeMap<Vec<u8>, DiskEntry>,
@@ -15,12 +15,12 @@ struct Memory {
 
 impl Memory {
     fn with(mut self, path: &str, kind: Kind, size: u64) -> Self {
-        let found = DiskEntry {
+        let entry = DiskEntry {
             kind,
             size,
             allowed: 7,
         };
-        self.files.insert(path.into(), found);
+        self.files.insert(path.into(), entry);
         self
     }
 
@@ -61,7 +61,7 @@ impl Disk for Memory {
     }
 }
 
-/// Events, written one after the other.
+/// A trace that tests write event by event.
 #[derive(Default)]
 struct Log {
     names: Names,
@@ -73,7 +73,7 @@ const ENOENT: i64 = -2;
 const EACCES: i64 = -13;
 
 impl Log {
-    /// A negative result is an error of that number.
+    /// Adds a call. A negative result is an error of that number.
     fn call(&mut self, name: &str, path: &str, result: i64) -> &mut Event {
         let call = syscalls::find(name.as_bytes()).unwrap();
         let outcome = match u16::try_from(-result) {
@@ -127,18 +127,18 @@ impl Log {
         check(&self.events, &self.names, &table, &links, disk, options).unwrap()
     }
 
-    /// Findings as people read them, each with the place of its event.
+    /// The findings as text, each with the index of its event.
     fn says(&self, disk: &Memory) -> Vec<String> {
         let findings = self.report(disk).findings;
         findings
             .iter()
-            .map(|one| format!("{} {one}", one.event))
+            .map(|finding| format!("{} {finding}", finding.event))
             .collect()
     }
 }
 
 #[test]
-fn a_file_is_one_finding_with_all_that_is_read_of_it() {
+fn a_missing_file_is_one_finding_with_all_bytes_that_are_read() {
     let mut log = Log::default();
     log.open("/d/f", 0, 0);
     for at in 0..1000 {
@@ -149,17 +149,17 @@ fn a_file_is_one_finding_with_all_that_is_read_of_it() {
         log.says(&Memory::default()),
         [
             "0 d: the directory is missing",
-            "0 d/f: the file is missing (10000 B are needed)"
+            "0 d/f: the file is missing (it needs 10000 B)"
         ]
     );
     let disk = Memory::default().directory("d").file("d/f", 100);
-    assert_eq!(log.says(&disk), ["11 d/f: has 100 B, and 10000 B are needed"]);
+    assert_eq!(log.says(&disk), ["11 d/f: has 100 B, but needs 10000 B"]);
     let disk = Memory::default().directory("d").file("d/f", 10_000);
     assert!(log.says(&disk).is_empty());
 }
 
 #[test]
-fn what_is_in_a_missing_directory_counts_to_it() {
+fn missing_files_belong_to_the_finding_of_their_missing_directory() {
     let mut log = Log::default();
     for file in 0..50 {
         log.stat("stat", &format!("/data/set/{file}"), 0o100_640, 1000);
@@ -177,7 +177,7 @@ fn what_is_in_a_missing_directory_counts_to_it() {
 }
 
 #[test]
-fn what_the_trace_makes_is_not_missing() {
+fn files_that_the_trace_makes_are_not_missing() {
     let mut log = Log::default();
     log.call("mkdir", "/d", 0);
     log.open("/d/new", 0o101, 0);
@@ -194,13 +194,13 @@ fn what_the_trace_makes_is_not_missing() {
     let mut made: Vec<&[u8]> = report.creates.iter().map(|made| &*made.path).collect();
     made.sort_unstable();
     assert_eq!(made, [b"d".as_slice(), b"d/file", b"d/new"]);
-    // What it left there the last time is in its way.
+    // The file of the previous replay exists.
     let disk = Memory::default().directory("d");
-    assert_eq!(log.says(&disk), ["0 d: must not be there"]);
+    assert_eq!(log.says(&disk), ["0 d: must not exist"]);
 }
 
 #[test]
-fn a_file_that_is_open_stays_when_its_name_goes() {
+fn an_open_file_remains_after_its_name_is_removed() {
     let mut log = Log::default();
     log.open("/f", 2, 0);
     log.call("unlink", "/f", 0);
@@ -208,12 +208,12 @@ fn a_file_that_is_open_stays_when_its_name_goes() {
     log.read(0, 90, 10);
     assert_eq!(
         log.says(&Memory::default()),
-        ["0 f: the file is missing (100 B are needed)"]
+        ["0 f: the file is missing (it needs 100 B)"]
     );
 }
 
 #[test]
-fn a_file_opened_to_be_made_was_there_if_it_holds_more_than_was_written() {
+fn a_file_opened_with_o_creat_existed_if_more_is_read_than_written() {
     let mut log = Log::default();
     log.open("/f", 0o102, 0);
     log.read(0, 0, 0);
@@ -221,7 +221,7 @@ fn a_file_opened_to_be_made_was_there_if_it_holds_more_than_was_written() {
     log.read(0, 0, 16);
     assert_eq!(
         log.says(&Memory::default()),
-        ["2 f: the file is missing (16 B are needed)"]
+        ["2 f: the file is missing (it needs 16 B)"]
     );
     let mut log = Log::default();
     log.open("/f", 0o1102, 0);
@@ -236,7 +236,7 @@ fn a_file_opened_to_be_made_was_there_if_it_holds_more_than_was_written() {
 }
 
 #[test]
-fn what_failed_must_fail() {
+fn names_of_failed_calls_must_not_exist() {
     let mut log = Log::default();
     log.call("stat", "/a", ENOENT);
     log.call("stat", "/a", ENOENT);
@@ -246,16 +246,16 @@ fn what_failed_must_fail() {
     assert_eq!(
         log.says(&disk),
         [
-            "0 a: must not be there",
-            "2 b: must not be there",
-            "3 c: must not be there"
+            "0 a: must not exist",
+            "2 b: must not exist",
+            "3 c: must not exist"
         ]
     );
     assert!(log.says(&Memory::default()).is_empty());
 }
 
 #[test]
-fn a_file_that_somebody_else_made_meanwhile_is_wanted() {
+fn a_file_made_outside_the_trace_is_required() {
     let mut log = Log::default();
     log.call("stat", "/a", ENOENT);
     log.open("/a", 0, 0);
@@ -269,7 +269,7 @@ fn a_file_that_somebody_else_made_meanwhile_is_wanted() {
 }
 
 #[test]
-fn kinds_are_told_by_what_is_done() {
+fn types_of_files_follow_from_the_calls_on_them() {
     let mut log = Log::default();
     log.call("getdents64", "", 48).open = OpenId::new(0);
     log.events.clear();
@@ -283,8 +283,8 @@ fn kinds_are_told_by_what_is_done() {
         [
             "0 d: the directory is missing",
             "2 l: the symbolic link is missing",
-            "4 e: the file is missing (0 B are needed)",
-            "3 f: the file is missing (0 B are needed)",
+            "4 e: the file is missing (it needs 0 B)",
+            "3 f: the file is missing (it needs 0 B)",
         ]
     );
     let disk = Memory::default()
@@ -295,20 +295,20 @@ fn kinds_are_told_by_what_is_done() {
     assert_eq!(
         log.says(&disk),
         [
-            "1 d: is a file, and must be a directory",
-            "2 l: is a directory, and must be a symbolic link",
-            "3 f: is a directory, and must be a file",
+            "1 d: is a file, but must be a directory",
+            "2 l: is a directory, but must be a symbolic link",
+            "3 f: is a directory, but must be a file",
         ]
     );
 }
 
 #[test]
-fn links_are_followed_beneath_the_root_only() {
+fn links_are_followed_only_beneath_the_root() {
     let mut log = Log::default();
     log.open("/l/f", 0, 0);
     log.read(0, 0, 5);
     let disk = Memory::default().link("l", "d").directory("d");
-    assert_eq!(log.says(&disk), ["0 d/f: the file is missing (5 B are needed)"]);
+    assert_eq!(log.says(&disk), ["0 d/f: the file is missing (it needs 5 B)"]);
     for target in ["/etc", "../etc", "l"] {
         let disk = Memory::default().link("l", target);
         let report = log.report(&disk);
@@ -346,7 +346,7 @@ fn a_link_is_made_with_the_target_that_was_read() {
 }
 
 #[test]
-fn a_link_of_which_nothing_is_told_leads_to_a_stand_in() {
+fn a_link_of_unknown_target_leads_to_a_new_name() {
     let mut log = Log::default();
     log.call("readlink", "/a/lib", 20);
     log.open("/a/lib", 0, 0);
@@ -362,14 +362,14 @@ fn a_link_of_which_nothing_is_told_leads_to_a_stand_in() {
 }
 
 #[test]
-fn rights_are_compared_with_what_was_done() {
+fn permissions_are_compared_with_the_results_of_calls() {
     let mut log = Log::default();
     log.open("/r", 0, 0);
     log.read(0, 0, 1);
     log.open("/w", 1, 1);
     log.call("open", "/no", EACCES).flags = Some(0);
     let disk = Memory::default().file("r", 1).file("w", 1).file("no", 1);
-    assert_eq!(log.says(&disk), ["3 no: must be refused, and is not"]);
+    assert_eq!(log.says(&disk), ["3 no: must not be accessible, but is"]);
     let disk = disk.refuses("r", 4).refuses("w", 2).refuses("no", 4);
     assert_eq!(log.says(&disk), ["0 r: cannot be read", "2 w: cannot be written"]);
     let report = log.report(&Memory::default());
@@ -380,7 +380,7 @@ fn rights_are_compared_with_what_was_done() {
 }
 
 #[test]
-fn directories_that_are_moved_take_their_files_with_them() {
+fn files_move_with_their_directory() {
     let mut log = Log::default();
     log.two("rename", "/a", "/b", 0);
     log.open("/b/f", 0, 0);
@@ -389,20 +389,20 @@ fn directories_that_are_moved_take_their_files_with_them() {
     assert_eq!(
         log.says(&Memory::default()),
         [
-            "0 a: the file is missing (0 B are needed)",
-            "1 a/f: the file is missing (9 B are needed)"
+            "0 a: the file is missing (it needs 0 B)",
+            "1 a/f: the file is missing (it needs 9 B)"
         ]
         .map(|text| text.replace(
-            "a: the file is missing (0 B are needed)",
+            "a: the file is missing (it needs 0 B)",
             "a: the directory is missing"
         ))
     );
     let disk = Memory::default().directory("a").file("a/f", 3);
-    assert_eq!(log.says(&disk), ["2 a/f: has 3 B, and 9 B are needed"]);
+    assert_eq!(log.says(&disk), ["2 a/f: has 3 B, but needs 9 B"]);
 }
 
 #[test]
-fn directories_that_were_removed_were_empty_and_others_were_not() {
+fn a_removed_directory_must_be_empty_and_an_enotempty_one_not() {
     let mut log = Log::default();
     log.call("rmdir", "/a", 0);
     log.call("rmdir", "/b", -39);
@@ -410,14 +410,14 @@ fn directories_that_were_removed_were_empty_and_others_were_not() {
     assert_eq!(
         log.says(&disk),
         [
-            "0 a: must be empty, and is not",
-            "1 b/.plimsoll-entry: the file is missing (0 B are needed)"
+            "0 a: must be empty, but is not",
+            "1 b/.plimsoll-entry: the file is missing (it needs 0 B)"
         ]
     );
 }
 
 #[test]
-fn what_jobs_share_they_must_not_write() {
+fn jobs_must_not_change_shared_files() {
     let mut log = Log::default();
     log.open("/s/f", 1, 0);
     log.call("pwrite64", "", 5).open = OpenId::new(0);
@@ -440,9 +440,9 @@ fn what_jobs_share_they_must_not_write() {
     assert_eq!(
         says(shared),
         [
-            "s/f: is shared by all jobs, and would be changed",
-            "s/x: is moved or linked between a job's own files and shared ones",
-            "s/x: is shared by all jobs, and would be changed",
+            "s/f: is shared by all jobs, but a call would change it",
+            "s/x: is moved or linked between private and shared files of a job",
+            "s/x: is shared by all jobs, but a call would change it",
         ]
     );
     let allowed = Options {
@@ -453,7 +453,7 @@ fn what_jobs_share_they_must_not_write() {
 }
 
 #[test]
-fn what_cannot_be_explained_is_no_endless_loop() {
+fn unexplained_calls_do_not_loop_endlessly() {
     let mut log = Log::default();
     log.call("mkdir", "/a", 0);
     log.two("rename", "/a", "/a/b", 0);
@@ -470,7 +470,7 @@ fn what_cannot_be_explained_is_no_endless_loop() {
 }
 
 #[test]
-fn a_read_behind_the_end_tells_a_file_whose_size_a_seek_tells() {
+fn a_read_beyond_the_end_identifies_a_file_and_a_seek_its_size() {
     let mut log = Log::default();
     log.open("/f", 0, 0);
     log.read(0, 172, 0);
@@ -479,12 +479,12 @@ fn a_read_behind_the_end_tells_a_file_whose_size_a_seek_tells() {
     (seek.open, seek.offset, seek.flags) = (OpenId::new(0), Some(0), Some(2));
     assert_eq!(
         log.says(&Memory::default()),
-        ["0 f: the file is missing (133 B are needed)"]
+        ["0 f: the file is missing (it needs 133 B)"]
     );
 }
 
 #[test]
-fn two_names_that_were_one_file_before_are_not_known_and_that_is_told() {
+fn two_names_of_one_initial_file_are_unexplained() {
     let mut log = Log::default();
     log.open("/one", 0o1, 0);
     log.call("ftruncate", "", 0).open = OpenId::new(0);
@@ -503,9 +503,9 @@ fn two_names_that_were_one_file_before_are_not_known_and_that_is_told() {
     );
 }
 
-/// Beneath a file, the second call would have been told that it is no directory.
+/// Beneath a file, the second call would have failed with ENOTDIR.
 #[test]
-fn what_is_there_and_lacks_a_name_beneath_it_is_a_directory() {
+fn an_existing_name_under_which_a_name_is_missing_is_a_directory() {
     const EEXIST: i64 = -17;
     for turned in [false, true] {
         let mut log = Log::default();
@@ -538,7 +538,7 @@ fn what_is_there_and_lacks_a_name_beneath_it_is_a_directory() {
         1,
         "a file is there"
     );
-    // Of a file, that is another answer, and what it is was told.
+    // A file with this error must be a file, and its type was reported.
     let mut log = Log::default();
     log.open("/f", 1, 0);
     log.call("stat", "/f/none", ENOENT);
@@ -549,7 +549,7 @@ fn what_is_there_and_lacks_a_name_beneath_it_is_a_directory() {
 }
 
 #[test]
-fn of_a_name_with_dots_it_may_be_what_stands_before_them_that_is_missing() {
+fn in_a_path_with_dots_the_directory_before_them_may_be_missing() {
     let mut log = Log::default();
     log.stat("stat", "/d", 0o40_755, 0);
     log.call("stat", "/none/../d", ENOENT);
@@ -564,5 +564,5 @@ fn of_a_name_with_dots_it_may_be_what_stands_before_them_that_is_missing() {
         report.examples
     );
     let disk = disk.directory("none");
-    assert_eq!(log.says(&disk), ["1 none: must not be there"]);
+    assert_eq!(log.says(&disk), ["1 none: must not exist"]);
 }

@@ -1,24 +1,24 @@
-//! The simulated file system: a tree of names that stand for files, laid over the real one.
+//! The simulated file system: a tree of names and files, an overlay of the real one.
 
 use std::collections::HashMap;
 use std::io;
 
 use super::disk::{Disk, DiskEntry, Kind};
 
-/// Links that are followed on the way to one name, as in Linux: `path_resolution(7)`.
+/// Maximum number of links that are followed in one path, as in Linux: `path_resolution(7)`.
 const LINKS: usize = 40;
 
 /// The inode of the root.
 pub(super) const ROOT: usize = 0;
 
-/// What a directory has under a name.
+/// Entry of a directory under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     There(usize),
-    /// Nothing on the disk, and no call has said more.
+    /// Nothing exists on the disk, and no call has shown more.
     Absent,
-    /// A call was told that there is nothing. `finding`: there is, and that was reported.
-    /// `followed`: it may be a link to nowhere.
+    /// A call found that nothing exists. `finding`: something does, and that was reported.
+    /// `followed`: it may be a link to a missing name.
     Denied {
         finding: Option<usize>,
         followed: bool,
@@ -31,53 +31,57 @@ pub(super) enum Entry {
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a fact of its own that calls tell"
+    reason = "each is an independent fact about the file"
 )]
 pub(super) struct Inode {
     pub kind: Kind,
-    /// Names in it: those that were asked for, or changed.
+    /// Names in a directory that were read or changed.
     pub entries: HashMap<Box<[u8]>, Entry>,
-    /// The directory and the name that it was put under last.
+    /// The directory in which it was put last.
     pub parent: usize,
+    /// The name under which it was put last.
     pub name: Box<[u8]>,
-    /// Of a link.
+    /// Target of a link.
     pub target: Option<Box<[u8]>>,
-    /// Of a file: bytes, as far as is known.
+    /// Known size of a file, bytes.
     pub size: u64,
-    /// What it must have had at the beginning.
+    /// Minimum size at the beginning, bytes.
     pub least: u64,
-    /// A call has set the size: more than that was not there before.
+    /// A call has set the size: later bytes did not exist at the beginning.
     pub fixed: bool,
-    /// Its path at the beginning; none where a call has made it.
+    /// Path at the beginning; none if a call has made it.
     pub initial: Option<Box<[u8]>>,
-    /// What the disk has there.
+    /// The file on the disk.
     pub found: Option<DiskEntry>,
-    /// The finding that it is missing, or something else.
+    /// Index of the finding that it is missing or has another type.
     pub finding: Option<usize>,
-    /// The finding that it is too small.
+    /// Index of the finding that it is too small.
     pub small: Option<usize>,
-    /// A call needs that it is there.
+    /// A call requires that it exists.
     pub needed: bool,
-    /// A call needs that it is of its kind.
+    /// A call requires its type.
     pub told: bool,
-    /// Nothing is known of it, and nothing more is to be said of it.
+    /// It is unknown, and nothing more is reported about it.
     pub quiet: bool,
-    /// A call has changed it, or who may use it.
+    /// A call has changed the file or its permissions.
     pub changed: bool,
+    /// A call has changed its permissions.
     pub opened_up: bool,
-    /// A directory that was not empty for a reason that nobody knows.
+    /// A directory that was not empty for an unknown reason.
     pub kept: bool,
-    /// Permissions that calls were given, and refused: 4 read, 2 write, 1 search or execute.
+    /// Rights that calls had: 4 read, 2 write, 1 search or execute.
     pub granted: u32,
+    /// Rights that calls lacked.
     pub refused: u32,
-    /// Of these a finding was made.
+    /// Rights about which a finding was made; 8: that they are too many.
     pub reported: u32,
-    /// Permissions that calls have found.
+    /// Permissions that calls have reported.
     pub mode: Option<u32>,
-    /// The end of what was mapped; and whether a call has told its size.
+    /// End of the mapped ranges, bytes.
     pub mapped: u64,
+    /// A call has reported its size.
     pub exact: bool,
-    /// Where a seek to its end has led while nobody knew whether it is a file.
+    /// Size according to a seek to the end, while the type was unknown.
     pub end: Option<u64>,
 }
 
@@ -115,22 +119,26 @@ impl Inode {
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DirEntryName {
     pub dir: usize,
     pub name: Box<[u8]>,
 }
 
-/// Where the way along a path ends.
+/// Result of the resolution of a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Spot {
-    /// At its end.
-    Found(Place, usize),
-    /// Before its end, or (`last`) at it: there is nothing.
-    Absent { at: Place, entry: Entry, last: bool },
-    /// Before its end: that is no directory.
-    NotDirectory(Place, usize),
-    /// At a link that leads out of the root, or in circles; none: the path itself does.
-    Leaves(Option<(Place, usize)>),
+pub(super) enum Resolution {
+    /// The file at the end of the path.
+    Found(DirEntryName, usize),
+    /// Nothing exists at a component, or (`last`) at the last component.
+    Absent {
+        at: DirEntryName,
+        entry: Entry,
+        last: bool,
+    },
+    /// A component before the last one is not a directory.
+    NotDirectory(DirEntryName, usize),
+    /// A link leads out of the root or to itself; none: the path itself leads out.
+    Leaves(Option<(DirEntryName, usize)>),
 }
 
 #[derive(Debug)]
@@ -139,7 +147,7 @@ pub(super) struct Tree<'a, D> {
     pub inodes: Vec<Inode>,
     /// Inodes by their paths at the beginning (`index_at_start`).
     at_start: HashMap<Box<[u8]>, usize>,
-    /// What could not be looked at, first.
+    /// The first path that could not be read, and the error.
     pub error: Option<(Box<[u8]>, io::Error)>,
 }
 
@@ -161,18 +169,18 @@ impl<'a, D: Disk> Tree<'a, D> {
         }
     }
 
-    /// Goes along a path beneath the root. `follow`: also the link at its end.
-    pub(super) fn resolve(&mut self, path: &[u8], follow: bool) -> Spot {
+    /// Resolves a path beneath the root. `follow`: also follows a link at its end.
+    pub(super) fn resolve(&mut self, path: &[u8], follow: bool) -> Resolution {
         self.resolve_with_rest(path, follow).0
     }
 
-    /// The same, with what of the path is behind the spot.
-    pub(super) fn resolve_with_rest(&mut self, path: &[u8], follow: bool) -> (Spot, Box<[u8]>) {
+    /// As [`Self::resolve`]; also returns the rest of the path after the resolution ended.
+    pub(super) fn resolve_with_rest(&mut self, path: &[u8], follow: bool) -> (Resolution, Box<[u8]>) {
         self.walk(Self::entry, ROOT, path, follow, 0)
     }
 
-    /// Goes along a path as it was at the beginning, as far as that is known now.
-    pub(super) fn resolve_at_start(&mut self, dir: usize, path: &[u8]) -> Spot {
+    /// Resolves a path in the known state at the beginning.
+    pub(super) fn resolve_at_start(&mut self, dir: usize, path: &[u8]) -> Resolution {
         self.walk(Self::entry_at_start, dir, path, false, 0).0
     }
 
@@ -183,54 +191,54 @@ impl<'a, D: Disk> Tree<'a, D> {
         path: &[u8],
         follow: bool,
         links: usize,
-    ) -> (Spot, Box<[u8]>) {
+    ) -> (Resolution, Box<[u8]>) {
         let mut rest = path;
         while let Some((part, behind)) = split(rest) {
             rest = behind;
             if part == b".." {
                 if dir == ROOT {
-                    return (Spot::Leaves(None), rest.into());
+                    return (Resolution::Leaves(None), rest.into());
                 }
                 dir = self.inodes[dir].parent;
                 continue;
             }
-            let at = Place {
+            let at = DirEntryName {
                 dir,
                 name: part.into(),
             };
             let last = split(rest).is_none();
             let id = match entry(self, dir, part) {
                 Entry::There(id) => id,
-                entry => return (Spot::Absent { at, entry, last }, rest.into()),
+                entry => return (Resolution::Absent { at, entry, last }, rest.into()),
             };
             match self.inodes[id].kind {
                 Kind::Link if follow || !last => {
                     let target = self.inodes[id].target.as_deref().unwrap_or_default();
                     if links == LINKS || target.starts_with(b"/") {
-                        return (Spot::Leaves(Some((at, id))), rest.into());
+                        return (Resolution::Leaves(Some((at, id))), rest.into());
                     }
                     let way = [target, rest].join(&b'/');
                     return match self.walk(entry, dir, &way, follow, links + 1) {
-                        (Spot::Leaves(None), rest) => (Spot::Leaves(Some((at, id))), rest),
+                        (Resolution::Leaves(None), rest) => (Resolution::Leaves(Some((at, id))), rest),
                         ends => ends,
                     };
                 }
-                _ if last => return (Spot::Found(at, id), Box::default()),
+                _ if last => return (Resolution::Found(at, id), Box::default()),
                 Kind::Directory => dir = id,
-                _ => return (Spot::NotDirectory(at, id), rest.into()),
+                _ => return (Resolution::NotDirectory(at, id), rest.into()),
             }
         }
-        let at = Place {
+        let at = DirEntryName {
             dir: self.inodes[dir].parent,
             name: self.inodes[dir].name.clone(),
         };
-        (Spot::Found(at, dir), Box::default())
+        (Resolution::Found(at, dir), Box::default())
     }
 
-    /// What a directory had under a name at the beginning; `Gone` where a call has put something
-    /// there, or has been told that there is nothing.
+    /// Entry of a directory at the beginning. `Gone` if a call has put a file there, or has found
+    /// that nothing exists.
     fn entry_at_start(&mut self, dir: usize, name: &[u8]) -> Entry {
-        let at = Place {
+        let at = DirEntryName {
             dir,
             name: name.into(),
         };
@@ -247,14 +255,14 @@ impl<'a, D: Disk> Tree<'a, D> {
         }
     }
 
-    /// Files are found where they were at the beginning, wherever calls have moved them.
+    /// Indexes all files by their paths at the beginning, independent of later moves.
     pub(super) fn index_at_start(&mut self) {
         let inodes = self.inodes.iter().enumerate();
         let initial = inodes.filter_map(|(id, inode)| Some((inode.initial.clone()?, id)));
         self.at_start = initial.collect();
     }
 
-    /// What a directory has under a name; the disk is asked the first time.
+    /// Entry of a directory under a name. The first access reads the disk.
     pub(super) fn entry(&mut self, dir: usize, name: &[u8]) -> Entry {
         if let Some(entry) = self.inodes[dir].entries.get(name) {
             return *entry;
@@ -276,7 +284,7 @@ impl<'a, D: Disk> Tree<'a, D> {
         entry
     }
 
-    /// Takes a file from the disk.
+    /// Adds a file of the disk.
     fn load(&mut self, path: Box<[u8]>, found: DiskEntry) -> usize {
         let mut inode = Inode::new(found.kind);
         if found.kind == Kind::Link {
@@ -298,7 +306,7 @@ impl<'a, D: Disk> Tree<'a, D> {
         self.inodes.len() - 1
     }
 
-    /// Puts something under a name.
+    /// Sets the entry under a name.
     pub(super) fn put(&mut self, dir: usize, name: &[u8], entry: Entry) {
         if let Entry::There(id) = entry {
             let inode = &mut self.inodes[id];
@@ -308,20 +316,19 @@ impl<'a, D: Disk> Tree<'a, D> {
         self.inodes[dir].entries.insert(name.into(), entry);
     }
 
-    /// Forgets what calls have said of a name: the disk is asked again.
-    pub(super) fn forget(&mut self, at: &Place) {
+    /// Removes the knowledge about a name: the next access reads the disk again.
+    pub(super) fn forget(&mut self, at: &DirEntryName) {
         self.inodes[at.dir].entries.remove(&at.name);
     }
 
-    /// A file that was there at the beginning, and that nobody has changed; the disk need not have
-    /// it.
-    pub(super) fn initial(&self, at: &Place) -> Option<Box<[u8]>> {
+    /// Path at the beginning of a name whose directory existed then. The disk may lack it.
+    pub(super) fn initial(&self, at: &DirEntryName) -> Option<Box<[u8]>> {
         let above = self.inodes[at.dir].initial.as_deref()?;
         Some(join(above, &at.name))
     }
 
-    /// Where a name is now.
-    pub(super) fn path(&self, at: &Place) -> Box<[u8]> {
+    /// Current path of a name.
+    pub(super) fn path(&self, at: &DirEntryName) -> Box<[u8]> {
         let mut parts: Vec<&[u8]> = vec![&at.name];
         let mut dir = at.dir;
         while dir != ROOT {
@@ -332,15 +339,15 @@ impl<'a, D: Disk> Tree<'a, D> {
         parts.join(&b'/').into()
     }
 
-    /// Whether a directory lies in another one, or is it.
-    pub(super) fn lies_in(&self, mut dir: usize, above: usize) -> bool {
+    /// Whether a directory is beneath another one, or is the same.
+    pub(super) fn is_beneath(&self, mut dir: usize, above: usize) -> bool {
         while dir != above && dir != ROOT {
             dir = self.inodes[dir].parent;
         }
         dir == above
     }
 
-    /// Whether there are names in a directory that no call has removed.
+    /// Whether all names of a directory were removed by calls.
     pub(super) fn check_empty(&mut self, dir: usize) -> bool {
         let directory = &self.inodes[dir];
         let is_there = |entry: &Entry| matches!(entry, Entry::There(_));
@@ -363,7 +370,7 @@ impl<'a, D: Disk> Tree<'a, D> {
     }
 }
 
-/// The first part of a path and what stands behind it; none where nothing is left.
+/// The first component of a path and the rest after it; none if no component remains.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = path;
     loop {

@@ -1,5 +1,4 @@
-//! The walk over the events of a trace: what each call tells of the names and files that it is
-//! about.
+//! Applies the events of a trace to the evidence: what each call implies for its names and files.
 
 mod data;
 mod failed;
@@ -14,11 +13,11 @@ use plimsoll_trace::syscalls::{Argument, Effect};
 use super::disk::{Disk, Kind};
 use super::evidence::{Evidence, stand_in};
 use super::report::{Report, What};
-use super::tree::{Entry, Inode, Place, Spot};
+use super::tree::{DirEntryName, Entry, Inode, Resolution};
 use super::{CheckError, Options};
 use crate::names::{Copy, Links, Table};
 
-// Flags of open(2) and its like, as on x86-64.
+// Flags of open(2) and similar calls, as on x86-64.
 const ACCESS: u64 = 3;
 const CREATE: u64 = 0o100;
 const EXCLUSIVE: u64 = 0o200;
@@ -28,28 +27,28 @@ const DIRECTORY: u64 = 0o200_000;
 const NO_FOLLOW: u64 = 0o400_000;
 const PATH_ONLY: u64 = 0o10_000_000;
 const NAMELESS: u64 = 0o20_000_000;
-// Of the *at calls.
+// Flags of the *at calls.
 const AT_NO_FOLLOW: u64 = 0x100;
 const AT_FOLLOW: u64 = 0x400;
 
-/// What is known of an open file, by its place.
+/// State of an open file, by its index.
 #[derive(Debug, Clone, Copy)]
 enum OpenState {
-    /// No event was about it.
+    /// No event refers to it.
     Not,
-    /// It is nothing beneath the root.
+    /// It is not beneath the root.
     Outside,
     Beneath(OpenInode),
 }
 
-/// What an open file stands for.
+/// The file of an open file.
 #[derive(Debug, Clone, Copy)]
 struct OpenInode {
     inode: usize,
     appends: bool,
 }
 
-/// Walks over a trace: give it all events in their order, then ask for the report.
+/// The check of a trace: pass all events in their order, then request the report.
 #[derive(Debug)]
 pub struct Walk<'a, D> {
     table: &'a Table,
@@ -57,13 +56,13 @@ pub struct Walk<'a, D> {
     options: Options,
     evidence: Evidence<'a, D>,
     opens: Vec<OpenState>,
-    /// Shared names of which it was said that they are changed.
-    told: HashSet<Box<[u8]>>,
+    /// Shared names that were reported as changed.
+    reported_shared: HashSet<Box<[u8]>>,
     events: u64,
 }
 
 impl<'a, D: Disk> Walk<'a, D> {
-    /// Before the first event. `links`: of the same trace, gathered before.
+    /// A check before the first event. `links`: the links of the same trace.
     pub fn new(table: &'a Table, names: &'a Names, links: &Links, disk: &'a D, options: Options) -> Self {
         let mut known = HashMap::new();
         for link in links.at_start() {
@@ -81,12 +80,12 @@ impl<'a, D: Disk> Walk<'a, D> {
             options,
             evidence: Evidence::new(disk, known),
             opens: Vec::new(),
-            told: HashSet::new(),
+            reported_shared: HashSet::new(),
             events: 0,
         }
     }
 
-    /// Takes in the next event.
+    /// Applies the next event.
     pub fn event(&mut self, event: &Event) {
         self.evidence.event = self.events;
         self.events += 1;
@@ -94,14 +93,13 @@ impl<'a, D: Disk> Walk<'a, D> {
             self.evidence.recorded = self.names.path(path).into();
         }
         match event.outcome {
-            Outcome::Returned(value) => self.succeeded(event, u64::try_from(value).unwrap_or(0)),
-            Outcome::Failed(error) => self.failed(event, i32::from(error)),
+            Outcome::Returned(value) => self.note_success(event, u64::try_from(value).unwrap_or(0)),
+            Outcome::Failed(error) => self.note_failure(event, i32::from(error)),
             Outcome::Restarted | Outcome::Unknown => {}
         }
     }
 
-    /// What the root lacks. An error where something of it could not be looked at: the report would
-    /// be of a part.
+    /// The report. An error if a path could not be read: the report would be incomplete.
     pub fn end(mut self) -> Result<Report, CheckError> {
         if let Some((path, source)) = self.evidence.tree.error.take() {
             return Err(CheckError::Disk {
@@ -126,41 +124,41 @@ impl<'a, D: Disk> Walk<'a, D> {
         self.table.path(path?, self.options.copy)
     }
 
-    fn succeeded(&mut self, event: &Event, value: u64) {
+    fn note_success(&mut self, event: &Event, value: u64) {
         match event.call.effect {
-            Effect::Open => self.opened(event),
+            Effect::Open => self.note_open(event),
             Effect::Read => {
                 if let Some(opened) = self.open_file(event.open, event.file) {
                     if event.length.is_some_and(|asked| asked > 0) {
-                        // Also a read of nothing: a directory would have refused it.
-                        self.holds_data(opened.inode);
+                        // Also a read of 0 bytes: it would fail on a directory.
+                        self.require_data(opened.inode);
                     }
-                    self.reads(opened, event.offset, value);
+                    self.note_read(opened, event.offset, value);
                 }
             }
             Effect::Write => {
                 if let Some(opened) = self.open_file(event.open, event.file) {
-                    self.writes(opened, event.offset, value);
+                    self.note_write(opened, event.offset, value);
                 }
             }
             Effect::Transfer => {
                 if let Some(from) = self.open_file(event.open, event.file) {
-                    self.reads(from, event.offset, value);
+                    self.note_read(from, event.offset, value);
                 }
                 if let Some(to) = self.open_file(event.open2, event.file2) {
-                    self.writes(to, event.offset2, value);
+                    self.note_write(to, event.offset2, value);
                 }
             }
-            // A clone of all of a file says nothing of its size: it is what is known of it.
+            // A clone of a whole file does not show its size: the known size is used.
             Effect::Ioctl if event.open2.is_some() => {
                 let mut bytes = event.length.unwrap_or(0);
                 match self.open_file(event.open, event.file) {
                     Some(from) if bytes == 0 => bytes = self.evidence.inode(from.inode).size,
-                    Some(from) => self.reads(from, event.offset, bytes),
+                    Some(from) => self.note_read(from, event.offset, bytes),
                     None => {}
                 }
                 if let Some(to) = self.open_file(event.open2, event.file2) {
-                    self.writes(to, event.offset2, bytes);
+                    self.note_write(to, event.offset2, bytes);
                 }
             }
             Effect::List => {
@@ -168,27 +166,27 @@ impl<'a, D: Disk> Walk<'a, D> {
                     self.set_kind(opened.inode, Kind::Directory);
                 }
             }
-            Effect::Seek => self.seeks(event, value),
-            Effect::Map => self.maps(event),
-            Effect::Truncate | Effect::Allocate => self.resizes(event),
-            Effect::Look => self.looks(event),
-            Effect::Change | Effect::Enter => self.changes(event),
-            Effect::Make | Effect::Symlink => self.makes(event),
-            Effect::Link => self.links(event),
-            Effect::Remove => self.removes(event),
-            Effect::Rename => self.renames(event),
+            Effect::Seek => self.note_seek(event, value),
+            Effect::Map => self.note_map(event),
+            Effect::Truncate | Effect::Allocate => self.note_resize(event),
+            Effect::Look => self.note_look(event),
+            Effect::Change | Effect::Enter => self.note_change(event),
+            Effect::Make | Effect::Symlink => self.note_make(event),
+            Effect::Link => self.note_link(event),
+            Effect::Remove => self.note_remove(event),
+            Effect::Rename => self.note_rename(event),
             _ => {}
         }
     }
 
-    fn opened(&mut self, event: &Event) {
-        let opened = self.path(event.path).and_then(|path| self.opens(event, path));
+    fn note_open(&mut self, event: &Event) {
+        let opened = self.path(event.path).and_then(|path| self.open(event, path));
         if let Some(open) = event.open {
             self.remember(open, opened);
         }
     }
 
-    fn opens(&mut self, event: &Event, path: &[u8]) -> Option<OpenInode> {
+    fn open(&mut self, event: &Event, path: &[u8]) -> Option<OpenInode> {
         let flags = open_flags(event);
         let access = match flags & ACCESS {
             _ if flags & PATH_ONLY != 0 => 0,
@@ -210,7 +208,7 @@ impl<'a, D: Disk> Walk<'a, D> {
         let follow = flags & NO_FOLLOW == 0;
         if flags & CREATE != 0 && flags & PATH_ONLY == 0 {
             let exclusive = flags & EXCLUSIVE != 0;
-            let is_there = matches!(self.evidence.tree.resolve(path, follow), Spot::Found(..));
+            let is_there = matches!(self.evidence.tree.resolve(path, follow), Resolution::Found(..));
             if exclusive || !is_there {
                 let (at, entry) = self.evidence.vacate(path, follow && !exclusive)?;
                 self.evidence.note_permission(at.dir, 2, true);
@@ -234,13 +232,13 @@ impl<'a, D: Disk> Walk<'a, D> {
         let (_, id) = self.evidence.require(path, follow, kind)?;
         self.evidence.note_permission(id, access, true);
         if flags & TRUNCATE != 0 && flags & PATH_ONLY == 0 {
-            self.sets_size(id, 0);
+            self.set_size(id, 0);
         }
         opened.inode = id;
         Some(opened)
     }
 
-    /// The open file of an event; one that was open before the trace began is looked for by its
+    /// The open file of an event. A file that was opened before the trace began is sought by its
     /// name.
     fn open_file(&mut self, open: Option<OpenId>, file: Option<FileId>) -> Option<OpenInode> {
         let open = open?;
@@ -250,7 +248,7 @@ impl<'a, D: Disk> Walk<'a, D> {
             Some(OpenState::Not) | None => {}
         }
         let entry = file.and_then(|file| self.names.files().get(file.index()));
-        let found = entry.and_then(|entry| {
+        let opened = entry.and_then(|entry| {
             let path = self.path(Some(entry.path))?;
             self.evidence.recorded = self.names.path(entry.path).into();
             let (_, inode) = self.evidence.require(path, true, Kind::Unknown)?;
@@ -259,11 +257,11 @@ impl<'a, D: Disk> Walk<'a, D> {
                 appends: false,
             })
         });
-        self.remember(open, found);
-        found
+        self.remember(open, opened);
+        opened
     }
 
-    /// The open file of an event, where its opening was seen.
+    /// The open file of an event, if its opening is in the trace.
     fn known(&self, event: &Event) -> Option<OpenInode> {
         match self.opens.get(event.open?.index())? {
             OpenState::Beneath(opened) => Some(*opened),
@@ -278,10 +276,10 @@ impl<'a, D: Disk> Walk<'a, D> {
         self.opens[open.index()] = opened.map_or(OpenState::Outside, OpenState::Beneath);
     }
 
-    /// An open file is of this kind.
+    /// Requires that an open file has this type.
     fn set_kind(&mut self, id: usize, kind: Kind) {
         let inode = self.evidence.inode(id);
-        let at = Place {
+        let at = DirEntryName {
             dir: inode.parent,
             name: inode.name.clone(),
         };
@@ -300,24 +298,24 @@ impl<'a, D: Disk> Walk<'a, D> {
             return;
         }
         let inode = self.evidence.inode(id);
-        let at = Place {
+        let at = DirEntryName {
             dir: inode.parent,
             name: inode.name.clone(),
         };
-        self.changes_shared(&at);
+        self.report_change_of_shared_name(&at);
     }
 
-    fn changes_shared(&mut self, at: &Place) {
+    fn report_change_of_shared_name(&mut self, at: &DirEntryName) {
         if self.options.copy == Copy::Private || self.options.may_write_shared {
             return;
         }
         let path = self.evidence.tree.path(at);
-        if self.told.insert(path.clone()) {
-            self.evidence.found_at(path, What::SharedIsWritten);
+        if self.reported_shared.insert(path.clone()) {
+            self.evidence.add_finding(path, What::SharedIsWritten);
         }
     }
 
-    fn looks(&mut self, event: &Event) {
+    fn note_look(&mut self, event: &Event) {
         let name = event.call.name;
         let finds = event.call.arguments.contains(&Argument::Status);
         let kind = if name.starts_with("readlink") {
@@ -328,7 +326,7 @@ impl<'a, D: Disk> Walk<'a, D> {
         };
         let id = if event.path.is_some() {
             let path = self.path(event.path);
-            path.and_then(|path| self.evidence.require(path, follows(event), kind))
+            path.and_then(|path| self.evidence.require(path, is_link_followed(event), kind))
                 .map(|(_, id)| id)
         } else {
             let opened = self.open_file(event.open, event.file);
@@ -355,13 +353,13 @@ impl<'a, D: Disk> Walk<'a, D> {
         }
     }
 
-    fn changes(&mut self, event: &Event) {
+    fn note_change(&mut self, event: &Event) {
         let is_enter = event.call.effect == Effect::Enter;
         let kind = if is_enter { Kind::Directory } else { Kind::Unknown };
         let id = match event.path {
             Some(_) => {
                 let path = self.path(event.path);
-                path.and_then(|path| self.evidence.require(path, follows(event), kind))
+                path.and_then(|path| self.evidence.require(path, is_link_followed(event), kind))
                     .map(|(_, id)| id)
             }
             None => self.open_file(event.open, event.file).map(|opened| opened.inode),
@@ -386,7 +384,7 @@ fn open_flags(event: &Event) -> u64 {
 }
 
 /// Whether a call follows a link at the end of its name.
-fn follows(event: &Event) -> bool {
+fn is_link_followed(event: &Event) -> bool {
     let flags = event.flags.unwrap_or(0);
     let name = event.call.name;
     match event.call.effect {

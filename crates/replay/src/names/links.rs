@@ -1,4 +1,4 @@
-//! Which names of a trace were symbolic links.
+//! The symbolic links in a trace.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,39 +10,39 @@ use plimsoll_trace::syscalls::{Argument, Effect};
 const TYPE: u32 = 0o170_000;
 const LINK: u32 = 0o120_000;
 
-/// A symbolic link that was there when the trace began.
+/// A symbolic link that existed when the trace began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// Its name.
+    /// Path of the link.
     pub path: PathId,
-    /// What it holds, where the trace tells: `path2` of readlink.
+    /// Target, if the trace contains it: `path2` of readlink.
     pub target: Option<PathId>,
-    /// How long that is, bytes; 0 where nothing tells.
+    /// Length of the target, bytes; 0 if it is unknown.
     pub length: u64,
 }
 
-/// All symbolic links that a trace tells of, at any time. Gathered in a walk of its own, before
-/// names are mapped: a name may be used long before a call shows that it is a link.
+/// All symbolic links that a trace shows, at any time. They are collected before names are mapped,
+/// because a name may be used long before a call shows that it is a link.
 #[derive(Debug, Clone, Default)]
 pub struct Links {
     at_start: HashMap<PathId, Link>,
-    /// Names that the trace itself has made, or has given to others: a link there, or beneath, need
-    /// not have been one at the beginning.
+    /// Names that the trace has made or assigned to other files. A link there, or beneath, need not
+    /// have existed at the beginning.
     moved: HashSet<Box<[u8]>>,
     linked: HashSet<PathId>,
-    /// Names with `..` that calls have failed on: what stands before it may have been missing, or
-    /// no directory.
+    /// Names with `..` on which calls have failed: the component before `..` may have been missing,
+    /// or not a directory.
     failed: HashSet<PathId>,
     paths: HashSet<Box<[u8]>>,
 }
 
 impl Links {
-    /// None.
+    /// No links.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of these events.
+    /// The links in these events.
     pub fn of<'a>(events: impl IntoIterator<Item = &'a Event>, names: &Names) -> Self {
         let mut links = Self::new();
         for event in events {
@@ -51,7 +51,7 @@ impl Links {
         links
     }
 
-    /// Takes in the next event.
+    /// Adds the next event.
     pub fn note(&mut self, event: &Event, names: &Names) {
         if let Outcome::Failed(_) = event.outcome {
             let both = [event.path, event.path2].into_iter().flatten();
@@ -80,13 +80,13 @@ impl Links {
             }
             Effect::Look if event.call.name.starts_with("readlink") => {
                 let length = u64::try_from(value).unwrap_or(0);
-                self.found(path, event.path2, length, names);
+                self.add_link(path, event.path2, length, names);
             }
             Effect::Look
                 if event.call.arguments.contains(&Argument::Status)
                     && event.mode.is_some_and(|mode| mode & TYPE == LINK) =>
             {
-                self.found(path, None, event.length.unwrap_or(0), names);
+                self.add_link(path, None, event.length.unwrap_or(0), names);
             }
             _ => {}
         }
@@ -97,17 +97,17 @@ impl Links {
         self.paths.contains(path)
     }
 
-    /// Whether a call has failed on this name, which has `..` in it.
-    pub(super) fn fails(&self, path: PathId) -> bool {
+    /// Whether a call has failed on this name, which contains `..`.
+    pub(super) fn has_failed_call(&self, path: PathId) -> bool {
         self.failed.contains(&path)
     }
 
-    /// Those that were there when the trace began, in no order.
+    /// The links that existed when the trace began, in no particular order.
     pub fn at_start(&self) -> impl Iterator<Item = &Link> {
         self.at_start.values()
     }
 
-    fn found(&mut self, path: PathId, target: Option<PathId>, length: u64, names: &Names) {
+    fn add_link(&mut self, path: PathId, target: Option<PathId>, length: u64, names: &Names) {
         self.mark_linked(path, names);
         let name = names.path(path);
         let ends = (0..=name.len()).filter(|&end| end == name.len() || name[end] == b'/');

@@ -1,17 +1,18 @@
-//! Which name of a trace becomes which one beneath the root of a replay.
+//! Maps the names of a trace beneath the root of a replay.
 //!
-//! [`Rules`] are what the user says, [`Links`] which names were symbolic links, [`Table`] the
-//! answer for every name of a trace:
+//! [`Rules`] are the rules of the user, [`Links`] the symbolic links of the trace, and [`Table`]
+//! the result for every name of a trace:
 //!
-//! - an absolute `/a/b` becomes `a/b`, unless a rule of `--map` says otherwise;
-//! - `..` is resolved where what stands before it was no symbolic link, and no call has failed on
-//!   the name, as then it may have been missing; else it stays, and the sandbox resolves it, or
-//!   refuses;
-//! - a name that was relative to an unknown directory is taken to be relative to the root; ignored
-//!   where it begins with `..`;
-//! - `unknown:PID:FD` and what is no file are ignored, unless a rule of `--map` names them;
-//! - `/proc`, `/sys`, `/dev` and what `--ignore` names are ignored. That is asked of the recorded
-//!   name, not of what becomes of it.
+//! - an absolute `/a/b` becomes `a/b`, unless a rule of `--map` applies;
+//! - `..` is resolved if the component before it was not a symbolic link and no call has failed on
+//!   the name. Otherwise it remains, and the sandbox resolves or refuses it: the component may have
+//!   been missing;
+//! - a name relative to an unknown directory is taken as relative to the root; it is ignored if it
+//!   begins with `..`;
+//! - `unknown:PID:FD` and names that are not of files are ignored, unless a rule of `--map` names
+//!   them;
+//! - `/proc`, `/sys`, `/dev` and the names of `--ignore` are ignored. The recorded name decides,
+//!   not the mapped one.
 
 mod links;
 mod pattern;
@@ -24,55 +25,56 @@ use serde::Serialize;
 pub use links::{Link, Links};
 pub use rules::{Copies, RuleError, Rules};
 
-/// Why a name is left out of a replay.
+/// Reason why a name is ignored in a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// It is of `/proc`, `/sys` or `/dev`. `!/proc` in a file for `--ignore` takes it back.
+    /// The name is in `/proc`, `/sys` or `/dev`. `!/proc` in a file for `--ignore` includes it
+    /// again.
     System,
     /// A line of the file for `--ignore` matches.
     Asked,
-    /// It was open before the trace began, and nobody knows its name. A rule of `--map` for
-    /// `unknown:PID:FD` gives it one.
+    /// The file was open before the trace began, and its name is unknown. A rule of `--map` for
+    /// `unknown:PID:FD` assigns a name.
     Nameless,
-    /// It is relative to a directory that is not known, and leaves it.
+    /// The name is relative to an unknown directory, and leads out of it.
     Relative,
-    /// A pipe, a socket, memory: nothing of a file system.
+    /// The name is that of a pipe, a socket or memory: not a file of a file system.
     NoFile,
-    /// It is empty, or holds a zero byte: no name at all.
+    /// The name is empty or contains a zero byte.
     NoName,
 }
 
-/// Whose a file is, where several jobs run.
+/// Owner of a file if several jobs run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Copy {
-    /// Each job's own, beneath its own root.
+    /// Each job has its own copy, beneath its own root.
     Private,
-    /// That of all jobs, beneath the shared root.
+    /// All jobs use the same file, beneath the shared root.
     Shared,
 }
 
-/// What becomes of a name.
+/// Result of the mapping of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mapped {
-    /// This path beneath the root; `.` is the root itself. It is never absolute.
+    /// The path beneath the root, never absolute; `.` is the root itself.
     Inside(Box<[u8]>, Copy),
-    /// Calls on it are left out.
+    /// Calls on the name are not replayed.
     Ignored(Reason),
 }
 
-/// What becomes of each name of a trace.
+/// Result of the mapping of each name of a trace.
 #[derive(Debug, Clone)]
 pub struct Table {
     rows: Vec<Mapped>,
-    /// As recorded, `..` resolved; by the same index.
+    /// The recorded names with `..` resolved, by the same index.
     whole: Vec<Box<[u8]>>,
     rules: Rules,
 }
 
 impl Table {
-    /// Of all names of a trace.
+    /// Maps all names of a trace.
     pub fn new(rules: &Rules, names: &Names, links: &Links) -> Self {
         let is_link = |path: &[u8]| links.has(path);
         let whole: Vec<Box<[u8]>> = names
@@ -82,7 +84,7 @@ impl Table {
             .collect();
         let mut rows: Vec<Mapped> = whole.iter().map(|path| map(rules, path)).collect();
         for (index, row) in rows.iter_mut().enumerate() {
-            let Some(id) = PathId::new(index).filter(|id| links.fails(*id)) else {
+            let Some(id) = PathId::new(index).filter(|id| links.has_failed_call(*id)) else {
                 continue;
             };
             if let Some(name) = with_dots(rules, names.path(id), row) {
@@ -95,7 +97,7 @@ impl Table {
                 Kind::Device | Kind::Pipe | Kind::Socket | Kind::Memory | Kind::Other
             );
             let name = names.path(file.path);
-            // A FIFO or a socket of the file system has an absolute name.
+            // A FIFO or a socket in a file system has an absolute name.
             if is_none
                 && !name.starts_with(b"/")
                 && rules.mapped(name).is_none()
@@ -111,14 +113,15 @@ impl Table {
         }
     }
 
-    /// What becomes of a name; an id of another trace is no name.
+    /// Result of the mapping of a name. The id of another trace has none: it is ignored.
     pub fn get(&self, id: PathId) -> &Mapped {
         self.rows
             .get(id.index())
             .unwrap_or(&Mapped::Ignored(Reason::NoName))
     }
 
-    /// Its path beneath the root of such files; none where it is ignored, or one of the others.
+    /// Path beneath the root of files of this owner; none if the name is ignored or has another
+    /// owner.
     pub fn path(&self, id: PathId, copy: Copy) -> Option<&[u8]> {
         match self.get(id) {
             Mapped::Inside(path, whose) if *whose == copy => Some(path),
@@ -126,11 +129,11 @@ impl Table {
         }
     }
 
-    /// What `link` is to hold so that it leads to what becomes of its recorded target; none where
-    /// nothing beneath the root does.
+    /// Target that `link` must have to lead to the mapped name of its recorded target; none if that
+    /// is not beneath the root.
     ///
-    /// A relative target that still leads there stays as it was written. All others are made
-    /// relative, as the sandbox follows no absolute ones.
+    /// A relative target that leads there is unchanged. Any other target becomes relative, because
+    /// the sandbox does not follow absolute ones.
     pub fn target(&self, link: PathId, target: &[u8]) -> Option<Vec<u8>> {
         let recorded = self.whole.get(link.index())?;
         let Mapped::Inside(link, _) = self.get(link) else {
@@ -147,7 +150,7 @@ impl Table {
         })
     }
 
-    /// How many names are ignored, by reason.
+    /// Number of ignored names, by reason.
     pub fn ignored(&self) -> Vec<(Reason, usize)> {
         let mut reasons: Vec<Reason> = self
             .rows
@@ -158,13 +161,13 @@ impl Table {
             })
             .collect();
         reasons.sort_unstable();
-        let groups = reasons.chunk_by(|one, other| one == other);
+        let groups = reasons.chunk_by(|a, b| a == b);
         groups.map(|group| (group[0], group.len())).collect()
     }
 }
 
-/// What becomes of a name with its `..` left in it; none where that, or a rule for what stands
-/// before, would lead elsewhere than `without`, which is the same name without them.
+/// Result of the mapping of a name with its `..`; none if it, or a rule for the part before `..`,
+/// would lead to another path than `without`, the mapping of the same name without `..`.
 fn with_dots(rules: &Rules, name: &[u8], without: &Mapped) -> Option<Mapped> {
     let Mapped::Inside(expected, expected_copy) = without else {
         return None;
@@ -180,7 +183,7 @@ fn map(rules: &Rules, name: &[u8]) -> Mapped {
     if name.is_empty() || name.contains(&0) {
         return Mapped::Ignored(Reason::NoName);
     }
-    if let Some(reason) = rules.ignores(name) {
+    if let Some(reason) = rules.ignore_reason(name) {
         return Mapped::Ignored(reason);
     }
     let copy = rules.copy(name);
@@ -195,7 +198,8 @@ fn map(rules: &Rules, name: &[u8]) -> Mapped {
     }
 }
 
-/// Beneath the root: without `/` at its ends and empty parts. None where it begins with `..`.
+/// A path beneath the root: without `/` at its ends and empty components. None if it begins with
+/// `..`.
 fn inside(path: &[u8]) -> Option<Vec<u8>> {
     let parts: Vec<&[u8]> = parts(path).collect();
     match parts.first() {
@@ -205,19 +209,20 @@ fn inside(path: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A name without `..`, as if no link stood before them.
+/// A name with all `..` resolved, as if no component were a link.
 pub(crate) fn without_dots(path: &[u8]) -> Vec<u8> {
     plain(path, &|_| false)
 }
 
-/// Without `.`, empty parts, and `..` where what stands before it is no link.
+/// A name without `.`, without empty components, and without `..` unless the component before it is
+/// a link.
 fn plain(path: &[u8], is_link: &impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let is_absolute = path.starts_with(b"/");
     let mut kept: Vec<u8> = Vec::with_capacity(path.len());
     for part in parts(path) {
         let last = kept.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         let stays = if kept.is_empty() {
-            // There is nothing above `/`.
+            // `/..` is `/`.
             !is_absolute
         } else {
             last == b".." || is_link(&kept)
@@ -238,25 +243,21 @@ fn plain(path: &[u8], is_link: &impl Fn(&[u8]) -> bool) -> Vec<u8> {
     kept
 }
 
-/// The way from where a link stands to a path, both beneath the root.
+/// Relative path from the directory of a link to a path, both beneath the root.
 fn relative(link: &[u8], to: &[u8]) -> Vec<u8> {
     let from: Vec<&[u8]> = parts(parent(link)).collect();
     let to: Vec<&[u8]> = parts(to).collect();
-    let common = from
-        .iter()
-        .zip(&to)
-        .take_while(|(one, other)| one == other)
-        .count();
+    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
     let ups = std::iter::repeat_n(b"..".as_slice(), from.len() - common);
-    let way: Vec<&[u8]> = ups.chain(to[common..].iter().copied()).collect();
-    if way.is_empty() {
+    let components: Vec<&[u8]> = ups.chain(to[common..].iter().copied()).collect();
+    if components.is_empty() {
         b".".to_vec()
     } else {
-        way.join(&b'/')
+        components.join(&b'/')
     }
 }
 
-/// Where a target leads from the link of this name.
+/// Path to which a target leads from the link of this name.
 fn beside(link: &[u8], target: &[u8]) -> Vec<u8> {
     let end = link
         .iter()

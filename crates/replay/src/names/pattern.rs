@@ -1,17 +1,17 @@
-//! What a line of a file of names matches: a prefix, a glob, or a regular expression.
+//! Patterns for names: a prefix, a glob, or a regular expression.
 
 use regex::bytes::Regex;
 
-/// Matches names, each with all that lies beneath it.
+/// A pattern that matches names and everything beneath them.
 #[derive(Debug, Clone)]
 pub(super) enum Pattern {
-    /// By whole components: `/a` is `/a` and `/a/b`, not `/ab`.
+    /// A prefix of whole components: `/a` matches `/a` and `/a/b`, not `/ab`.
     Prefix(Vec<u8>),
     Regex(Regex),
 }
 
 impl Pattern {
-    /// `regex: ...`; a glob where it has one of `*?[`; else a prefix.
+    /// Parses a pattern: `regex: ...`, a glob if it contains one of `*?[`, otherwise a prefix.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         if let Some(regex) = text.strip_prefix("regex:") {
             return regex_of(regex.trim()).map(Self::Regex);
@@ -30,11 +30,11 @@ impl Pattern {
     }
 }
 
-/// A glob that matches the whole of a name, or of a directory above it. Without `/` it is about any
+/// A glob that matches a whole name, or a directory above it. A glob without `/` matches any
 /// component.
 ///
-/// `*` is anything but `/`, `**` anything, `?` one character but `/`, `[ab]` and `[!ab]` one of
-/// them or none of them.
+/// `*` matches any characters except `/`, `**` any characters, `?` one character except `/`, `[ab]`
+/// one of the characters, and `[!ab]` a character that is not one of them.
 pub(super) fn glob(text: &str) -> Result<Regex, String> {
     let mut regex = String::from(if text.contains('/') { "^" } else { "(?:^|/)" });
     let mut rest = text.chars().peekable();
@@ -62,13 +62,13 @@ pub(super) fn glob(text: &str) -> Result<Regex, String> {
     regex_of(&regex)
 }
 
-/// On bytes, as names need not be text; `.` is any of them.
+/// A regular expression on bytes, because names need not be UTF-8. `.` matches any byte.
 pub(super) fn regex_of(text: &str) -> Result<Regex, String> {
     let compiled = Regex::new(&format!("(?s-u){text}")).or_else(|_| Regex::new(&format!("(?s){text}")));
     compiled.map_err(|error| error.to_string())
 }
 
-/// What is left of a name behind a prefix of whole components, without its `/`.
+/// Rest of a name after a prefix of whole components, without its `/`.
 pub(super) fn beneath<'a>(name: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let rest = name.strip_prefix(prefix)?;
     match rest {
@@ -79,7 +79,7 @@ pub(super) fn beneath<'a>(name: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Without `/` at its end; `/` itself becomes empty, the prefix of all absolute names.
+/// A prefix without `/` at its end. `/` becomes empty, the prefix of all absolute names.
 pub(super) fn trimmed(prefix: &[u8]) -> &[u8] {
     let end = prefix
         .iter()
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_matches_names_and_what_lies_beneath_them() {
+    fn a_pattern_matches_names_and_everything_beneath_them() {
         let cases: [(&str, &str, bool); 17] = [
             ("/proc", "/proc", true),
             ("/proc", "/proc/self/stat", true),
@@ -114,11 +114,11 @@ mod tests {
             ("regex: ^/tmp/[0-9]+$", "/tmp/12/a", false),
         ];
         for (pattern, name, matches) in cases {
-            let found = Pattern::read(pattern).unwrap().matches(name.as_bytes());
-            assert_eq!(found, matches, "{pattern} on {name}");
+            let result = Pattern::read(pattern).unwrap().matches(name.as_bytes());
+            assert_eq!(result, matches, "{pattern} on {name}");
         }
         assert!(Pattern::read("regex: (").is_err());
         let star = Pattern::read("/a/*").unwrap();
-        assert!(star.matches(b"/a/\xff\xfe"), "names need not be text");
+        assert!(star.matches(b"/a/\xff\xfe"), "names need not be UTF-8");
     }
 }

@@ -1,4 +1,4 @@
-//! `--map`, `--ignore` and `copies`: read from files, and applied to a name.
+//! The rules of `--map`, `--ignore` and `copies`: read from files, and applied to names.
 
 use regex::bytes::Regex;
 use serde::{Deserialize, Serialize};
@@ -6,39 +6,39 @@ use serde::{Deserialize, Serialize};
 use super::pattern::{Pattern, beneath, glob, regex_of, trimmed};
 use super::{Copy, Reason};
 
-/// What no file system to be measured has.
+/// Directories that no measured file system contains.
 const SYSTEM: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// A line that makes no sense.
+/// An invalid line of a file of rules.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("line {line}: {text:?}: {why}")]
 pub struct RuleError {
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What it says.
+    /// Text of the line.
     pub text: String,
-    /// What is wrong with it, and what would be right.
+    /// Description of the fault, and what is expected.
     pub why: String,
 }
 
-/// Which names concurrent jobs have in common; globs as in [`Rules::read_ignore`].
+/// Names that concurrent jobs share; globs as in [`Rules::read_ignore`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Copies {
-    /// Names of which each job has its own. They win over `shared`.
+    /// Names of which each job has its own copy. They have precedence over `shared`.
     pub private: Vec<String>,
-    /// Names that all jobs use together. What matches neither is private.
+    /// Names that all jobs share. A name that matches neither list is private.
     pub shared: Vec<String>,
-    /// Jobs may change what they share.
+    /// Whether jobs may change shared files.
     pub write_shared: bool,
 }
 
-/// How names of a trace become names beneath the root.
+/// Rules that map names of a trace to names beneath the root.
 #[derive(Debug, Clone)]
 pub struct Rules {
     prefixes: Vec<(Vec<u8>, Vec<u8>)>,
     regexes: Vec<(Regex, Vec<u8>)>,
-    /// In their order: the last one that matches decides; none: it is not ignored.
+    /// Patterns in order: the last match decides. None: the name is not ignored.
     ignore: Vec<(Pattern, Option<Reason>)>,
     private: Vec<Regex>,
     shared: Vec<Regex>,
@@ -60,13 +60,14 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Absolute names lie beneath the root as they are, `/proc`, `/sys` and `/dev` are ignored, and
-    /// nothing is shared.
+    /// Rules without entries: absolute names are unchanged beneath the root, `/proc`, `/sys` and
+    /// `/dev` are ignored, and no file is shared.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads a file for `--map`: a rule a line, blank lines and those that begin with `#` left out.
+    /// Reads a file for `--map`: one rule per line. Blank lines and lines that begin with `#` are
+    /// ignored.
     ///
     /// ```text
     /// /data => /scratch/data
@@ -74,9 +75,10 @@ impl Rules {
     /// regex: ^/home/[^/]+/(.*)$ => home/$1
     /// ```
     ///
-    /// A rule ends at its first ` => `; what stands behind it lies beneath the root, with or
-    /// without `/`. The first regex that matches wins and makes the whole name; else the longest
-    /// prefix of whole components wins, and is replaced; else a name stays.
+    /// The first ` => ` separates name and result. The result is a path beneath the root, with or
+    /// without `/` at its beginning. The first regular expression that matches determines the whole
+    /// name. Otherwise the longest matching prefix of whole components is replaced. A name without
+    /// a match is unchanged.
     pub fn read_map(&mut self, text: &str) -> Result<(), RuleError> {
         for (line, text) in lines(text) {
             let wrong = |why: String| RuleError {
@@ -89,7 +91,9 @@ impl Rules {
             };
             let (from, to) = (from.trim(), to.trim().trim_start_matches('/'));
             if to.split('/').any(|part| part == "..") {
-                return Err(wrong("`..` would leave the root".into()));
+                return Err(wrong(
+                    "`..` would lead out of the root: write a name without `..`".into(),
+                ));
             }
             if let Some(regex) = from.strip_prefix("regex:") {
                 let regex = regex_of(regex.trim()).map_err(wrong)?;
@@ -99,7 +103,7 @@ impl Rules {
                 self.prefixes.push((prefix, trimmed(to.as_bytes()).to_vec()));
             } else {
                 return Err(wrong(
-                    "names of a trace are absolute, or `unknown:PID:FD`; for others write `regex: ...`"
+                    "expected an absolute name or `unknown:PID:FD`; for other names write `regex: ...`"
                         .into(),
                 ));
             }
@@ -110,8 +114,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Reads a file for `--ignore`: a pattern a line, blank lines and those that begin with `#`
-    /// left out.
+    /// Reads a file for `--ignore`: one pattern per line. Blank lines and lines that begin with `#`
+    /// are ignored.
     ///
     /// ```text
     /// /usr/share/locale
@@ -120,10 +124,10 @@ impl Rules {
     /// !/proc
     /// ```
     ///
-    /// A prefix of whole components; a glob (`*`, `**`, `?`, `[ab]`), of any component where it has
-    /// no `/`; or a regular expression. Prefixes and globs take with them what lies beneath. `!`
-    /// takes names back, also those that are ignored by default; the last line that matches
-    /// decides.
+    /// A pattern is a prefix of whole components, a glob (`*`, `**`, `?`, `[ab]`; a glob without
+    /// `/` matches any component), or a regular expression. Prefixes and globs also match
+    /// everything beneath. `!` includes names again, also those that are ignored by default. The
+    /// last line that matches decides.
     pub fn read_ignore(&mut self, text: &str) -> Result<(), RuleError> {
         for (line, text) in lines(text) {
             let (pattern, reason) = match text.strip_prefix('!') {
@@ -140,17 +144,22 @@ impl Rules {
         Ok(())
     }
 
-    /// Says what jobs share. The line of an error is the place of the glob in its list, from 1.
+    /// Sets the names that jobs share. The line of an error is the index of the glob in its list,
+    /// from 1.
     pub fn set_copies(&mut self, copies: &Copies) -> Result<(), RuleError> {
         let compile = |globs: &[String]| {
-            let one = |(at, text): (usize, &String)| {
+            let compile_glob = |(index, text): (usize, &String)| {
                 glob(text).map_err(|why| RuleError {
-                    line: at + 1,
+                    line: index + 1,
                     text: text.clone(),
                     why,
                 })
             };
-            globs.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()
+            globs
+                .iter()
+                .enumerate()
+                .map(compile_glob)
+                .collect::<Result<Vec<_>, _>>()
         };
         self.private = compile(&copies.private)?;
         self.shared = compile(&copies.shared)?;
@@ -158,12 +167,12 @@ impl Rules {
         Ok(())
     }
 
-    /// Jobs may change what they share.
+    /// Whether jobs may change shared files.
     pub fn may_write_shared(&self) -> bool {
         self.write_shared
     }
 
-    pub(super) fn ignores(&self, name: &[u8]) -> Option<Reason> {
+    pub(super) fn ignore_reason(&self, name: &[u8]) -> Option<Reason> {
         let last = self
             .ignore
             .iter()
@@ -181,17 +190,17 @@ impl Rules {
         }
     }
 
-    /// The name that a rule makes; none where there is no rule for it.
+    /// Result of the rule for a name; none if no rule applies.
     pub(super) fn mapped(&self, name: &[u8]) -> Option<Vec<u8>> {
         for (regex, to) in &self.regexes {
-            if let Some(found) = regex.captures(name) {
+            if let Some(captures) = regex.captures(name) {
                 let mut made = Vec::new();
-                found.expand(to, &mut made);
+                captures.expand(to, &mut made);
                 return Some(made);
             }
         }
         let longest = |(prefix, to): &(Vec<u8>, Vec<u8>)| {
-            // The empty prefix is `/`, of which names that are not absolute are no part.
+            // The empty prefix is `/`, which does not match relative names.
             let counts = !prefix.is_empty() || name.starts_with(b"/");
             let rest = beneath(name, prefix).filter(|_| counts)?;
             Some([to.as_slice(), rest].join(&b'/'))
@@ -200,8 +209,11 @@ impl Rules {
     }
 }
 
-/// Lines that say something, with their numbers from 1.
+/// Lines that are neither blank nor comments, with their numbers from 1.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
+    let numbered = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.trim()));
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }

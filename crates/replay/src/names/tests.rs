@@ -22,7 +22,7 @@ fn mapped(rules: &Rules, path: &str) -> Result<String, Reason> {
 }
 
 #[test]
-fn names_lie_beneath_the_root_as_they_are() {
+fn absolute_names_are_unchanged_beneath_the_root() {
     let rules = Rules::new();
     for (path, expected) in [
         ("/a/b", Ok("a/b")),
@@ -46,11 +46,11 @@ fn names_lie_beneath_the_root_as_they_are() {
 }
 
 #[test]
-fn the_first_regex_wins_then_the_longest_prefix() {
+fn the_first_regex_has_precedence_then_the_longest_prefix() {
     let mut rules = Rules::new();
     rules
         .read_map(
-            "# where things go\n\n/data => /scratch/data\n/data/big/ => fast\n\
+            "# destinations\n\n/data => /scratch/data\n/data/big/ => fast\n\
              regex: ^/home/[^/]+/(.*)$ => home/$1\nunknown:7:3 => data/input\n",
         )
         .unwrap();
@@ -80,16 +80,16 @@ fn a_rule_cannot_lead_out_of_the_root() {
     assert!(rules.read_map("/data -> x").is_err());
     assert!(rules.read_map("data => x").is_err());
     assert!(rules.read_map("regex: ( => x").is_err());
-    // What a regex takes from a name may hold what a rule may not.
+    // The part that a regular expression extracts may contain what a rule may not.
     rules.read_map("regex: ^/x/(.*)$ => $1").unwrap();
     assert_eq!(mapped(&rules, "/x/a"), Ok("a".into()));
 }
 
 #[test]
-fn the_last_line_that_matches_says_whether_a_name_is_ignored() {
+fn the_last_matching_line_decides_whether_a_name_is_ignored() {
     let mut rules = Rules::new();
     rules
-        .read_ignore("*.pyc\n/usr/share\n!/usr/share/keep\n!/proc\n# all else\n/proc/self\n")
+        .read_ignore("*.pyc\n/usr/share\n!/usr/share/keep\n!/proc\n# other names\n/proc/self\n")
         .unwrap();
     for (path, expected) in [
         ("/a/b.pyc", Err(Reason::Asked)),
@@ -105,7 +105,7 @@ fn the_last_line_that_matches_says_whether_a_name_is_ignored() {
 }
 
 #[test]
-fn dots_behind_a_link_stay() {
+fn dots_after_a_link_are_not_resolved() {
     let mut names = Names::default();
     let mut add = |path: &str| names.add_path(path.as_bytes()).unwrap();
     let (link, through, beside) = (add("/a/l"), add("/a/l/../x"), add("/a/d/../x"));
@@ -117,13 +117,20 @@ fn dots_behind_a_link_stay() {
     let table = Table::new(&Rules::new(), &names, &links);
     assert_eq!(table.path(through, Copy::Private), Some(b"a/l/../x".as_slice()));
     assert_eq!(table.path(beside, Copy::Private), Some(b"a/x".as_slice()));
-    let found: Vec<&Link> = links.at_start().collect();
-    assert_eq!((found.len(), found[0].path, found[0].length), (1, link, 5));
+    let links_at_start: Vec<&Link> = links.at_start().collect();
+    assert_eq!(
+        (
+            links_at_start.len(),
+            links_at_start[0].path,
+            links_at_start[0].length
+        ),
+        (1, link, 5)
+    );
 }
 
-/// What stands before `..` may have been missing, or a file.
+/// The component before `..` may have been missing, or a file.
 #[test]
-fn dots_in_a_name_that_a_call_has_failed_on_stay() {
+fn dots_in_a_name_of_a_failed_call_are_not_resolved() {
     let mut names = Names::default();
     let mut add = |path: &str| names.add_path(path.as_bytes()).unwrap();
     let paths = [
@@ -152,7 +159,7 @@ fn dots_in_a_name_that_a_call_has_failed_on_stay() {
     let expected = [
         Some("none/../d"),
         Some("scratch/d/none/../f"),
-        // A rule leads elsewhere, or the name above the root: as ever.
+        // A rule leads to another path, or `..` leads above the root: `..` is resolved as usual.
         Some("f"),
         Some("f"),
         None,
@@ -162,7 +169,7 @@ fn dots_in_a_name_that_a_call_has_failed_on_stay() {
 }
 
 #[test]
-fn a_link_that_the_trace_has_made_was_not_there_before() {
+fn a_link_that_the_trace_makes_did_not_exist_at_the_beginning() {
     let mut names = Names::default();
     let path = names.add_path(b"/a/l").unwrap();
     let make = |name: &str| {
@@ -178,7 +185,7 @@ fn a_link_that_the_trace_has_made_was_not_there_before() {
 }
 
 #[test]
-fn jobs_have_in_common_what_is_shared_and_not_private() {
+fn jobs_share_files_that_are_shared_and_not_private() {
     let mut rules = Rules::new();
     let copies: Copies = serde_json::from_str(r#"{"private": ["*.root"], "shared": ["*"]}"#).unwrap();
     rules.set_copies(&copies).unwrap();
@@ -200,7 +207,7 @@ fn jobs_have_in_common_what_is_shared_and_not_private() {
 }
 
 #[test]
-fn what_is_no_file_is_left_out() {
+fn pipes_without_a_path_are_ignored() {
     let mut names = Names::default();
     let pipe = names.add_path(b"pipe:[12]").unwrap();
     let fifo = names.add_path(b"/tmp/fifo").unwrap();
@@ -218,7 +225,7 @@ fn what_is_no_file_is_left_out() {
 }
 
 #[test]
-fn targets_of_links_lead_to_what_becomes_of_them() {
+fn targets_of_links_lead_to_their_mapped_names() {
     let mut rules = Rules::new();
     rules.read_map("/data => scratch/d").unwrap();
     let (table, ids) = table(&rules, &["/a/b/link", "/data/link", "/link", "/proc/link"]);
@@ -243,5 +250,5 @@ fn targets_of_links_lead_to_what_becomes_of_them() {
     ] {
         assert_eq!(target(link, text), expected.map(String::from), "{link} {text}");
     }
-    assert_eq!(target(3, "x"), None, "it is ignored itself");
+    assert_eq!(target(3, "x"), None, "the link itself is ignored");
 }

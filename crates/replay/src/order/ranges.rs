@@ -1,7 +1,7 @@
-//! Who has read and written which bytes of a file.
+//! The readers and writers of the bytes of a file.
 //!
-//! Ranges are cut where others begin and end. What concerns all of a file, as fsync does, is kept
-//! apart, so that it does not touch every range.
+//! Ranges are split where others begin and end. Claims of a whole file, such as that of fsync, are
+//! stored separately, so that they do not change every range.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,14 +15,14 @@ struct Segment {
     written: Marks,
 }
 
-/// Of one file.
+/// Claims of one file.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     segments: BTreeMap<u64, Segment>,
-    /// By claims of all of it.
+    /// Claims of the whole file.
     read_whole: Marks,
     written_whole: Marks,
-    /// By any claim.
+    /// All claims.
     read_anywhere: Marks,
     written_anywhere: Marks,
 }
@@ -60,7 +60,7 @@ impl Ranges {
         self.written_anywhere.put(mark);
     }
 
-    /// Every segment of the range, after it has been cut out.
+    /// Calls `visit` for every segment of the range, after splitting at its ends.
     fn each(&mut self, range: Range<u64>, mut visit: impl FnMut(&mut Segment)) {
         self.cut(range.start);
         self.cut(range.end);
@@ -85,15 +85,15 @@ impl Ranges {
         }
     }
 
-    /// No segment goes on over this place.
+    /// Splits the segment that contains this offset.
     fn cut(&mut self, at: u64) {
         let Some((&from, segment)) = self.segments.range_mut(..at).next_back() else {
             return;
         };
         if from < at && at < segment.to {
-            let rest = segment.clone();
+            let later = segment.clone();
             segment.to = at;
-            self.segments.insert(at, rest);
+            self.segments.insert(at, later);
         }
     }
 }

@@ -1,16 +1,16 @@
 use super::*;
 
-/// A trace in small: who, from when to when, what it claims.
+/// The order of a small trace: worker, start, end, and claims of each action.
 fn order(list: &[(u32, i64, i64, &[Claim])]) -> Order {
     let mut claims = Vec::new();
     let mut counts = [0; 8];
     let mut steps: Vec<Step> = list
         .iter()
-        .map(|&(worker, start, end, what)| {
+        .map(|&(worker, start, end, claimed)| {
             let index = counts[worker as usize];
             counts[worker as usize] += 1;
-            claims.extend_from_slice(what);
-            let waits = what.iter().any(|claim| {
+            claims.extend_from_slice(claimed);
+            let waits = claimed.iter().any(|claim| {
                 matches!(
                     claim,
                     Claim::Draws { .. }
@@ -26,14 +26,13 @@ fn order(list: &[(u32, i64, i64, &[Claim])]) -> Order {
                 start,
                 end,
                 key: if waits { end } else { start },
-                claims: (claims.len() - what.len()) as u32,
-                count: what.len() as u32,
+                claims: (claims.len() - claimed.len()) as u32,
+                count: claimed.len() as u32,
             }
         })
         .collect();
     steps.sort_by_key(|step| step.key);
-    // Name 10 is a directory, 11 and 12 are in it; the numbers of those that are changed are the
-    // same.
+    // Name 10 is a directory, 11 and 12 are in it. The numbers of the changed names are the same.
     by_resource(&steps, &claims, 8, |name| match name {
         10 => &[10],
         11 => &[10, 11],
@@ -54,84 +53,84 @@ const fn writes(from: u64, to: u64) -> Claim {
 }
 
 #[test]
-fn overlapping_bytes_are_ordered_where_one_is_a_write() {
-    let found = order(&[
+fn overlapping_bytes_are_ordered_if_one_call_writes() {
+    let ordered = order(&[
         (0, 0, 10, &[writes(0, 100)]),
         (1, 20, 30, &[reads(50, 60)]),
         (2, 20, 30, &[reads(100, 200)]),
         (3, 20, 30, &[reads(40, 55)]),
         (4, 40, 50, &[writes(52, 53)]),
     ]);
-    assert_eq!(found.edges[1], [edge(0, 0, 1)]);
-    assert_eq!(found.edges[2], [], "other bytes");
+    assert_eq!(ordered.edges[1], [edge(0, 0, 1)]);
+    assert_eq!(ordered.edges[2], [], "other bytes");
     assert_eq!(
-        found.edges[3],
+        ordered.edges[3],
         [edge(0, 0, 1)],
         "readers do not wait for each other"
     );
-    assert_eq!(found.edges[4], [edge(0, 0, 1), edge(0, 1, 1), edge(0, 3, 1)]);
+    assert_eq!(ordered.edges[4], [edge(0, 0, 1), edge(0, 1, 1), edge(0, 3, 1)]);
 }
 
 #[test]
 fn overlapping_calls_stay_unordered() {
-    let found = order(&[
+    let ordered = order(&[
         (0, 0, 30, &[writes(0, 100)]),
         (1, 20, 40, &[writes(0, 100)]),
         (2, 50, 60, &[reads(0, 1)]),
     ]);
-    assert_eq!(found.edges[1], []);
+    assert_eq!(ordered.edges[1], []);
     assert_eq!(
-        found.edges[2],
+        ordered.edges[2],
         [edge(0, 0, 1), edge(0, 1, 1)],
-        "both, as none knows of the other"
+        "both, because neither waits for the other"
     );
 }
 
 #[test]
 fn sync_and_truncate_concern_the_whole_file() {
-    let found = order(&[
+    let ordered = order(&[
         (0, 0, 10, &[writes(0, 100)]),
         (1, 20, 30, &[reads(0, u64::MAX)]),
         (0, 40, 50, &[writes(5, 6)]),
         (2, 60, 70, &[writes(0, u64::MAX)]),
         (3, 80, 90, &[reads(1000, 1001)]),
     ]);
-    assert_eq!(found.edges[1], [edge(0, 0, 1)]);
-    assert_eq!(found.edges[0], [edge(1, 1, 1)]);
-    assert_eq!(found.edges[2], [edge(0, 0, 2), edge(0, 1, 1)]);
-    assert_eq!(found.edges[3], [edge(0, 2, 1)]);
+    assert_eq!(ordered.edges[1], [edge(0, 0, 1)]);
+    assert_eq!(ordered.edges[0], [edge(1, 1, 1)]);
+    assert_eq!(ordered.edges[2], [edge(0, 0, 2), edge(0, 1, 1)]);
+    assert_eq!(ordered.edges[3], [edge(0, 2, 1)]);
 }
 
 #[test]
-fn what_one_worker_does_alone_asks_for_nothing() {
-    let found = order(&[
+fn resources_of_one_worker_need_no_edges() {
+    let ordered = order(&[
         (0, 0, 1, &[Claim::Makes(1), writes(0, 10)]),
         (0, 2, 3, &[Claim::Moves(1), reads(0, 10)]),
         (1, 4, 5, &[Claim::Makes(2)]),
         (0, 6, 7, &[Claim::Ends(1)]),
     ]);
-    assert!(found.edges.iter().all(Vec::is_empty));
+    assert!(ordered.edges.iter().all(Vec::is_empty));
 }
 
 #[test]
-fn an_open_file_is_made_used_in_turn_and_closed() {
-    let found = order(&[
+fn uses_of_an_open_file_are_after_its_creation_and_before_its_close() {
+    let ordered = order(&[
         (0, 0, 5, &[Claim::Makes(1)]),
-        // Clocks are coarse: that it began before the open ended cannot be.
+        // Clocks are coarse: it cannot have begun before the open ended.
         (1, 4, 10, &[Claim::Moves(1)]),
         (0, 20, 30, &[Claim::Moves(1)]),
         (2, 20, 35, &[Claim::Uses(1)]),
         (1, 40, 50, &[Claim::Uses(1)]),
         (0, 45, 46, &[Claim::Ends(1)]),
     ]);
-    assert_eq!(found.edges[1], [edge(0, 0, 1)]);
-    assert_eq!(found.edges[0], [edge(1, 1, 1), edge(2, 1, 2), edge(2, 2, 1)]);
-    assert_eq!(found.edges[2], [edge(0, 0, 1)], "pread needs no turn");
+    assert_eq!(ordered.edges[1], [edge(0, 0, 1)]);
+    assert_eq!(ordered.edges[0], [edge(1, 1, 1), edge(2, 1, 2), edge(2, 2, 1)]);
+    assert_eq!(ordered.edges[2], [edge(0, 0, 1)], "pread does not use the offset");
 }
 
 #[test]
-fn names_are_made_before_they_are_used_and_used_before_they_are_gone() {
-    let found = order(&[
+fn uses_of_a_name_are_after_its_creation_and_before_its_removal() {
+    let ordered = order(&[
         (0, 0, 10, &[Claim::Changes(10)]),
         (1, 20, 30, &[Claim::Changes(11)]),
         (2, 40, 50, &[Claim::Names(11)]),
@@ -139,19 +138,19 @@ fn names_are_made_before_they_are_used_and_used_before_they_are_gone() {
         (4, 60, 70, &[Claim::Changes(11)]),
         (5, 80, 90, &[Claim::Changes(10)]),
     ]);
-    assert_eq!(found.edges[1], [edge(0, 0, 1)], "its directory");
-    assert_eq!(found.edges[2], [edge(0, 0, 1), edge(0, 1, 1)]);
-    assert_eq!(found.edges[3], [edge(0, 0, 1)], "another name");
-    assert_eq!(found.edges[4], [edge(0, 0, 1), edge(0, 1, 1), edge(0, 2, 1)]);
-    let waits: Vec<_> = found.edges[5].iter().map(|edge| edge.worker).collect();
-    assert_eq!(waits, [0, 1, 2, 3, 4], "all that were in it");
+    assert_eq!(ordered.edges[1], [edge(0, 0, 1)], "its directory");
+    assert_eq!(ordered.edges[2], [edge(0, 0, 1), edge(0, 1, 1)]);
+    assert_eq!(ordered.edges[3], [edge(0, 0, 1)], "another name");
+    assert_eq!(ordered.edges[4], [edge(0, 0, 1), edge(0, 1, 1), edge(0, 2, 1)]);
+    let waits: Vec<_> = ordered.edges[5].iter().map(|edge| edge.worker).collect();
+    assert_eq!(waits, [0, 1, 2, 3, 4], "all users of names in it");
 }
 
 #[test]
-fn a_pipe_is_read_after_it_is_written_and_ends_when_all_have_left() {
+fn a_pipe_is_read_after_its_writes_and_ends_after_all_writers() {
     let draw = |bytes| Claim::Draws { pipe: 1, bytes };
     let feed = |bytes| Claim::Feeds { pipe: 1, bytes };
-    let found = order(&[
+    let ordered = order(&[
         (0, 0, 100, &[draw(10)]),
         (1, 50, 90, &[feed(6)]),
         (2, 60, 95, &[feed(6)]),
@@ -161,33 +160,37 @@ fn a_pipe_is_read_after_it_is_written_and_ends_when_all_have_left() {
         (2, 160, 161, &[Claim::Leaves(1)]),
     ]);
     assert_eq!(
-        found.edges[0],
+        ordered.edges[0],
         [edge(0, 1, 1), edge(0, 2, 1), edge(2, 1, 2), edge(2, 2, 2)]
     );
     assert_eq!(
-        found.caused,
+        ordered.caused,
         [(0, 0), (0, 2)],
-        "what was there already is not waited for"
+        "bytes that were already available are not waited for"
     );
 }
 
 #[test]
-fn one_waits_for_threads_that_end_and_for_those_it_was_lent_to() {
-    let found = order(&[
+fn a_wait_is_after_the_end_of_its_thread_and_a_vfork_after_its_child() {
+    let ordered = order(&[
         (0, 0, 100, &[Claim::Starts(1), Claim::Lends(1)]),
         (1, 50, 90, &[Claim::Returns]),
         (0, 110, 111, &[]),
         (1, 120, 180, &[Claim::Returns]),
         (0, 115, 190, &[Claim::Awaits(1)]),
     ]);
-    assert_eq!(found.edges[0], [edge(1, 1, 1), edge(2, 1, 2)]);
-    assert_eq!(found.edges[1], [], "the start is no edge: nobody begins before");
-    assert_eq!(found.caused, [(0, 2)]);
+    assert_eq!(ordered.edges[0], [edge(1, 1, 1), edge(2, 1, 2)]);
+    assert_eq!(
+        ordered.edges[1],
+        [],
+        "the start is not an edge: a worker cannot begin earlier"
+    );
+    assert_eq!(ordered.caused, [(0, 2)]);
 }
 
 #[test]
-fn a_signal_comes_from_the_child_that_ended_meanwhile() {
-    let found = order(&[
+fn a_signal_is_that_of_the_child_that_ended_during_the_wait() {
+    let ordered = order(&[
         (1, 0, 5, &[Claim::Departs(7)]),
         (0, 10, 100, &[Claim::Heeds(7)]),
         (2, 20, 30, &[Claim::Departs(8)]),
@@ -196,19 +199,20 @@ fn a_signal_comes_from_the_child_that_ended_meanwhile() {
         (0, 110, 200, &[Claim::Heeds(7)]),
     ]);
     assert_eq!(
-        found.edges[0],
+        ordered.edges[0],
         [edge(0, 4, 1)],
-        "not of one before it, nor of another process; and of two the later, as the earlier may not have been heard"
+        "not a child that ended before, nor one of another process; of two, the later one, because the \
+         earlier signal may not have been received"
     );
     assert_eq!(
-        found.caused,
+        ordered.caused,
         [(0, 0)],
-        "where none has ended it was another signal"
+        "if no child ended, it was another signal"
     );
 }
 
 #[test]
-fn sleepers_are_woken_by_the_first_that_woke_somebody_since() {
+fn a_sleeper_is_woken_by_the_first_unused_wake_up_after_it_slept() {
     let (process, address) = (7, 0x40);
     let wake = |count| Claim::Wakes {
         process,
@@ -217,7 +221,7 @@ fn sleepers_are_woken_by_the_first_that_woke_somebody_since() {
     };
     let woken = Claim::Woken { process, address };
     let elsewhere = Claim::Woken { process: 8, address };
-    let found = order(&[
+    let ordered = order(&[
         (0, 0, 2, &[wake(1)]),
         (1, 10, 60, &[woken]),
         (2, 12, 61, &[woken]),
@@ -228,52 +232,52 @@ fn sleepers_are_woken_by_the_first_that_woke_somebody_since() {
         (1, 70, 80, &[woken]),
     ]);
     assert_eq!(
-        found.edges[1],
+        ordered.edges[1],
         [edge(0, 0, 2)],
-        "not by one before it slept, and by none a second time"
+        "not by a wake-up before it slept, and by none twice"
     );
     assert_eq!(
-        (&found.edges[2], &found.edges[3]),
+        (&ordered.edges[2], &ordered.edges[3]),
         (&vec![edge(0, 5, 1)], &vec![edge(0, 5, 1)])
     );
-    assert_eq!(found.edges[4], []);
+    assert_eq!(ordered.edges[4], []);
     assert_eq!(
-        found.caused,
+        ordered.caused,
         [(1, 0), (2, 0), (3, 0)],
-        "the others sleep as long as they did"
+        "the other sleeps have their recorded duration"
     );
 }
 
 #[test]
-fn whoever_joins_a_thread_goes_on_when_it_has_ended() {
+fn a_join_is_after_the_end_of_its_thread() {
     let woken = Claim::Woken {
         process: 7,
         address: 0x40,
     };
-    let found = order(&[
+    let ordered = order(&[
         (0, 0, 100, &[woken]),
         (1, 50, 90, &[Claim::Parts(7)]),
         (2, 60, 95, &[Claim::Parts(8)]),
     ]);
     assert_eq!(
-        (&found.edges[0], &found.caused),
+        (&ordered.edges[0], &ordered.caused),
         (&vec![edge(0, 1, 1)], &vec![(0, 0)])
     );
 }
 
 #[test]
-fn locks_are_taken_in_turn() {
-    let found = order(&[
+fn locks_of_a_file_are_in_recorded_order() {
+    let ordered = order(&[
         (0, 0, 1, &[Claim::Locks(7)]),
         (1, 5, 50, &[Claim::Locks(7)]),
         (0, 40, 41, &[Claim::Locks(7)]),
     ]);
-    assert_eq!(found.edges[1], [edge(0, 0, 2)]);
-    assert_eq!(found.caused, [(1, 0)]);
+    assert_eq!(ordered.edges[1], [edge(0, 0, 2)]);
+    assert_eq!(ordered.caused, [(1, 0)]);
 }
 
 #[test]
-fn by_time_each_waits_for_the_one_before() {
+fn by_time_each_action_waits_for_the_previous_one() {
     let step = |worker, index, key| Step {
         worker,
         index,
@@ -283,6 +287,6 @@ fn by_time_each_waits_for_the_one_before() {
         claims: 0,
         count: 0,
     };
-    let found = by_time(&[step(0, 0, 1), step(1, 0, 2), step(1, 1, 3), step(0, 1, 4)], 2);
-    assert_eq!(found.edges, [vec![edge(1, 1, 2)], vec![edge(0, 0, 1)]]);
+    let ordered = by_time(&[step(0, 0, 1), step(1, 0, 2), step(1, 1, 3), step(0, 1, 4)], 2);
+    assert_eq!(ordered.edges, [vec![edge(1, 1, 2)], vec![edge(0, 0, 1)]]);
 }

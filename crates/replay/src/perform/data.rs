@@ -5,49 +5,51 @@ use std::os::fd::RawFd;
 use libc::{c_int, c_long, c_uint, off64_t};
 use nix::errno::Errno;
 
-use super::room::MAX_CHUNK_BYTES;
-use super::{ActionResult, Hands, flags};
+use super::buffer::MAX_CHUNK_BYTES;
+use super::{ActionResult, Executor, flags};
 use crate::action::{Action, Operation, mark};
 use crate::root::{Refusal, expect_of_user};
 
-/// Pages of a map are read one by one, as they would be touched.
+/// Size of the reads that replace a map: its pages are read one by one, as accesses would load
+/// them.
 const PAGE: u64 = 4096;
 
-impl Hands<'_> {
+impl Executor<'_> {
     pub(super) fn on_data(&mut self, action: &Action, file: RawFd) -> ActionResult {
         if action.has(mark::RESEEK) {
             // SAFETY: this call takes numbers only.
             unsafe { libc::lseek64(file, action.offset, libc::SEEK_SET) };
         }
-        ActionResult::Said(match action.operation {
-            Operation::Read => self.read(action, |room, size, _| {
-                // SAFETY: there is room for `size` bytes. So in all that follow.
-                unsafe { libc::read(file, room.cast(), size) as i64 }
+        ActionResult::Returned(match action.operation {
+            Operation::Read => self.read(action, |buffer, size, _| {
+                // SAFETY: the buffer has at least `size` bytes. The same is true for all reads
+                // below.
+                unsafe { libc::read(file, buffer.cast(), size) as i64 }
             }),
-            Operation::Readv => self.read(action, |room, size, _| {
-                let part = vector(room, size);
+            Operation::Readv => self.read(action, |buffer, size, _| {
+                let part = vector(buffer, size);
                 // SAFETY: as above; `part` lives as long as the call.
                 unsafe { libc::readv(file, &raw const part, 1) as i64 }
             }),
-            Operation::SendOut if action.has(mark::MOVES) => self.read(action, |room, size, _| {
+            Operation::SendOut if action.has(mark::MOVES) => self.read(action, |buffer, size, _| {
                 // SAFETY: as above.
-                unsafe { libc::read(file, room.cast(), size) as i64 }
+                unsafe { libc::read(file, buffer.cast(), size) as i64 }
             }),
-            Operation::Pread | Operation::SendOut => self.read(action, |room, size, at| {
+            Operation::Pread | Operation::SendOut => self.read(action, |buffer, size, at| {
                 // SAFETY: as above.
-                unsafe { libc::pread64(file, room.cast(), size, at) as i64 }
+                unsafe { libc::pread64(file, buffer.cast(), size, at) as i64 }
             }),
-            Operation::Preadv => self.read(action, |room, size, at| {
-                let part = vector(room, size);
+            Operation::Preadv => self.read(action, |buffer, size, at| {
+                let part = vector(buffer, size);
                 // SAFETY: as above.
                 unsafe { libc::preadv64(file, &raw const part, 1, at) as i64 }
             }),
-            Operation::Preadv2 => self.read(action, |room, size, at| {
+            Operation::Preadv2 => self.read(action, |buffer, size, at| {
                 vectored2(
                     libc::SYS_preadv2,
                     file,
-                    vector(room, size),
-                    place(action, at),
+                    vector(buffer, size),
+                    offset_argument(action, at),
                     action.flags,
                 )
             }),
@@ -69,8 +71,8 @@ impl Hands<'_> {
         match action.operation {
             Operation::Writev => self.write(action.length, |data, size, _| {
                 let part = vector(data.cast_mut(), size);
-                // SAFETY: there are `size` bytes of data, which the kernel reads. So in all that
-                // follow.
+                // SAFETY: the kernel reads `size` bytes, which `data` has. The same is true for all
+                // writes below.
                 unsafe { libc::writev(file, &raw const part, 1) as i64 }
             }),
             Operation::Pwrite => self.write(action.length, |data, size, done| {
@@ -84,7 +86,7 @@ impl Hands<'_> {
             }),
             Operation::Pwritev2 => self.write(action.length, |data, size, done| {
                 let part = vector(data.cast_mut(), size);
-                let at = place(action, action.offset + done);
+                let at = offset_argument(action, action.offset + done);
                 vectored2(libc::SYS_pwritev2, file, part, at, action.flags)
             }),
             Operation::TakeIn if !action.has(mark::MOVES2) => {
@@ -100,14 +102,15 @@ impl Hands<'_> {
         }
     }
 
-    /// In pieces as large as the room; `call` gets where to read to, how much, and from where.
+    /// Reads in pieces of the size of the buffer. `call` gets the address of the buffer, the number
+    /// of bytes and the offset.
     fn read(
         &mut self,
         action: &Action,
         mut call: impl FnMut(*mut u8, usize, off64_t) -> i64,
     ) -> Result<i64, Errno> {
-        let room = self.room.bytes_mut();
-        let (start, size) = (room.as_mut_ptr(), room.len());
+        let buffer = self.buffer.bytes_mut();
+        let (start, size) = (buffer.as_mut_ptr(), buffer.len());
         in_pieces(action.length, size, |size, done| {
             call(start, size, action.offset + done)
         })
@@ -133,31 +136,31 @@ impl Hands<'_> {
             unsafe { libc::lseek64(to, action.offset2, libc::SEEK_SET) };
         }
         let (mut from_at, mut to_at) = (action.offset, action.offset2);
-        let from_place = pointer(&mut from_at, action.has(mark::MOVES));
-        let to_place = pointer(&mut to_at, action.has(mark::MOVES2));
+        let from_offset = pointer(&mut from_at, action.has(mark::MOVES));
+        let to_offset = pointer(&mut to_at, action.has(mark::MOVES2));
         let size = usize::try_from(action.length).unwrap_or(usize::MAX);
         let moved = if action.operation == Operation::Sendfile {
-            // SAFETY: the place is null or a number that lives as long as the call.
-            unsafe { libc::sendfile64(to, from, from_place, size) as i64 }
+            // SAFETY: the offset is null or points to a number that lives as long as the call.
+            unsafe { libc::sendfile64(to, from, from_offset, size) as i64 }
         } else {
             let flags: c_uint = 0;
-            // SAFETY: as above, for both places.
+            // SAFETY: as above, for both offsets.
             unsafe {
                 libc::syscall(
                     libc::SYS_copy_file_range,
                     from,
-                    from_place,
+                    from_offset,
                     to,
-                    to_place,
+                    to_offset,
                     size,
                     flags,
                 ) as i64
             }
         };
-        ActionResult::Said(Errno::result(moved))
+        ActionResult::Returned(Errno::result(moved))
     }
 
-    /// Where the file system cannot share storage, the data are copied.
+    /// Clones a range. If the file system cannot share storage, the data are copied.
     fn clone_range(&mut self, action: &Action, from: RawFd) -> ActionResult {
         const CANNOT: [Errno; 3] = [Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EXDEV];
         let Some(to) = self.common.get(action.open2) else {
@@ -173,43 +176,43 @@ impl Hands<'_> {
         let done = unsafe { libc::ioctl(to, libc::FICLONERANGE, &raw const range) };
         match Errno::result(done) {
             Err(why) if CANNOT.contains(&why) => {
-                ActionResult::Instead(Operation::CloneByCopy, copy(from, to, &range))
+                ActionResult::Replaced(Operation::CloneByCopy, copy(from, to, &range))
             }
-            done => ActionResult::Said(done.map(i64::from)),
+            done => ActionResult::Returned(done.map(i64::from)),
         }
     }
 
     fn list(&mut self, action: &Action, file: RawFd) -> Result<i64, Errno> {
-        let room = self.room.bytes_mut();
+        let buffer = self.buffer.bytes_mut();
         let size = usize::try_from(action.length)
             .unwrap_or(MAX_CHUNK_BYTES)
-            .min(room.len());
-        // SAFETY: there is room for `size` bytes.
-        let got = unsafe { libc::syscall(libc::SYS_getdents64, file, room.as_mut_ptr(), size) };
-        Errno::result(got as i64)
+            .min(buffer.len());
+        // SAFETY: the buffer has at least `size` bytes.
+        let returned = unsafe { libc::syscall(libc::SYS_getdents64, file, buffer.as_mut_ptr(), size) };
+        Errno::result(returned as i64)
     }
 
     fn map(&mut self, action: &Action, file: RawFd) -> Result<i64, Errno> {
-        let room = self.room.bytes_mut().as_mut_ptr();
+        let buffer = self.buffer.bytes_mut().as_mut_ptr();
         let from = action.offset.max(0).unsigned_abs();
         let mut total = 0;
         for at in (from..from.saturating_add(action.length)).step_by(PAGE as usize) {
-            // SAFETY: the room is a page at least.
-            let got = unsafe { libc::pread64(file, room.cast(), PAGE as usize, at as off64_t) as i64 };
-            if Errno::result(got)? == 0 {
+            // SAFETY: the buffer has at least one page.
+            let returned = unsafe { libc::pread64(file, buffer.cast(), PAGE as usize, at as off64_t) as i64 };
+            if Errno::result(returned)? == 0 {
                 break;
             }
-            total += got;
+            total += returned;
         }
         Ok(total)
     }
 
-    /// Calls on descriptors that could be ones on names.
+    /// Calls on descriptors that have a variant for names.
     pub(super) fn on_open(&mut self, action: &Action, file: RawFd) -> ActionResult {
-        let room = self.room.bytes_mut();
+        let buffer = self.buffer.bytes_mut();
         let size = usize::try_from(action.length)
             .unwrap_or(MAX_CHUNK_BYTES)
-            .min(room.len());
+            .min(buffer.len());
         let attribute = action.path2.and_then(|text| self.common.plan.texts.get(&text));
         let key = attribute.map_or(c"", |text| text.as_c_str());
         if matches!(action.operation, Operation::Setxattr | Operation::Removexattr)
@@ -218,24 +221,24 @@ impl Hands<'_> {
             return ActionResult::Refused(Refusal::Attribute);
         }
         let content = self.common.content.start();
-        // SAFETY: structures are filled in by the kernel and have room; names end in a zero; there
-        // is room for `size` bytes, and content of as many as are given.
+        // SAFETY: structures have the size that the kernel fills in. Names end in a zero. The
+        // buffer has at least `size` bytes, and `content` has as many as are passed.
         let result = unsafe {
             match action.operation {
                 Operation::Stat => {
-                    let mut found = std::mem::MaybeUninit::uninit();
-                    i64::from(libc::fstat(file, found.as_mut_ptr()))
+                    let mut status = std::mem::MaybeUninit::uninit();
+                    i64::from(libc::fstat(file, status.as_mut_ptr()))
                 }
                 Operation::Statfs => {
-                    let mut found = std::mem::MaybeUninit::uninit();
-                    i64::from(libc::fstatfs(file, found.as_mut_ptr()))
+                    let mut status = std::mem::MaybeUninit::uninit();
+                    i64::from(libc::fstatfs(file, status.as_mut_ptr()))
                 }
                 Operation::Chmod => i64::from(libc::fchmod(file, action.mode & 0o777)),
                 Operation::Touch => i64::from(libc::futimens(file, std::ptr::null())),
                 Operation::Getxattr => {
-                    libc::fgetxattr(file, key.as_ptr(), room.as_mut_ptr().cast(), size) as i64
+                    libc::fgetxattr(file, key.as_ptr(), buffer.as_mut_ptr().cast(), size) as i64
                 }
-                Operation::Listxattr => libc::flistxattr(file, room.as_mut_ptr().cast(), size) as i64,
+                Operation::Listxattr => libc::flistxattr(file, buffer.as_mut_ptr().cast(), size) as i64,
                 Operation::Setxattr => {
                     let size = size.min(self.common.content.size());
                     let flags = action.flags as c_int;
@@ -248,7 +251,7 @@ impl Hands<'_> {
                 _ => return ActionResult::Nothing,
             }
         };
-        ActionResult::Said(Errno::result(result))
+        ActionResult::Returned(Errno::result(result))
     }
 }
 
@@ -276,7 +279,7 @@ fn plain(action: &Action, file: RawFd) -> Result<i64, Errno> {
                 action.flags,
             )),
             Operation::Advise => {
-                // It returns its error.
+                // The call returns its error.
                 let advice = action.flags as c_int;
                 let errno = libc::posix_fadvise64(file, action.offset.max(0), length, advice);
                 return if errno == 0 {
@@ -294,38 +297,38 @@ fn plain(action: &Action, file: RawFd) -> Result<i64, Errno> {
     Errno::result(result)
 }
 
-/// What a clone would have moved; its length is 0 for all that there is.
+/// Copies the bytes of a clone. A length of 0 means up to the end of the file.
 fn copy(from: RawFd, to: RawFd, range: &libc::file_clone_range) -> Result<i64, Errno> {
     let (mut from_at, mut to_at) = (range.src_offset.cast_signed(), range.dest_offset.cast_signed());
-    let mut left = if range.src_length > 0 {
+    let mut remaining = if range.src_length > 0 {
         range.src_length
     } else {
         u64::MAX
     };
-    while left > 0 {
-        let size = usize::try_from(left)
+    while remaining > 0 {
+        let size = usize::try_from(remaining)
             .unwrap_or(MAX_CHUNK_BYTES)
             .min(MAX_CHUNK_BYTES);
-        let (from_place, to_place) = (&raw mut from_at, &raw mut to_at);
-        // SAFETY: both places live as long as the call, which moves them on.
-        let moved = unsafe { libc::copy_file_range(from, from_place, to, to_place, size, 0) };
+        let (from_offset, to_offset) = (&raw mut from_at, &raw mut to_at);
+        // SAFETY: both offsets live as long as the call, which advances them.
+        let moved = unsafe { libc::copy_file_range(from, from_offset, to, to_offset, size, 0) };
         match Errno::result(moved)? {
             0 => break,
-            moved => left -= moved.unsigned_abs() as u64,
+            moved => remaining -= moved.unsigned_abs() as u64,
         }
     }
     Ok(to_at - range.dest_offset.cast_signed())
 }
 
-/// Moves `length` bytes by calls of at most `most`. Ends where one moves less than it was asked
-/// for.
-fn in_pieces(length: u64, most: usize, mut call: impl FnMut(usize, i64) -> i64) -> Result<i64, Errno> {
+/// Moves `length` bytes by calls of at most `max_size` bytes. Ends after a call that moves less
+/// than requested.
+fn in_pieces(length: u64, max_size: usize, mut call: impl FnMut(usize, i64) -> i64) -> Result<i64, Errno> {
     let mut done = 0_u64;
     loop {
-        let size = usize::try_from(length - done).unwrap_or(most).min(most);
+        let size = usize::try_from(length - done).unwrap_or(max_size).min(max_size);
         let moved = call(size, done as i64);
         if moved < 0 {
-            // What was moved before counts, as it does in one call.
+            // Bytes that were moved before count, as in a single call.
             return if done > 0 {
                 Ok(done as i64)
             } else {
@@ -346,14 +349,14 @@ fn vector(start: *mut u8, size: usize) -> libc::iovec {
     }
 }
 
-/// Where preadv2 and pwritev2 begin: -1 goes on where the file stands.
-fn place(action: &Action, at: off64_t) -> off64_t {
+/// Offset argument of preadv2 and pwritev2: -1 uses the offset of the open file.
+fn offset_argument(action: &Action, at: off64_t) -> off64_t {
     if action.has(mark::MOVES) { -1 } else { at }
 }
 
 fn vectored2(call: c_long, file: RawFd, part: libc::iovec, at: off64_t, flags: u32) -> i64 {
-    // The kernel takes the offset in two halves, and on 64 bits the first one is all of it.
-    // SAFETY: `part` lives as long as the call and says how much there is.
+    // The kernel accepts the offset in two halves; on 64 bits the first one is the whole offset.
+    // SAFETY: `part` lives as long as the call and contains the length of the data.
     unsafe { libc::syscall(call, file, &raw const part, 1_usize, at, at >> 32, flags as c_int) as i64 }
 }
 

@@ -1,17 +1,17 @@
-//! Calls on names: each by the sandbox.
+//! Calls on names, each through the sandbox.
 
 use libc::c_int;
 use nix::errno::Errno;
 use nix::sys::stat::SFlag;
 
-use super::room::MAX_CHUNK_BYTES;
-use super::{ActionResult, Hands};
+use super::buffer::MAX_CHUNK_BYTES;
+use super::{ActionResult, Executor};
 use crate::action::{Action, Operation, mark};
 use crate::root::Denied;
 
 const AT_SYMLINK_FOLLOW: u32 = 0x400;
 
-impl Hands<'_> {
+impl Executor<'_> {
     pub(super) fn on_name(&mut self, action: &Action) -> ActionResult {
         let common = self.common;
         let root = common.root;
@@ -19,7 +19,7 @@ impl Hands<'_> {
             return ActionResult::Nothing;
         };
         let follow = !action.has(mark::STAY);
-        let bytes = self.room.bytes_mut();
+        let bytes = self.buffer.bytes_mut();
         let size = usize::try_from(action.length)
             .unwrap_or(MAX_CHUNK_BYTES)
             .min(bytes.len());
@@ -64,7 +64,7 @@ impl Hands<'_> {
         }
     }
 
-    /// A target that was written from the root on is one that begins at the sandbox's.
+    /// An absolute target begins at the root of the sandbox.
     fn symlink(&self, action: &Action) -> ActionResult {
         let common = self.common;
         let text = action.path2.and_then(|text| common.plan.texts.get(&text));
@@ -81,8 +81,8 @@ impl Hands<'_> {
     }
 }
 
-fn expect_directory(found: nix::sys::stat::FileStat) -> Result<(), Denied> {
-    if SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFDIR {
+fn expect_directory(status: nix::sys::stat::FileStat) -> Result<(), Denied> {
+    if SFlag::from_bits_truncate(status.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFDIR {
         Ok(())
     } else {
         Err(Errno::ENOTDIR.into())

@@ -1,4 +1,4 @@
-//! What is done for an event.
+//! Selects the action for an event.
 
 mod descriptors;
 mod names;
@@ -8,7 +8,7 @@ use plimsoll_trace::event::{Event, FileId, Futex, OpenId, Outcome, PathId};
 use plimsoll_trace::names::Kind;
 use plimsoll_trace::syscalls::Effect;
 
-use super::opens::Have;
+use super::opens::OpenKind;
 use super::{Fate, Planner, recorded};
 use crate::action::{Action, Operation, mark};
 
@@ -35,11 +35,12 @@ impl Planner<'_> {
             return Fate::Act(self.wait(event));
         }
         if event.outcome == Outcome::Failed(EFAULT) {
-            // Of a bad address, which we do not give.
+            // The call had an invalid address, which the replay does not pass.
             return Fate::Fold;
         }
         if event.outcome == Outcome::Failed(EINVAL) && event.offset.is_none() && has_offset(effect) {
-            // Of a place in the file that is not known of calls that have failed.
+            // The call may have failed because of its offset, which is not recorded for failed
+            // calls.
             return Fate::Fold;
         }
         match effect {
@@ -70,11 +71,10 @@ impl Planner<'_> {
         }
     }
 
-    /// Requests of `io_submit` are made one after the other, so that there is nothing left to be
-    /// waited for.
+    /// The replay makes requests of `io_submit` one after the other, so no wait remains for them.
     fn wait(&self, event: &Event) -> Action {
         if event.futex() == Some(Futex::Wakes) {
-            // It takes what time it takes, and is in order where it began.
+            // Its duration is kept, and its position in the order is its start.
             return of(event, Operation::Compute);
         }
         let mut action = of(event, Operation::Wait);
@@ -94,31 +94,32 @@ impl Planner<'_> {
     }
 
     fn is_here(&self, path: Option<PathId>) -> bool {
-        path.is_some_and(|path| self.places.get(path).is_some())
+        path.is_some_and(|path| self.paths.get(path).is_some())
     }
 
-    /// What an open file is here. One that is met for the first time was there before the trace.
-    pub(super) fn have(&mut self, open: OpenId, file: Option<FileId>) -> Have {
-        let have = self.opens.get(open).have;
-        if have != Have::Unmet {
-            return have;
+    /// State of an open file in the replay. A file that occurs for the first time was open before
+    /// the trace.
+    pub(super) fn open_kind(&mut self, open: OpenId, file: Option<FileId>) -> OpenKind {
+        let open_kind = self.opens.get(open).open_kind;
+        if open_kind != OpenKind::Unmet {
+            return open_kind;
         }
         let entry = file.and_then(|file| self.trace.files().get(file.index()));
-        let have = match entry {
+        let open_kind = match entry {
             Some(entry) if matches!(entry.kind, Kind::File | Kind::Directory) => {
                 if self.is_here(Some(entry.path)) {
                     self.opens.add_open_before(open, entry.path);
-                    return Have::Real;
+                    return OpenKind::Real;
                 }
-                Have::Ignored
+                OpenKind::Ignored
             }
-            _ => Have::Foreign,
+            _ => OpenKind::Foreign,
         };
-        self.opens.get(open).have = have;
-        have
+        self.opens.get(open).open_kind = open_kind;
+        open_kind
     }
 
-    /// Calls that take a descriptor or a name.
+    /// Calls that have a descriptor or a name as argument.
     fn on_file(&mut self, event: &Event) -> Fate {
         let name = event.call.name;
         let operation = match name {
@@ -126,7 +127,8 @@ impl Planner<'_> {
             "fallocate" => Operation::Allocate,
             "fsync" | "+fsync" => Operation::Fsync,
             "fdatasync" | "+fdatasync" => Operation::Fdatasync,
-            // Stores into memory are not made; what else is dirty of the file is written.
+            // Stores to mapped memory are not replayed; other modified data of the file are
+            // written.
             "msync" if self.options.read_maps => Operation::Fdatasync,
             "syncfs" | "sync" => Operation::Syncfs,
             "sync_file_range" | "sync_file_range2" => Operation::SyncRange,
@@ -148,11 +150,11 @@ impl Planner<'_> {
         };
         if name != "sync" {
             match (event.path, event.open) {
-                (Some(path), _) if self.places.get(path).is_none() => return Fate::Ignore,
+                (Some(path), _) if self.paths.get(path).is_none() => return Fate::Ignore,
                 (Some(_), _) => {}
-                (None, Some(open)) => match self.have(open, event.file) {
-                    Have::Real => {}
-                    Have::Ignored => return Fate::Ignore,
+                (None, Some(open)) => match self.open_kind(open, event.file) {
+                    OpenKind::Real => {}
+                    OpenKind::Ignored => return Fate::Ignore,
                     _ => return Fate::Fold,
                 },
                 (None, None) => return Fate::Fold,
@@ -164,7 +166,7 @@ impl Planner<'_> {
             Operation::Getxattr | Operation::Setxattr | Operation::Removexattr
         ) {
             if event.path2.is_none() {
-                // Which attribute is not in the log.
+                // The trace does not contain the name of the attribute.
                 return Fate::Fold;
             }
             self.text(event.path2);
@@ -178,10 +180,10 @@ impl Planner<'_> {
         Fate::Act(action)
     }
 
-    /// Ownership and attributes of the file system, which are not ours to change.
+    /// Changes of ownership and of attributes of the file system, which a replay must not make.
     fn on_system(&self, event: &Event) -> Fate {
         match event.path {
-            Some(path) if self.places.get(path).is_none() => Fate::Ignore,
+            Some(path) if self.paths.get(path).is_none() => Fate::Ignore,
             _ => refuse(event),
         }
     }
@@ -217,7 +219,7 @@ pub(super) fn act(event: &Event, operation: Operation) -> Fate {
     Fate::Act(of(event, operation))
 }
 
-/// vfork(2) takes as long as its child does until it executes, which is waited for.
+/// vfork(2) lasts until its child executes a program, which the replay waits for.
 fn fork(event: &Event) -> Fate {
     let mut action = of(event, Operation::Fork);
     if is_vfork(event) {
@@ -230,10 +232,10 @@ pub(super) fn is_vfork(event: &Event) -> bool {
     event.call.name == "vfork" || event.flags.is_some_and(|flags| flags & CLONE_VFORK != 0)
 }
 
-/// What failed anyway is not refused: nothing would have been changed.
+/// A failed call is not refused: it changed nothing.
 fn refuse(event: &Event) -> Fate {
     if matches!(event.outcome, Outcome::Returned(_)) {
-        // Which call it was, for the one who asks why.
+        // The number of the call, for the report.
         Fate::Act(Action {
             length: event.call.index() as u64 + 1,
             ..of(event, Operation::Refuse)

@@ -1,4 +1,4 @@
-//! What an action needs or changes, for the order.
+//! The claims of an action: the resources that it uses or changes.
 
 use plimsoll_trace::constants::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, O_CREAT, O_EXCL, O_TMPFILE,
@@ -9,14 +9,14 @@ use plimsoll_trace::syscalls::Effect;
 
 use super::Planner;
 use super::calls::is_vfork;
-use super::opens::Have;
+use super::opens::OpenKind;
 use crate::action::{Action, Operation, mark};
 use crate::order::Claim;
 
-/// To the end of the file, wherever that is.
+/// End of a range up to the end of the file.
 const END: u64 = u64::MAX;
 const ENOTEMPTY: u16 = 39;
-/// What is known of a file is claimed as another file is: that of this number more.
+/// The attributes of a file are claimed as another file, with this number added.
 const ATTRIBUTES: u32 = 1 << 31;
 
 impl Planner<'_> {
@@ -67,17 +67,17 @@ impl Planner<'_> {
                 self.claims.extend(file);
             }
             Effect::Close | Effect::Released => self.claims.extend(from.map(Claim::Leaves)),
-            Effect::Write => self.feeds(from, bytes),
-            Effect::Read if event.outcome.value().is_some() => self.draws(from, bytes),
+            Effect::Write => self.claim_feed(from, bytes),
+            Effect::Read if event.outcome.value().is_some() => self.claim_draw(from, bytes),
             Effect::Transfer if event.outcome.value().is_some() => {
-                self.draws(from, bytes);
-                self.feeds(to, bytes);
+                self.claim_draw(from, bytes);
+                self.claim_feed(to, bytes);
             }
             _ => {}
         }
     }
 
-    /// With its first thread, a process ends, which the one that made it may wait for.
+    /// A process ends with its first thread, and its parent may wait for that.
     fn end_of(&self, thread: ThreadId) -> Option<Claim> {
         let thread = self.trace.threads().get(thread.index())?;
         Some(if thread.tid == thread.pid {
@@ -87,13 +87,14 @@ impl Planner<'_> {
         })
     }
 
-    /// What ends a wait.
+    /// The claim for the event that ends a wait.
     fn claim_end(&self, event: &Event) -> Option<Claim> {
         if let Some(child) = event.other {
             return Some(Claim::Awaits(child.index() as u32));
         }
         let process = self.process(event.thread)?;
-        // What shells wait by: that it was SIGCHLD, and of which child, is in no trace.
+        // Shells wait in this way. The trace does not contain that the signal was SIGCHLD, nor the
+        // child.
         if matches!(event.call.name, "rt_sigsuspend" | "pause") {
             return Some(Claim::Heeds(process));
         }
@@ -111,19 +112,19 @@ impl Planner<'_> {
     }
 
     fn pipe(&mut self, open: Option<OpenId>) -> Option<u32> {
-        match self.opens.get(open?).have {
-            Have::Pipe { pipe, .. } => Some(pipe),
+        match self.opens.get(open?).open_kind {
+            OpenKind::Pipe { pipe, .. } => Some(pipe),
             _ => None,
         }
     }
 
-    fn feeds(&mut self, pipe: Option<u32>, bytes: u64) {
+    fn claim_feed(&mut self, pipe: Option<u32>, bytes: u64) {
         if let Some(pipe) = pipe.filter(|_| bytes > 0) {
             self.claims.push(Claim::Feeds { pipe, bytes });
         }
     }
 
-    fn draws(&mut self, pipe: Option<u32>, bytes: u64) {
+    fn claim_draw(&mut self, pipe: Option<u32>, bytes: u64) {
         if let Some(pipe) = pipe {
             self.claims.push(Claim::Draws { pipe, bytes });
         }
@@ -146,7 +147,7 @@ impl Planner<'_> {
         self.claims.extend(open.map(|open| Claim::Makes(number(open))));
         if done && flags & O_TRUNC != 0 {
             let file = event.file.map(|file| file.index() as u32);
-            self.writes(file, 0, END);
+            self.claim_write(file, 0, END);
             self.reach.extend(file.map(|file| (file, 0)));
         }
     }
@@ -162,7 +163,7 @@ impl Planner<'_> {
     }
 
     fn claim_names(&mut self, event: &Event, action: &Action) {
-        // That a directory was not empty depends on everything that has been made in it.
+        // Whether a directory was empty depends on all names that were made in it.
         let was_full = event.outcome == Outcome::Failed(ENOTEMPTY);
         let done = event.outcome.value().is_some() || was_full;
         let (changes, second) = match action.operation {
@@ -187,7 +188,7 @@ impl Planner<'_> {
             return;
         }
         if done && action.operation == Operation::Rename {
-            // What was beneath it, if it is a directory, is elsewhere.
+            // If it is a directory, the names beneath it have moved.
             self.there.clear();
         }
         if let Some(path) = action.path.filter(|_| done && (gone || changes)) {
@@ -203,11 +204,11 @@ impl Planner<'_> {
             && let Some(open) = action.open
         {
             let open = number(open);
-            let in_turn = matches!(
+            let uses_offset = matches!(
                 action.operation,
                 Operation::Seek | Operation::List | Operation::Dup | Operation::Close
             );
-            let moves = action.has(mark::MOVES) || in_turn;
+            let moves = action.has(mark::MOVES) || uses_offset;
             self.claims.push(if action.has(mark::LAST) {
                 Claim::Ends(open)
             } else if moves {
@@ -232,49 +233,49 @@ impl Planner<'_> {
         let file = event.file.map(|file| file.index() as u32);
         let file2 = event.file2.map(|file| file.index() as u32);
         let done = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
-        // An action has some offset where the trace has none: of what is appended, nobody knows
-        // where it went.
+        // The action has an offset even if the trace has none: the position of appended data is
+        // unknown.
         let (from, to) = range(event.offset.unwrap_or(-1), action.length.max(done));
         match action.operation {
             Operation::Sendfile | Operation::CopyRange => {
-                self.reads(file, from, to);
+                self.claim_read(file, from, to);
                 let (from, to) = range(action.offset2, done);
-                self.extends(file2, from, to);
+                self.claim_extension(file2, from, to);
             }
             Operation::Clone => {
                 let length = if action.length > 0 { action.length } else { END };
                 let (from, to) = range(action.offset, length);
-                self.reads(file, from, to);
+                self.claim_read(file, from, to);
                 let (from, to) = range(action.offset2, length);
-                self.extends(file2, from, to);
+                self.claim_extension(file2, from, to);
             }
             Operation::TakeIn => {
                 let (from, to) = range(action.offset2, done);
-                self.extends(file2, from, to);
+                self.claim_extension(file2, from, to);
             }
             Operation::Truncate => {
-                self.writes(file, 0, END);
+                self.claim_write(file, 0, END);
                 if let Some(file) = file.filter(|_| event.outcome.value().is_some()) {
                     self.reach.insert(file, action.length);
                 }
             }
-            Operation::Fsync | Operation::Fdatasync | Operation::SyncRange => self.reads(file, 0, END),
-            Operation::Seek if u64::from(action.flags) >= SEEK_END => self.reads(file, 0, END),
+            Operation::Fsync | Operation::Fdatasync | Operation::SyncRange => self.claim_read(file, 0, END),
+            Operation::Seek if u64::from(action.flags) >= SEEK_END => self.claim_read(file, 0, END),
             Operation::Allocate => self.claim_allocation(event, file, from, to),
             operation if operation.reads() => {
-                self.reads(file, from, to);
+                self.claim_read(file, from, to);
                 if let Some(file) = file.filter(|_| done > 0 && to < END) {
                     let reach = self.reach.entry(file).or_default();
                     *reach = from.saturating_add(done).max(*reach);
                 }
             }
-            // Nothing was written, so nothing is longer.
+            // Nothing was written, so the file is not longer.
             operation if operation.writes() && done == 0 => {}
             operation if operation.writes() => {
                 let appends = event.open.is_some_and(|open| self.opens.get(open).appends);
-                // What is appended goes behind the byte before it.
+                // Appended data follow the last byte of the file.
                 let from = if appends { from.saturating_sub(1) } else { from };
-                self.extends(file, from, to);
+                self.claim_extension(file, from, to);
             }
             _ => {}
         }
@@ -283,76 +284,76 @@ impl Planner<'_> {
     fn claim_allocation(&mut self, event: &Event, file: Option<u32>, from: u64, to: u64) {
         let mode = event.flags.unwrap_or(0);
         if event.outcome.value().is_none() {
-            // Nothing has changed, but what is there may be why.
-            self.reads(file, 0, END);
+            // Nothing has changed, but the contents of the file may be the cause.
+            self.claim_read(file, 0, END);
         } else if mode & (FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE) != 0 {
-            // All that is behind it is elsewhere, and how much there is, is not known.
-            self.writes(file, 0, END);
+            // All data after the range are moved, and their size is unknown.
+            self.claim_write(file, 0, END);
             if let Some(file) = file {
                 self.reach.remove(&file);
             }
         } else if mode & FALLOC_FL_KEEP_SIZE != 0 {
-            self.writes(file, from, to);
+            self.claim_write(file, from, to);
         } else {
-            self.extends(file, from, to);
+            self.claim_extension(file, from, to);
         }
     }
 
-    /// A write, which makes a file longer where it is behind its end: what lies between becomes
-    /// bytes, too, and whoever reads there gets them.
-    fn extends(&mut self, file: Option<u32>, from: u64, to: u64) {
-        // What has moved no bytes has made nothing longer, wherever it stood.
+    /// A write, which may make a file longer. If it begins after the end, the bytes between become
+    /// readable as well.
+    fn claim_extension(&mut self, file: Option<u32>, from: u64, to: u64) {
+        // A call that moved no bytes has not made the file longer.
         let Some(number) = file.filter(|_| from < to) else {
             return;
         };
         if to == END {
-            return self.writes(file, from, to);
+            return self.claim_write(file, from, to);
         }
         let reach = self.reach.entry(number).or_default();
         let is_longer = to > *reach;
-        // The byte before it is that of the call that had made the file so long.
+        // The last byte before it depends on the call that gave the file its size.
         let from = if is_longer {
             from.min(reach.saturating_sub(1))
         } else {
             from
         };
         *reach = to.max(*reach);
-        self.writes(file, from, to);
+        self.claim_write(file, from, to);
     }
 
     fn claim_attributes(&mut self, event: &Event, action: &Action) {
         let attributes = event.file.map(|file| file.index() as u32 | ATTRIBUTES);
         match action.operation {
             Operation::Chmod | Operation::Setxattr | Operation::Removexattr | Operation::Rmdir => {
-                self.writes(attributes, 0, 1);
+                self.claim_write(attributes, 0, 1);
             }
             Operation::Rename => {
-                // What had the name before is gone.
+                // The file that had the name before was removed.
                 let replaced = event.file2.map(|file| file.index() as u32 | ATTRIBUTES);
-                self.writes(replaced, 0, 1);
+                self.claim_write(replaced, 0, 1);
             }
-            // Where places in a directory end changes when it is removed.
+            // The end of a directory changes when it is removed.
             Operation::Seek if action.has(mark::OPAQUE) || u64::from(action.flags) >= SEEK_END => {
-                self.reads(attributes, 0, 1);
+                self.claim_read(attributes, 0, 1);
             }
             Operation::List
             | Operation::Getxattr
             | Operation::Listxattr
             | Operation::Access
             | Operation::Open => {
-                self.reads(attributes, 0, 1);
+                self.claim_read(attributes, 0, 1);
             }
             _ => {}
         }
     }
 
-    fn reads(&mut self, file: Option<u32>, from: u64, to: u64) {
+    fn claim_read(&mut self, file: Option<u32>, from: u64, to: u64) {
         if let Some(file) = file.filter(|_| from < to) {
             self.claims.push(Claim::Reads { file, from, to });
         }
     }
 
-    fn writes(&mut self, file: Option<u32>, from: u64, to: u64) {
+    fn claim_write(&mut self, file: Option<u32>, from: u64, to: u64) {
         if let Some(file) = file.filter(|_| from < to) {
             self.claims.push(Claim::Writes { file, from, to });
         }
@@ -363,7 +364,7 @@ fn number(open: OpenId) -> u32 {
     open.index() as u32
 }
 
-/// All of the file where it is not known where.
+/// The range of a call; the whole file if the offset is unknown.
 fn range(offset: i64, length: u64) -> (u64, u64) {
     match u64::try_from(offset) {
         Ok(from) => (from, from.saturating_add(length)),

@@ -1,25 +1,26 @@
-//! What is done for calls that move data, or where an open file stands.
+//! Selects the action for calls that move data or the offset of an open file.
 
 use plimsoll_trace::event::{Event, OpenId, Outcome};
 use plimsoll_trace::names::Kind;
 use plimsoll_trace::syscalls::Effect;
 
 use super::calls::{act, of};
-use super::opens::Have;
+use super::opens::OpenKind;
 use super::{Fate, Planner};
 use crate::action::{Action, Operation, mark};
 
 const MAP_ANONYMOUS: u64 = 0x20;
 const SEEK_SET: u32 = 0;
 const SEEK_CUR: u32 = 1;
-/// Bytes that readdir of glibc asks for.
+/// Size of the buffer of readdir in glibc, bytes.
 const LISTED: u64 = 32 * 1024;
 
-/// How a call finds its place in a file.
+/// Use of the offset by a call.
 struct Moving {
-    /// It is told where, and leaves the open file where it stands.
+    /// The offset is an argument, and that of the open file is not used.
     given: bool,
-    /// It may be told; a trace does not say whether it was, but the place.
+    /// The offset may be an argument. The trace contains the position, but not whether it was an
+    /// argument.
     either: bool,
     writes: bool,
 }
@@ -41,14 +42,14 @@ impl Planner<'_> {
             return Fate::Fold;
         };
         let is_read = event.call.effect == Effect::Read;
-        match self.have(open, event.file) {
-            Have::Real => {}
-            Have::Ignored => return Fate::Ignore,
-            Have::Pipe { .. } => {
+        match self.open_kind(open, event.file) {
+            OpenKind::Real => {}
+            OpenKind::Ignored => return Fate::Ignore,
+            OpenKind::Pipe { .. } => {
                 let mut action = of(event, Operation::Wait);
                 if self.on_one_core {
-                    // A pipe keeps nobody waiting but for its other end, which is ordered, and for
-                    // the core.
+                    // A call on a pipe waits only for the other end, which the order covers, and
+                    // for the core.
                     action.marks |= mark::CAUSED;
                 }
                 return Fate::Act(action);
@@ -86,13 +87,13 @@ impl Planner<'_> {
         }
         if event.length.is_none() {
             let returned = event.outcome.value().unwrap_or(0).max(0).unsigned_abs();
-            // The preload recorder does not see how much room readdir gives.
+            // The preload recorder does not record the size of the buffer of readdir.
             let least = if operation == Operation::List { LISTED } else { 0 };
             action.length = returned.max(least);
         }
         if operation == Operation::Seek {
             if event.offset.is_none() {
-                // It has failed, and nobody knows what it was asked for.
+                // It failed, and its offset is not recorded.
                 return Fate::Fold;
             }
             if self.kind(event.file) == Kind::Directory {
@@ -107,47 +108,48 @@ impl Planner<'_> {
             );
             let either = matches!(operation, Operation::Preadv2 | Operation::Pwritev2);
             if given {
-                // Not known of those that have failed; any will do.
+                // The offset of a failed call is unknown. Any offset is suitable.
                 action.offset = action.offset.max(0);
             }
-            let how = Moving {
+            let offset_use = Moving {
                 given,
                 either,
                 writes: !is_read,
             };
-            let moves = self.moves(open, action.offset, event.outcome.value(), &how);
+            let moves = self.use_offset(open, action.offset, event.outcome.value(), &offset_use);
             action.marks |= moves;
         }
         Fate::Act(action)
     }
 
-    /// Whether a call goes on where the open file stands, as marks; what it moves is moved. One
-    /// that may have been told where is taken for one that goes on if the trace has it just there;
-    /// a wrong guess is mended at the next call.
-    fn moves(&mut self, open: OpenId, offset: i64, count: Option<i64>, how: &Moving) -> u16 {
+    /// Whether a call uses the offset of the open file, as marks; the offset is then advanced. If
+    /// the offset may be an argument, the call is assumed to use that of the open file if both are
+    /// equal. The next call corrects a wrong assumption.
+    fn use_offset(&mut self, open: OpenId, offset: i64, count: Option<i64>, offset_use: &Moving) -> u16 {
         let &Moving {
             given,
             either,
             writes,
-        } = how;
+        } = offset_use;
         let state = self.opens.get(open);
         if given || either && offset >= 0 && offset != state.position {
             return 0;
         }
-        // Who appends goes to the end, wherever it stands.
+        // A call that appends writes at the end, for any offset.
         let appends = writes && state.appends;
         let mut marks = mark::MOVES;
         if offset >= 0 && !appends && offset != state.position && count.is_some() {
             marks |= mark::RESEEK;
         }
-        // Who appends nothing stays where it stood.
+        // A call that appends nothing does not move the offset.
         if let Some(count) = count.filter(|&count| count > 0 || !appends) {
             state.position = if offset < 0 { -1 } else { offset + count };
         }
         marks
     }
 
-    /// From where it stands: if that is not here where it was, to where it led.
+    /// A seek relative to the current offset becomes a seek to the recorded result, if the offset
+    /// differs from the recorded one.
     fn seek(&mut self, open: OpenId, value: Option<i64>, action: &mut Action) {
         let (Some(value), state) = (value, self.opens.get(open)) else {
             return;
@@ -170,22 +172,22 @@ impl Planner<'_> {
     }
 
     pub(super) fn transfer(&mut self, event: &Event) -> Fate {
-        let have = |planner: &mut Self, open: Option<OpenId>, file| {
-            open.map_or(Have::Foreign, |open| planner.have(open, file))
+        let open_kind = |planner: &mut Self, open: Option<OpenId>, file| {
+            open.map_or(OpenKind::Foreign, |open| planner.open_kind(open, file))
         };
         if self.kind(event.file) == Kind::Directory {
-            // It gives nothing, and where it was asked for is not told.
+            // It returns nothing, and the trace does not contain the requested offset.
             return Fate::Fold;
         }
-        let from = have(self, event.open, event.file);
-        let to = have(self, event.open2, event.file2);
+        let from = open_kind(self, event.open, event.file);
+        let to = open_kind(self, event.open2, event.file2);
         let count = event.outcome.value();
         let mut marks = 0;
-        if let (Have::Real, Some(open)) = (from, event.open) {
-            marks |= self.moves(open, event.offset.unwrap_or(-1), count, &Moving::of_end(false));
+        if let (OpenKind::Real, Some(open)) = (from, event.open) {
+            marks |= self.use_offset(open, event.offset.unwrap_or(-1), count, &Moving::of_end(false));
         }
-        if let (Have::Real, Some(open)) = (to, event.open2) {
-            let of_target = self.moves(open, event.offset2.unwrap_or(-1), count, &Moving::of_end(true));
+        if let (OpenKind::Real, Some(open)) = (to, event.open2) {
+            let of_target = self.use_offset(open, event.offset2.unwrap_or(-1), count, &Moving::of_end(true));
             if of_target & mark::MOVES != 0 {
                 marks |= mark::MOVES2;
             }
@@ -194,31 +196,33 @@ impl Planner<'_> {
             }
         }
         let operation = match (from, to) {
-            (Have::Real, Have::Real) if event.call.name.starts_with("sendfile") => Operation::Sendfile,
-            (Have::Real, Have::Real) => Operation::CopyRange,
-            (Have::Real, _) => Operation::SendOut,
-            (_, Have::Real) => Operation::TakeIn,
-            (Have::Ignored, _) | (_, Have::Ignored) => return Fate::Ignore,
+            (OpenKind::Real, OpenKind::Real) if event.call.name.starts_with("sendfile") => {
+                Operation::Sendfile
+            }
+            (OpenKind::Real, OpenKind::Real) => Operation::CopyRange,
+            (OpenKind::Real, _) => Operation::SendOut,
+            (_, OpenKind::Real) => Operation::TakeIn,
+            (OpenKind::Ignored, _) | (_, OpenKind::Ignored) => return Fate::Ignore,
             _ => Operation::Wait,
         };
         let mut action = of(event, operation);
         action.marks |= marks;
         action.open2 = event.open2;
         if matches!(operation, Operation::SendOut | Operation::TakeIn) {
-            // It is a read or a write of what was moved, however much was asked for.
+            // A read or a write of the bytes that were moved, for any requested size.
             action.length = count.map_or(action.length, |count| count.max(0).unsigned_abs());
         }
         Fate::Act(action)
     }
 
-    /// One that failed says what the file system could not; it is not asked of another one.
+    /// A failed clone shows a limit of the recorded file system. It is not replayed.
     pub(super) fn clone_range(&mut self, event: &Event) -> Fate {
         let (Some(from), Some(to), Some(_)) = (event.open, event.open2, event.outcome.value()) else {
             return Fate::Fold;
         };
-        match (self.have(from, event.file), self.have(to, event.file2)) {
-            (Have::Real, Have::Real) => act(event, Operation::Clone),
-            (Have::Ignored, _) | (_, Have::Ignored) => Fate::Ignore,
+        match (self.open_kind(from, event.file), self.open_kind(to, event.file2)) {
+            (OpenKind::Real, OpenKind::Real) => act(event, Operation::Clone),
+            (OpenKind::Ignored, _) | (_, OpenKind::Ignored) => Fate::Ignore,
             _ => Fate::Fold,
         }
     }

@@ -1,48 +1,48 @@
-//! Open files, as far as the replay has them.
+//! State of the open files in the replay.
 
 use plimsoll_trace::event::{OpenId, PathId};
 
-/// What an open file of the trace is here.
+/// State of an open file of the trace in the replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Have {
-    /// Not met yet.
+pub(super) enum OpenKind {
+    /// No event has used it yet.
     #[default]
     Unmet,
-    /// Open.
+    /// It is open in the replay.
     Real,
     /// Its name is ignored.
     Ignored,
-    /// An end of a pipe, whose writers and readers wait for each other; the pipe itself is not
-    /// there.
+    /// An end of a pipe. Its writers and readers wait for each other, but the pipe itself is not
+    /// made.
     Pipe {
-        /// Which.
+        /// Number of the pipe.
         pipe: u32,
-        /// The end that is written to.
+        /// Whether it is the end for writing.
         writes: bool,
     },
-    /// A pipe with a name, a socket, a device: nothing.
+    /// A named pipe, a socket or a device: not replayed.
     Foreign,
 }
 
-/// One of them.
+/// An open file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenFile {
-    pub(super) have: Have,
-    /// Where it stands here before the next call; -1 where that is not known.
+    pub(super) open_kind: OpenKind,
+    /// Offset before the next call, bytes; -1 if it is unknown.
     pub(super) position: i64,
     pub(super) appends: bool,
-    /// Descriptors that dup has made.
+    /// Number of additional descriptors of dup.
     pub(super) duplicates: u32,
 }
 
 const UNMET: OpenFile = OpenFile {
-    have: Have::Unmet,
+    open_kind: OpenKind::Unmet,
     position: -1,
     appends: false,
     duplicates: 0,
 };
 
-/// All of them.
+/// All open files, by id.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
     all: Vec<OpenFile>,
@@ -52,29 +52,29 @@ pub(super) struct Opens {
 
 impl Opens {
     pub(super) fn get(&mut self, id: OpenId) -> &mut OpenFile {
-        let at = id.index();
-        if at >= self.all.len() {
-            self.all.resize(at + 1, UNMET);
+        let index = id.index();
+        if index >= self.all.len() {
+            self.all.resize(index + 1, UNMET);
         }
-        &mut self.all[at]
+        &mut self.all[index]
     }
 
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    pub(super) fn add_opened(&mut self, id: OpenId, have: Have, appends: bool) {
+    pub(super) fn add_opened(&mut self, id: OpenId, open_kind: OpenKind, appends: bool) {
         *self.get(id) = OpenFile {
-            have,
+            open_kind,
             position: 0,
             appends,
             ..UNMET
         };
     }
 
-    /// It was there before the trace.
+    /// Adds a file that was open before the trace.
     pub(super) fn add_open_before(&mut self, id: OpenId, path: PathId) {
-        self.get(id).have = Have::Real;
+        self.get(id).open_kind = OpenKind::Real;
         self.before.push((id, path));
     }
 
@@ -83,7 +83,7 @@ impl Opens {
         self.pipes += 1;
         for (end, writes) in ends.into_iter().zip([false, true]) {
             if let Some(end) = end {
-                self.get(end).have = Have::Pipe { pipe, writes };
+                self.get(end).open_kind = OpenKind::Pipe { pipe, writes };
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How long a trace would have taken without tracing.
+//! Estimates the duration of a trace without tracing.
 
 use plimsoll_trace::cost::{Cost, Debt, Guess};
 use plimsoll_trace::event::PathId;
@@ -8,12 +8,12 @@ use crate::action::{Operation, mark};
 use crate::timing::Think;
 
 impl Plan {
-    /// From the start of the first action to the end of the last one, ns, if every gap and every
-    /// call had been shorter by what tracing cost, and everybody had waited for the same others.
-    /// Without a cost that is about what was recorded.
+    /// Time from the start of the first action to the end of the last, ns, if every gap and every
+    /// call had been shorter by the cost of tracing, and every wait had been for the same actions.
+    /// Without a cost it is about the recorded duration.
     pub fn span_ns(&self, cost: &Cost, guess: Guess) -> u64 {
         let mut walk = Walk::new(self, cost, guess);
-        // Whoever cannot go on is looked at again when somebody has.
+        // A worker that cannot continue is tried again after another one has continued.
         loop {
             let mut moved = false;
             for at in 0..self.workers.len() {
@@ -28,12 +28,12 @@ impl Plan {
     }
 }
 
-/// What one worker has done so far.
+/// Progress of one worker.
 #[derive(Default)]
 struct WorkerProgress {
-    /// When it began, ns; none before its parent made it.
+    /// Start, ns; none before its parent made it.
     begun: Option<u64>,
-    /// When each of its actions ended, ns.
+    /// End of each action, ns.
     ends: Vec<u64>,
     next_edge: usize,
     debt: Debt,
@@ -43,7 +43,7 @@ struct Walk<'a> {
     plan: &'a Plan,
     cost: &'a Cost,
     guess: Guess,
-    /// By worker.
+    /// Progress by worker.
     done: Vec<WorkerProgress>,
 }
 
@@ -62,18 +62,18 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Does what a worker can do. Whether that was anything.
-    fn advance(&mut self, at: usize) -> bool {
-        let worker = &self.plan.workers[at];
-        let Some(begun) = self.done[at].begun else {
+    /// Advances a worker until it must wait. Returns whether it advanced.
+    fn advance(&mut self, worker_index: usize) -> bool {
+        let worker = &self.plan.workers[worker_index];
+        let Some(begun) = self.done[worker_index].begun else {
             return false;
         };
-        let from = self.done[at].ends.len();
-        for (place, action) in worker.actions.iter().enumerate().skip(from) {
-            let Some(after) = self.after_others(at, place) else {
-                return place > from;
+        let from = self.done[worker_index].ends.len();
+        for (index, action) in worker.actions.iter().enumerate().skip(from) {
+            let Some(after) = self.after_others(worker_index, index) else {
+                return index > from;
             };
-            let own = &mut self.done[at];
+            let own = &mut self.done[worker_index];
             let think = Think::before(action, self.cost, self.guess, &mut own.debt);
             let before = own.ends.last().copied().unwrap_or(begun);
             let mut now = (before + think.computing_ns + think.waiting_ns).max(after);
@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
                     child.begun.get_or_insert(now);
                 }
             }
-            let own = &mut self.done[at];
+            let own = &mut self.done[worker_index];
             if !action.has(mark::CAUSED) {
                 let cost = self.cost.duration(action.slower, self.guess);
                 let recorded = action.duration_ns as f64;
@@ -94,12 +94,12 @@ impl<'a> Walk<'a> {
         worker.actions.len() > from
     }
 
-    /// When all have ended that an action waits for, ns; 0 where it waits for nobody. None while
-    /// one of them has not.
-    fn after_others(&mut self, at: usize, place: usize) -> Option<u64> {
-        let edges = &self.plan.workers[at].edges;
-        let next = self.done[at].next_edge;
-        let own = edges[next..].iter().take_while(|edge| edge.at as usize == place);
+    /// End of all actions that an action waits for, ns; 0 if it waits for none. None if one of them
+    /// has not ended.
+    fn after_others(&mut self, worker_index: usize, index: usize) -> Option<u64> {
+        let edges = &self.plan.workers[worker_index].edges;
+        let next = self.done[worker_index].next_edge;
+        let own = edges[next..].iter().take_while(|edge| edge.at as usize == index);
         let mut last = 0;
         let mut count = 0;
         for edge in own {
@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
             );
             count += 1;
         }
-        self.done[at].next_edge = next + count;
+        self.done[worker_index].next_edge = next + count;
         Some(last)
     }
 }

@@ -7,7 +7,7 @@ use plimsoll_trace::syscalls;
 use super::*;
 use crate::action::mark;
 
-/// A trace that is written down call by call.
+/// A trace that tests write call by call.
 #[derive(Default)]
 struct Script {
     names: Names,
@@ -43,7 +43,7 @@ impl Script {
         self.names.add_file(FileEntry { kind, path })
     }
 
-    /// A call from `start` to `end` us, which returned `value`.
+    /// A call from `start` to `end` us that returned `value`.
     fn call(&mut self, thread: usize, name: &str, start: i64, end: i64, value: i64) -> &mut Event {
         let call = syscalls::find(name.as_bytes()).unwrap();
         let outcome = Outcome::Returned(value);
@@ -58,7 +58,7 @@ impl Script {
     }
 
     fn plan_of(&self, header: &Header) -> Plan {
-        let place = |path| {
+        let path_beneath = |path| {
             let text = self.names.path(path);
             (!text.starts_with(b"/proc")).then(|| text.to_vec())
         };
@@ -66,7 +66,7 @@ impl Script {
             header,
             self.events.iter().copied(),
             &self.names,
-            place,
+            path_beneath,
             Options::default(),
         )
         .unwrap()
@@ -77,7 +77,7 @@ fn header() -> Header {
     Header::new(Recorder::Strace, 1000)
 }
 
-/// Where everybody shared one core.
+/// The header of a trace that was recorded on one core.
 fn on_one_core() -> Header {
     Header {
         options: vec![ONE_CORE.to_owned()],
@@ -85,13 +85,13 @@ fn on_one_core() -> Header {
     }
 }
 
-fn told(worker: &Worker) -> Vec<&'static str> {
+fn operations(worker: &Worker) -> Vec<&'static str> {
     let operations = worker.actions.iter().map(|action| action.operation.name());
     operations.collect()
 }
 
 #[test]
-fn what_nothing_is_done_for_is_time_of_the_next_action() {
+fn the_time_of_calls_without_action_is_added_to_the_next_action() {
     let mut script = Script::new(1);
     let (path, ignored) = (script.path(b"/a"), script.path(b"/proc/stat"));
     script.call(0, "brk", 100, 110, 0);
@@ -100,7 +100,7 @@ fn what_nothing_is_done_for_is_time_of_the_next_action() {
     script.call(0, "stat", 250, 260, 0).path = path;
     let plan = script.plan();
     let actions = &plan.workers[0].actions;
-    assert_eq!(told(&plan.workers[0]), ["stat", "stat"]);
+    assert_eq!(operations(&plan.workers[0]), ["stat", "stat"]);
     let times = |action: &Action| (action.computing_ns, action.waiting_ns, action.folded);
     assert_eq!(times(&actions[0]), (100_000, 0, 2));
     assert_eq!(times(&actions[1]), (40_000, 0, 0));
@@ -109,24 +109,24 @@ fn what_nothing_is_done_for_is_time_of_the_next_action() {
 }
 
 #[test]
-fn processor_time_tells_computing_from_waiting() {
+fn processor_time_distinguishes_computing_and_waiting() {
     let mut script = Script::new(1);
     let path = script.path(b"/a");
     script.call(0, "stat", 0, 10, 0).path = path;
     let event = script.call(0, "stat", 110, 120, 0);
     event.path = path;
     event.cpu_ns = Some(30_000);
-    let told = |plan: Plan| {
+    let times = |plan: Plan| {
         let action = plan.workers[0].actions[1];
         (action.computing_ns, action.waiting_ns)
     };
-    assert_eq!(told(script.plan()), (30_000, 70_000));
-    // Everybody waited for the core that the recording left them: a replay has others.
-    assert_eq!(told(script.plan_of(&on_one_core())), (30_000, 0));
+    assert_eq!(times(script.plan()), (30_000, 70_000));
+    // The threads waited for the one core of the recording. The replay has more.
+    assert_eq!(times(script.plan_of(&on_one_core())), (30_000, 0));
 }
 
 #[test]
-fn only_the_last_close_closes() {
+fn only_the_last_close_is_marked_last() {
     let mut script = Script::new(1);
     let (path, file) = (script.path(b"/a"), script.file(b"/a", Kind::File));
     let mut call = |name, start, value, left| {
@@ -138,12 +138,12 @@ fn only_the_last_close_closes() {
     };
     call("openat", 0, 3, None);
     call("dup", 10, 4, None);
-    // One of a child's, which has a table of its own.
+    // This is a descriptor of a child, which has its own table.
     call("close", 20, 0, Some(2));
     call("close", 30, 0, Some(1));
     call("close", 40, 0, Some(0));
     let plan = script.plan();
-    assert_eq!(told(&plan.workers[0]), ["open", "dup", "close", "close"]);
+    assert_eq!(operations(&plan.workers[0]), ["open", "dup", "close", "close"]);
     let last: Vec<_> = plan.workers[0]
         .actions
         .iter()
@@ -153,7 +153,7 @@ fn only_the_last_close_closes() {
 }
 
 #[test]
-fn an_open_file_that_stands_elsewhere_is_moved_first() {
+fn a_differing_offset_of_an_open_file_is_set_first() {
     let mut script = Script::new(1);
     let file = script.file(b"/a", Kind::File);
     let mut read = |start, name, offset| {
@@ -161,7 +161,7 @@ fn an_open_file_that_stands_elsewhere_is_moved_first() {
         (event.open, event.file) = (open_id(0), file);
         (event.offset, event.length) = (Some(offset), Some(10));
     };
-    // It was open before, and stood somewhere.
+    // The file was open before, at an unknown offset.
     read(0, "read", 50);
     read(10, "read", 60);
     read(20, "pread64", 0);
@@ -179,7 +179,7 @@ fn an_open_file_that_stands_elsewhere_is_moved_first() {
 }
 
 #[test]
-fn a_child_begins_by_its_fork_and_is_waited_for() {
+fn a_child_begins_with_its_fork_and_its_parent_waits() {
     let mut script = Script::new(2);
     let path = script.path(b"/a");
     script.call(0, "vfork", 0, 900, 7).other = ThreadId::new(1);
@@ -193,22 +193,22 @@ fn a_child_begins_by_its_fork_and_is_waited_for() {
         panic!()
     };
     assert!(child.is_forked && !parent.is_forked);
-    assert_eq!(told(parent), ["fork", "stat", "waiting"]);
-    assert_eq!(told(child), ["stat", "computing", "computing"]);
+    assert_eq!(operations(parent), ["fork", "stat", "waiting"]);
+    assert_eq!(operations(child), ["stat", "computing", "computing"]);
     assert_eq!(
         child.actions[0].computing_ns, 100_000,
-        "from the start of the fork on"
+        "since the start of the fork"
     );
     let edges: Vec<_> = parent.edges.iter().map(|edge| (edge.at, edge.until)).collect();
     assert_eq!(edges, [(1, 2), (2, 3)]);
     assert!(parent.actions[2].has(mark::CAUSED), "the child was waited for");
     assert_eq!(plan.most_at_once(), 2);
-    // 200 until it executes, 600 of that, 1100 until it exits; the parent waits.
+    // 200 until it executes, 600 for that, 1100 until it exits; the parent waits.
     assert_eq!(plan.span_ns(&Cost::of(None), Guess::Middle), 1_900_000);
 }
 
 #[test]
-fn a_shell_that_waits_for_a_signal_goes_on_when_its_child_has_ended() {
+fn a_wait_for_a_signal_ends_with_the_end_of_a_child() {
     let mut script = Script::new(3);
     let path = script.path(b"/a");
     for child in 1..=2 {
@@ -222,7 +222,7 @@ fn a_shell_that_waits_for_a_signal_goes_on_when_its_child_has_ended() {
     script.call(2, "+exited", 6000, 6000, 0);
     let plan = script.plan();
     let parent = &plan.workers[0];
-    assert_eq!(told(parent), ["fork", "fork", "waiting", "waiting"]);
+    assert_eq!(operations(parent), ["fork", "fork", "waiting", "waiting"]);
     let caused: Vec<_> = parent
         .actions
         .iter()
@@ -236,13 +236,14 @@ fn a_shell_that_waits_for_a_signal_goes_on_when_its_child_has_ended() {
     let waits = &alone.workers[0].actions[3];
     assert!(
         !waits.has(mark::CAUSED),
-        "it was another signal, which comes when it came"
+        "another signal ended the wait, at its recorded time"
     );
 }
 
-/// As Python's threads hand on their lock, and as the first one joins the second one.
+/// A sequence of futex calls as of Python: threads pass on their lock, and the first thread joins
+/// the second.
 #[test]
-fn futexes_end_when_somebody_wakes_them() {
+fn a_futex_wait_ends_with_its_wake_up() {
     let mut script = Script::new(2);
     script.names.set_thread(
         ThreadId::new(1).unwrap(),
@@ -273,10 +274,12 @@ fn futexes_end_when_somebody_wakes_them() {
     script.call(1, "exit", 2900, 2900, 0);
     futex(&mut script, 0, 4000, 5000, "FUTEX_WAIT_PRIVATE", 0);
     let plan = script.plan();
-    let [one, other] = &plan.workers[..] else { panic!() };
-    assert_eq!(told(one), ["fork", "waiting", "waiting", "waiting"]);
-    assert_eq!(told(other), ["computing", "computing", "computing"]);
-    let caused: Vec<_> = one
+    let [first, second] = &plan.workers[..] else {
+        panic!()
+    };
+    assert_eq!(operations(first), ["fork", "waiting", "waiting", "waiting"]);
+    assert_eq!(operations(second), ["computing", "computing", "computing"]);
+    let caused: Vec<_> = first
         .actions
         .iter()
         .map(|action| action.has(mark::CAUSED))
@@ -284,17 +287,17 @@ fn futexes_end_when_somebody_wakes_them() {
     assert_eq!(
         caused,
         [false, true, true, false],
-        "the last one is woken by nobody that was seen"
+        "no recorded action ends the last wait"
     );
-    let edges: Vec<_> = one.edges.iter().map(|edge| (edge.at, edge.until)).collect();
+    let edges: Vec<_> = first.edges.iter().map(|edge| (edge.at, edge.until)).collect();
     assert_eq!(edges, [(1, 1), (2, 3)]);
-    // Whoever joins goes on at 2900, not at 3000; the last sleep is as long as it was.
+    // The join ends at 2900, not at 3000. The last sleep has its recorded duration.
     let span = plan.span_ns(&Cost::of(None), Guess::Middle);
     assert_eq!(span, 4_900_000);
 }
 
 #[test]
-fn pipes_are_no_files_but_order_their_ends() {
+fn pipes_are_not_opened_but_order_their_ends() {
     let mut script = Script::new(2);
     let pipe = script.file(b"pipe:", Kind::Pipe);
     let event = script.call(0, "pipe2", 0, 1, 0);
@@ -307,20 +310,20 @@ fn pipes_are_no_files_but_order_their_ends() {
     let event = script.call(1, "splice", 70, 80, 3);
     (event.open2, event.file2, event.length) = (open_id(1), pipe, Some(3));
     let plan = script.plan();
-    assert_eq!(told(&plan.workers[0]), ["fork", "waiting"]);
-    assert_eq!(told(&plan.workers[1]), ["waiting", "waiting"]);
+    assert_eq!(operations(&plan.workers[0]), ["fork", "waiting"]);
+    assert_eq!(operations(&plan.workers[1]), ["waiting", "waiting"]);
     assert_eq!(plan.workers[0].edges.len(), 1);
     assert!(plan.workers[0].actions[1].has(mark::CAUSED));
     let written = |plan: &Plan| plan.workers[1].actions[0].has(mark::CAUSED);
-    assert!(!written(&plan), "it may have been full");
+    assert!(!written(&plan), "the pipe may have been full");
     assert!(
         written(&script.plan_of(&on_one_core())),
-        "whoever wrote lost the core to who reads"
+        "the writer lost the core to the reader"
     );
 }
 
 #[test]
-fn what_belongs_to_the_system_is_refused_and_the_mask_is_the_processs_own() {
+fn system_calls_are_refused_and_the_umask_is_that_of_the_process() {
     let mut script = Script::new(1);
     let path = script.path(b"/a");
     script.call(0, "umask", 0, 1, 0o022).mode = Some(0o077);
@@ -331,12 +334,15 @@ fn what_belongs_to_the_system_is_refused_and_the_mask_is_the_processs_own() {
     let event = script.call(0, "mknod", 8, 9, 0);
     (event.path, event.mode) = (path, Some(0o06_0666));
     let plan = script.plan();
-    assert_eq!(told(&plan.workers[0]), ["mkdir", "refused", "refused", "refused"]);
+    assert_eq!(
+        operations(&plan.workers[0]),
+        ["mkdir", "refused", "refused", "refused"]
+    );
     assert_eq!(plan.workers[0].actions[0].mode, 0o700);
 }
 
 #[test]
-fn requests_that_were_handed_over_are_not_waited_for_again() {
+fn submitted_requests_are_made_and_not_waited_for() {
     let mut script = Script::new(2);
     let file = script.file(b"/a", Kind::File);
     let path = script.path(b"/a");
@@ -349,51 +355,51 @@ fn requests_that_were_handed_over_are_not_waited_for_again() {
     script.call(0, "io_getevents", 40, 90, 1);
     script.call(1, "io_getevents", 40, 90, 1);
     let plan = script.plan();
-    let [one, other] = &plan.workers[..] else {
+    let [first, second] = &plan.workers[..] else {
         panic!("two threads")
     };
-    assert_eq!(told(one), ["open", "pread64", "waiting"]);
-    let read = one.actions[1];
+    assert_eq!(operations(first), ["open", "pread64", "waiting"]);
+    let read = first.actions[1];
     assert_eq!((read.offset, read.length, read.folded), (8192, 4096, 1));
-    let waits = [one, other].map(|worker| worker.actions.last().unwrap().has(mark::HANDED));
+    let waits = [first, second].map(|worker| worker.actions.last().unwrap().has(mark::HANDED));
     assert_eq!(waits, [true, false]);
     assert_eq!(plan.calls, 4);
 }
 
 #[test]
-fn synced_memory_is_synced_where_maps_are_read() {
+fn msync_is_replayed_only_if_maps_are_read() {
     let mut script = Script::new(1);
     let (path, file) = (script.path(b"/a"), script.file(b"/a", Kind::File));
     let event = script.call(0, "openat", 0, 10, 3);
     (event.path, event.file, event.open) = (path, file, open_id(0));
     let event = script.call(0, "msync", 20, 30, 0);
     (event.file, event.open) = (file, open_id(0));
-    assert_eq!(told(&script.plan().workers[0]), ["open"]);
-    let place = |_| Some(b"/a".to_vec());
+    assert_eq!(operations(&script.plan().workers[0]), ["open"]);
+    let path_beneath = |_| Some(b"/a".to_vec());
     let options = Options {
         read_maps: true,
         ..Options::default()
     };
     let events = script.events.iter().copied();
-    let plan = Plan::new(&header(), events, &script.names, place, options).unwrap();
-    assert_eq!(told(&plan.workers[0]), ["open", "fdatasync"]);
+    let plan = Plan::new(&header(), events, &script.names, path_beneath, options).unwrap();
+    assert_eq!(operations(&plan.workers[0]), ["open", "fdatasync"]);
 }
 
 #[test]
-fn an_attribute_without_a_name_is_left_out() {
+fn an_attribute_call_without_a_name_is_not_replayed() {
     let mut script = Script::new(1);
     let (path, name) = (script.path(b"/a"), script.path(b"user.colour"));
     script.call(0, "getxattr", 0, 10, 40).path = path;
     let event = script.call(0, "getxattr", 20, 30, 40);
     (event.path, event.path2) = (path, name);
     let plan = script.plan();
-    assert_eq!(told(&plan.workers[0]), ["getxattr"]);
+    assert_eq!(operations(&plan.workers[0]), ["getxattr"]);
     assert_eq!(plan.workers[0].actions[0].folded, 1);
 }
 
-/// stderr that went to a file, which the program did nothing with.
+/// An example is stderr that is a file and is not used.
 #[test]
-fn what_was_open_before_and_is_only_closed_needs_no_file() {
+fn a_file_that_is_only_closed_is_not_opened() {
     let mut script = Script::new(1);
     let file = script.file(b"/log", Kind::File);
     for (start, name) in [(0, "ioctl"), (10, "close"), (20, "+released")] {

@@ -1,13 +1,13 @@
-//! Whether a result is that of the trace.
+//! Compares results with those of the trace.
 
 use nix::errno::Errno;
 
 use crate::action::{Action, Operation, mark};
 
-/// What a call on an open file finds whose opening has failed.
+/// Text of the result of a call on a file whose opening failed.
 pub(crate) const NOT_OPEN: &str = "not open";
 
-/// How one result differs from the other.
+/// One side of a comparison of two results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Difference {
     Ok,
@@ -18,7 +18,7 @@ pub(crate) enum Difference {
     Failed(i32),
 }
 
-/// What was recorded, and what was got instead.
+/// The recorded result and that of the replay, if they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Comparison {
     pub(crate) recorded: Difference,
@@ -39,9 +39,9 @@ impl Difference {
 }
 
 impl Comparison {
-    /// Of a call that could not be made, as its open file is not there.
+    /// The comparison of a call that was not made because its file is not open.
     pub(crate) fn of_lost(action: &Action) -> Self {
-        let recorded = match action.recorded.said() {
+        let recorded = match action.recorded.result() {
             Some(Err(errno)) => Difference::Failed(errno),
             _ => Difference::Ok,
         };
@@ -49,9 +49,9 @@ impl Comparison {
         Self { recorded, got }
     }
 
-    /// None where both are the same, or nobody knows what was recorded.
+    /// Compares two results. None if they are equal, or if the recorded result is unknown.
     pub(crate) fn of(action: &Action, got: Result<i64, Errno>) -> Option<Self> {
-        let (recorded, got) = match (action.recorded.said()?, got) {
+        let (recorded, got) = match (action.recorded.result()?, got) {
             (Ok(_), Ok(_)) if action.has(mark::HANDED) => (Difference::Ok, Difference::Ok),
             (Ok(recorded), Ok(got)) => (Difference::Ok, values(action, recorded, got)),
             (Ok(_), Err(why)) => (Difference::Ok, Difference::Failed(why as i32)),
@@ -62,8 +62,9 @@ impl Comparison {
     }
 }
 
-/// Descriptors have other numbers here, file systems list directories by their own measure, links
-/// may be written otherwise.
+/// Compares two values of successful calls. Only lseek and calls that move data are compared:
+/// descriptors have other numbers, file systems list directories in their own way, and targets of
+/// links may be written differently.
 fn values(action: &Action, recorded: i64, got: i64) -> Difference {
     use std::cmp::Ordering;
     let operation = action.operation;
@@ -91,28 +92,40 @@ mod tests {
     use crate::action::Recorded;
 
     #[test]
-    fn results_are_compared_as_far_as_they_mean_something_here() {
-        let told = |operation, recorded, got| {
+    fn only_meaningful_values_are_compared() {
+        let difference = |operation, recorded, got| {
             let action = Action::new(operation, recorded);
-            let found = Comparison::of(&action, got)?;
-            Some(format!("{}, {}", found.recorded.text(), found.got.text()))
+            let comparison = Comparison::of(&action, got)?;
+            Some(format!(
+                "{}, {}",
+                comparison.recorded.text(),
+                comparison.got.text()
+            ))
         };
         let (some, none) = (Recorded::returned(10), Recorded::failed(2));
-        assert_eq!(told(Operation::Read, some, Ok(10)), None);
-        assert_eq!(told(Operation::Read, some, Ok(9)).unwrap(), "ok, fewer bytes");
-        assert_eq!(told(Operation::Write, some, Ok(11)).unwrap(), "ok, more bytes");
-        assert_eq!(told(Operation::Seek, some, Ok(11)).unwrap(), "ok, elsewhere");
-        assert_eq!(told(Operation::Open, some, Ok(3)), None);
-        assert_eq!(told(Operation::Open, none, Ok(3)).unwrap(), "ENOENT, ok");
-        assert_eq!(told(Operation::Open, none, Err(Errno::ENOENT)), None);
+        assert_eq!(difference(Operation::Read, some, Ok(10)), None);
         assert_eq!(
-            told(Operation::Open, some, Err(Errno::EACCES)).unwrap(),
+            difference(Operation::Read, some, Ok(9)).unwrap(),
+            "ok, fewer bytes"
+        );
+        assert_eq!(
+            difference(Operation::Write, some, Ok(11)).unwrap(),
+            "ok, more bytes"
+        );
+        assert_eq!(
+            difference(Operation::Seek, some, Ok(11)).unwrap(),
+            "ok, elsewhere"
+        );
+        assert_eq!(difference(Operation::Open, some, Ok(3)), None);
+        assert_eq!(difference(Operation::Open, none, Ok(3)).unwrap(), "ENOENT, ok");
+        assert_eq!(difference(Operation::Open, none, Err(Errno::ENOENT)), None);
+        assert_eq!(
+            difference(Operation::Open, some, Err(Errno::EACCES)).unwrap(),
             "ok, EACCES"
         );
-        assert_eq!(told(Operation::Read, Recorded::unknown(), Ok(9)), None);
+        assert_eq!(difference(Operation::Read, Recorded::unknown(), Ok(9)), None);
 
-        // How much a request has moved that was handed over is not known, but that it could be
-        // made.
+        // The number of bytes of a submitted request is not recorded, but the call must succeed.
         let handed = Action {
             marks: mark::HANDED,
             ..Action::new(Operation::Pread, some)

@@ -1,4 +1,4 @@
-//! The counts of one worker, and of all.
+//! The counts of one worker, and of all workers.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use crate::plan::Plan;
 use crate::root::Refusal;
 use crate::timing::duration;
 
-/// Examples that are kept of each kind.
+/// Number of examples that are kept of each kind.
 const EXAMPLES: usize = 3;
-/// Longest time that a histogram holds, ns: an hour; longer ones count as this.
+/// Maximum time in a histogram, ns: one hour. Longer times count as this.
 const MAX_NS: u64 = 3_600_000_000_000;
 
-/// Of one kind of call.
+/// Counts of one kind of call.
 #[derive(Default)]
 struct Calls {
     count: u64,
@@ -33,7 +33,7 @@ struct Calls {
     times: Option<Histogram<u64>>,
 }
 
-/// Of several that are alike: how many, and the first of them.
+/// Number of similar items, and the first of them.
 struct Alike<T> {
     count: u64,
     examples: Vec<T>,
@@ -63,7 +63,7 @@ impl<T> Alike<T> {
     }
 }
 
-/// A result that was not the recorded one.
+/// A result that differs from the recorded one.
 struct Differing {
     path: Option<PathId>,
     open: Option<OpenId>,
@@ -71,7 +71,7 @@ struct Differing {
     got: i64,
 }
 
-/// An edge that was let go.
+/// An abandoned wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unfinished {
     pub(crate) worker: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Unfinished {
 /// The counts of a worker.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// By the number of the operation.
+    /// Counts by number of the operation.
     calls: Vec<Calls>,
     lateness: Option<Histogram<u64>>,
     mismatches: BTreeMap<(Operation, Comparison), Alike<Differing>>,
@@ -103,14 +103,14 @@ impl Tally {
         }
     }
 
-    /// An action is done, and took so long.
+    /// Adds an action that took `took_ns`.
     pub(crate) fn add(&mut self, action: &Action, done: ActionResult, took_ns: u64, cost: &Cost) {
         match done {
-            ActionResult::Instead(operation, got) => {
+            ActionResult::Replaced(operation, got) => {
                 let action = Action { operation, ..*action };
-                self.add(&action, ActionResult::Said(got), took_ns, cost);
+                self.add(&action, ActionResult::Returned(got), took_ns, cost);
             }
-            ActionResult::Said(got) => {
+            ActionResult::Returned(got) => {
                 let calls = &mut self.calls[action.operation as usize];
                 calls.count += 1;
                 calls.total_ns += took_ns;
@@ -125,8 +125,8 @@ impl Tally {
                     Ok(_) => {}
                     Err(_) => calls.failed += 1,
                 }
-                if let Some(found) = Comparison::of(action, got) {
-                    self.differs(action, found, got.map_err(|why| why as i32));
+                if let Some(comparison) = Comparison::of(action, got) {
+                    self.add_mismatch(action, comparison, got.map_err(|why| why as i32));
                 }
             }
             ActionResult::Refused(why) => {
@@ -138,16 +138,16 @@ impl Tally {
             }
             ActionResult::Lost => {
                 self.lost += 1;
-                self.differs(action, Comparison::of_lost(action), Ok(-1));
+                self.add_mismatch(action, Comparison::of_lost(action), Ok(-1));
             }
             ActionResult::Nothing => {}
         }
     }
 
-    fn differs(&mut self, action: &Action, found: Comparison, got: Result<i64, i32>) {
+    fn add_mismatch(&mut self, action: &Action, comparison: Comparison, got: Result<i64, i32>) {
         let number = |result: Result<i64, i32>| result.unwrap_or_else(|errno| -i64::from(errno));
-        let recorded = action.recorded.said().map_or(0, number);
-        let kept = self.mismatches.entry((action.operation, found)).or_default();
+        let recorded = action.recorded.result().map_or(0, number);
+        let kept = self.mismatches.entry((action.operation, comparison)).or_default();
         kept.add(Differing {
             path: action.path,
             open: action.open,
@@ -156,16 +156,16 @@ impl Tally {
         });
     }
 
-    pub(crate) fn late(&mut self, ns: i64) {
+    pub(crate) fn add_lateness(&mut self, ns: i64) {
         let ns = ns.max(0).unsigned_abs();
         self.lateness.get_or_insert_with(histogram).saturating_record(ns);
     }
 
-    pub(crate) fn lets_go(&mut self, edge: Unfinished) {
+    pub(crate) fn add_abandoned(&mut self, edge: Unfinished) {
         self.let_go.add(edge);
     }
 
-    /// Those of another worker are counted in.
+    /// Adds the counts of another worker.
     pub(crate) fn merge(&mut self, other: Self) {
         for (mine, theirs) in self.calls.iter_mut().zip(other.calls) {
             mine.count += theirs.count;
@@ -194,7 +194,7 @@ impl Tally {
         self.calls.iter().map(|calls| calls.count).sum()
     }
 
-    /// Bytes that were read and written. What the kernel copies is both.
+    /// Numbers of bytes read and written. A copy by the kernel counts as both.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let sum = |counts: fn(Operation) -> bool| {
             let kinds = Operation::ALL.iter().zip(&self.calls);
@@ -208,7 +208,7 @@ impl Tally {
         let kinds = Operation::ALL.iter().zip(&self.calls);
         kinds
             .filter(|(_, calls)| calls.count > 0)
-            .map(|(operation, calls)| (operation.name().to_owned(), calls.told()))
+            .map(|(operation, calls)| (operation.name().to_owned(), calls.times()))
             .collect()
     }
 
@@ -223,34 +223,38 @@ impl Tally {
             waited: self.waited,
             total_s: seconds(self.waited_ns),
             let_go: self.let_go.count,
-            examples: examples.map(|edge| edge.told(plan, names)).collect(),
+            examples: examples.map(|edge| edge.describe(plan, names)).collect(),
         }
     }
 
     pub(crate) fn mismatches(&self, plan: &Plan, names: &Names) -> Vec<Mismatch> {
-        let told = self.mismatches.iter().map(|((operation, found), kept)| Mismatch {
-            call: operation.name().to_owned(),
-            recorded: found.recorded.text(),
-            got: found.got.text(),
-            count: kept.count,
-            examples: kept
-                .examples
-                .iter()
-                .map(|one| Example {
-                    path: shown(names, one.path.or_else(|| plan.opened(one.open?))).unwrap_or_default(),
-                    recorded: one.recorded,
-                    got: one.got,
-                })
-                .collect(),
-        });
-        let mut told: Vec<_> = told.collect();
-        // What could not be opened is the cause of what is not open.
-        told.sort_by_key(|one| (one.got == NOT_OPEN, std::cmp::Reverse(one.count)));
-        told
+        let mismatches = self
+            .mismatches
+            .iter()
+            .map(|((operation, comparison), kept)| Mismatch {
+                call: operation.name().to_owned(),
+                recorded: comparison.recorded.text(),
+                got: comparison.got.text(),
+                count: kept.count,
+                examples: kept
+                    .examples
+                    .iter()
+                    .map(|differing| Example {
+                        path: shown(names, differing.path.or_else(|| plan.opened(differing.open?)))
+                            .unwrap_or_default(),
+                        recorded: differing.recorded,
+                        got: differing.got,
+                    })
+                    .collect(),
+            });
+        let mut mismatches: Vec<_> = mismatches.collect();
+        // A file that could not be opened is the cause of `not open`.
+        mismatches.sort_by_key(|mismatch| (mismatch.got == NOT_OPEN, std::cmp::Reverse(mismatch.count)));
+        mismatches
     }
 
     pub(crate) fn refusals(&self, names: &Names) -> Vec<Refused> {
-        let told = self.refusals.iter().map(|((_, call, why), kept)| Refused {
+        let refusals = self.refusals.iter().map(|((_, call, why), kept)| Refused {
             call: (*call).to_owned(),
             why: why.to_string(),
             count: kept.count,
@@ -260,26 +264,26 @@ impl Tally {
                 .filter_map(|path| shown(names, *path))
                 .collect(),
         });
-        let mut told: Vec<_> = told.collect();
-        told.sort_by_key(|one| std::cmp::Reverse(one.count));
-        told
+        let mut refusals: Vec<_> = refusals.collect();
+        refusals.sort_by_key(|refused| std::cmp::Reverse(refused.count));
+        refusals
     }
 }
 
-/// What the program has called. An action that is refused whatever it is has the place of its call,
-/// from 1, as its length.
+/// Name of the call in the trace. The length of an action that is always refused is the index of
+/// its call + 1.
 fn refused_call(action: &Action) -> &'static str {
-    let place = usize::try_from(action.length)
+    let index = usize::try_from(action.length)
         .ok()
-        .and_then(|place| place.checked_sub(1));
+        .and_then(|index| index.checked_sub(1));
     let mut all = plimsoll_trace::syscalls::all();
-    let call = place.filter(|_| action.operation == Operation::Refuse);
-    call.and_then(|place| all.find(|call| call.index() == place))
+    let call = index.filter(|_| action.operation == Operation::Refuse);
+    call.and_then(|index| all.find(|call| call.index() == index))
         .map_or(action.operation.name(), |call| call.name)
 }
 
 impl Unfinished {
-    fn told(&self, plan: &Plan, names: &Names) -> LetGo {
+    fn describe(&self, plan: &Plan, names: &Names) -> LetGo {
         let tid = |worker: u32| {
             let entry = names.threads().get(worker as usize);
             entry.map_or(0, |entry| entry.tid)
@@ -298,7 +302,7 @@ impl Unfinished {
 }
 
 impl Calls {
-    fn told(&self) -> CallTimes {
+    fn times(&self) -> CallTimes {
         CallTimes {
             count: self.count,
             failed: self.failed,
@@ -328,15 +332,15 @@ fn join(mine: &mut Option<Histogram<u64>>, theirs: Option<Histogram<u64>>) {
 }
 
 fn quantiles(histogram: Option<&Histogram<u64>>) -> Quantiles {
-    let Some(found) = histogram else {
+    let Some(histogram) = histogram else {
         return Quantiles::default();
     };
-    let at = |quantile| found.value_at_quantile(quantile) as f64 / 1e3;
+    let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
     Quantiles {
-        count: found.len(),
+        count: histogram.len(),
         p50_us: at(0.5),
         p90_us: at(0.9),
         p99_us: at(0.99),
-        max_us: found.max() as f64 / 1e3,
+        max_us: histogram.max() as f64 / 1e3,
     }
 }

@@ -1,6 +1,7 @@
-//! What is done to names: each beneath the root, each with what the sandbox refuses left out.
+//! Calls on names, each beneath the root and without the parts that the sandbox refuses.
 //!
-//! All of them return what the call of the same name does, and fail as it does or by a [`Refusal`].
+//! Each method returns the result of the call of the same name. It fails with the error of the call
+//! or with a [`Refusal`].
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -13,8 +14,8 @@ use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::{Denied, Name, Refusal, Root, is_link};
 
-/// Directories that one inside the other is searched for the root before we give up: more than a
-/// name can have components.
+/// Maximum number of parent directories in which the root is sought: more than a name can have
+/// components.
 const DEEPEST: usize = 4096;
 
 impl Root {
@@ -23,19 +24,25 @@ impl Root {
         if !name.has_last() {
             return Err(Errno::EEXIST.into());
         }
-        Ok(mkdirat(self.place(name)?, name.last(), permissions(mode))?)
+        Ok(mkdirat(self.parent_dir(name)?, name.last(), permissions(mode))?)
     }
 
     /// mkfifo(3).
     pub fn mkfifo(&self, name: &Name, mode: c_uint) -> Result<(), Denied> {
-        let place = self.place(name)?;
-        Ok(mknodat(place, name.last(), SFlag::S_IFIFO, permissions(mode), 0)?)
+        let parent_dir = self.parent_dir(name)?;
+        Ok(mknodat(
+            parent_dir,
+            name.last(),
+            SFlag::S_IFIFO,
+            permissions(mode),
+            0,
+        )?)
     }
 
     /// unlink(2).
     pub fn unlink(&self, name: &Name) -> Result<(), Denied> {
         Ok(unlinkat(
-            self.place(name)?,
+            self.parent_dir(name)?,
             name.last(),
             UnlinkatFlags::NoRemoveDir,
         )?)
@@ -43,8 +50,8 @@ impl Root {
 
     /// rmdir(2).
     pub fn rmdir(&self, name: &Name) -> Result<(), Denied> {
-        unlinkat(self.place(name)?, name.last(), UnlinkatFlags::RemoveDir)?;
-        self.places.forget();
+        unlinkat(self.parent_dir(name)?, name.last(), UnlinkatFlags::RemoveDir)?;
+        self.cache.forget();
         Ok(())
     }
 
@@ -53,7 +60,7 @@ impl Root {
         if flags & libc::RENAME_WHITEOUT != 0 {
             return Err(Refusal::Device.into());
         }
-        let (old, new) = (self.place(from)?, self.place(to)?);
+        let (old, new) = (self.parent_dir(from)?, self.parent_dir(to)?);
         // SAFETY: both names end in a zero and live as long as the call.
         let done = unsafe {
             libc::syscall(
@@ -66,7 +73,7 @@ impl Root {
             )
         };
         Errno::result(done)?;
-        self.places.forget();
+        self.cache.forget();
         Ok(())
     }
 
@@ -74,91 +81,90 @@ impl Root {
     pub fn link(&self, from: &Name, to: &Name, follow: bool) -> Result<(), Denied> {
         if follow {
             let file = self.locate(from, true)?;
-            let new = self.place(to)?;
+            let new = self.parent_dir(to)?;
             let flags = LinkatFlags::AT_SYMLINK_FOLLOW;
-            let here = nix::fcntl::AT_FDCWD;
+            let cwd = nix::fcntl::AT_FDCWD;
             return Ok(linkat(
-                here,
+                cwd,
                 by_number(file.as_raw_fd()).name(),
                 new,
                 to.last(),
                 flags,
             )?);
         }
-        let old = self.place(from)?;
-        let new = match self.place(to) {
+        let old = self.parent_dir(from)?;
+        let new = match self.parent_dir(to) {
             Ok(new) => new,
-            // The kernel would have missed the file before it had looked where the link is to be.
+            // The kernel looks up the file before the directory of the link.
             Err(why) => return Err(self.stat(from, false).err().unwrap_or(why)),
         };
         Ok(linkat(old, from.last(), new, to.last(), LinkatFlags::empty())?)
     }
 
-    /// linkat(2) of an open file, by its number: `AT_EMPTY_PATH` would take a privilege.
+    /// linkat(2) of an open file, by its name in /proc: `AT_EMPTY_PATH` would need a privilege.
     pub fn link_file(&self, file: RawFd, to: &Name) -> Result<(), Denied> {
-        let new = self.place(to)?;
-        let here = nix::fcntl::AT_FDCWD;
+        let new = self.parent_dir(to)?;
+        let cwd = nix::fcntl::AT_FDCWD;
         let flags = LinkatFlags::AT_SYMLINK_FOLLOW;
-        Ok(linkat(here, by_number(file).name(), new, to.last(), flags)?)
+        Ok(linkat(cwd, by_number(file).name(), new, to.last(), flags)?)
     }
 
-    /// symlink(2) to `target` as it is written, where that stays beneath the root if no other link
-    /// is on its way.
+    /// symlink(2) with an unchanged `target`, which must stay beneath the root if no other link is
+    /// in its path.
     pub fn symlink(&self, target: &CStr, name: &Name) -> Result<(), Denied> {
-        let place = self.place(name)?;
-        if !stays(target.to_bytes(), self.depth(place.as_fd())?) {
+        let parent_dir = self.parent_dir(name)?;
+        if !is_beneath(target.to_bytes(), self.depth(parent_dir.as_fd())?) {
             return Err(Refusal::Leaves.into());
         }
-        Ok(symlinkat(target, place, name.last())?)
+        Ok(symlinkat(target, parent_dir, name.last())?)
     }
 
-    /// symlink(2) to a name that begins at the root, written so that it begins where the link is.
+    /// symlink(2) to a name that begins at the root. The target is written relative to the link.
     pub fn symlink_beneath(&self, target: &Name, name: &Name) -> Result<(), Denied> {
-        let place = self.place(name)?;
-        let mut text = b"../".repeat(self.depth(place.as_fd())?);
+        let parent_dir = self.parent_dir(name)?;
+        let mut text = b"../".repeat(self.depth(parent_dir.as_fd())?);
         text.extend_from_slice(target.whole().to_bytes());
         let text = CString::new(text).map_err(|_| Errno::EINVAL)?;
-        if !stays(target.whole().to_bytes(), 0) {
+        if !is_beneath(target.whole().to_bytes(), 0) {
             return Err(Refusal::Leaves.into());
         }
-        Ok(symlinkat(text.as_c_str(), place, name.last())?)
+        Ok(symlinkat(text.as_c_str(), parent_dir, name.last())?)
     }
 
     /// readlink(2).
     pub fn readlink(&self, name: &Name, into: &mut [u8]) -> Result<usize, Denied> {
-        let place = self.place(name)?;
-        // SAFETY: the name ends in a zero; the kernel writes no more than it is told there is room
-        // for.
-        let got = unsafe {
+        let parent_dir = self.parent_dir(name)?;
+        // SAFETY: the name ends in a zero. The kernel writes at most the passed number of bytes.
+        let length = unsafe {
             libc::readlinkat(
-                place.as_fd().as_raw_fd(),
+                parent_dir.as_fd().as_raw_fd(),
                 name.last().as_ptr(),
                 into.as_mut_ptr().cast(),
                 into.len(),
             )
         };
-        Ok(Errno::result(got)? as usize)
+        Ok(Errno::result(length)? as usize)
     }
 
-    /// stat(2), or lstat(2) where links are not followed.
+    /// stat(2), or lstat(2) if links are not followed.
     pub fn stat(&self, name: &Name, follow: bool) -> Result<FileStat, Denied> {
-        if let Some(found) = self
+        if let Some(status) = self
             .beside(name)?
-            .filter(|found| !follow || !is_link(found.st_mode))
+            .filter(|status| !follow || !is_link(status.st_mode))
         {
-            return Ok(found);
+            return Ok(status);
         }
         Ok(fstat(self.locate(name, follow)?)?)
     }
 
     /// access(2): `mode` is of `R_OK`, `W_OK`, `X_OK`.
     pub fn access(&self, name: &Name, mode: c_int, follow: bool) -> Result<(), Denied> {
-        if self.beside(name)?.is_some_and(|found| !is_link(found.st_mode)) {
-            let place = self.place(name)?;
+        if self.beside(name)?.is_some_and(|status| !is_link(status.st_mode)) {
+            let parent_dir = self.parent_dir(name)?;
             let stay = libc::AT_SYMLINK_NOFOLLOW;
             // SAFETY: the name ends in a zero.
             let asked =
-                unsafe { libc::faccessat(place.as_fd().as_raw_fd(), name.last().as_ptr(), mode, stay) };
+                unsafe { libc::faccessat(parent_dir.as_fd().as_raw_fd(), name.last().as_ptr(), mode, stay) };
             return done(asked);
         }
         let file = self.locate(name, follow)?;
@@ -166,13 +172,18 @@ impl Root {
         done(unsafe { libc::access(by_number(file.as_raw_fd()).name().as_ptr(), mode) })
     }
 
-    /// What is known of the last component, a link too; none where there is no such component.
+    /// The status of the last component, without following a link; none if there is no such
+    /// component.
     fn beside(&self, name: &Name) -> Result<Option<FileStat>, Denied> {
         if !name.has_last() {
             return Ok(None);
         }
-        let place = self.place(name)?;
-        Ok(Some(fstatat(place, name.last(), AtFlags::AT_SYMLINK_NOFOLLOW)?))
+        let parent_dir = self.parent_dir(name)?;
+        Ok(Some(fstatat(
+            parent_dir,
+            name.last(),
+            AtFlags::AT_SYMLINK_NOFOLLOW,
+        )?))
     }
 
     /// chmod(2); setuid, setgid and sticky bits are left out.
@@ -185,8 +196,12 @@ impl Root {
     /// utimensat(2) to the present time.
     pub fn touch(&self, name: &Name, follow: bool) -> Result<(), Denied> {
         if !follow && name.has_last() {
-            let place = self.place(name)?;
-            return touch_at(place.as_fd().as_raw_fd(), name.last(), libc::AT_SYMLINK_NOFOLLOW);
+            let parent_dir = self.parent_dir(name)?;
+            return touch_at(
+                parent_dir.as_fd().as_raw_fd(),
+                name.last(),
+                libc::AT_SYMLINK_NOFOLLOW,
+            );
         }
         let file = self.locate(name, follow)?;
         touch_at(libc::AT_FDCWD, by_number(file.as_raw_fd()).name(), 0)
@@ -204,24 +219,23 @@ impl Root {
         Ok(())
     }
 
-    /// getxattr(2): how long the value is.
+    /// getxattr(2). Returns the length of the value, bytes.
     pub fn getxattr(&self, name: &Name, key: &CStr, into: &mut [u8], follow: bool) -> Result<usize, Denied> {
         let file = self.locate(name, follow)?;
         let path = by_number(file.as_raw_fd());
-        let (room, size) = (into.as_mut_ptr().cast(), into.len());
-        // SAFETY: names end in a zero; the kernel writes no more than it is told there is room for.
-        let got = unsafe { libc::getxattr(path.name().as_ptr(), key.as_ptr(), room, size) };
-        Ok(Errno::result(got)? as usize)
+        let (buffer, size) = (into.as_mut_ptr().cast(), into.len());
+        // SAFETY: names end in a zero. The kernel writes at most the passed number of bytes.
+        let length = unsafe { libc::getxattr(path.name().as_ptr(), key.as_ptr(), buffer, size) };
+        Ok(Errno::result(length)? as usize)
     }
 
-    /// listxattr(2): how long the list is.
+    /// listxattr(2). Returns the length of the list, bytes.
     pub fn listxattr(&self, name: &Name, into: &mut [u8], follow: bool) -> Result<usize, Denied> {
         let file = self.locate(name, follow)?;
         let path = by_number(file.as_raw_fd());
-        // SAFETY: the name ends in a zero; the kernel writes no more than it is told there is room
-        // for.
-        let got = unsafe { libc::listxattr(path.name().as_ptr(), into.as_mut_ptr().cast(), into.len()) };
-        Ok(Errno::result(got)? as usize)
+        // SAFETY: the name ends in a zero. The kernel writes at most the passed number of bytes.
+        let length = unsafe { libc::listxattr(path.name().as_ptr(), into.as_mut_ptr().cast(), into.len()) };
+        Ok(Errno::result(length)? as usize)
     }
 
     /// setxattr(2) of an attribute `user.*`.
@@ -237,7 +251,7 @@ impl Root {
         let file = self.locate(name, follow)?;
         let path = by_number(file.as_raw_fd());
         let (from, size) = (value.as_ptr().cast(), value.len());
-        // SAFETY: names end in a zero, and the value has the length that is told.
+        // SAFETY: names end in a zero, and the value has the passed length.
         done(unsafe { libc::setxattr(path.name().as_ptr(), key.as_ptr(), from, size, flags) })
     }
 
@@ -249,17 +263,18 @@ impl Root {
         done(unsafe { libc::removexattr(by_number(file.as_raw_fd()).name().as_ptr(), key.as_ptr()) })
     }
 
-    /// How many directories the root is above this one. What has been moved out of it is refused.
+    /// Number of directories between the root and this one. A directory that was moved out of the
+    /// root is refused.
     fn depth(&self, directory: BorrowedFd<'_>) -> Result<usize, Denied> {
         let root = identity(self.directory.as_fd())?;
         let mut at: Option<OwnedFd> = None;
         for depth in 0..DEEPEST {
-            let here = at.as_ref().map_or(directory, AsFd::as_fd);
-            let this = identity(here)?;
+            let current = at.as_ref().map_or(directory, AsFd::as_fd);
+            let this = identity(current)?;
             if this == root {
                 return Ok(depth);
             }
-            let up = openat(here, c"..", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+            let up = openat(current, c"..", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
             if identity(up.as_fd())? == this {
                 break;
             }
@@ -269,7 +284,7 @@ impl Root {
     }
 }
 
-/// Only attributes `user.*` are changed.
+/// Refuses changes of attributes other than `user.*`.
 pub(crate) fn expect_of_user(key: &CStr) -> Result<(), Denied> {
     if key.to_bytes().starts_with(b"user.") {
         Ok(())
@@ -278,9 +293,9 @@ pub(crate) fn expect_of_user(key: &CStr) -> Result<(), Denied> {
     }
 }
 
-/// Whether a target, followed from `depth` directories beneath the root, stays in it, as far as its
-/// text tells.
-fn stays(target: &[u8], depth: usize) -> bool {
+/// Whether the text of a target, from a directory `depth` levels beneath the root, never leads
+/// above the root.
+fn is_beneath(target: &[u8], depth: usize) -> bool {
     let mut depth = Some(depth);
     for part in target.split(|&byte| byte == b'/') {
         depth = match part {
@@ -293,8 +308,8 @@ fn stays(target: &[u8], depth: usize) -> bool {
 }
 
 fn identity(file: BorrowedFd<'_>) -> Result<(libc::dev_t, libc::ino_t), Errno> {
-    let found = fstat(file)?;
-    Ok((found.st_dev, found.st_ino))
+    let status = fstat(file)?;
+    Ok((status.st_dev, status.st_ino))
 }
 
 fn permissions(mode: c_uint) -> Mode {
@@ -307,17 +322,18 @@ fn done(result: c_int) -> Result<(), Denied> {
 }
 
 fn touch_at(directory: RawFd, name: &CStr, flags: c_int) -> Result<(), Denied> {
-    // SAFETY: the name ends in a zero; no times are given, which means now.
+    // SAFETY: the name ends in a zero. No times are passed, which means the present.
     done(unsafe { libc::utimensat(directory, name.as_ptr(), std::ptr::null(), flags) })
 }
 
-/// The name by which a descriptor that is good for nothing else can be acted on: `/proc/self/fd/N`.
+/// The name of a descriptor, `/proc/self/fd/N`: the only way to use a descriptor of `O_PATH` in
+/// other calls.
 struct ByNumber([u8; 32]);
 
 fn by_number(file: RawFd) -> ByNumber {
     use std::io::Write;
     let mut text = [0; 32];
-    // 14 bytes and a number of at most 10; what is left stays zero.
+    // 14 bytes and a number of at most 10 digits; the remaining bytes are zero.
     let _ = write!(&mut text[..31], "/proc/self/fd/{file}");
     ByNumber(text)
 }
@@ -330,14 +346,14 @@ impl ByNumber {
 
 #[cfg(test)]
 mod tests {
-    use super::stays;
+    use super::is_beneath;
 
     #[test]
-    fn a_target_stays_where_it_never_goes_above_the_root() {
-        assert!(stays(b"a/../b", 0));
-        assert!(stays(b"../b", 1));
-        assert!(!stays(b"../b", 0));
-        assert!(!stays(b"a/../../b", 0));
-        assert!(!stays(b"/b", 3));
+    fn a_target_is_beneath_the_root_if_it_never_leads_above_it() {
+        assert!(is_beneath(b"a/../b", 0));
+        assert!(is_beneath(b"../b", 1));
+        assert!(!is_beneath(b"../b", 0));
+        assert!(!is_beneath(b"a/../../b", 0));
+        assert!(!is_beneath(b"/b", 3));
     }
 }

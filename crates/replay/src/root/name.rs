@@ -1,21 +1,21 @@
-//! Names beneath the root, cut once so that calls need not do it.
+//! Names beneath the root, split once for all calls.
 
 use std::ffi::{CStr, CString};
 
-/// A name that begins at the root. It may hold `..` and lead through links: whether it stays
-/// beneath is seen when it is resolved.
+/// A name that begins at the root. It may contain `..` and links: its resolution shows whether it
+/// stays beneath the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     whole: CString,
-    /// Everything before the last component; none where that stands in the root.
+    /// The part before the last component; none if the component is in the root.
     parent: Option<CString>,
-    /// Where the last component begins.
+    /// Offset of the last component, bytes.
     last: usize,
 }
 
 impl Name {
-    /// Of bytes with slashes in between; leading and doubled ones and `.` are left out, and nothing
-    /// is the root itself. None where a byte is zero.
+    /// A name from bytes with slashes between components. Leading and doubled slashes and `.` are
+    /// removed. An empty name is the root itself. None if it contains a zero byte.
     pub fn new(relative: &[u8]) -> Option<Self> {
         let parts: Vec<_> = relative
             .split(|&byte| byte == b'/')
@@ -33,7 +33,7 @@ impl Name {
         if !parent.is_empty() {
             whole.push(b'/');
         }
-        let at = whole.len();
+        let offset = whole.len();
         whole.extend_from_slice(last);
         Some(Self {
             whole: CString::new(whole).ok()?,
@@ -42,11 +42,11 @@ impl Name {
             } else {
                 Some(CString::new(parent).ok()?)
             },
-            last: at,
+            last: offset,
         })
     }
 
-    /// All of it; `.` for the root.
+    /// The whole name; `.` for the root.
     pub fn whole(&self) -> &CStr {
         &self.whole
     }
@@ -60,7 +60,7 @@ impl Name {
         &self.whole.as_c_str()[self.last..]
     }
 
-    /// Whether its last component is one that an entry of a directory can have.
+    /// Whether the last component is a name that a directory can contain.
     pub(super) fn has_last(&self) -> bool {
         !matches!(self.last().to_bytes(), b"." | b"..")
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_cut_before_its_last_component() {
+    fn a_name_is_split_before_its_last_component() {
         let name = Name::new(b"/a//./b/c/").unwrap();
         assert_eq!(name.whole(), c"a/b/c");
         assert_eq!(name.parent(), Some(c"a/b"));

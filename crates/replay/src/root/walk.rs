@@ -1,8 +1,8 @@
-//! Resolving a name without openat2(2): one component after the other, no link followed but by
-//! ourselves.
+//! Resolves a name without openat2(2): component by component. Links are only followed here, never
+//! by the kernel.
 //!
-//! Directories on the way are held open, so that `..` is the one that we came from, wherever it has
-//! been moved to meanwhile.
+//! The directories of the path stay open, so that `..` is the directory that was visited before,
+//! even if it was moved.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,19 +14,19 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 
 use super::{Denied, RETRIES, Refusal, is_ordinary};
 
-/// As many links as Linux follows in one name.
+/// Maximum number of links in one name, as in Linux.
 const MAX_LINKS: usize = 40;
 
 struct Walk<'a> {
     root: BorrowedFd<'a>,
-    /// The directories that we are in, the innermost last.
+    /// The current directories, the innermost last.
     within: Vec<OwnedFd>,
-    /// What is still to be walked, the next component last.
+    /// The remaining components, the next one last.
     ahead: Vec<CString>,
     links: usize,
 }
 
-/// Opens `path` beneath `root`; see open(2) for flags and mode.
+/// Opens `path` beneath `root`; `flags` and `mode` are those of open(2).
 pub(super) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: c_int, mode: c_uint) -> Result<OwnedFd, Denied> {
     let mut walk = Walk {
         root,
@@ -43,14 +43,14 @@ pub(super) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: c_int, mode: c_uint
                 return Err(Refusal::Leaves.into());
             }
             if is_last {
-                return Ok(open(walk.here(), c".", flags, mode)?);
+                return Ok(open(walk.current(), c".", flags, mode)?);
             }
         } else if !is_last {
             walk.step(&part)?;
         } else if let Some(file) = walk.finish(&part, flags, mode)? {
             return Ok(file);
         } else if walk.ahead.is_empty() {
-            // Somebody has replaced it between two looks.
+            // Another process replaced the file between two accesses.
             tries += 1;
             if tries > RETRIES {
                 return Err(Errno::EAGAIN.into());
@@ -62,7 +62,7 @@ pub(super) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: c_int, mode: c_uint
 }
 
 impl Walk<'_> {
-    fn here(&self) -> BorrowedFd<'_> {
+    fn current(&self) -> BorrowedFd<'_> {
         self.within.last().map_or(self.root, AsFd::as_fd)
     }
 
@@ -77,28 +77,28 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Into a directory, or to where a link leads.
+    /// Enters a directory, or follows a link.
     fn step(&mut self, part: &CString) -> Result<(), Denied> {
-        let found = look(self.here(), part)?;
-        match kind(&found)? {
+        let file = look(self.current(), part)?;
+        match kind(&file)? {
             SFlag::S_IFDIR => {
-                self.within.push(found);
+                self.within.push(file);
                 Ok(())
             }
-            SFlag::S_IFLNK => self.follow(&found),
+            SFlag::S_IFLNK => self.follow(&file),
             _ => Err(Errno::ENOTDIR.into()),
         }
     }
 
-    /// The last component: the file, or None where there is more to walk.
+    /// Opens the last component. None if components remain.
     fn finish(&mut self, part: &CString, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, Denied> {
         let makes_new = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
         let stays = flags & libc::O_NOFOLLOW != 0 || makes_new;
-        match look(self.here(), part) {
-            Ok(found) => {
-                let kind = kind(&found)?;
+        match look(self.current(), part) {
+            Ok(file) => {
+                let kind = kind(&file)?;
                 if kind == SFlag::S_IFLNK && !stays {
-                    self.follow(&found)?;
+                    self.follow(&file)?;
                     return Ok(None);
                 }
                 if flags & libc::O_PATH == 0 && kind != SFlag::S_IFLNK && !is_ordinary(kind.bits()) {
@@ -108,9 +108,9 @@ impl Walk<'_> {
             Err(Errno::ENOENT) if flags & libc::O_CREAT != 0 => {}
             Err(why) => return Err(why.into()),
         }
-        match open(self.here(), part, flags | libc::O_NOFOLLOW, mode) {
+        match open(self.current(), part, flags | libc::O_NOFOLLOW, mode) {
             Err(Errno::ELOOP) if !stays => Ok(None),
-            // The kernel gives the link itself to who asks for a place only.
+            // With `O_PATH`, the kernel opens the link itself.
             Ok(file) if !stays && kind(&file)? == SFlag::S_IFLNK => Ok(None),
             other => Ok(Some(other?)),
         }

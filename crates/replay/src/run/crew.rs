@@ -1,4 +1,4 @@
-//! All workers: who begins whom, who can go on.
+//! The state of all workers: which have started, and which are active.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -13,12 +13,12 @@ use crate::perform::Common;
 use crate::result::Tally;
 use crate::timing::pace;
 
-/// Of a worker's stack: it calls the kernel, and little else.
+/// Stack size of a worker, bytes: it makes system calls, and little else.
 const STACK: usize = 256 << 10;
-/// Until the first workers are there, ns.
+/// Time until the first workers have started, ns.
 const LEAD_NS: i64 = 2_000_000;
 
-/// What the workers of a run share.
+/// State that the workers of a run share.
 pub(super) struct RunContext<'a> {
     pub(super) common: &'a Common<'a>,
     pub(super) cost: &'a Cost,
@@ -26,9 +26,9 @@ pub(super) struct RunContext<'a> {
     stop: &'a AtomicBool,
     pub(super) gates: Vec<Gate>,
     begun: Vec<AtomicBool>,
-    /// Workers that think or call: not those that wait for others.
+    /// Number of workers that think or make calls, without those that wait for others.
     pub(super) active: AtomicUsize,
-    /// When the replay began.
+    /// Start of the replay, on the clock of `pace`, ns.
     pub(super) origin: i64,
     last: AtomicI64,
     tally: Mutex<Tally>,
@@ -61,8 +61,8 @@ impl<'a> RunContext<'a> {
         }
     }
 
-    /// Does everything. The counts, the time from the first action to the end of the last one in
-    /// ns, and whether it was stopped.
+    /// Runs all workers. Returns the counts, the time from the first action to the end of the last
+    /// one, ns, and whether the replay was stopped.
     pub(super) fn work(self) -> Result<(Tally, u64, bool), RunError> {
         std::thread::scope(|scope| {
             let workers = self.common.plan.workers.iter().enumerate();
@@ -79,7 +79,7 @@ impl<'a> RunContext<'a> {
         Ok((tally, wall.max(0).unsigned_abs(), was_stopped))
     }
 
-    /// Begins a worker, if it has anything to do and nobody has begun it.
+    /// Starts a worker if it has actions and was not started yet.
     pub(super) fn begin<'scope, 'env: 'scope>(&'env self, at: usize, scope: &'scope Scope<'scope, 'env>)
     where
         'a: 'env,
@@ -95,7 +95,7 @@ impl<'a> RunContext<'a> {
             .name(format!("replay-{at}"))
             .stack_size(STACK)
             .spawn_scoped(scope, move || {
-                let done = Work::new(self, at).map(|work| work.all(scope));
+                let done = Work::new(self, at).map(|work| work.run_all(scope));
                 self.active.fetch_sub(1, Ordering::AcqRel);
                 self.gates[at].end();
                 match done {
@@ -103,28 +103,29 @@ impl<'a> RunContext<'a> {
                         self.last.fetch_max(end, Ordering::AcqRel);
                         lock(&self.tally).merge(tally);
                     }
-                    Err(why) => self.fails(why),
+                    Err(why) => self.fail(why),
                 }
             });
         if let Err(why) = spawned {
             self.active.fetch_sub(1, Ordering::AcqRel);
             self.gates[at].end();
-            self.fails(scarce("threads", why));
+            self.fail(scarce("threads", why));
         }
     }
 
-    fn fails(&self, why: RunError) {
+    fn fail(&self, why: RunError) {
         lock(&self.failed).get_or_insert(why);
         self.aborted.store(true, Ordering::Release);
     }
 
-    /// Whether everybody is to end.
+    /// Whether all workers must end.
     pub(super) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.aborted.load(Ordering::Relaxed)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Counts are added whole, and a worker that panics ends the replay when the scope is left.
+    // Counts are added completely or not at all, and a worker that panics ends the replay when the
+    // scope ends.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

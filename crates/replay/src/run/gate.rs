@@ -1,22 +1,22 @@
-//! How far a worker is, and waiting until it is further.
+//! The progress of a worker, and waiting for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Looks at a worker before we sleep: it may be about to be there.
-const LOOKS: u32 = 200;
+/// Number of checks of a worker before a sleep: it may be about to reach the action.
+const SPIN_CHECKS: u32 = 200;
 
-/// Of one worker. Aligned so that no two share what a core caches at once.
+/// Progress of one worker. Aligned so that two gates never share a cache line.
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// Actions that are done.
+    /// Number of completed actions.
     done: AtomicU32,
-    /// The least number that somebody waits for, less one; at its greatest, nobody does.
+    /// The lowest number of actions that another worker waits for; `u32::MAX` if none waits.
     wanted: AtomicU32,
-    /// Changes whenever sleepers are woken.
+    /// Incremented when sleepers are woken.
     woken: AtomicU32,
-    /// It does nothing any more.
+    /// Whether the worker has ended.
     ended: AtomicBool,
 }
 
@@ -36,7 +36,7 @@ impl Gate {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// So many actions are done.
+    /// Sets the number of completed actions.
     pub(super) fn reach(&self, done: u32) {
         self.done.store(done, Ordering::SeqCst);
         if done >= self.wanted.load(Ordering::SeqCst) {
@@ -44,14 +44,15 @@ impl Gate {
         }
     }
 
-    /// Nothing more is done.
+    /// Marks the worker as ended.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
         self.wake();
     }
 
     fn wake(&self) {
-        // Whoever comes after this asks anew, and finds `woken` changed if it looked before.
+        // A worker that waits later sets `wanted` again. One that read `woken` before finds it
+        // changed.
         self.wanted.store(u32::MAX, Ordering::SeqCst);
         self.woken.fetch_add(1, Ordering::SeqCst);
         // SAFETY: the word lives as long as the call.
@@ -65,9 +66,9 @@ impl Gate {
         }
     }
 
-    /// Looks for a short while. Whether it is there.
-    pub(super) fn look(&self, until: u32) -> bool {
-        for _ in 0..LOOKS {
+    /// Checks for a short time whether `until` actions are complete.
+    pub(super) fn spin_until(&self, until: u32) -> bool {
+        for _ in 0..SPIN_CHECKS {
             if self.is_at(until) {
                 return true;
             }
@@ -76,19 +77,19 @@ impl Gate {
         false
     }
 
-    /// Sleeps until it is there, has ended, or so much time has passed.
-    pub(super) fn sleep(&self, until: u32, most: Duration) {
+    /// Sleeps until `until` actions are complete, the worker has ended, or `timeout` has passed.
+    pub(super) fn sleep(&self, until: u32, timeout: Duration) {
         let woken = self.woken.load(Ordering::SeqCst);
         self.wanted.fetch_min(until, Ordering::SeqCst);
         if self.done.load(Ordering::SeqCst) >= until || self.ended.load(Ordering::SeqCst) {
             return;
         }
         let time = libc::timespec {
-            tv_sec: most.as_secs() as libc::time_t,
-            tv_nsec: most.subsec_nanos().into(),
+            tv_sec: timeout.as_secs() as libc::time_t,
+            tv_nsec: timeout.subsec_nanos().into(),
         };
-        // SAFETY: the word and the time live as long as the call. That it returns early costs a
-        // look.
+        // SAFETY: the word and the time live as long as the call. If it returns early, the caller
+        // checks again.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -106,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_sleeps_through_what_it_waits_for() {
+    fn every_sleeper_is_woken_when_its_action_is_complete() {
         let gate = Gate::new();
         std::thread::scope(|scope| {
             for first in 1..4 {
                 let gate = &gate;
                 scope.spawn(move || {
                     for until in (first..3000).step_by(7) {
-                        // Longer than the test: only a wake-up ends it.
+                        // The timeout is longer than the test: only a wake-up ends the sleep.
                         while !gate.is_at(until) {
                             gate.sleep(until, Duration::from_secs(3600));
                         }

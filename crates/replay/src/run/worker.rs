@@ -1,4 +1,4 @@
-//! One worker: thinks, waits, calls, one action after the other.
+//! One worker: for each action it thinks, waits for others, and makes the call.
 
 use std::sync::atomic::Ordering;
 use std::thread::Scope;
@@ -11,38 +11,39 @@ use super::crew::RunContext;
 use super::{RunError, scarce};
 use crate::action::{Action, Operation, mark};
 use crate::order::Edge;
-use crate::perform::{ActionResult, Hands};
+use crate::perform::{ActionResult, Executor};
 use crate::plan::Worker;
 use crate::result::{Tally, Unfinished};
 use crate::timing::pace::{self, Burner};
 use crate::timing::{Think, Timing, duration, scaled};
 
-/// How often one that waits looks whether anybody can go on, and whether it is to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which a waiting worker checks whether any worker is active, and whether it must
+/// stop.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a worker has.
+/// State of a worker.
 pub(super) struct Work<'a, 'c> {
     crew: &'a RunContext<'c>,
     at: usize,
     plan: &'a Worker,
-    hands: Hands<'a>,
+    executor: Executor<'a>,
     burner: Burner,
     debt: Debt,
     tally: Tally,
     next_edge: usize,
-    /// End of the last action, on the clock of `pace`.
+    /// End of the last action, on the clock of `pace`, ns.
     end: i64,
 }
 
 impl<'a, 'c> Work<'a, 'c> {
     pub(super) fn new(crew: &'a RunContext<'c>, at: usize) -> Result<Self, RunError> {
         let plan = &crew.common.plan.workers[at];
-        let hands = Hands::new(crew.common, plan.longest_read);
+        let executor = Executor::new(crew.common, plan.longest_read);
         Ok(Self {
             crew,
             at,
             plan,
-            hands: hands.map_err(|why| scarce("memory", why.into()))?,
+            executor: executor.map_err(|why| scarce("memory", why.into()))?,
             burner: Burner::default(),
             debt: Debt::default(),
             tally: Tally::new(),
@@ -51,27 +52,28 @@ impl<'a, 'c> Work<'a, 'c> {
         })
     }
 
-    /// Does all actions, or those until it is stopped. The counts, and when it ended.
-    pub(super) fn all<'scope>(mut self, scope: &'scope Scope<'scope, 'a>) -> (Tally, i64) {
-        own_mask();
+    /// Carries out all actions, or those until the replay is stopped. Returns the counts and the
+    /// end of the last action.
+    pub(super) fn run_all<'scope>(mut self, scope: &'scope Scope<'scope, 'a>) -> (Tally, i64) {
+        clear_umask();
         pace::sharpen();
         self.tally.workers = 1;
         let (crew, plan) = (self.crew, self.plan);
         pace::sleep_until(crew.origin, || crew.is_over());
-        for (place, action) in plan.actions.iter().enumerate() {
+        for (index, action) in plan.actions.iter().enumerate() {
             if crew.is_over() || !self.think(action) {
                 break;
             }
-            let Some(in_order) = self.wait(place) else { break };
+            let Some(in_order) = self.wait(index) else { break };
             if !self.act(action, in_order, scope) {
                 break;
             }
-            crew.gates[self.at].reach(place as u32 + 1);
+            crew.gates[self.at].reach(index as u32 + 1);
         }
         (self.tally, self.end)
     }
 
-    /// What comes before an action. False where it is to stop.
+    /// Waits for the time of an action. False if the replay was stopped.
     fn think(&mut self, action: &Action) -> bool {
         let crew = self.crew;
         let stop = || crew.is_over();
@@ -85,8 +87,8 @@ impl<'a, 'c> Work<'a, 'c> {
                 let think = Think::before(action, crew.cost, Guess::Middle, &mut self.debt);
                 let begun = self.end;
                 let computing = scaled(think.computing_ns, scale);
-                // The recorded wait was for a processor, too. Where computing waits for one here,
-                // that is not waited for again.
+                // The recorded wait includes waiting for a processor. If computing waits for one
+                // here, that time is not waited for again.
                 let until = begun.saturating_add_unsigned(computing.saturating_add(think.waiting_ns));
                 let until = until.saturating_sub(self.burner.ahead());
                 self.burner.burn(computing, begun, stop) && (think.waiting_ns == 0 || self.sleep_until(until))
@@ -104,22 +106,22 @@ impl<'a, 'c> Work<'a, 'c> {
         let is_over = pace::now() >= until;
         let slept = is_over || pace::sleep_until(until, || crew.is_over());
         let late = pace::now() - until;
-        self.tally.late(late);
+        self.tally.add_lateness(late);
         self.burner.set_oversleep(if is_over { 0 } else { late });
         slept
     }
 
-    /// Waits for everybody that the action is to be after. Whether it was in order at the end; None
-    /// where it is to stop.
-    fn wait(&mut self, place: usize) -> Option<bool> {
+    /// Waits for all actions that must precede this one. Returns whether they are complete; None if
+    /// the replay was stopped.
+    fn wait(&mut self, index: usize) -> Option<bool> {
         let mut in_order = true;
         while let Some(edge) = self.plan.edges.get(self.next_edge) {
-            if edge.at as usize != place {
+            if edge.at as usize != index {
                 break;
             }
             self.next_edge += 1;
             let gate = &self.crew.gates[edge.worker as usize];
-            if !gate.is_at(edge.until) && !gate.look(edge.until) {
+            if !gate.is_at(edge.until) && !gate.spin_until(edge.until) {
                 in_order &= self.wait_long(*edge)?;
             }
         }
@@ -132,9 +134,9 @@ impl<'a, 'c> Work<'a, 'c> {
         let begun = pace::now();
         let mut hopeless_since = begun;
         crew.active.fetch_sub(1, Ordering::AcqRel);
-        let found = loop {
-            gate.sleep(edge.until, LOOK);
-            // Whether it had ended is asked first: it may reach its last action in between.
+        let result = loop {
+            gate.sleep(edge.until, CHECK_INTERVAL);
+            // `has_ended` is read first: the worker may complete its last action in between.
             let has_ended = gate.has_ended();
             if gate.is_at(edge.until) {
                 break Some(true);
@@ -148,7 +150,7 @@ impl<'a, 'c> Work<'a, 'c> {
             }
             let patience = crew.settings.patience.as_nanos() as i64;
             if has_ended || now - hopeless_since >= patience {
-                self.tally.lets_go(Unfinished {
+                self.tally.add_abandoned(Unfinished {
                     worker: self.at as u32,
                     at: edge.at,
                     awaited: edge.worker,
@@ -161,12 +163,12 @@ impl<'a, 'c> Work<'a, 'c> {
         let now = pace::now();
         self.tally.waited += 1;
         self.tally.waited_ns += (now - begun).unsigned_abs();
-        // What passed meanwhile was not our thinking.
+        // The time of the wait is not think time.
         self.end = now;
-        found
+        result
     }
 
-    /// Does it. False where it is to stop.
+    /// Carries out an action. False if the replay was stopped.
     fn act<'scope>(&mut self, action: &Action, in_order: bool, scope: &'scope Scope<'scope, 'a>) -> bool {
         let crew = self.crew;
         let start = pace::now();
@@ -176,9 +178,9 @@ impl<'a, 'c> Work<'a, 'c> {
         }
         if crew.settings.timing == Timing::Exact {
             let since = action.start_ns.saturating_sub(crew.common.plan.zero_ns);
-            self.tally.late(start - crew.origin.saturating_add(since));
+            self.tally.add_lateness(start - crew.origin.saturating_add(since));
         }
-        let done = self.hands.perform(action, in_order);
+        let done = self.executor.perform(action, in_order);
         self.end = if done == ActionResult::Nothing {
             start
         } else {
@@ -189,7 +191,7 @@ impl<'a, 'c> Work<'a, 'c> {
         done != ActionResult::Nothing || self.pass_time(action)
     }
 
-    /// The time of a call that is not made.
+    /// Lets the time of a call that is not made pass.
     fn pass_time(&mut self, action: &Action) -> bool {
         let Timing::Diff { scale } = self.crew.settings.timing else {
             return true;
@@ -199,22 +201,23 @@ impl<'a, 'c> Work<'a, 'c> {
         }
         let crew = self.crew;
         let duration = duration(action, crew.cost, Guess::Middle);
-        let went_on = if action.operation == Operation::Wait {
+        let is_continued = if action.operation == Operation::Wait {
             self.sleep(duration)
         } else {
             self.burner
                 .burn(scaled(duration, scale), self.end, || crew.is_over())
         };
         self.end = pace::now();
-        went_on
+        is_continued
     }
 }
 
-/// Modes of new files are those of the plan, where the mask of the traced process is in them: this
-/// thread shall have none, and nobody else lose theirs. Where it cannot be, as in some containers,
-/// files get fewer permissions.
-fn own_mask() {
-    // SAFETY: both calls take numbers only. A mask of its own is made before it is changed.
+/// Removes the umask of this thread only. The modes of new files in the plan already include the
+/// mask of the traced process. If the mask cannot be separated, as in some containers, files have
+/// fewer permissions.
+fn clear_umask() {
+    // SAFETY: both calls have only numbers as arguments. The mask is separated before it is
+    // changed.
     unsafe {
         if libc::unshare(libc::CLONE_FS) == 0 {
             libc::umask(0);

@@ -1,24 +1,25 @@
-//! The worker's clocks: sleeping to a time, burning processor time.
+//! The clocks of a worker: sleeping until a time, and consuming processor time.
 //!
-//! Elapsed time is MONOTONIC's, which sleeps use as well; computing is the thread's own processor
-//! time, so that threads that have no core meanwhile compute later, as real ones do.
+//! Elapsed time is that of CLOCK_MONOTONIC, which sleeps use as well. Computing is the processor
+//! time of the thread, so that threads without a core compute later, as real ones do.
 
 use std::mem::MaybeUninit;
 
 const SECOND: i64 = 1_000_000_000;
-/// A sleep ends this long before its time, and the rest is spun: longer than most wake-ups take.
+/// A sleep ends this long before its time, and the rest is spun, ns: longer than most wake-ups
+/// take.
 const SPIN_NS: i64 = 80_000;
-/// Longest sleep in one piece, so that who wants us to stop is heard.
+/// Maximum length of one sleep, ns, so that a request to stop is noticed.
 const PIECE_NS: i64 = 100_000_000;
 
-/// So short a think time is spun by elapsed time. What is lost of it where we lose the processor is
-/// lost once a time slice.
+/// A shorter think time is spun by elapsed time, ns. If the processor is lost during it, the error
+/// occurs at most once per time slice.
 const SHORT_NS: i64 = 5_000;
-/// No more than this is taken from what comes later: we have lost the processor, which is nobody's
-/// computing.
+/// Maximum time that is subtracted from later think times, ns. A greater excess means that the
+/// processor was lost, which is not computing.
 const MAX_AHEAD_NS: i64 = 1_000_000;
 
-/// Elapsed time, ns since some moment.
+/// Elapsed time, ns since an arbitrary zero.
 pub fn now() -> i64 {
     read(libc::CLOCK_MONOTONIC)
 }
@@ -30,7 +31,8 @@ fn used() -> i64 {
 
 fn read(clock: libc::clockid_t) -> i64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the kernel fills `time` in; both clocks exist on every Linux, so that it cannot fail.
+    // SAFETY: the kernel fills in `time`. Both clocks exist on every Linux, so the call cannot
+    // fail.
     let time = unsafe {
         libc::clock_gettime(clock, time.as_mut_ptr());
         time.assume_init()
@@ -38,14 +40,14 @@ fn read(clock: libc::clockid_t) -> i64 {
     time.tv_sec * SECOND + time.tv_nsec
 }
 
-/// Lets this thread's sleeps end when they are to, not up to 50 us later.
+/// Sets the timer slack of this thread to the minimum: sleeps otherwise end up to 50 us late.
 pub fn sharpen() {
-    // SAFETY: this call takes numbers only. Where it is refused, sleeps are coarser, and lateness
-    // tells.
+    // SAFETY: all arguments are numbers. If the call is refused, sleeps are coarser, which the
+    // lateness shows.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// Sleeps until `until`, spinning at the end. False where `stop` said so before.
+/// Sleeps until `until`, spinning at the end. False if `stop` returned true before.
 pub fn sleep_until(until: i64, stop: impl Fn() -> bool) -> bool {
     loop {
         let now = now();
@@ -55,9 +57,9 @@ pub fn sleep_until(until: i64, stop: impl Fn() -> bool) -> bool {
         if stop() {
             return false;
         }
-        let left = until - now - SPIN_NS;
-        if left > 0 {
-            sleep_to(now + left.min(PIECE_NS));
+        let remaining = until - now - SPIN_NS;
+        if remaining > 0 {
+            sleep_to(now + remaining.min(PIECE_NS));
         } else {
             std::hint::spin_loop();
         }
@@ -69,8 +71,8 @@ fn sleep_to(time: i64) {
         tv_sec: time / SECOND,
         tv_nsec: time % SECOND,
     };
-    // SAFETY: `time` lives as long as the call. Where a signal ends it early, the caller looks at
-    // the clock again.
+    // SAFETY: `time` lives as long as the call. If a signal ends it early, the caller reads the
+    // clock again.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -81,28 +83,28 @@ fn sleep_to(time: i64) {
     };
 }
 
-/// Burns processor time, and keeps account of what was burnt too much: reading the clock of a
-/// thread is a system call, and takes longer than many a think time. By how much a sleep was late
-/// is in the same account: that of the program is in what was recorded.
+/// Consumes processor time and records the excess: reading the clock of a thread is a system call,
+/// which takes longer than many think times. The lateness of sleeps is recorded in the same way,
+/// because the recorded times include that of the traced program.
 #[derive(Debug, Default)]
 pub struct Burner {
-    /// Passed already of what comes next, ns.
+    /// Part of the next think time that has already passed, ns.
     ahead: i64,
 }
 
 impl Burner {
-    /// What has passed already of what comes next, ns.
+    /// Part of the next think time that has already passed, ns.
     pub fn ahead(&self) -> i64 {
         self.ahead
     }
 
-    /// A sleep that took into account what had passed has ended so late, ns.
+    /// Sets the lateness of a sleep that accounted for the time that had passed, ns.
     pub fn set_oversleep(&mut self, late: i64) {
         self.ahead = late.clamp(0, MAX_AHEAD_NS);
     }
 
-    /// Burns `computing` ns, of which has passed already what we had to do ourselves since `begun`,
-    /// on the clock of [`now`]. False where `stop` said so before.
+    /// Consumes `computing` ns. The time that the worker itself has used since `begun`, on the
+    /// clock of [`now`], counts as a part of it. False if `stop` returned true before.
     pub fn burn(&mut self, computing: u64, begun: i64, stop: impl Fn() -> bool) -> bool {
         let start = now();
         let wanted = i64::try_from(computing).unwrap_or(i64::MAX);
@@ -131,15 +133,15 @@ impl Burner {
                 return false;
             }
         };
-        // Half of the first reading and half of the last are not in what was read. More than that
-        // is a processor that we had not.
+        // Half of the first and half of the last reading of the clock are not in its values. A
+        // greater difference means that the thread did not have the processor.
         let asking = now() - start - burnt;
         self.ahead = burnt - wanted + if asking < SHORT_NS { asking.max(0) } else { 0 };
         true
     }
 }
 
-/// Spins until `until`; by how much it is late.
+/// Spins until `until`. Returns the lateness, ns.
 fn spin(until: i64) -> i64 {
     loop {
         let late = now() - until;
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_burnt_is_processor_time_and_overshoot_is_remembered() {
+    fn processor_time_is_consumed_and_the_excess_recorded() {
         for ns in [3_000, 20_000] {
             let mut burner = Burner::default();
             let (before, begun) = (used(), now());
@@ -174,7 +176,8 @@ mod tests {
             }
             let (burnt, passed) = (used() - before, now() - begun);
             let wanted = 1000 * ns as i64;
-            // The short are counted by elapsed time, and somebody else may have had the processor.
+            // Short times are counted by elapsed time, and another process may have had the
+            // processor.
             assert!(passed >= wanted - SHORT_NS - burner.ahead, "{ns}: {passed}");
             assert!(
                 ns < SHORT_NS as u64 || burnt >= wanted - 1000 * SHORT_NS,
@@ -188,10 +191,10 @@ mod tests {
         assert!(burner.burn(3_000, now(), || false));
         assert!(
             burner.ahead() >= 4_000,
-            "what a sleep was late is taken from what comes next"
+            "the lateness of a sleep is subtracted from the next think time"
         );
         burner.set_oversleep(SECOND);
-        assert_eq!(burner.ahead(), MAX_AHEAD_NS, "we had lost the processor");
+        assert_eq!(burner.ahead(), MAX_AHEAD_NS, "the processor was lost");
         burner.set_oversleep(0);
         assert!(!burner.burn(3_600 * SECOND as u64, now(), || true));
     }

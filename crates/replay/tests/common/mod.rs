@@ -1,7 +1,7 @@
-//! Directories that tests work in, and what is in them.
+//! Scratch directories of tests, and snapshots of their contents.
 #![allow(
     dead_code,
-    reason = "each test is a program of its own, and none uses all of it"
+    reason = "each test is a separate program, and none uses all items"
 )]
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of a test's own, gone with it.
+/// A directory of one test, removed with it.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -25,7 +25,7 @@ impl Scratch {
         &self.0
     }
 
-    /// A directory in it.
+    /// Creates a directory in it.
     pub fn make(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::create_dir(&path).unwrap();
@@ -35,12 +35,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nothing can be done about what stays behind, and the test has its own verdict.
+        // A failure here must not change the result of the test.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// All that is beneath a directory: kind, size or target.
+/// Everything beneath a directory: type, contents or target, by path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<PathBuf, String>);
 
@@ -51,16 +51,16 @@ impl Snapshot {
         while let Some(dir) = open.pop() {
             for entry in fs::read_dir(&dir).unwrap() {
                 let path = entry.unwrap().path();
-                let found = fs::symlink_metadata(&path).unwrap();
-                let what = if found.is_dir() {
+                let metadata = fs::symlink_metadata(&path).unwrap();
+                let description = if metadata.is_dir() {
                     open.push(path.clone());
                     "directory".into()
-                } else if found.is_symlink() {
+                } else if metadata.is_symlink() {
                     format!("-> {}", fs::read_link(&path).unwrap().display())
                 } else {
                     format!("{:?}", fs::read(&path).unwrap())
                 };
-                all.insert(path, what);
+                all.insert(path, description);
             }
         }
         Self(all)

@@ -1,4 +1,4 @@
-//! Random programs of file calls, that are run and noted, and run again elsewhere.
+//! Random programs of file calls, which are run, recorded, and run again in another directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::common::Scratch;
 
-/// One call, without the directory that it happens in.
+/// One call, with paths relative to its directory.
 #[derive(Debug, Clone)]
 pub enum Call {
     Open { path: String, flags: i32, id: usize },
@@ -46,7 +46,7 @@ pub struct Program {
     calls: Vec<(Call, Result<u64, i32>)>,
 }
 
-/// A process that carries calls out in a directory.
+/// A process that makes calls in a directory.
 struct Machine<'a> {
     base: &'a Path,
     files: BTreeMap<usize, File>,
@@ -94,7 +94,7 @@ impl Machine<'_> {
             Call::Readlink(path) => {
                 fs::read_link(self.at(path)).map(|target| target.as_os_str().len() as u64)
             }
-            // How many there are is not what a check is about.
+            // The number of entries is not part of a check.
             Call::List(id) => {
                 let name = format!(
                     "/proc/self/fd/{}",
@@ -118,13 +118,14 @@ impl Machine<'_> {
 }
 
 impl Program {
-    /// Runs a random program in a directory that others have used before, and notes its calls.
+    /// Runs a random program in a directory that other programs have used before, and records its
+    /// calls.
     ///
-    /// `dots`: nobody has used it before, and some names have `..` behind a directory that may be
-    /// missing. What was there before cannot always be told then: any name on the way may have been
-    /// a file.
+    /// `dots`: no other program has used it before, and some names have `..` after a directory that
+    /// may be missing. The previous contents cannot always be determined then: any component may
+    /// have been a file.
     pub fn record(seed: u64, length: usize, dots: bool, scratch: &Scratch) -> Self {
-        // Links that are moved may lead out of the directory, not further than this.
+        // Moved links may lead out of the directory, but at most to this one.
         let base = scratch.make("recorded").join("x/y/z");
         fs::create_dir_all(&base).unwrap();
         let mut random = Pcg64Mcg::seed_from_u64(seed);
@@ -138,14 +139,14 @@ impl Program {
             machine.perform(before.last().unwrap()).ok();
         }
         machine.files.clear();
-        part_links(&base);
+        separate_links(&base);
         let mut program = Self {
             events: Vec::new(),
             names: Names::default(),
             calls: Vec::new(),
         };
         let mut ids = BTreeMap::new();
-        // Where a link is never looked at, nothing tells which of its names are one file.
+        // Without a call on a link, the trace does not show which of its names are one file.
         let mut first = links_in(&base);
         for at in 0..length {
             let call = match first.pop() {
@@ -155,14 +156,14 @@ impl Program {
             };
             let mut event = program.event(&call, &machine, &mut ids);
             let result = machine.perform(&call);
-            program.finds(&call, &machine, result, &mut event, &mut ids);
+            program.add_results(&call, &machine, result, &mut event, &mut ids);
             program.events.push(event);
             program.calls.push((call, result));
         }
         program
     }
 
-    /// Runs it again in another directory: all is as it was.
+    /// Runs the program again in another directory and asserts that all results are the same.
     pub fn repeat(&self, base: &Path, context: &str) {
         let mut machine = Machine {
             base,
@@ -171,16 +172,16 @@ impl Program {
         for (at, (call, recorded)) in self.calls.iter().enumerate() {
             let result = machine.perform(call);
             let is_same = match (result, *recorded) {
-                (Ok(one), Ok(other)) => one == other || self.is_of_link_out(at, call),
-                (Err(one), Err(other)) => one == other || leads_nowhere(one) && leads_nowhere(other),
+                (Ok(first), Ok(second)) => first == second || self.is_of_link_out(at, call),
+                (Err(first), Err(second)) => first == second || is_unresolved(first) && is_unresolved(second),
                 _ => false,
             };
             assert!(is_same, "{context}: call {at}: {result:?}\n{}", self.listing());
         }
     }
 
-    /// Whether a call reads a link that leads out of the directory: elsewhere it is written
-    /// otherwise, as what is outside is mapped otherwise.
+    /// Whether a call reads a link that leads out of the directory. Its target differs in another
+    /// directory, because files outside are mapped differently.
     fn is_of_link_out(&self, at: usize, call: &Call) -> bool {
         let (Call::Readlink(path), Some(target)) = (call, self.events[at].path2) else {
             return false;
@@ -189,7 +190,7 @@ impl Program {
         parts.take_while(|part| *part == b"..").count() > path.matches('/').count()
     }
 
-    /// For whoever looks for what went wrong.
+    /// The calls and their results, for messages of failed tests.
     pub fn listing(&self) -> String {
         let calls = self.calls.iter().enumerate();
         let lines = calls.map(|(at, (call, result))| format!("{at}: {call:?} = {result:?}"));
@@ -285,8 +286,8 @@ impl Program {
         event
     }
 
-    /// What is known only when the call has ended.
-    fn finds(
+    /// Adds the values that are known only after the call.
+    fn add_results(
         &mut self,
         call: &Call,
         machine: &Machine<'_>,
@@ -301,15 +302,15 @@ impl Program {
         if result.is_err() {
             return;
         }
-        let found = match call {
+        let metadata = match call {
             Call::Stat(path) => Some(fs::metadata(machine.at(path)).unwrap()),
             Call::Lstat(path) => Some(fs::symlink_metadata(machine.at(path)).unwrap()),
             Call::Fstat(id) => Some(machine.files[id].metadata().unwrap()),
             _ => None,
         };
-        if let Some(found) = found {
-            event.mode = Some(found.mode());
-            event.length = Some(found.size());
+        if let Some(metadata) = metadata {
+            event.mode = Some(metadata.mode());
+            event.length = Some(metadata.size());
         }
         match call {
             Call::Open { id, .. } => event.open = OpenId::new(*id),
@@ -328,9 +329,9 @@ impl Program {
     }
 }
 
-/// That a name leads nowhere has several reasons, of which the calls do not tell the place: one of
-/// them is enough.
-fn leads_nowhere(error: i32) -> bool {
+/// Whether a path cannot be resolved. The three errors are treated as equal: the calls do not show
+/// which component is the cause.
+fn is_unresolved(error: i32) -> bool {
     use nix::libc::{ELOOP, ENOENT, ENOTDIR};
     [ENOENT, ENOTDIR, ELOOP].contains(&error)
 }
@@ -343,16 +344,16 @@ fn links_in(base: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Each name gets a file of its own: no call tells of two names that they were one file before the
-/// trace began, and what is written by one of them and found by the other has no explanation then.
-fn part_links(base: &Path) {
+/// Creates a separate file for each name. No call shows that two names were one file before the
+/// trace began, so data written through one name and read through the other could not be explained.
+fn separate_links(base: &Path) {
     for path in files_in(base) {
-        let found = fs::symlink_metadata(&path).unwrap();
-        if found.nlink() == 1 {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        if metadata.nlink() == 1 {
             continue;
         }
         let copy = base.join("copy");
-        if found.is_symlink() {
+        if metadata.is_symlink() {
             symlink(fs::read_link(&path).unwrap(), &copy).unwrap();
         } else {
             fs::copy(&path, &copy).unwrap();
@@ -361,7 +362,7 @@ fn part_links(base: &Path) {
     }
 }
 
-/// All beneath a directory that is none.
+/// All files beneath a directory that are not directories.
 fn files_in(base: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut open = vec![base.to_path_buf()];
@@ -386,7 +387,7 @@ fn some_path(random: &mut impl Rng) -> String {
     parts.join("/")
 }
 
-/// Every second name has a directory more, and leaves it again.
+/// Adds a directory and `..` to every second path.
 fn with_dots(mut call: Call, random: &mut impl Rng) -> Call {
     let paths = match &mut call {
         Call::Open { path, .. }
@@ -407,12 +408,12 @@ fn with_dots(mut call: Call, random: &mut impl Rng) -> Call {
     call
 }
 
-/// The next call, from what is open now.
+/// The next call, depending on the open files.
 fn choose(random: &mut impl Rng, machine: &Machine<'_>, at: usize) -> Call {
     let path = some_path(random);
     if !machine.files.is_empty() && random.random_range(0..100) < 40 {
-        let place = random.random_range(0..machine.files.len());
-        let id = *machine.files.keys().nth(place).unwrap();
+        let index = random.random_range(0..machine.files.len());
+        let id = *machine.files.keys().nth(index).unwrap();
         let offset = random.random_range(0..200);
         let length = random.random_range(0..100);
         return match random.random_range(0..12) {
@@ -438,8 +439,8 @@ fn choose(random: &mut impl Rng, machine: &Machine<'_>, at: usize) -> Call {
                 (OFlag::O_DIRECTORY, 10),
                 (OFlag::O_NOFOLLOW, 10),
             ] {
-                // Together they are an error that says nothing of files, and without the first one
-                // exclusive is undefined.
+                // Both flags together are an error that depends on no file, and O_EXCL without
+                // O_CREAT is undefined.
                 let clash = flag == OFlag::O_DIRECTORY && flags.contains(OFlag::O_CREAT)
                     || flag == OFlag::O_EXCL && !flags.contains(OFlag::O_CREAT);
                 if random.random_range(0..100) < share && !clash {
@@ -466,7 +467,7 @@ fn choose(random: &mut impl Rng, machine: &Machine<'_>, at: usize) -> Call {
         }
         17 => Call::Link(path, two),
         _ => {
-            // It must not leave the directory of the program.
+            // The target must not be outside the directory of the program.
             let up = path.contains('/') && random.random();
             let target = if up { format!("../{two}") } else { two };
             Call::Symlink { target, path }

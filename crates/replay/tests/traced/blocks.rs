@@ -1,4 +1,4 @@
-//! A program that hands over its requests by `io_submit(2)`, which libc does not have.
+//! A program that submits requests by `io_submit(2)`, which libc does not provide.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -26,8 +26,7 @@ struct Block {
     event: u32,
 }
 
-/// Writes a new file in two pieces and syncs it, and reads of it what is there and what is behind
-/// its end.
+/// Writes a new file in two pieces, syncs it, and reads within the file and beyond its end.
 pub fn run(directory: &Path) {
     let path = directory.join("blocks");
     let file = File::options().read(true).write(true).create_new(true).open(path);
@@ -36,20 +35,20 @@ pub fn run(directory: &Path) {
     // SAFETY: the kernel fills in the number.
     let made = unsafe { libc::syscall(libc::SYS_io_setup, 16, &raw mut context) };
     assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
-    all(context, &file, &[(PWRITE, 5000, 0), (PWRITE, 3000, 20_000)]);
-    all(context, &file, &[(FDSYNC, 0, 0)]);
-    all(
+    submit_and_wait(context, &file, &[(PWRITE, 5000, 0), (PWRITE, 3000, 20_000)]);
+    submit_and_wait(context, &file, &[(FDSYNC, 0, 0)]);
+    submit_and_wait(
         context,
         &file,
         &[(PREAD, 4096, 0), (PREAD, 4096, 22_000), (PREAD, 10, 50_000)],
     );
-    // SAFETY: the context is ours, and nothing of it goes on.
+    // SAFETY: this function owns the context, which has no requests in progress.
     unsafe { libc::syscall(libc::SYS_io_destroy, context) };
 }
 
-/// Hands over requests, as opcode, length and offset, and waits for them.
-fn all(context: u64, file: &File, requests: &[(u16, u64, i64)]) {
-    let mut room = vec![0_u8; 4096 * 8];
+/// Submits requests, given as opcode, length and offset, and waits for them.
+fn submit_and_wait(context: u64, file: &File, requests: &[(u16, u64, i64)]) {
+    let mut buffer = vec![0_u8; 4096 * 8];
     let mut blocks: Vec<Block> = requests
         .iter()
         .map(|&(opcode, length, offset)| Block {
@@ -58,29 +57,34 @@ fn all(context: u64, file: &File, requests: &[(u16, u64, i64)]) {
             buffer: if opcode == FDSYNC {
                 0
             } else {
-                room.as_mut_ptr() as u64
+                buffer.as_mut_ptr() as u64
             },
             length,
             offset,
             ..Block::default()
         })
         .collect();
-    let places: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
+    let pointers: Vec<*mut Block> = blocks.iter_mut().map(std::ptr::from_mut).collect();
     let mut done = vec![[0_u64; 4]; requests.len()];
-    // SAFETY: blocks, their buffer and the room for their results outlive the requests, which the
+    // SAFETY: blocks, their buffer and the memory for their results outlive the requests, which the
     // second call waits for.
     unsafe {
-        let taken = libc::syscall(libc::SYS_io_submit, context, places.len(), places.as_ptr());
-        assert_eq!(taken, places.len() as i64, "{}", std::io::Error::last_os_error());
+        let submitted = libc::syscall(libc::SYS_io_submit, context, pointers.len(), pointers.as_ptr());
+        assert_eq!(
+            submitted,
+            pointers.len() as i64,
+            "{}",
+            std::io::Error::last_os_error()
+        );
         let null = std::ptr::null_mut::<libc::timespec>();
         let ended = libc::syscall(
             libc::SYS_io_getevents,
             context,
-            taken,
-            taken,
+            submitted,
+            submitted,
             done.as_mut_ptr(),
             null,
         );
-        assert_eq!(ended, taken);
+        assert_eq!(ended, submitted);
     }
 }

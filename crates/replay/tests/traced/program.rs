@@ -1,4 +1,4 @@
-//! A random program of file calls, for strace to look at.
+//! A random program of file calls, which strace traces.
 
 use std::ffi::CString;
 use std::path::Path;
@@ -7,23 +7,24 @@ use std::sync::Mutex;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// Open files that all threads have.
+/// Number of open files that all threads share.
 const SLOTS: usize = 6;
 const NAMES: [&str; 12] = [
     "f0", "f1", "f2", "d0", "d1", "d0/f0", "d0/f1", "d0/d2", "d1/f1", "d1/d2", "d0/d2/f0", "link",
 ];
-/// Targets that stay where they are, whoever is renamed.
+/// Targets of links that no call renames.
 const TARGETS: [&str; 4] = ["f0", "f1", "d0", "d1/f1"];
 
 struct State {
-    /// The order of threads does not see that two names are one by a link; and where there are
-    /// links, a trace takes what lstat(2) finds for what the link leads to.
+    /// Whether links are made. The order of threads does not account for a link that makes two
+    /// names one file. And if links exist, a trace takes the result of lstat(2) for that of the
+    /// target.
     links: bool,
     random: Pcg64Mcg,
     slots: [i32; SLOTS],
 }
 
-/// `calls` random calls in `directory`, by as many threads, one after the other.
+/// Makes `calls` random calls in `directory` by this many threads, one after the other.
 pub fn run(directory: &Path, seed: u64, threads: usize, calls: usize) {
     let state = Mutex::new(State {
         links: threads == 1,
@@ -33,11 +34,11 @@ pub fn run(directory: &Path, seed: u64, threads: usize, calls: usize) {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut room = vec![0x5a_u8; 70_000];
+                let mut buffer = vec![0x5a_u8; 70_000];
                 for _ in 0..calls / threads {
                     let mut state = state.lock().unwrap();
-                    // SAFETY: see there; the room has the length that calls are given.
-                    unsafe { call(&mut state, directory, &mut room) };
+                    // SAFETY: see `call`; the buffer is longer than the maximum length.
+                    unsafe { call(&mut state, directory, &mut buffer) };
                 }
             });
         }
@@ -63,30 +64,30 @@ fn absolute(directory: &Path, name: &str) -> CString {
     CString::new(directory.join(name).to_str().unwrap()).unwrap()
 }
 
-/// One call. Whether it succeeds is strace's to tell.
+/// Makes one call. Its result is only recorded by strace.
 ///
 /// # Safety
-/// Names end in a zero, and `room` is longer than any length below: 65,536.
+/// Names end in a zero, and `buffer` is longer than any length below: 65,536.
 #[expect(clippy::too_many_lines, reason = "a list of calls")]
-unsafe fn call(state: &mut State, directory: &Path, room: &mut [u8]) {
+unsafe fn call(state: &mut State, directory: &Path, buffer: &mut [u8]) {
     let (slot, other) = (state.below(SLOTS), state.below(SLOTS));
     let (file, file2) = (state.slots[slot], state.slots[other]);
     let (name, mut name2) = (state.name(directory), state.name(directory));
     if !state.links {
-        // Where its directory is missing, a trace takes the first name for missing, and the file
-        // for another one from then on.
+        // If the directory of the second name is missing, a trace takes the first name for missing,
+        // and the file for another one afterwards.
         name2 = absolute(directory, state.of(&NAMES[..5]));
     }
     let (path, path2) = (name.as_ptr(), name2.as_ptr());
     let size = state.of(&[0, 1, 100, 4096, 5000, 65_536]);
     let at = state.of(&[0_i64, 10, 4096, 50_000]);
     let mode = state.of(&[0o644_u32, 0o600, 0o755, 0o666]);
-    let data = room.as_mut_ptr();
+    let data = buffer.as_mut_ptr();
     let part = libc::iovec {
         iov_base: data.cast(),
         iov_len: size,
     };
-    // SAFETY: the caller's.
+    // SAFETY: the conditions are those of this function.
     unsafe {
         match state.below(38) {
             0..=4 => {
@@ -129,12 +130,12 @@ unsafe fn call(state: &mut State, directory: &Path, room: &mut [u8]) {
             15 => drop(libc::ftruncate(file, at)),
             16 => drop(libc::truncate(path, at)),
             17 => {
-                let mut found = std::mem::zeroed();
-                libc::stat(path, &raw mut found);
+                let mut status = std::mem::zeroed();
+                libc::stat(path, &raw mut status);
             }
             18 if !state.links => {
-                let mut found = std::mem::zeroed();
-                libc::lstat(path, &raw mut found);
+                let mut status = std::mem::zeroed();
+                libc::lstat(path, &raw mut status);
             }
             19 | 20 => drop(libc::mkdir(path, mode | 0o111)),
             21 => drop(libc::rmdir(path)),
@@ -146,7 +147,8 @@ unsafe fn call(state: &mut State, directory: &Path, room: &mut [u8]) {
                 libc::symlink(target.as_ptr(), path);
             }
             27 if state.links => {
-                // From the root on: the replay has to write it otherwise. Nobody renames this one.
+                // An absolute target: the replay must write it differently. No call renames this
+                // link.
                 let target = absolute(directory, state.of(&TARGETS));
                 let link = absolute(directory, "fixed");
                 libc::unlink(link.as_ptr());
@@ -170,7 +172,7 @@ unsafe fn call(state: &mut State, directory: &Path, room: &mut [u8]) {
                 let (mut from, mut to) = (at, at);
                 let from = state.of(&[std::ptr::null_mut(), &raw mut from]);
                 let to = state.of(&[std::ptr::null_mut(), &raw mut to]);
-                // Through a link strace's text may leave it open where these places are.
+                // Through a link, the output of strace may not show the offsets.
                 let (from, to) = if state.links {
                     (std::ptr::null_mut(), std::ptr::null_mut())
                 } else {

@@ -1,5 +1,5 @@
-//! Any order that the edges of a plan allow, one call at a time: what a busy machine would do once
-//! in a while.
+//! Random orders that the edges of a plan allow, one call at a time: orders that a busy machine
+//! rarely produces.
 
 use plimsoll_replay::action::Operation;
 use plimsoll_replay::order::Edge;
@@ -7,11 +7,12 @@ use plimsoll_replay::plan::Plan;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-/// How much more often a worker goes on while it is fast.
+/// Factor by which a fast worker is selected more often.
 const FAST: usize = 50;
 
-/// One worker after the other, in an order that only `seed` and the plan's edges say: each action
-/// waits for the one before it. Workers are fast and slow by turns, so that some run far ahead.
+/// Replaces the edges by those of a total order, which depends only on `seed` and the edges of the
+/// plan: each action waits for the one before it. Workers are alternately fast and slow, so that
+/// some run far ahead.
 pub fn shuffle(plan: &mut Plan, seed: u64) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut below = |bound: usize| random.next_u32() as usize % bound;
@@ -47,12 +48,12 @@ pub fn shuffle(plan: &mut Plan, seed: u64) {
         done[worker] += 1;
     }
     for ((worker, edges), done) in plan.workers.iter_mut().zip(edges).zip(done) {
-        assert_eq!(done, worker.actions.len(), "its edges lead in a circle");
+        assert_eq!(done, worker.actions.len(), "the edges contain a cycle");
         worker.edges = edges;
     }
 }
 
-/// Whether a worker's next action may be done now.
+/// Whether the next action of a worker may be done now.
 fn is_ready(plan: &Plan, at: usize, done: &[usize], next_edge: &mut [usize]) -> bool {
     let worker = &plan.workers[at];
     while let Some(edge) = worker.edges.get(next_edge[at]) {

@@ -1,45 +1,50 @@
-//! What calls make, move and take away.
+//! Names that calls make, move and remove.
 
 use super::Evidence;
 use crate::check::disk::{Disk, Kind};
 use crate::check::report::Created;
-use crate::check::tree::{Entry, Inode, Place};
+use crate::check::tree::{DirEntryName, Entry, Inode};
 
 impl<D: Disk> Evidence<'_, D> {
-    /// A call makes a name. `initial`: it may have been there already.
-    pub(in crate::check) fn create(&mut self, at: &Place, kind: Kind, initial: Option<Box<[u8]>>) -> usize {
+    /// Records that a call makes a name. `initial`: path of the file if it may have existed before.
+    pub(in crate::check) fn create(
+        &mut self,
+        at: &DirEntryName,
+        kind: Kind,
+        initial: Option<Box<[u8]>>,
+    ) -> usize {
         let mut inode = Inode::new(kind);
         inode.initial = initial;
         let id = self.tree.add(inode);
-        self.place(at, id);
+        self.add_name(at, id);
         id
     }
 
-    /// A call puts a file under a name.
-    pub(in crate::check) fn place(&mut self, at: &Place, id: usize) {
-        if self.tree.lies_in(at.dir, id) {
+    /// Records that a call assigns a name to a file.
+    pub(in crate::check) fn add_name(&mut self, at: &DirEntryName, id: usize) {
+        if self.tree.is_beneath(at.dir, id) {
             let path = self.tree.path(at);
-            return self.cannot_explain(&path, "a directory was moved into itself");
+            return self.cannot_explain(&path, "a call moved a directory into itself");
         }
-        self.moves(at);
+        self.note_moved(at);
         self.tree.put(at.dir, &at.name, Entry::There(id));
         self.record_created(at, id);
     }
 
-    /// A call takes a name away.
-    pub(in crate::check) fn remove(&mut self, at: &Place) {
-        self.moves(at);
+    /// Records that a call removes a name.
+    pub(in crate::check) fn remove(&mut self, at: &DirEntryName) {
+        self.note_moved(at);
         self.tree.put(at.dir, &at.name, Entry::Gone);
     }
 
-    pub(super) fn moves(&mut self, at: &Place) {
+    pub(super) fn note_moved(&mut self, at: &DirEntryName) {
         if let Some(path) = self.tree.initial(at) {
             self.moved.insert(path);
         }
     }
 
-    /// A name is made, and with a directory the names in it.
-    pub(super) fn record_created(&mut self, at: &Place, id: usize) {
+    /// Records a name that the trace makes, and for a directory the names in it.
+    pub(super) fn record_created(&mut self, at: &DirEntryName, id: usize) {
         let mut made = vec![(at.clone(), id)];
         while let Some((at, id)) = made.pop() {
             let inode = &self.tree.inodes[id];
@@ -56,7 +61,7 @@ impl<D: Disk> Evidence<'_, D> {
             for (name, entry) in &inode.entries {
                 if let Entry::There(inner) = entry {
                     let name = name.clone();
-                    made.push((Place { dir: id, name }, *inner));
+                    made.push((DirEntryName { dir: id, name }, *inner));
                 }
             }
         }

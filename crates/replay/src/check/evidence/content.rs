@@ -1,13 +1,13 @@
-//! What files hold, what directories are empty of, and who may use them.
+//! Sizes of files, empty directories, and permissions.
 
 use super::findings::need;
 use super::{Evidence, KEEPER};
 use crate::check::disk::{Disk, Kind};
 use crate::check::report::What;
-use crate::check::tree::{Entry, Place};
+use crate::check::tree::{DirEntryName, Entry};
 
 impl<D: Disk> Evidence<'_, D> {
-    /// A file is at least so large now. `exact`: a call has told its size.
+    /// Requires that a file has at least this size. `exact`: a call has reported its size.
     pub(in crate::check) fn require_size(&mut self, id: usize, size: u64, exact: bool) {
         let inode = &mut self.tree.inodes[id];
         inode.exact |= exact;
@@ -19,12 +19,12 @@ impl<D: Disk> Evidence<'_, D> {
             return;
         }
         let Some(initial) = inode.initial.clone().filter(|_| !inode.fixed) else {
-            let at = Place {
+            let at = DirEntryName {
                 dir: inode.parent,
                 name: inode.name.clone(),
             };
             let path = self.tree.path(&at);
-            return self.cannot_explain(&path, "it holds more than calls have written to it");
+            return self.cannot_explain(&path, "it contains more bytes than calls have written to it");
         };
         inode.least = size;
         if let Some(found) = inode.found {
@@ -37,19 +37,20 @@ impl<D: Disk> Evidence<'_, D> {
                     finding.what = what;
                 }
             } else {
-                let finding = self.found_at(initial, what);
+                let finding = self.add_finding(initial, what);
                 self.inode(id).small = Some(finding);
             }
         } else if inode.finding.is_none() {
-            // Opened with O_CREAT: only now it is known that it was there before.
+            // Opened with O_CREAT: this shows that it existed before.
             inode.kind = Kind::File;
-            let finding = self.found_at(initial.clone(), What::Missing(need(&self.tree.inodes[id])));
+            let finding = self.add_finding(initial.clone(), What::Missing(need(&self.tree.inodes[id])));
             self.missing.insert(initial, finding);
             self.inode(id).finding = Some(finding);
         }
     }
 
-    /// A call was allowed, or refused, to read (4), write (2) or search and execute (1).
+    /// Records that a call was allowed, or not allowed, to read (4), write (2) or search and
+    /// execute (1).
     pub(in crate::check) fn note_permission(&mut self, id: usize, bits: u32, allowed: bool) {
         let inode = &mut self.tree.inodes[id];
         if inode.opened_up || inode.quiet {
@@ -83,12 +84,12 @@ impl<D: Disk> Evidence<'_, D> {
             Vec::new()
         };
         for what in whats {
-            self.found_at(initial.clone(), what);
+            self.add_finding(initial.clone(), what);
         }
     }
 
-    /// A directory was empty, as it was removed.
-    pub(in crate::check) fn require_empty(&mut self, at: &Place, dir: usize) {
+    /// Requires that a directory was empty, because it was removed.
+    pub(in crate::check) fn require_empty(&mut self, at: &DirEntryName, dir: usize) {
         if self.tree.check_empty(dir) || self.tree.inodes[dir].quiet {
             return;
         }
@@ -99,21 +100,24 @@ impl<D: Disk> Evidence<'_, D> {
         };
         let is_explained = inode.kept || inode.entries.values().any(is_there);
         if let Some(path) = inode.initial.clone().filter(|_| !is_explained) {
-            self.found_at(path, What::NotEmpty);
+            self.add_finding(path, What::NotEmpty);
         } else {
             let path = self.tree.path(at);
-            self.cannot_explain(&path, "it was removed, and holds what no call has removed");
+            self.cannot_explain(
+                &path,
+                "a call removed the directory, but it contains names that no call has removed",
+            );
         }
     }
 
-    /// A directory was not empty.
+    /// Requires that a directory was not empty.
     pub(in crate::check) fn require_not_empty(&mut self, dir: usize) {
         if !self.tree.check_empty(dir) {
             self.inode(dir).kept = true;
             return;
         }
         self.inode(dir).kept = true;
-        let at = Place {
+        let at = DirEntryName {
             dir,
             name: KEEPER.into(),
         };

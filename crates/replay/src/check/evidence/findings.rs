@@ -1,26 +1,28 @@
-//! What is told at the end.
+//! Findings at the end of the trace.
 
 use super::{Call, EXAMPLES, Evidence, PathsWithFile, RelativePath};
 use crate::check::disk::{Disk, Kind};
 use crate::check::report::{Created, Finding, Need, Unexplained, What};
-use crate::check::tree::{Entry, Inode, Place, Spot};
+use crate::check::tree::{DirEntryName, Entry, Inode, Resolution};
 
 impl<D: Disk> Evidence<'_, D> {
-    /// Somewhere on the way of one of these names is a file, and nobody knows where. `ends`: or at
-    /// its end.
-    pub(in crate::check) fn add_hidden_file(&mut self, spots: &[(Spot, Box<[u8]>)], ends: bool) {
-        let paths = spots.iter().filter_map(|(spot, rest)| match spot {
-            Spot::Absent {
-                at,
-                entry: Entry::Absent,
-                ..
-            }
-            | Spot::NotDirectory(at, _) => Some(RelativePath {
-                dir: at.dir,
-                path: [&at.name[..], rest].join(&b'/').into(),
-            }),
-            _ => None,
-        });
+    /// Records that a component of one of these paths is a file, but not which one. `ends`: it may
+    /// be the last component.
+    pub(in crate::check) fn add_hidden_file(&mut self, resolutions: &[(Resolution, Box<[u8]>)], ends: bool) {
+        let paths = resolutions
+            .iter()
+            .filter_map(|(resolution, rest)| match resolution {
+                Resolution::Absent {
+                    at,
+                    entry: Entry::Absent,
+                    ..
+                }
+                | Resolution::NotDirectory(at, _) => Some(RelativePath {
+                    dir: at.dir,
+                    path: [&at.name[..], rest].join(&b'/').into(),
+                }),
+                _ => None,
+            });
         let paths = paths.collect();
         let call = Call {
             event: self.event,
@@ -29,37 +31,42 @@ impl<D: Disk> Evidence<'_, D> {
         self.files.entry(PathsWithFile { paths, ends }).or_insert(call);
     }
 
-    /// All calls are seen: files on the way of names are put where no call has told anything.
+    /// After the last call: creates files in the paths of calls that failed with ENOTDIR, at names
+    /// that no other call has determined.
     pub(in crate::check) fn settle(&mut self) {
-        self.are_directories();
+        self.settle_directories();
         self.tree.index_at_start();
         let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().collect();
         files.sort_by_key(|(_, call)| call.event);
         for (PathsWithFile { paths, ends }, call) in files {
-            let spots = paths
+            let resolutions = paths
                 .iter()
                 .map(|from| self.tree.resolve_at_start(from.dir, &from.path));
-            let spots: Vec<Spot> = spots.collect();
-            if spots.iter().any(|spot| matches!(spot, Spot::NotDirectory(..))) {
+            let resolutions: Vec<Resolution> = resolutions.collect();
+            if resolutions
+                .iter()
+                .any(|resolution| matches!(resolution, Resolution::NotDirectory(..)))
+            {
                 continue;
             }
-            let place = spots.into_iter().find_map(|spot| match spot {
-                Spot::Absent {
+            let name = resolutions.into_iter().find_map(|resolution| match resolution {
+                Resolution::Absent {
                     at,
                     entry: Entry::Absent,
                     last,
                 } if (!last || ends) && self.may_be_file(&at) => Some(at),
                 _ => None,
             });
-            if let Some(at) = place {
+            if let Some(at) = name {
                 (self.event, self.recorded) = (call.event, call.recorded);
                 self.assume(&at, Entry::Absent, Kind::File);
             }
         }
     }
 
-    /// No call has told that there is nothing, or a directory, and nothing above it was moved.
-    fn may_be_file(&self, at: &Place) -> bool {
+    /// Whether no call has shown that the name does not exist or is a directory, and no directory
+    /// above it was moved.
+    fn may_be_file(&self, at: &DirEntryName) -> bool {
         self.tree.initial(at).is_some_and(|initial| {
             initial == self.tree.path(at)
                 && !self.nowhere.contains(&initial)
@@ -67,17 +74,17 @@ impl<D: Disk> Evidence<'_, D> {
         })
     }
 
-    fn are_directories(&mut self) {
+    fn settle_directories(&mut self) {
         for id in 0..self.tree.inodes.len() {
             let inode = &self.tree.inodes[id];
             let initial = inode.initial.as_ref().filter(|_| inode.kind == Kind::Unknown);
             if initial.is_some_and(|initial| self.directories_if_there.contains(initial)) {
-                self.becomes(id, Kind::Directory);
+                self.set_inode_kind(id, Kind::Directory);
             }
         }
     }
 
-    pub(in crate::check) fn found_at(&mut self, path: Box<[u8]>, what: What) -> usize {
+    pub(in crate::check) fn add_finding(&mut self, path: Box<[u8]>, what: What) -> usize {
         let above = path.iter().rposition(|&byte| byte == b'/');
         let above = above.and_then(|end| self.missing.get(&path[..end]).copied());
         let within = above.map(|above| {
@@ -106,7 +113,8 @@ impl<D: Disk> Evidence<'_, D> {
         }
     }
 
-    /// What is needed of what is missing, all calls seen; and whether they have changed it.
+    /// Completes the findings after the last call: the need of each missing file, and whether the
+    /// trace changes it.
     pub(in crate::check) fn end(mut self) -> (Vec<Finding>, Vec<Created>) {
         for inode in &self.tree.inodes {
             let Some(finding) = inode.finding.and_then(|at| self.findings[at].as_mut()) else {
@@ -119,7 +127,7 @@ impl<D: Disk> Evidence<'_, D> {
             finding.changed = inode.changed;
         }
         for finding in self.findings.iter_mut().flatten() {
-            // A directory above it may have been moved, and the name made anew.
+            // A directory above it may have been moved, and the name made again.
             let path = &finding.path;
             finding.changed |= self.moved.contains(path) || self.created.contains_key(path);
         }
@@ -127,19 +135,19 @@ impl<D: Disk> Evidence<'_, D> {
     }
 }
 
-/// Without those that were withdrawn; places of others follow.
+/// The findings without those that were withdrawn, with their references to others adjusted.
 fn kept(findings: Vec<Option<Finding>>) -> Vec<Finding> {
-    let mut place = 0;
-    let places: Vec<usize> = findings
+    let mut index = 0;
+    let indices: Vec<usize> = findings
         .iter()
         .map(|finding| {
-            place += usize::from(finding.is_some());
-            place.wrapping_sub(1)
+            index += usize::from(finding.is_some());
+            index.wrapping_sub(1)
         })
         .collect();
     let kept = findings.into_iter().flatten();
     kept.map(|mut finding| {
-        finding.within = finding.within.map(|at| places[at]);
+        finding.within = finding.within.map(|at| indices[at]);
         finding
     })
     .collect()
@@ -150,7 +158,8 @@ pub(super) fn need(inode: &Inode) -> Need {
         Kind::Unknown => Kind::File,
         kind => kind,
     };
-    // What was mapped may reach beyond the end of a file: only where no call has told its size.
+    // A mapping may extend beyond the end of a file. It counts only if no call has reported the
+    // size.
     let mapped = if inode.exact { 0 } else { inode.mapped };
     let whole = if kind == Kind::Directory { 0o755 } else { 0o644 };
     let owner = (inode.granted | !inode.refused & (inode.mode.unwrap_or(whole) >> 6)) & 7;

@@ -1,19 +1,19 @@
-//! Calls that have failed: what must not be there, what must, and what must be refused.
+//! Failed calls: names that must not exist, names that must, and permissions that must be missing.
 
 use nix::libc;
 use plimsoll_trace::event::Event;
 use plimsoll_trace::syscalls::Effect;
 
-use super::{ACCESS, CREATE, DIRECTORY, NAMELESS, NO_FOLLOW, Walk, follows, open_flags};
+use super::{ACCESS, CREATE, DIRECTORY, NAMELESS, NO_FOLLOW, Walk, is_link_followed, open_flags};
 use crate::check::disk::{Disk, Kind};
-use crate::check::tree::Spot;
+use crate::check::tree::Resolution;
 
 const EXCHANGE: u64 = 2;
 
 impl<'a, D: Disk> Walk<'a, D> {
-    pub(super) fn failed(&mut self, event: &Event, error: i32) {
+    pub(super) fn note_failure(&mut self, event: &Event, error: i32) {
         let effect = event.call.effect;
-        let two = matches!(effect, Effect::Link | Effect::Rename);
+        let has_two_names = matches!(effect, Effect::Link | Effect::Rename);
         let makes = matches!(effect, Effect::Make | Effect::Symlink);
         if let Some(opened) = self.known(event) {
             match (effect, error) {
@@ -26,16 +26,20 @@ impl<'a, D: Disk> Walk<'a, D> {
             effect,
             Effect::Open | Effect::Truncate | Effect::Look | Effect::Remove | Effect::Change | Effect::Enter
         );
-        if !two && !makes && !by_name {
+        if !has_two_names && !makes && !by_name {
             return;
         }
         let Some(path) = self.path(event.path) else {
             return;
         };
-        let second = if two { self.path(event.path2) } else { None };
-        let last = if two { second } else { Some(path) };
-        // The first name is looked for before the second one is found to be in the way.
-        if two
+        let second = if has_two_names {
+            self.path(event.path2)
+        } else {
+            None
+        };
+        let last = if has_two_names { second } else { Some(path) };
+        // The kernel looks up the first name before it finds that the second one exists.
+        if has_two_names
             && matches!(
                 error,
                 libc::EEXIST | libc::ENOTEMPTY | libc::EISDIR | libc::EINVAL
@@ -44,8 +48,8 @@ impl<'a, D: Disk> Walk<'a, D> {
             self.evidence.require(path, false, Kind::Unknown);
         }
         match error {
-            // Both names were found: one stands beneath the other.
-            libc::EINVAL if exchanges(event) => {
+            // Both names were found: one is beneath the other.
+            libc::EINVAL if is_exchange(event) => {
                 if let Some(path) = second {
                     self.evidence.require(path, false, Kind::Unknown);
                 }
@@ -71,16 +75,21 @@ impl<'a, D: Disk> Walk<'a, D> {
             }
             libc::ENOTDIR => self.explain_not_directory(event, path, second),
             libc::ELOOP if effect == Effect::Open && open_flags(event) & NO_FOLLOW != 0 => {
-                // Links on the way may go in circles, too.
-                let spot = self.evidence.tree.resolve(path, false);
-                if matches!(spot, Spot::Found(..) | Spot::Absent { last: true, .. }) {
+                // The cause may also be a loop of links in the path.
+                let resolution = self.evidence.tree.resolve(path, false);
+                if matches!(
+                    resolution,
+                    Resolution::Found(..) | Resolution::Absent { last: true, .. }
+                ) {
                     self.evidence.require(path, false, Kind::Link);
                 }
             }
-            // Directories have no second name; nor have files that are protected (proc(5):
+            // A directory has no second name, nor has a protected file (proc(5):
             // protected_hardlinks).
             libc::EPERM if effect == Effect::Link => {
-                let known = self.evidence.require(path, follows(event), Kind::Unknown);
+                let known = self
+                    .evidence
+                    .require(path, is_link_followed(event), Kind::Unknown);
                 if let Some((at, id)) = known
                     && self.evidence.inode(id).kind == Kind::Unknown
                 {
@@ -95,7 +104,8 @@ impl<'a, D: Disk> Walk<'a, D> {
                 }
             }
             libc::ENODATA | libc::ERANGE | libc::ETXTBSY | libc::ENXIO => {
-                self.evidence.require(path, follows(event), Kind::Unknown);
+                self.evidence
+                    .require(path, is_link_followed(event), Kind::Unknown);
             }
             libc::EACCES => self.refuse_permission(event, path),
             _ => {}
@@ -106,51 +116,51 @@ impl<'a, D: Disk> Walk<'a, D> {
         let effect = event.call.effect;
         let creates = effect == Effect::Open && open_flags(event) & CREATE != 0;
         if creates || matches!(effect, Effect::Make | Effect::Symlink) {
-            return self.evidence.deny_directory(path, follows(event));
+            return self.evidence.deny_directory(path, is_link_followed(event));
         }
-        // Which of two names was meant is not told: the second one's directory, if the simulation
-        // has none.
-        let needed = if exchanges(event) {
+        // The error does not show which of the two names is missing: it is the directory of the
+        // second name if the simulation does not have it.
+        let needed = if is_exchange(event) {
             second
         } else {
             second.and_then(above)
         };
         if let Some(above) = needed
-            && !matches!(self.evidence.tree.resolve(above, true), Spot::Found(..))
+            && !matches!(self.evidence.tree.resolve(above, true), Resolution::Found(..))
         {
             return;
         }
-        self.evidence.deny(path, follows(event));
+        self.evidence.deny(path, is_link_followed(event));
     }
 
-    /// A component of a name is no directory. Which one, is told only by what is there: where
-    /// nothing is, what other calls tell is waited for.
+    /// A component of a name is not a directory. Which one is known only if the components exist.
+    /// If nothing exists, later calls decide.
     fn explain_not_directory(&mut self, event: &Event, path: &'a [u8], second: Option<&'a [u8]>) {
         let effect = event.call.effect;
         let names = [Some(path), second].into_iter().flatten();
-        let spots: Vec<_> = names
-            .map(|name| self.evidence.resolve(name, follows(event)))
+        let resolutions: Vec<_> = names
+            .map(|name| self.evidence.resolve(name, is_link_followed(event)))
             .collect();
         let inodes = &self.evidence.tree.inodes;
-        let is_told = |(spot, _): &(Spot, _)| match spot {
-            Spot::NotDirectory(_, id) => inodes[*id].kind != Kind::Unknown,
-            Spot::Leaves(_) => true,
+        let is_told = |(resolution, _): &(Resolution, _)| match resolution {
+            Resolution::NotDirectory(_, id) => inodes[*id].kind != Kind::Unknown,
+            Resolution::Leaves(_) => true,
             _ => false,
         };
-        if spots.iter().any(is_told) {
+        if resolutions.iter().any(is_told) {
             return;
         }
         let wants_directory = effect == Effect::Enter
             || effect == Effect::Remove
             || effect == Effect::Open && open_flags(event) & (DIRECTORY | NAMELESS) != 0;
-        let is_absent = |(spot, _): &(Spot, _)| match spot {
-            Spot::Absent { last, .. } => !last || wants_directory,
-            // Later calls may find that it is a directory.
-            Spot::NotDirectory(..) => true,
+        let is_absent = |(resolution, _): &(Resolution, _)| match resolution {
+            Resolution::Absent { last, .. } => !last || wants_directory,
+            // Later calls may show that it is a directory.
+            Resolution::NotDirectory(..) => true,
             _ => false,
         };
-        if spots.iter().any(is_absent) {
-            return self.evidence.add_hidden_file(&spots, wants_directory);
+        if resolutions.iter().any(is_absent) {
+            return self.evidence.add_hidden_file(&resolutions, wants_directory);
         }
         if effect == Effect::Rename {
             if let Some(to) = second {
@@ -158,13 +168,13 @@ impl<'a, D: Disk> Walk<'a, D> {
                 self.require_no_directory(to, false);
             }
         } else if wants_directory {
-            self.require_no_directory(path, follows(event));
+            self.require_no_directory(path, is_link_followed(event));
         } else if let Some(above) = above(path) {
             self.evidence.require(above, true, Kind::File);
         }
     }
 
-    /// There is something under a name, and it is no directory.
+    /// Requires that a name exists and is not a directory.
     fn require_no_directory(&mut self, path: &[u8], follow: bool) {
         if let Some((at, id)) = self.evidence.require(path, follow, Kind::Unknown)
             && matches!(self.evidence.inode(id).kind, Kind::Directory | Kind::Unknown)
@@ -183,21 +193,24 @@ impl<'a, D: Disk> Walk<'a, D> {
             Effect::Truncate => 2,
             Effect::Look if event.call.name.contains("access") => event.mode.unwrap_or(0) & 7,
             Effect::Make | Effect::Symlink | Effect::Link | Effect::Rename | Effect::Remove => {
-                return self.directory_refuses(path, 2);
+                return self.refuse_in_directory(path, 2);
             }
-            Effect::Look | Effect::Change | Effect::Enter => return self.directory_refuses(path, 1),
+            Effect::Look | Effect::Change | Effect::Enter => return self.refuse_in_directory(path, 1),
             _ => return,
         };
         let creates = event.call.effect == Effect::Open && open_flags(event) & CREATE != 0;
-        if creates && !matches!(self.evidence.tree.resolve(path, true), Spot::Found(..)) {
-            return self.directory_refuses(path, 2);
+        if creates && !matches!(self.evidence.tree.resolve(path, true), Resolution::Found(..)) {
+            return self.refuse_in_directory(path, 2);
         }
-        if let Some((_, id)) = self.evidence.require(path, follows(event), Kind::Unknown) {
+        if let Some((_, id)) = self
+            .evidence
+            .require(path, is_link_followed(event), Kind::Unknown)
+        {
             self.evidence.note_permission(id, bits, false);
         }
     }
 
-    fn directory_refuses(&mut self, path: &[u8], bits: u32) {
+    fn refuse_in_directory(&mut self, path: &[u8], bits: u32) {
         let required = above(path).and_then(|above| self.evidence.require(above, true, Kind::Directory));
         if let Some((_, id)) = required {
             self.evidence.note_permission(id, bits, false);
@@ -205,11 +218,11 @@ impl<'a, D: Disk> Walk<'a, D> {
     }
 }
 
-fn exchanges(event: &Event) -> bool {
+fn is_exchange(event: &Event) -> bool {
     event.call.name == "renameat2" && event.flags.is_some_and(|flags| flags & EXCHANGE != 0)
 }
 
-/// The directory that a name stands in; none for one that stands in the root.
+/// Parent directory of a path; none if it is the root.
 fn above(path: &[u8]) -> Option<&[u8]> {
     let end = path.iter().rposition(|&byte| byte == b'/')?;
     Some(&path[..end])

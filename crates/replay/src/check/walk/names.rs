@@ -1,4 +1,4 @@
-//! Calls that make, move and take away names.
+//! Calls that make, move and remove names.
 
 use plimsoll_trace::event::Event;
 use plimsoll_trace::syscalls::Effect;
@@ -6,16 +6,16 @@ use plimsoll_trace::syscalls::Effect;
 use super::{AT_FOLLOW, Walk};
 use crate::check::disk::{Disk, Kind};
 use crate::check::report::What;
-use crate::check::tree::{Place, Spot};
+use crate::check::tree::{DirEntryName, Resolution};
 use crate::names::Mapped;
 
 const AT_REMOVE_DIRECTORY: u64 = 0x200;
-// Of renameat2(2).
+// Flags of renameat2(2).
 const NO_REPLACE: u64 = 1;
 const EXCHANGE: u64 = 2;
 
 impl<D: Disk> Walk<'_, D> {
-    pub(super) fn makes(&mut self, event: &Event) {
+    pub(super) fn note_make(&mut self, event: &Event) {
         let Some(path) = self.path(event.path) else {
             return;
         };
@@ -34,22 +34,22 @@ impl<D: Disk> Walk<'_, D> {
         let id = self.evidence.create(&at, kind, None);
         if let (Kind::Link, Some(link), Some(target)) = (kind, event.path, event.path2) {
             let target = self.table.target(link, self.names.path(target));
-            // One that would leave the root is not made: what is behind it, nobody can say.
+            // A link that would lead out of the root is not made. Files beneath it are unknown.
             let inode = self.evidence.inode(id);
             inode.quiet = target.is_none();
             inode.target = target.map(Into::into);
         }
-        self.changes_shared(&at);
+        self.report_change_of_shared_name(&at);
     }
 
-    pub(super) fn links(&mut self, event: &Event) {
+    pub(super) fn note_link(&mut self, event: &Event) {
         let (from, to) = (self.path(event.path), self.path(event.path2));
         let follow = event.flags.is_some_and(|flags| flags & AT_FOLLOW != 0);
         let id = match from {
             Some(from) => {
-                let found = self.evidence.require(from, follow, Kind::Unknown);
-                found.map(|(at, id)| {
-                    // Directories have no second name.
+                let required = self.evidence.require(from, follow, Kind::Unknown);
+                required.map(|(at, id)| {
+                    // A directory has no second name.
                     if matches!(self.evidence.inode(id).kind, Kind::Directory | Kind::Unknown) {
                         self.evidence.conform(&at, id, Kind::File);
                     }
@@ -58,19 +58,19 @@ impl<D: Disk> Walk<'_, D> {
             }
             None => self.open_file(event.open, event.file).map(|opened| opened.inode),
         };
-        self.stays_in_its_copy(event);
+        self.check_same_copy(event);
         let Some((at, _)) = to.and_then(|to| self.evidence.vacate(to, false)) else {
             return;
         };
         self.evidence.note_permission(at.dir, 2, true);
         match id {
-            Some(id) => self.evidence.place(&at, id),
-            None => self.comes_from_outside(&at),
+            Some(id) => self.evidence.add_name(&at, id),
+            None => self.add_from_outside(&at),
         }
-        self.changes_shared(&at);
+        self.report_change_of_shared_name(&at);
     }
 
-    pub(super) fn removes(&mut self, event: &Event) {
+    pub(super) fn note_remove(&mut self, event: &Event) {
         let Some(path) = self.path(event.path) else {
             return;
         };
@@ -91,23 +91,23 @@ impl<D: Disk> Walk<'_, D> {
         }
         self.evidence.note_permission(at.dir, 2, true);
         self.evidence.remove(&at);
-        self.changes_shared(&at);
+        self.report_change_of_shared_name(&at);
     }
 
-    pub(super) fn renames(&mut self, event: &Event) {
+    pub(super) fn note_rename(&mut self, event: &Event) {
         let flags = if event.call.name == "renameat2" {
             event.flags.unwrap_or(0)
         } else {
             0
         };
-        self.stays_in_its_copy(event);
+        self.check_same_copy(event);
         let from = self.path(event.path).map(|path| {
-            let found = self.evidence.require(path, false, Kind::Unknown);
-            if let Some((at, _)) = &found {
+            let required = self.evidence.require(path, false, Kind::Unknown);
+            if let Some((at, _)) = &required {
                 self.evidence.note_permission(at.dir, 2, true);
-                self.changes_shared(at);
+                self.report_change_of_shared_name(at);
             }
-            found
+            required
         });
         let to = self.path(event.path2);
         match (from, to) {
@@ -115,33 +115,33 @@ impl<D: Disk> Walk<'_, D> {
                 let Some((to, other)) = self.evidence.require(to, false, Kind::Unknown) else {
                     return;
                 };
-                self.evidence.place(&to, id);
-                self.evidence.place(&at, other);
+                self.evidence.add_name(&to, id);
+                self.evidence.add_name(&at, other);
             }
             (Some(Some((at, id))), Some(to)) => {
-                if let Some(to) = self.replaces(to, id, flags) {
+                if let Some(to) = self.replace(to, id, flags) {
                     self.evidence.note_permission(to.dir, 2, true);
                     self.evidence.remove(&at);
-                    self.evidence.place(&to, id);
-                    self.changes_shared(&to);
+                    self.evidence.add_name(&to, id);
+                    self.report_change_of_shared_name(&to);
                 }
             }
             (Some(Some((at, _))), None) => self.evidence.remove(&at),
             (None, Some(to)) => {
-                if let Some(to) = self.replaces(to, usize::MAX, flags) {
-                    self.comes_from_outside(&to);
-                    self.changes_shared(&to);
+                if let Some(to) = self.replace(to, usize::MAX, flags) {
+                    self.add_from_outside(&to);
+                    self.report_change_of_shared_name(&to);
                 }
             }
             _ => {}
         }
     }
 
-    /// Where a name is moved to; what is there gives way if it can. None where both are the same
-    /// file: nothing happens then.
-    pub(super) fn replaces(&mut self, to: &[u8], id: usize, flags: u64) -> Option<Place> {
+    /// Target of a rename. A file that exists there is replaced if that is permitted. None if both
+    /// names denote the same file: then the rename has no effect.
+    pub(super) fn replace(&mut self, to: &[u8], id: usize, flags: u64) -> Option<DirEntryName> {
         if flags & NO_REPLACE == 0
-            && let Spot::Found(at, old) = self.evidence.tree.resolve(to, false)
+            && let Resolution::Found(at, old) = self.evidence.tree.resolve(to, false)
         {
             if old == id {
                 return None;
@@ -162,13 +162,13 @@ impl<D: Disk> Walk<'_, D> {
         self.evidence.vacate(to, false).map(|(at, _)| at)
     }
 
-    /// A file that nothing is known of gets a name.
-    pub(super) fn comes_from_outside(&mut self, at: &Place) {
+    /// Adds a name for a file that is unknown.
+    pub(super) fn add_from_outside(&mut self, at: &DirEntryName) {
         let id = self.evidence.create(at, Kind::Unknown, None);
         self.evidence.inode(id).quiet = true;
     }
 
-    pub(super) fn stays_in_its_copy(&mut self, event: &Event) {
+    pub(super) fn check_same_copy(&mut self, event: &Event) {
         let (Some(from), Some(to)) = (event.path, event.path2) else {
             return;
         };
@@ -177,7 +177,7 @@ impl<D: Disk> Walk<'_, D> {
             && from != to
             && *to == self.options.copy
         {
-            self.evidence.found_at(path.clone(), What::AcrossCopies);
+            self.evidence.add_finding(path.clone(), What::AcrossCopies);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that make, copy and give back descriptors.
+//! Calls that make, copy and close descriptors.
 
 use plimsoll_trace::constants::{F_DUPFD, F_DUPFD_CLOEXEC, F_SETFL, O_APPEND, O_CREAT, O_TMPFILE};
 use plimsoll_trace::event::Event;
@@ -7,10 +7,10 @@ use plimsoll_trace::syscalls::Effect;
 
 use super::{act, of, refuse};
 use crate::action::{Action, Operation, mark};
-use crate::plan::opens::Have;
+use crate::plan::opens::OpenKind;
 use crate::plan::{Fate, Planner};
 
-/// Commands of fcntl(2) about locks: `F_SETLK`, `F_SETLKW` and those of open files.
+/// Commands of fcntl(2) for locks: `F_SETLK`, `F_SETLKW`, and those for open files.
 const LOCKS: [u64; 4] = [6, 7, 0x25, 0x26];
 
 impl Planner<'_> {
@@ -18,19 +18,19 @@ impl Planner<'_> {
         let is_here = self.is_here(event.path);
         let kind = self.kind(event.file);
         let is_pipe = kind == Kind::Pipe || event.path.is_some_and(|path| self.pipes.contains(&path));
-        let have = match kind {
-            _ if !is_here => Have::Ignored,
-            Kind::Device | Kind::Socket | Kind::Other => Have::Foreign,
-            _ if is_pipe => Have::Foreign,
-            _ => Have::Real,
+        let open_kind = match kind {
+            _ if !is_here => OpenKind::Ignored,
+            Kind::Device | Kind::Socket | Kind::Other => OpenKind::Foreign,
+            _ if is_pipe => OpenKind::Foreign,
+            _ => OpenKind::Real,
         };
         let flags = event.flags.unwrap_or(0);
         if let Some(open) = event.open {
-            self.opens.add_opened(open, have, flags & O_APPEND != 0);
+            self.opens.add_opened(open, open_kind, flags & O_APPEND != 0);
         }
-        match have {
-            Have::Ignored => Fate::Ignore,
-            Have::Foreign if !is_pipe => refuse(event),
+        match open_kind {
+            OpenKind::Ignored => Fate::Ignore,
+            OpenKind::Foreign if !is_pipe => refuse(event),
             _ => {
                 let mut action = of(event, Operation::Open);
                 if event.call.name == "creat" {
@@ -49,7 +49,7 @@ impl Planner<'_> {
 
     pub(super) fn memory(&mut self, event: &Event) -> Fate {
         if let Some(open) = event.open {
-            self.opens.add_opened(open, Have::Real, false);
+            self.opens.add_opened(open, OpenKind::Real, false);
         }
         act(event, Operation::Memory)
     }
@@ -59,7 +59,7 @@ impl Planner<'_> {
             self.opens.add_pipe([event.open, event.open2]);
         } else {
             for open in [event.open, event.open2].into_iter().flatten() {
-                self.opens.get(open).have = Have::Foreign;
+                self.opens.get(open).open_kind = OpenKind::Foreign;
             }
         }
         Fate::Fold
@@ -69,17 +69,17 @@ impl Planner<'_> {
         let Some(open) = event.open else {
             return Fate::Fold;
         };
-        if self.opens.get(open).have == Have::Unmet {
-            // It was open before the trace, as stderr may be, and nothing else was done with it:
-            // nobody asks for its file.
+        if self.opens.get(open).open_kind == OpenKind::Unmet {
+            // It was open before the trace, as stderr may be, and is used by no other call: its
+            // file is not needed.
             return Fate::Fold;
         }
         let is_release = event.call.effect == Effect::Released;
-        let have = self.have(open, event.file);
+        let open_kind = self.open_kind(open, event.file);
         let state = self.opens.get(open);
         let is_last = is_release || event.length.map_or(state.duplicates == 0, |left| left == 0);
-        match have {
-            Have::Real => {
+        match open_kind {
+            OpenKind::Real => {
                 let operation = if is_release {
                     Operation::Release
                 } else {
@@ -91,13 +91,13 @@ impl Planner<'_> {
                 } else if state.duplicates > 0 {
                     state.duplicates -= 1;
                 } else {
-                    // A descriptor that fork has made, which we have not.
+                    // A descriptor that fork duplicated; the replay does not have it.
                     return Fate::Fold;
                 }
                 Fate::Act(action)
             }
-            Have::Pipe { writes: true, .. } if is_last => act(event, Operation::Compute),
-            Have::Ignored => Fate::Ignore,
+            OpenKind::Pipe { writes: true, .. } if is_last => act(event, Operation::Compute),
+            OpenKind::Ignored => Fate::Ignore,
             _ => Fate::Fold,
         }
     }
@@ -106,7 +106,7 @@ impl Planner<'_> {
         let Some(open) = event.open else {
             return Fate::Fold;
         };
-        if self.have(open, event.file) != Have::Real || event.outcome.value().is_none() {
+        if self.open_kind(open, event.file) != OpenKind::Real || event.outcome.value().is_none() {
             return Fate::Fold;
         }
         self.opens.get(open).duplicates += 1;
@@ -122,7 +122,7 @@ impl Planner<'_> {
                 let Some(open) = event.open.filter(|_| event.mode.is_some()) else {
                     return Fate::Fold;
                 };
-                if self.have(open, event.file) != Have::Real {
+                if self.open_kind(open, event.file) != OpenKind::Real {
                     return Fate::Fold;
                 }
                 let flags = event.mode.unwrap_or(0);

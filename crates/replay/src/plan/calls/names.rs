@@ -1,4 +1,4 @@
-//! Calls that make and change names, and the bits that new files do not get.
+//! Calls that make and change names, and the file mode creation mask.
 
 use plimsoll_trace::constants::{AT_REMOVEDIR, O_CREAT, O_EXCL, S_IFMT};
 use plimsoll_trace::event::{Event, OpenId, PathId, ThreadId};
@@ -6,24 +6,24 @@ use plimsoll_trace::syscalls::Effect;
 
 use super::{act, of, refuse};
 use crate::action::Operation;
-use crate::plan::opens::Have;
+use crate::plan::opens::OpenKind;
 use crate::plan::{Fate, Planner};
 
 const S_IFIFO: u32 = 0o1_0000;
 const S_IFREG: u32 = 0o10_0000;
-/// Of a process that has not set its own.
+/// Mask of a process that has not set its own.
 const USUAL_MASK: u32 = 0o022;
 
 impl Planner<'_> {
     pub(super) fn on_name(&mut self, event: &Event) -> Fate {
-        let both = matches!(event.call.effect, Effect::Link | Effect::Rename);
+        let has_two_names = matches!(event.call.effect, Effect::Link | Effect::Rename);
         if let (Effect::Link, None, Some(open)) = (event.call.effect, event.path, event.open) {
             return self.link_open(event, open);
         }
-        if event.path.is_none() || both && event.path2.is_none() {
+        if event.path.is_none() || has_two_names && event.path2.is_none() {
             return Fate::Fold;
         }
-        if !self.is_here(event.path) || both && !self.is_here(event.path2) {
+        if !self.is_here(event.path) || has_two_names && !self.is_here(event.path2) {
             return Fate::Ignore;
         }
         let removes_directory = event.flags.is_some_and(|flags| flags & AT_REMOVEDIR != 0);
@@ -43,7 +43,7 @@ impl Planner<'_> {
         let mut action = of(event, operation);
         action.mode = event.mode.unwrap_or(0o777) & !self.mask(event);
         match operation {
-            // mknod(2) of a regular file: it is made, and nobody has it open.
+            // mknod(2) of a regular file: the file is made, but not kept open.
             Operation::Open => action.flags = (O_CREAT | O_EXCL) as u32,
             Operation::Mkfifo => self.pipes.extend(event.path),
             Operation::Symlink => self.text(event.path2),
@@ -52,11 +52,11 @@ impl Planner<'_> {
         Fate::Act(action)
     }
 
-    /// An open file gets a name: one of `O_TMPFILE` has none before.
+    /// A link to an open file: a file of `O_TMPFILE` has no other name.
     fn link_open(&mut self, event: &Event, open: OpenId) -> Fate {
-        match self.have(open, event.file) {
-            Have::Real if self.is_here(event.path2) => act(event, Operation::Link),
-            Have::Real | Have::Ignored => Fate::Ignore,
+        match self.open_kind(open, event.file) {
+            OpenKind::Real if self.is_here(event.path2) => act(event, Operation::Link),
+            OpenKind::Real | OpenKind::Ignored => Fate::Ignore,
             _ => Fate::Fold,
         }
     }
@@ -82,11 +82,12 @@ impl Planner<'_> {
         Some(entry.pid)
     }
 
-    /// The mask of the event's process: its own, or the nearest ancestor's.
+    /// The mask of the event's process, or that of its nearest ancestor.
     pub(super) fn mask(&self, event: &Event) -> u32 {
         let threads = self.trace.threads();
         let mut thread = Some(event.thread);
-        // Whoever is made is made later, so parents stand before; nothing else is believed.
+        // A child is created after its parent, so parents have lower indices. Others are ignored: a
+        // loop would not end.
         while let Some(entry) = thread.and_then(|thread| threads.get(thread.index())) {
             if let Some(mask) = self.masks.get(&entry.pid) {
                 return *mask;

@@ -1,4 +1,4 @@
-//! Where names are beneath the root, and which of them anybody changes.
+//! Paths of names beneath the root, and the names in these paths that actions change.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,12 +8,12 @@ use plimsoll_trace::event::PathId;
 use crate::order::Claim;
 use crate::root::Name;
 
-/// By the place of a path.
-pub(super) struct Places(Vec<Option<Name>>);
+/// Paths beneath the root, by index of the path in the trace.
+pub(super) struct Paths(Vec<Option<Name>>);
 
-impl Places {
-    pub(super) fn new(count: usize, place: &impl Fn(PathId) -> Option<Vec<u8>>) -> Self {
-        let names = (0..count).map(|index| Name::new(&place(PathId::new(index)?)?));
+impl Paths {
+    pub(super) fn new(count: usize, path_beneath: &impl Fn(PathId) -> Option<Vec<u8>>) -> Self {
+        let names = (0..count).map(|index| Name::new(&path_beneath(PathId::new(index)?)?));
         Self(names.collect())
     }
 
@@ -25,11 +25,11 @@ impl Places {
         self.0
     }
 
-    /// Of each name that is claimed: those on its way that are changed.
+    /// For each claimed name: the numbers of the changed names in its path.
     pub(super) fn nodes(&self, claims: &[Claim]) -> Nodes {
         let texts = |path: u32| {
             let name = self.0.get(path as usize).and_then(Option::as_ref);
-            ways(name.map_or(&b""[..], |name| name.whole().to_bytes()))
+            variants(name.map_or(&b""[..], |name| name.whole().to_bytes()))
         };
         let mut numbers: HashMap<Cow<'_, [u8]>, u32> = HashMap::new();
         for claim in claims {
@@ -51,8 +51,8 @@ impl Places {
             nodes.by_path.entry(path).or_insert_with(|| {
                 let on_the_way = texts(path).flat_map(|whole| {
                     let ends = memchr::memchr_iter(b'/', &whole).chain([whole.len()]);
-                    let found = ends.filter_map(|end| numbers.get(&whole[..end]).copied());
-                    found.collect::<Vec<u32>>()
+                    let changed = ends.filter_map(|end| numbers.get(&whole[..end]).copied());
+                    changed.collect::<Vec<u32>>()
                 });
                 let mut nodes: Vec<u32> = Vec::new();
                 for node in on_the_way {
@@ -67,14 +67,15 @@ impl Places {
     }
 }
 
-/// A name, and where `..` is in it, what it is without, as if no link stood before that.
-fn ways(name: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+/// A name; if it contains `..`, also the name with all `..` resolved, as if no component were a
+/// link.
+fn variants(name: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     let has_dots = memchr::memmem::find(name, b"..").is_some();
     let without = has_dots.then(|| Cow::Owned(crate::names::without_dots(name)));
     [Cow::Borrowed(name)].into_iter().chain(without)
 }
 
-/// See [`Places::nodes`].
+/// The changed names in the path of each claimed name; see [`Paths::nodes`].
 #[derive(Default)]
 pub(super) struct Nodes {
     by_path: HashMap<u32, Box<[u32]>>,
