@@ -170,7 +170,15 @@ pub fn convert(run: &Path, start: &Start) -> Result<Merged, RecordError> {
 fn heads(directory: &Path, merged: &mut Merged) -> Result<Vec<Head>, RecordError> {
     let entries = fs::read_dir(directory).map_err(|error| RecordError::io("reading", directory, error))?;
     let mut heads = Vec::new();
-    for path in entries.flatten().map(|entry| entry.path()) {
+    for entry in entries {
+        let path = match entry {
+            Ok(entry) => entry.path(),
+            Err(error) => {
+                let error = RecordError::io("reading", directory, error);
+                merged.damage.push(format!("{error}: segments may be missing"));
+                continue;
+            }
+        };
         if path.extension().is_none_or(|extension| extension != "arrow") {
             continue;
         }
