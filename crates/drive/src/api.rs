@@ -1,39 +1,41 @@
-//! What the agent gives and gets.
+//! The interface between the agent and a drive.
 
 use plimsoll_model::{Counters, MetricRow, SecondReport, SpecError, Transaction};
 
-/// Where a lane's transactions go. Neither method may wait.
+/// The receiver of a lane's transactions, such as the recorder. Its methods must not wait.
 pub trait Sink: Send {
-    /// Takes a full batch and leaves an empty one (recycled) in its place; gives the number of
-    /// transactions it had no room for.
+    /// Accepts a batch and replaces it by an empty one. Returns the number of transactions that
+    /// were lost because the queue was full.
     fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize;
 
-    /// Likewise for named metrics; gives the number of rows it had no room for.
+    /// Accepts rows of named metrics in the same way. Returns the number of rows that were lost
+    /// because the queue was full.
     fn metrics(&mut self, rows: &mut Vec<MetricRow>) -> usize;
 }
 
-/// One agent's part of a population (or of a budget): those with number = `agent` modulo `agents`.
+/// One agent's part of a population or of a budget: the items whose number modulo `agents` is
+/// `agent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Below `agents`: which of those that carry it this agent is.
+    /// Index of this agent among the agents that share it; less than `agents`.
     pub agent: u16,
-    /// Number of agents that carry it, at least 1.
+    /// Number of agents that share it, at least 1.
     pub agents: u16,
 }
 
-/// What an agent carries of a run.
+/// The part of a run that one agent carries out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Portions {
-    /// Index of this agent among all of the run: it stands in every transaction.
+    /// Index of this agent in the run, as in the column `agent` of its transactions.
     pub agent: u16,
-    /// Of each workload; none where other agents carry it.
+    /// Its share of each workload; none if only other agents run the workload.
     pub workloads: Vec<Option<Share>>,
-    /// Of the budget of transactions.
+    /// Its share of the budget of transactions.
     pub budget: Share,
 }
 
 impl Portions {
-    /// Everything, of a run with one agent.
+    /// The whole run, if it has one agent.
     pub fn whole(workloads: usize) -> Self {
         let whole = Share { agent: 0, agents: 1 };
         Self {
@@ -44,93 +46,94 @@ impl Portions {
     }
 }
 
-/// What happens while a drive goes on.
+/// An event of a drive.
 #[derive(Debug, Clone)]
 pub enum DriveEvent {
-    /// One second of one lane; the agent merges the lanes. A lane gives every second of the run
-    /// once, in order, from its start to the end of its drain; a lane that has ended gives no more.
+    /// One second of one lane; the agent merges the lanes. A lane sends every second of the run
+    /// once, in order, from the start of the run to the end of the lane.
     Second {
         /// Index of the lane.
         lane: usize,
-        /// What happened in it.
+        /// Counters and histograms of the second.
         report: SecondReport,
     },
-    /// Something worth a line: `tester-stopped`, `not-started`, `lane-failed`, `stuck`, `driver`.
+    /// An event for the user.
     Note {
-        /// Run time, ns.
+        /// Time since the start of the run, ns.
         t_ns: i64,
-        /// A word of the list above.
+        /// Kind: `tester-stopped`, `not-started`, `lane-failed`, `stuck` or `driver`.
         kind: &'static str,
-        /// For people.
+        /// Description for the user.
         text: String,
     },
-    /// Last word of a lane; everything it recorded was delivered before.
+    /// The last event of a lane. All its transactions were delivered before.
     LaneEnded {
         /// Index of the lane.
         lane: usize,
-        /// Its books: `started == succeeded + failed + in_flight`.
+        /// Totals of the lane: `started == succeeded + failed + in_flight`.
         counters: Counters,
         /// Transactions cancelled at the end of the drain.
         in_flight: u64,
-        /// Run time (ns) at which its measured window ended; what ended later has phase `drain`.
+        /// End of the measured window, ns since the start of the run. Transactions that ended later
+        /// have phase `drain`.
         window_ns: i64,
     },
 }
 
-/// Why a run cannot be driven.
+/// Why a drive cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The run document contradicts itself.
+    /// [`RunSpec::check`](plimsoll_model::RunSpec::check) refuses the run document.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A driver that does not exist.
-    #[error("workload {workload}: there is no driver \"{driver}\"; there are {known}")]
+    /// The driver of a workload does not exist.
+    #[error("workload {workload}: expected one of the drivers {known}, got \"{driver}\"")]
     UnknownDriver {
         /// Name of the workload.
         workload: String,
-        /// What was asked for.
+        /// Name of the driver that was requested.
         driver: String,
-        /// The list.
+        /// Names of all drivers, separated by commas.
         known: String,
     },
-    /// Something that the driver cannot work with.
+    /// The driver refuses its settings.
     #[error("workload {workload}, driver {driver}: {what}")]
     Driver {
         /// Name of the workload.
         workload: String,
-        /// Its driver.
+        /// Name of its driver.
         driver: String,
-        /// What is wrong and what to do.
+        /// Which setting is wrong, why, and what to do.
         what: String,
     },
-    /// More than the engine carries.
+    /// The run needs more of a resource than is allowed. The text is the whole message.
     #[error("{0}")]
     TooMany(String),
-    /// The system refuses a resource.
+    /// A call of the operating system failed.
     #[error("cannot {what}: {error}")]
     System {
-        /// What was tried.
+        /// The action that failed, such as "start a thread".
         what: String,
-        /// Why not.
+        /// Error of the operating system.
         error: std::io::Error,
     },
 }
 
-/// What a driver states about itself.
+/// Properties of a driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct DriverInfo {
     /// Name in experiment files.
     pub name: &'static str,
-    /// One line of help.
+    /// Description in one line, for the help.
     pub help: &'static str,
     /// Schemes of the URLs of its endpoints; empty: it has no endpoints.
     pub schemes: &'static [&'static str],
     /// Keys of its settings and requests, at any depth, whose values are paths of files, or lists
-    /// or mappings that contain such paths. On another host these files have other paths.
+    /// or mappings that contain such paths. On another host these files have different paths.
     pub file_keys: &'static [&'static str],
-    /// Whether a tester may be a thread: `sql` with `SQLite`, `exec`, `replay`.
+    /// Whether a tester can be a thread: `sql` (with `SQLite`), `exec`, `replay`.
     pub blocking: bool,
-    /// Whether its testers make files before the load, which may take an hour.
+    /// Whether its testers create files before the load, which may take an hour.
     pub prepares_files: bool,
 }
 

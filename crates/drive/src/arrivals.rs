@@ -1,12 +1,12 @@
-//! The arrivals of an open load, as the lanes of an agent share them.
+//! The arrivals of an open load, shared by the lanes of an agent.
 //!
-//! Every lane walks through the same sequence with a copy of its own, and a number that all share
-//! says how much of it is taken: a free slot takes the next arrival, whatever lane it is on. So
-//! `in_flight` is one bound, as the experiment file says, and no arrival waits while any slot of
-//! the agent is free. The price is one atomic addition per arrival. Rejected: every lane its own
-//! part of the arrivals (three slots over two lanes are then no queue with three servers), one lane
-//! for the whole workload (requests that cost much CPU time would have one core), a lock around one
-//! sequence.
+//! Every lane has its own copy of the agent's sequence, and a shared counter contains the number of
+//! arrivals that were taken: a free slot takes the next arrival, independent of its lane. So
+//! `in_flight` is one limit, as the experiment file says, and no arrival waits while any slot of
+//! the agent is free. The cost is one atomic addition per arrival. Rejected: a separate part of the
+//! arrivals for each lane (three slots on two lanes would not be a queue with three servers); one
+//! lane for the whole workload (requests that need much CPU time would have one core); a lock
+//! around one sequence.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use plimsoll_schedule::{Arrival, ArrivalStream};
 use crate::api::Share;
 use crate::plan::Population;
 
-/// The arrivals of one workload on this agent; the lanes get theirs from it.
+/// The arrivals of one workload on this agent. It creates the views of the lanes.
 #[derive(Debug)]
 pub struct Pool {
     stream: ArrivalStream,
@@ -25,7 +25,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// None if the workload has no arrivals here.
+    /// The arrivals for the share `of` an agent; none if the agent has no arrivals of the workload.
     pub fn new(population: &Population, of: Share, seed: u64) -> Option<Self> {
         let part = population.arrivals_of(of)?;
         let curve = population.curve.clone()?;
@@ -37,7 +37,7 @@ impl Pool {
         })
     }
 
-    /// For one of `lanes` lanes.
+    /// The view of lane `lane` of `lanes` lanes.
     pub fn lane(&self, lane: usize, lanes: usize) -> Arrivals {
         Arrivals {
             stream: self.stream.clone(),
@@ -49,17 +49,17 @@ impl Pool {
     }
 }
 
-/// A lane's view of the agent's arrivals, which have numbers from 0 here.
+/// A lane's view of the agent's arrivals. Within the agent they are numbered from 0.
 #[derive(Debug)]
 pub struct Arrivals {
     stream: ArrivalStream,
-    /// Number of the lane's next arrival of those below `slots`: the first one of every slot is
-    /// dealt out in turn to the lanes. The lane that wakes first would take them all otherwise, and
-    /// lanes would then work in turn, a bunch each.
+    /// Number of the lane's next dealt arrival. The first arrivals, one for each slot, are dealt to
+    /// the lanes in turn. Otherwise the lane that wakes first would take all of them, and the lanes
+    /// would then work in turn, each on many arrivals at once.
     dealt: u64,
     lanes: u64,
     slots: u64,
-    /// Number of the next arrival that nobody has taken.
+    /// Number of the next arrival that was not taken.
     taken: Arc<AtomicU64>,
 }
 
@@ -77,9 +77,9 @@ impl Arrivals {
         self.stream.next()
     }
 
-    /// Takes all that came before `t_ns` while no slot was free, and gives their number.
+    /// Takes all arrivals before `t_ns` for which no slot was free, and returns their number.
     pub fn drop_before(&mut self, t_ns: u64) -> u64 {
-        // What is dealt has a slot that is free for it, even if that has not begun yet.
+        // A free slot exists for every dealt arrival, even if the slot has not begun yet.
         if self.dealt < self.slots {
             return 0;
         }
@@ -87,8 +87,8 @@ impl Arrivals {
         loop {
             self.stream.go_to(from);
             self.stream.skip_before(t_ns);
-            // Another lane may have taken some meanwhile; the stream stands where it stands, never
-            // before `from`.
+            // Another lane may have taken arrivals in the meantime. The stream never moves back, so
+            // that it may be past `from`.
             let to = self.stream.number();
             match self
                 .taken
@@ -100,8 +100,9 @@ impl Arrivals {
         }
     }
 
-    /// Takes all before `t_ns` that are left, and gives their number: the run has ended.
-    pub fn rest_before(&mut self, t_ns: u64) -> u64 {
+    /// Takes all remaining arrivals before `t_ns`, and returns their number. Called at the end of
+    /// the run, and when the agent joins late.
+    pub fn take_rest_before(&mut self, t_ns: u64) -> u64 {
         let mut dealt = 0;
         while self.dealt < self.slots {
             self.stream.go_to(self.dealt);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_that_race_take_every_arrival_once() {
+    fn concurrent_lanes_take_every_arrival_once() {
         for law in [Law::Even, Law::Poisson] {
             for (agents, lanes, slots) in [(1, 1, 3), (1, 4, 2), (1, 4, 40), (2, 3, 7), (3, 2, 2)] {
                 let population = open(20_000.0, law, slots);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_racing_lanes_take_and_drop_is_all_there_was() {
+    fn concurrent_lanes_take_or_drop_every_arrival() {
         for law in [Law::Even, Law::Poisson] {
             let pool = Pool::new(&open(20_000.0, law, 4), Share { agent: 0, agents: 1 }, 5).unwrap();
             let parts: Vec<(Vec<u64>, u64)> = std::thread::scope(|scope| {
@@ -185,7 +186,7 @@ mod tests {
                                 free_since = arrival.at_ns + 77_777 * (1 + lane as u64);
                                 dropped += arrivals.drop_before(free_since.min(T));
                             }
-                            (taken, dropped + arrivals.rest_before(T))
+                            (taken, dropped + arrivals.take_rest_before(T))
                         })
                     })
                     .collect();
@@ -199,13 +200,13 @@ mod tests {
                 dropped > 0 && taken.windows(2).all(|pair| pair[0] < pair[1]),
                 "{law:?}"
             );
-            assert!(taken.iter().all(|at| all.binary_search(at).is_ok()));
+            assert!(taken.iter().all(|index| all.binary_search(index).is_ok()));
             assert_eq!(taken.len() as u64 + dropped, all.len() as u64, "{law:?}");
         }
     }
 
     #[test]
-    fn what_no_slot_ever_asked_for_is_counted_once() {
+    fn arrivals_that_no_slot_took_are_counted_once() {
         let pool = Pool::new(&open(20_000.0, Law::Poisson, 5), Share { agent: 0, agents: 1 }, 5).unwrap();
         let mut lanes: Vec<Arrivals> = (0..2).map(|lane| pool.lane(lane, 2)).collect();
         let first = lanes[1].take().unwrap();
@@ -213,8 +214,8 @@ mod tests {
             first.index, 1,
             "the first arrivals are dealt out to the lanes in turn"
         );
-        let left: u64 = lanes.iter_mut().map(|lane| lane.rest_before(T)).sum();
+        let left: u64 = lanes.iter_mut().map(|lane| lane.take_rest_before(T)).sum();
         assert_eq!(left + 1, whole(Law::Poisson).len() as u64);
-        assert_eq!(lanes[0].rest_before(T), 0);
+        assert_eq!(lanes[0].take_rest_before(T), 0);
     }
 }

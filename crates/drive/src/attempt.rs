@@ -1,4 +1,4 @@
-//! One transaction as a driver carries it out: the request, and what is recorded of it.
+//! One transaction for a driver: the request, and the record that the driver fills in.
 
 use std::sync::Arc;
 
@@ -8,64 +8,65 @@ use plimsoll_schedule::Fill;
 
 use crate::failure::{Failure, Waiting};
 
-/// What a tester is asked to do.
+/// One request of a tester.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// Index of the operation in its workload.
     pub operation: usize,
     /// Index of the endpoint in its workload.
     pub endpoint: usize,
-    /// For templates: tester, its n-th transaction, endpoint, time, values.
+    /// Values for templates: tester, number of the transaction, endpoint, time, drawn values.
     pub fill: Fill<'a>,
 }
 
-/// Collects what happens to one transaction. A driver fills it in; stamps are taken beside the
-/// system call.
+/// The record of one transaction in progress, which a driver fills in. Stamps are raw, in ns, taken
+/// next to the system call; [`NOT_HAPPENED`] if the event did not occur.
 pub struct Attempt {
     clock: Arc<dyn Clock>,
     codes: Codes,
-    /// See `Transaction`; set before the driver is called, to be taken anew right before the first
-    /// system call.
+    /// Start. Set before the driver is called; the driver sets it again immediately before its
+    /// first system call ([`Attempt::begin`]).
     pub start: i64,
-    /// See `Transaction`.
+    /// A new connection was established.
     pub connected: i64,
-    /// See `Transaction`.
+    /// The first byte of the response was read.
     pub first_byte: i64,
-    /// See `Transaction`.
+    /// The response was complete, or the failure was detected.
     pub end: i64,
-    /// When the tester was free again, where that is later than `end` ([`Attempt::freed`]).
+    /// Time at which the tester was free again, if that is later than `end` ([`Attempt::freed`]).
     pub free: i64,
-    /// See `Transaction`.
+    /// Number of items as the driver counts them.
     pub items: u64,
-    /// See `Transaction`.
+    /// Size of the decoded payload, bytes.
     pub payload: u64,
-    /// See `Transaction`.
+    /// Bytes written, including those of the protocol.
     pub sent: u64,
-    /// See `Transaction`.
+    /// Bytes read, including those of the protocol.
     pub received: u64,
-    /// See `Transaction`.
+    /// Number of the connection or client program, from 1; 0 is none.
     pub session: u32,
-    /// See `Transaction`.
+    /// Number of repeated tries within the transaction, from 0.
     #[allow(clippy::struct_field_names, reason = "the column's name")]
     pub attempt: u16,
-    /// See `Transaction`.
+    /// What a cache between tester and target reported.
     pub cache: Cache,
-    /// Index of the endpoint that it ended at, for a driver that chooses among them itself.
+    /// Index of the endpoint of the last try, if the driver itself chooses among endpoints; none
+    /// otherwise.
     pub endpoint: Option<usize>,
-    /// See `Transaction`; an attempt that is not finished is an error.
+    /// How the transaction ended; an error if the driver does not set it.
     pub outcome: Outcome,
-    /// See `Transaction`.
+    /// Short text of the result.
     pub code: Code,
-    /// What is waited for.
+    /// What the tester waits for.
     pub waiting: Waiting,
-    /// Named metrics.
+    /// Named metrics of the transaction.
     pub metrics: Vec<(Code, f64)>,
-    /// Something that a person should read; the first few of a lane become notes.
+    /// A message for the user. The first messages of a lane become notes.
     pub note: Option<String>,
 }
 
 impl Attempt {
-    /// One to be used again and again.
+    /// An empty record, which is reused for all transactions of a tester.
     pub fn new(clock: Arc<dyn Clock>, codes: Codes) -> Self {
         Self {
             clock,
@@ -91,7 +92,7 @@ impl Attempt {
         }
     }
 
-    /// Empties it for the next transaction, and stamps its start; gives the stamp.
+    /// Clears the record for the next transaction, stamps its start, and returns the stamp.
     pub fn reset(&mut self) -> i64 {
         self.connected = NOT_HAPPENED;
         self.first_byte = NOT_HAPPENED;
@@ -114,19 +115,19 @@ impl Attempt {
         self.start
     }
 
-    /// Reads the clock of stamps.
+    /// Reads the clock of the stamps (raw, ns).
     #[inline]
     pub fn now(&self) -> i64 {
         self.clock.raw_ns()
     }
 
-    /// Stamps the start anew: right before the first system call.
+    /// Stamps the start again, immediately before the first system call.
     #[inline]
     pub fn begin(&mut self) {
         self.start = self.clock.raw_ns();
     }
 
-    /// Stamps the end and says how it went.
+    /// Stamps the end, and sets outcome and code.
     #[inline]
     pub fn finish(&mut self, outcome: Outcome, code: Code) {
         self.end = self.clock.raw_ns();
@@ -134,35 +135,37 @@ impl Attempt {
         self.code = code;
     }
 
-    /// Says how it went, for a driver that has stamped [`Self::end`] itself, right after the read
-    /// that completed it.
+    /// Sets outcome and code, for a driver that has stamped [`Self::end`] itself, immediately after
+    /// the read that completed the response.
     #[inline]
     pub fn conclude(&mut self, outcome: Outcome, code: Code) {
         self.outcome = outcome;
         self.code = code;
     }
 
-    /// Stamps when the tester is free again, for a driver that goes on working after [`Self::end`]:
-    /// verifying an answer, closing what is used once. That is the tester's own work: not a part of
-    /// the transaction, and no lateness of the next one, which is planned from here.
+    /// Stamps the time at which the tester is free again, for a driver that continues to work after
+    /// [`Self::end`], such as to verify a response or to close a connection. This work belongs to
+    /// the tester: it is not part of the transaction, and it does not make the next one late,
+    /// because that is planned from here.
     #[inline]
     pub fn freed(&mut self) {
         self.free = self.clock.raw_ns();
     }
 
-    /// Whether the transaction has ended, and what goes on is the tester's own work.
+    /// Whether the transaction has ended and the tester does its own work.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.free != NOT_HAPPENED
     }
 
-    /// When the next transaction may be planned from: the end, or later.
+    /// Time from which the next transaction is planned: the end, or later.
     #[inline]
     pub fn free_at(&self) -> i64 {
         self.free.max(self.end)
     }
 
-    /// Bytes were read: stamps the first byte, and the end as far as is known.
+    /// Records that `count` bytes were read: stamps the first byte if these are the first, and the
+    /// end, which a later read replaces.
     #[inline]
     pub fn read(&mut self, count: usize) {
         let now = self.clock.raw_ns();
@@ -174,19 +177,19 @@ impl Attempt {
         self.end = now;
     }
 
-    /// [`Self::finish`] by a failure.
+    /// [`Self::finish`] with outcome and code of a failure.
     pub fn fail(&mut self, failure: &Failure) {
         self.finish_text(failure.outcome, &failure.code);
     }
 
-    /// [`Self::finish`] by the text of a code: for what is rare.
+    /// [`Self::finish`] with the text of a code, which is looked up: for rare outcomes.
     pub fn finish_text(&mut self, outcome: Outcome, code: &str) {
         self.end = self.clock.raw_ns();
         self.outcome = outcome;
         self.code = self.codes.number(code);
     }
 
-    /// Number of a code.
+    /// The code of `text`.
     pub fn code_of(&self, text: &str) -> Code {
         self.codes.number(text)
     }

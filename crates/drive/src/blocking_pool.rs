@@ -1,4 +1,5 @@
-//! Blocking testers: a thread each, with one lane to keep their books, their time and their end.
+//! The blocking pool: testers that are threads, and one lane that keeps their counters and time and
+//! ends them.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
@@ -13,44 +14,44 @@ use plimsoll_schedule::Used;
 
 use crate::arrivals::Arrivals;
 use crate::control::{Control, parts};
-use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, enter, not_started};
+use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester};
 use crate::lane_stats::{Header, LaneStats, cancel};
 use crate::limit::{Limit, TimeoutCodes};
 use crate::own_delays::Pulse;
 use crate::policy::{TesterPolicy, TesterSlot};
 
-/// Most blocking testers of one process.
+/// Maximum number of blocking testers of a process.
 pub const MAX_BLOCKING_TESTERS: u32 = 4096;
 const SECOND: i64 = 1_000_000_000;
-/// How long a thread may take to give up once it is told to; a call that is stuck in the kernel for
-/// longer is left behind.
-const GRACE_NS: i64 = 2 * SECOND;
+/// Maximum time from the cancellation of a transaction to its end, ns. The pool does not wait
+/// longer for a thread that is blocked in the kernel.
+const CANCEL_TIMEOUT_NS: i64 = 2 * SECOND;
 const STACK: usize = 1 << 20;
 
-/// A prepared blocking driver, with its type forgotten.
+/// A prepared blocking driver of any type.
 pub trait ErasedBlockingDriver: Send + Sync {
-    /// Makes one tester on the current thread, which is the one that it will work on.
+    /// Creates a tester on the current thread, which will run it.
     ///
     /// # Errors
-    /// What it lacks, for people.
+    /// What is missing, for the user.
     fn tester(&self, pool: &Arc<BlockingPool>, slot: TesterSlot) -> Result<Box<dyn Work>, String>;
 
-    /// See [`BlockingDriver::tidy`].
+    /// Removes what testers have created, as [`BlockingDriver::tidy`] does.
     fn tidy(&self) -> Vec<String>;
 }
 
 /// A tester that is ready for the run.
 pub trait Work {
-    /// Works on the current thread until its part of the run has ended.
+    /// Runs the tester to its end, on the current thread.
     fn work(self: Box<Self>);
 }
 
-/// A prepared blocking driver.
+/// A prepared blocking driver of type `D`.
 pub struct TypedBlockingDriver<D> {
     /// The driver.
     pub driver: Arc<D>,
-    /// Per operation, what its texts use.
+    /// Per operation, the values that its texts contain.
     pub used: Arc<Vec<Used>>,
 }
 
@@ -72,7 +73,7 @@ impl<D: BlockingDriver> ErasedBlockingDriver for TypedBlockingDriver<D> {
     }
 }
 
-/// What the threads of a pool share.
+/// State that the threads of a pool share.
 pub struct BlockingPool {
     spec: Arc<RunSpec>,
     control: Arc<Control>,
@@ -84,24 +85,24 @@ pub struct BlockingPool {
     over_at: AtomicI64,
     cancelled: AtomicBool,
     cancel: OwnedFd,
-    /// Per workload.
+    /// Per workload, the agent's part of the arrivals.
     arrivals: Vec<Mutex<Option<Arrivals>>>,
-    /// Per member, its transaction in progress. Whoever takes it out enters it in the books: the
-    /// tester, or the lane when the tester does not come back.
+    /// Per member, its transaction in progress. The thread that takes it out counts it: the tester,
+    /// or the leader if the tester is blocked.
     progress: Vec<Mutex<Option<(Header, i64)>>>,
     alive: AtomicUsize,
     leader: Mutex<Option<Thread>>,
 }
 
-/// What a pool is made from.
+/// The inputs from which a pool is created.
 pub struct BlockingPoolSetup {
     /// The run.
     pub spec: Arc<RunSpec>,
-    /// Shared by the lanes.
+    /// State that all lanes share.
     pub control: Arc<Control>,
-    /// Stamps.
+    /// Clock of the stamps.
     pub clock: Arc<dyn Clock>,
-    /// Dictionary.
+    /// Dictionary of codes.
     pub codes: Codes,
     /// Counters of the pool.
     pub stats: LaneStats,
@@ -116,7 +117,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BlockingPool {
-    /// A pool without threads yet.
+    /// Creates a pool without threads.
     pub fn new(setup: BlockingPoolSetup) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             spec: setup.spec,
@@ -136,14 +137,14 @@ impl BlockingPool {
         }))
     }
 
-    /// Starts the thread of one tester. `prelude` runs first on it; `ready` hears when the tester
-    /// can begin, or why it cannot.
-    pub fn hire<E>(
+    /// Starts the thread of one tester. The thread first calls `set_up`, creates the tester, and
+    /// then passes the result to `ready`. `driver_error` converts an error of the driver.
+    pub fn start_tester<E>(
         self: &Arc<Self>,
         slot: TesterSlot,
         driver: Arc<dyn ErasedBlockingDriver>,
-        prelude: impl FnOnce() -> Result<(), E> + Send + 'static,
-        lacks: impl FnOnce(String) -> E + Send + 'static,
+        set_up: impl FnOnce() -> Result<(), E> + Send + 'static,
+        driver_error: impl FnOnce(String) -> E + Send + 'static,
         ready: impl FnOnce(Result<(), E>) + Send + 'static,
     ) -> std::io::Result<Thread> {
         let pool = Arc::clone(self);
@@ -153,19 +154,19 @@ impl BlockingPool {
             .stack_size(STACK)
             .spawn(move || {
                 let work = || {
-                    let made = prelude().and_then(|()| driver.tester(&pool, slot).map_err(lacks));
-                    match made {
+                    let tester = set_up().and_then(|()| driver.tester(&pool, slot).map_err(driver_error));
+                    match tester {
                         Ok(tester) => {
                             ready(Ok(()));
                             tester.work();
                         }
-                        Err(why) => ready(Err(why)),
+                        Err(error) => ready(Err(error)),
                     }
                 };
-                let worked = std::panic::catch_unwind(AssertUnwindSafe(work));
-                if worked.is_err() {
-                    let text =
-                        "a tester has failed: this is a fault of Plimsoll, please report it".to_owned();
+                let result = std::panic::catch_unwind(AssertUnwindSafe(work));
+                if result.is_err() {
+                    let text = "the thread of a tester failed: this is a fault of Plimsoll, please report it"
+                        .to_owned();
                     locked(&pool.stats).note(pool.clock.raw_ns(), "lane-failed", text);
                 }
                 pool.alive.fetch_sub(1, Ordering::SeqCst);
@@ -182,11 +183,12 @@ impl BlockingPool {
         }
     }
 
-    /// Runs the pool to the end of the run on the current thread, then lets the drivers tidy up.
-    pub fn lead(&self, threads: &[Thread], drivers: &[Arc<dyn ErasedBlockingDriver>]) {
+    /// Runs the pool to the end of the run on the current thread, which becomes the leader. Then
+    /// calls [`BlockingDriver::tidy`] of the drivers.
+    pub fn run(&self, threads: &[Thread], drivers: &[Arc<dyn ErasedBlockingDriver>]) {
         *locked(&self.leader) = Some(std::thread::current());
         let Some(t0) = self.control.wait_for_go() else {
-            // One that is still getting ready would be in the way of the next run's.
+            // A tester that is still being prepared would interfere with those of the next run.
             while self.alive.load(Ordering::SeqCst) > 0 {
                 std::thread::park();
             }
@@ -197,47 +199,47 @@ impl BlockingPool {
         };
         self.begin(t0);
         let drain_ns = i64::try_from(self.spec.drain_ns).unwrap_or(i64::MAX);
-        let mut over = false;
-        let mut tick = t0 + SECOND;
+        let mut is_over = false;
+        let mut second_end = t0 + SECOND;
         let mut pulse = Pulse::new(t0);
         while self.alive.load(Ordering::SeqCst) > 0 {
             let now = self.clock.raw_ns();
-            if now >= tick {
+            if now >= second_end {
                 locked(&self.stats).roll(now);
-                tick += SECOND;
+                second_end += SECOND;
                 continue;
             }
             if now >= pulse.due()
                 && let Some(gap) = pulse.beat(now)
             {
-                locked(&self.stats).gap(now, gap);
+                locked(&self.stats).record_gap(now, gap);
             }
             self.over_at
                 .fetch_min(self.control.stopped_at(), Ordering::SeqCst);
             let over_at = self.over_at.load(Ordering::SeqCst);
-            let give_up = over_at.saturating_add(drain_ns);
-            if !over && (now >= over_at || self.control.exhausted()) {
-                over = true;
-                locked(&self.stats).over_at(over_at);
+            let cancel_at = over_at.saturating_add(drain_ns);
+            if !is_over && (now >= over_at || self.control.exhausted()) {
+                is_over = true;
+                locked(&self.stats).end_window(over_at);
                 threads.iter().for_each(Thread::unpark);
             }
-            if now >= give_up && !self.cancelled.load(Ordering::SeqCst) {
+            if now >= cancel_at && !self.cancelled.load(Ordering::SeqCst) {
                 self.cancel(threads);
             }
-            if now >= give_up.saturating_add(GRACE_NS) {
+            if now >= cancel_at.saturating_add(CANCEL_TIMEOUT_NS) {
                 break;
             }
             let next = [
-                tick,
+                second_end,
                 pulse.due(),
                 over_at,
-                give_up,
-                give_up.saturating_add(GRACE_NS),
+                cancel_at,
+                cancel_at.saturating_add(CANCEL_TIMEOUT_NS),
             ]
             .into_iter()
             .filter(|&at| at > now)
             .min()
-            .unwrap_or(tick);
+            .unwrap_or(second_end);
             std::thread::park_timeout(Duration::from_nanos((next - now) as u64));
         }
         let ended = self.clock.raw_ns();
@@ -245,7 +247,8 @@ impl BlockingPool {
         self.close(ended);
     }
 
-    /// Where a tester has not come back, what it works on stays: it may still use it.
+    /// Lets the drivers remove what testers have created, unless a tester is blocked: it may still
+    /// use it.
     fn tidy(&self, drivers: &[Arc<dyn ErasedBlockingDriver>], now: i64) {
         if self.alive.load(Ordering::SeqCst) == 0 {
             for text in drivers.iter().flat_map(|driver| driver.tidy()) {
@@ -254,7 +257,8 @@ impl BlockingPool {
         }
     }
 
-    /// The run begins at `t0`: whoever comes first tells the books.
+    /// Records that the run begins at `t0` (raw, ns). Every thread calls it; the first call takes
+    /// effect.
     fn begin(&self, t0: i64) {
         let mut stats = locked(&self.stats);
         if self.t0.swap(t0, Ordering::SeqCst) != t0 {
@@ -266,13 +270,20 @@ impl BlockingPool {
 
     fn cancel(&self, threads: &[Thread]) {
         self.cancelled.store(true, Ordering::SeqCst);
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: the descriptor is open as long as `self`, the buffer holds the eight bytes.
-        unsafe { libc::write(self.cancel.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        let increment = 1_u64.to_ne_bytes();
+        // SAFETY: the descriptor is open as long as `self`, and the buffer has eight bytes.
+        unsafe {
+            libc::write(
+                self.cancel.as_raw_fd(),
+                increment.as_ptr().cast(),
+                increment.len(),
+            )
+        };
         threads.iter().for_each(Thread::unpark);
     }
 
-    /// Enters those who did not come back, and what was not started, at `now` (raw, ns).
+    /// Counts the transactions of blocked testers and the arrivals that were not started, and ends
+    /// the counters at `now` (raw, ns).
     fn close(&self, now: i64) {
         let mut stuck = 0;
         for progress in &self.progress {
@@ -280,13 +291,13 @@ impl BlockingPool {
                 let mut attempt = Attempt::new(Arc::clone(&self.clock), self.codes.clone());
                 attempt.start = start;
                 cancel(&mut attempt);
-                locked(&self.stats).ended(&header, &attempt);
+                locked(&self.stats).record_end(&header, &attempt);
                 stuck += 1;
             }
         }
         let mut stats = locked(&self.stats);
         if stuck > 0 {
-            let text = format!("{stuck} testers did not come back from a call that could not be interrupted");
+            let text = format!("{stuck} testers are blocked in a call that could not be interrupted");
             stats.note(now, "stuck", text);
         }
         let over_at = self.over_at.load(Ordering::SeqCst);
@@ -294,22 +305,22 @@ impl BlockingPool {
             for arrivals in &self.arrivals {
                 let left = locked(arrivals)
                     .as_mut()
-                    .map_or(0, |stream| stream.rest_before(self.run_time(over_at)));
+                    .map_or(0, |stream| stream.take_rest_before(self.run_time(over_at)));
                 not_started(&mut stats, now, left);
             }
         }
         stats.close(now);
     }
 
-    /// Sleeps until `at` (raw, ns), or until the run is over.
+    /// Sleeps until `at` (raw, ns), or until no transactions may start any more.
     fn sleep_until(&self, at: i64) {
         while !self.is_over() {
             let left = at - self.clock.raw_ns();
             if left <= 0 {
                 return;
             }
-            // Unparked when the run is over. The thread's timer slack is off, so that this wakes
-            // within microseconds.
+            // The thread is unparked when the run is over. Its timer slack is 1 ns, so that it
+            // wakes within microseconds.
             std::thread::park_timeout(Duration::from_nanos(left as u64));
         }
     }
@@ -347,7 +358,7 @@ impl LaneState for BlockingPool {
     }
 }
 
-/// One tester at work.
+/// One tester on its thread.
 struct Worker<T> {
     pool: Arc<BlockingPool>,
     slot: TesterSlot,
@@ -366,12 +377,13 @@ impl<T: BlockingTester> Work for Worker<T> {
         let pool = Arc::clone(&self.pool);
         pool.begin(t0);
         if self.slot.is_open {
-            self.leave_out_before(pool.control.joined_ns());
+            self.drop_arrivals_before(pool.control.joined_ns());
         }
         loop {
             match self.cycle.next(&*pool) {
                 Step::SleepUntil(at) => pool.sleep_until(at),
-                Step::AwaitAdmission => self.cycle.admit(pool.clock.raw_ns()), // a thread begins at once
+                // A thread need not wait: it does not delay other testers.
+                Step::AwaitAdmission => self.cycle.admit(pool.clock.raw_ns()),
                 Step::Perform(start) => {
                     let finished = self.perform(start);
                     self.cycle.finish(finished, &*pool);
@@ -383,22 +395,22 @@ impl<T: BlockingTester> Work for Worker<T> {
 }
 
 impl<T: BlockingTester> Worker<T> {
-    /// Arrivals that were due before this agent had joined are not started, and counted.
-    fn leave_out_before(&self, joined_ns: u64) {
+    /// Counts the arrivals that were due before this agent joined as dropped.
+    fn drop_arrivals_before(&self, joined_ns: u64) {
         let workload = usize::from(self.slot.population.workload);
         if let (1.., Some(arrivals)) = (joined_ns, locked(&self.pool.arrivals[workload]).as_mut()) {
-            locked(&self.pool.stats).dropped(arrivals.rest_before(joined_ns));
+            locked(&self.pool.stats).add_dropped(arrivals.take_rest_before(joined_ns));
         }
     }
 
-    /// Carries out one transaction. None if the tester is done.
+    /// Carries out one transaction; none if the tester ends.
     fn perform(&mut self, planned: PlannedStart) -> Option<Finished> {
         let header = self
             .policy
             .choose(planned.scheduled, planned.stage, planned.arrival);
         let start = self.attempt.reset();
         *locked(&self.pool.progress[self.slot.member]) = Some((header, start));
-        locked(&self.pool.stats).started(start, planned.scheduled.max(planned.free_at));
+        locked(&self.pool.stats).record_start(start, planned.scheduled.max(planned.free_at));
         let limit = Limit {
             clock: &*self.pool.clock,
             deadline: start.saturating_add(self.timeout_ns),
@@ -412,27 +424,27 @@ impl<T: BlockingTester> Worker<T> {
         if self.attempt.outcome == Outcome::Cancelled {
             cancel(&mut self.attempt);
         }
-        let pause_ns = enter(
+        let pause_ns = record(
             &mut locked(&self.pool.stats),
             &mut self.policy,
             &mut self.attempt,
             &header,
             self.slot.member,
         )?;
-        let free_at = self.renewed()?;
+        let free_at = self.renew()?;
         Some(Finished { free_at, pause_ns })
     }
 
-    /// Ready for another transaction. When it is free (raw, ns); none if it cannot go on, or need
-    /// not.
-    fn renewed(&mut self) -> Option<i64> {
+    /// Prepares the next transaction. Returns the time at which the tester is free (raw, ns); none
+    /// if the run is over or the tester cannot continue.
+    fn renew(&mut self) -> Option<i64> {
         if self.pool.is_over() {
             return None;
         }
         if let Err(why) = self.tester.renew(&mut self.attempt) {
             let mut stats = locked(&self.pool.stats);
-            stats.gone(self.slot.member);
-            let text = format!("tester {} cannot go on: {why}", self.slot.tester());
+            stats.deactivate(self.slot.member);
+            let text = format!("tester {} cannot continue: {why}", self.slot.tester());
             stats.note(self.pool.clock.raw_ns(), "tester-stopped", text);
             return None;
         }

@@ -1,4 +1,5 @@
-//! What all lanes of a drive share: the run's zero, its end, and its budget of transactions.
+//! State that all lanes of a drive share: the start of the run, its end, and its budget of
+//! transactions.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,18 +10,18 @@ use plimsoll_schedule::share;
 use crate::api::Share;
 
 const NEVER: i64 = i64::MAX;
-/// Whoever hears of the start later than this after it has come late: what was due before is not
-/// made up for.
+/// An agent that receives the start more than this after it (ns) joins late: transactions that were
+/// due before are not started.
 const LATE: i64 = 500_000_000;
 
-/// Where the parts of a run begin, raw ns.
+/// Limits of the parts of a run (raw, ns).
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
-    /// The run's zero.
+    /// Start of the run.
     pub t0: i64,
     /// End of the warm-up.
     pub warm: i64,
-    /// End of the measured window: moved back by a stop.
+    /// End of the measured window. A stop makes it earlier.
     pub over: i64,
 }
 
@@ -39,21 +40,22 @@ impl Parts {
 
 /// Shared by the lanes and their owner.
 pub struct Control {
+    /// Start of the run (raw, ns); none before [`Control::go`].
     zero: Mutex<Option<i64>>,
-    /// How long the run had gone on when this agent joined it, ns; 0 if it was there from the
-    /// start.
+    /// Time since the start of the run at which this agent joined, ns; 0 if it did not join late.
     joined_ns: AtomicU64,
-    gone: Condvar,
+    /// Signals a change of `zero` or `stop`.
+    started: Condvar,
     stop: AtomicBool,
     stopped_at: AtomicI64,
-    /// Transactions that may still be started; none: no bound.
+    /// Number of transactions that may still start; none: not limited.
     budget: Option<AtomicU64>,
     exhausted: AtomicBool,
     wakers: Mutex<Vec<Box<dyn Fn() + Send>>>,
 }
 
 impl Control {
-    /// For the share of one agent.
+    /// The state for one agent, whose share of the budget is `of`.
     pub fn new(spec: &RunSpec, of: Share) -> Self {
         let budget = spec
             .end
@@ -62,7 +64,7 @@ impl Control {
         Self {
             zero: Mutex::new(None),
             joined_ns: AtomicU64::new(0),
-            gone: Condvar::new(),
+            started: Condvar::new(),
             stop: AtomicBool::new(false),
             stopped_at: AtomicI64::new(NEVER),
             exhausted: AtomicBool::new(budget == Some(0)),
@@ -71,7 +73,8 @@ impl Control {
         }
     }
 
-    /// How a lane is woken when something here changes.
+    /// Adds a function that wakes a lane. It is called when the run is stopped or the budget is
+    /// exhausted.
     pub fn on_change(&self, wake: impl Fn() + Send + 'static) {
         self.wakers
             .lock()
@@ -79,13 +82,13 @@ impl Control {
             .push(Box::new(wake));
     }
 
-    fn changed(&self) {
+    fn wake_lanes(&self) {
         for wake in self.wakers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             wake();
         }
     }
 
-    /// Sets the run's zero (raw, ns); `now` tells whether this agent joins late.
+    /// Sets the start of the run, `t0` (raw, ns). If `now` is much later, this agent joins late.
     pub fn go(&self, t0: i64, now: i64) {
         if now - t0 > LATE {
             self.joined_ns.store((now - t0) as u64, Ordering::SeqCst);
@@ -94,32 +97,33 @@ impl Control {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert(t0);
-        self.gone.notify_all();
+        self.started.notify_all();
     }
 
-    /// Waits for [`Self::go`]; none if the run was stopped before.
+    /// Waits for [`Self::go`], and returns the start of the run (raw, ns); none if the run was
+    /// stopped before.
     pub fn wait_for_go(&self) -> Option<i64> {
         let zero = self.zero.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = |zero: &mut Option<i64>| zero.is_none() && !self.stopped();
         *self
-            .gone
+            .started
             .wait_while(zero, waiting)
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// See the field.
+    /// Time since the start of the run at which this agent joined, ns; 0 if it did not join late.
     pub fn joined_ns(&self) -> u64 {
         self.joined_ns.load(Ordering::SeqCst)
     }
 
-    /// No new starts, from `now` (raw, ns) on.
+    /// Stops the run at `now` (raw, ns): no transactions start any more.
     pub fn stop(&self, now: i64) {
         self.stopped_at.fetch_min(now, Ordering::SeqCst);
         self.stop.store(true, Ordering::SeqCst);
         // The lock orders this with a lane that is about to wait.
         drop(self.zero.lock().unwrap_or_else(PoisonError::into_inner));
-        self.gone.notify_all();
-        self.changed();
+        self.started.notify_all();
+        self.wake_lanes();
     }
 
     /// Whether [`Self::stop`] was called.
@@ -127,12 +131,12 @@ impl Control {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// When, raw ns; far in the future if it was not.
+    /// Time of the stop (raw, ns); the maximum value if the run was not stopped.
     pub fn stopped_at(&self) -> i64 {
         self.stopped_at.load(Ordering::SeqCst)
     }
 
-    /// Takes one transaction from the budget; false if none is left.
+    /// Takes one transaction from the budget; returns false if the budget is exhausted.
     #[inline]
     pub fn take(&self) -> bool {
         let Some(budget) = &self.budget else { return true };
@@ -141,20 +145,20 @@ impl Control {
             return true;
         }
         if !self.exhausted.swap(true, Ordering::SeqCst) {
-            self.changed();
+            self.wake_lanes();
         }
         before.is_ok()
     }
 
-    /// Whether the budget is used up.
+    /// Whether the budget is exhausted.
     #[inline]
     pub fn exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
     }
 }
 
-/// Where the parts of a run that begins at `t0` are. A run that ends by a count has no end of its
-/// own in time: its last transactions belong to the measured window.
+/// The parts of a run that starts at `t0` (raw, ns). A run that ends after a number of transactions
+/// has no planned end: its last transactions belong to the measured window.
 pub fn parts(spec: &RunSpec, t0: i64) -> Parts {
     let at = |ns: u64| t0.saturating_add(i64::try_from(ns).unwrap_or(NEVER));
     Parts {

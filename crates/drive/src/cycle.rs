@@ -1,6 +1,6 @@
-//! The work of one tester as a state machine: sleep, perform, sleep, until its part of the run is
-//! over. Tasks (`lane`) and threads (`blocking_pool`) are two shells around it. It does no I/O and
-//! reads no clock of its own.
+//! The tester cycle: the state machine of one tester, which sleeps until a start, performs, and
+//! sleeps, until its part of the run is over. Tasks (`lane`) and threads (`blocking_pool`) drive
+//! it. It does no I/O and reads no clock of its own.
 
 use std::sync::Arc;
 
@@ -13,39 +13,41 @@ use crate::lane_stats::{Header, LaneStats};
 use crate::plan::Population;
 use crate::policy::{TesterPolicy, TesterSlot, Turn, TurnSchedule, Verdict};
 
-/// What the testers of a lane share. All times are raw stamps, ns.
+/// State that the testers of a lane share. All times are raw stamps, ns.
 pub(crate) trait LaneState {
-    /// The present.
+    /// The current time.
     fn now(&self) -> i64;
-    /// Zero of the run.
+    /// Start of the run.
     fn t0(&self) -> i64;
-    /// End of the measured part. Far in the future until it is known.
+    /// End of the measured window; the maximum value until it is known.
     fn over_at(&self) -> i64;
-    /// Whether nothing may be started any more.
+    /// Whether no transactions may start any more.
     fn is_over(&self) -> bool;
     /// Stop and budget of the run.
     fn control(&self) -> &Control;
     /// Changes the counters of the lane.
     fn with_stats(&self, change: impl FnOnce(&mut LaneStats));
-    /// Reads or takes arrivals of a workload. None if it has none on this lane.
+    /// Reads or takes arrivals of a workload; none if the workload has no arrivals on this lane.
     fn with_arrivals<R>(&self, workload: u16, read: impl FnOnce(&mut Arrivals) -> R) -> Option<R>;
 
-    /// Time of the run of a raw stamp, ns; 0 before its zero.
+    /// Time since the start of the run of a raw stamp, ns; 0 before the start.
     fn run_time(&self, raw: i64) -> u64 {
         (raw - self.t0()).max(0) as u64
     }
 
-    /// Raw stamp of a time of the run, ns.
+    /// Raw stamp of a time since the start of the run, ns.
+    /// Raw stamp of a time since the start of the run, ns.
     fn raw(&self, run_ns: u64) -> i64 {
         self.t0()
             .saturating_add(i64::try_from(run_ns).unwrap_or(i64::MAX))
     }
 }
 
-/// What the tester has to do next.
+/// The next action of a tester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Sleep until this stamp, or until [`LaneState::is_over`]; then ask again.
+    /// Sleep until this stamp, or until [`LaneState::is_over`]; then call [`TesterCycle::next`]
+    /// again.
     SleepUntil(i64),
     /// Wait until the lane admits this tester; then call [`TesterCycle::admit`].
     AwaitAdmission,
@@ -60,50 +62,50 @@ pub(crate) enum Step {
 pub(crate) struct PlannedStart {
     /// Scheduled start, raw stamp, ns.
     pub(crate) scheduled: i64,
-    /// Stage of the load.
+    /// Index of the stage; 0 for a load without stages.
     pub(crate) stage: u16,
-    /// Number of the arrival of an open load.
+    /// Number of the arrival in an open load, over all agents; none in a closed load.
     pub(crate) arrival: Option<u64>,
-    /// Since when the tester is free, raw stamp, ns.
+    /// Time at which the tester became free, raw stamp, ns.
     pub(crate) free_at: i64,
 }
 
 /// How a transaction ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Finished {
-    /// When the tester was free again, raw stamp, ns.
+    /// Time at which the tester is free again, raw stamp, ns.
     pub(crate) free_at: i64,
-    /// Pause after it, ns.
+    /// Length of a pause after the transaction, ns.
     pub(crate) pause_ns: u64,
 }
 
-/// Where the next start comes from.
+/// The source of the planned starts.
 enum Source {
     /// The tester's own schedule. `begins_together`: its first start waits for admission.
     Closed {
         turns: TurnSchedule,
         begins_together: bool,
     },
-    /// The arrivals of the workload: the slot takes the next one. So no dispatcher is needed, and
-    /// waiting arrivals are a number, not a queue.
+    /// The arrivals of the workload, of which the slot takes the next one. So no dispatcher is
+    /// needed, and waiting arrivals are a number, not a queue.
     Open,
 }
 
 enum State {
     /// No start is planned yet.
     New,
-    /// The next start, and the number of slots missed before it.
+    /// A start is planned; `missed` slots were missed before it.
     Planned {
         start: PlannedStart,
         missed: u64,
     },
-    /// The same, which waits for admission.
+    /// A start is planned and waits for admission.
     Admission {
         start: PlannedStart,
         missed: u64,
     },
     Performing,
-    /// A pause of an open slot, to this stamp.
+    /// A slot of an open load pauses until this stamp.
     Pausing(i64),
     Done,
 }
@@ -122,7 +124,7 @@ impl TesterCycle {
         } else {
             let turns = TurnSchedule::new(slot);
             Source::Closed {
-                begins_together: turns.begin_together(),
+                begins_together: turns.begins_together(),
                 turns,
             }
         };
@@ -133,14 +135,14 @@ impl TesterCycle {
         }
     }
 
-    /// What to do now.
+    /// Returns the next action.
     pub(crate) fn next(&mut self, lane: &impl LaneState) -> Step {
         loop {
             match self.state {
                 State::New => self.plan_first(lane),
                 State::Planned { start, missed } => {
                     if lane.is_over() {
-                        self.leave_unstarted(start.scheduled, lane);
+                        self.abandon_start(start.scheduled, lane);
                     } else if lane.now() < start.scheduled {
                         return Step::SleepUntil(start.scheduled);
                     } else if self.take_admission() {
@@ -161,8 +163,8 @@ impl TesterCycle {
         }
     }
 
-    /// The lane has admitted the tester at the stamp `at`, which is when its first transaction is
-    /// scheduled.
+    /// Records that the lane has admitted the tester at the stamp `at`, which is the scheduled
+    /// start of its first transaction.
     pub(crate) fn admit(&mut self, at: i64) {
         if let State::Admission { mut start, missed } = self.state {
             start.scheduled = at;
@@ -170,7 +172,8 @@ impl TesterCycle {
         }
     }
 
-    /// The transaction has ended. None: the tester has done its part, or was taken out.
+    /// Records that the transaction has ended. None: the tester ends, because it has completed its
+    /// number of transactions, or after failures.
     pub(crate) fn finish(&mut self, finished: Option<Finished>, lane: &impl LaneState) {
         let Some(Finished { free_at, pause_ns }) = finished else {
             return self.end(lane);
@@ -212,17 +215,17 @@ impl TesterCycle {
         };
     }
 
-    /// Takes the next arrival of a slot that is free since `free_since` (time of the run, ns).
-    /// Arrivals that came while no slot was free are dropped if the load says so: this slot is the
-    /// first to be free again.
+    /// Takes the next arrival for a slot that is free since `free_since` (ns since the start of the
+    /// run). With `when_full: drop`, arrivals that were due before are dropped: this slot is the
+    /// first that is free again.
     fn plan_arrival(&mut self, free_since: u64, lane: &impl LaneState) {
         self.state = State::Done;
         if lane.is_over() {
             return;
         }
-        let drops = self.population.when_full == WhenFull::Drop;
+        let drop_late = self.population.when_full == WhenFull::Drop;
         let taken = lane.with_arrivals(self.population.workload, |arrivals| {
-            let dropped = if drops {
+            let dropped = if drop_late {
                 arrivals.drop_before(free_since)
             } else {
                 0
@@ -231,7 +234,7 @@ impl TesterCycle {
         });
         let Some((dropped, arrival)) = taken else { return };
         if dropped > 0 {
-            lane.with_stats(|stats| stats.dropped(dropped));
+            lane.with_stats(|stats| stats.add_dropped(dropped));
         }
         if let Some(arrival) = arrival {
             let start = PlannedStart {
@@ -244,7 +247,8 @@ impl TesterCycle {
         }
     }
 
-    /// Whether this is the first start of a tester that begins together with others.
+    /// Returns whether this start must wait for admission: it is the first start of a tester that
+    /// begins together with others.
     fn take_admission(&mut self) -> bool {
         match &mut self.source {
             Source::Closed { begins_together, .. } => std::mem::take(begins_together),
@@ -261,14 +265,15 @@ impl TesterCycle {
             turns.begun();
         }
         if missed > 0 {
-            lane.with_stats(|stats| stats.missed(missed));
+            lane.with_stats(|stats| stats.add_missed(missed));
         }
         self.state = State::Performing;
         Step::Perform(start)
     }
 
-    /// The run has ended before the planned start. An arrival that was taken and due is counted.
-    fn leave_unstarted(&mut self, scheduled: i64, lane: &impl LaneState) {
+    /// Ends the tester, because the run has ended before the planned start. An arrival that was
+    /// taken and due is counted as dropped.
+    fn abandon_start(&mut self, scheduled: i64, lane: &impl LaneState) {
         let is_open = matches!(self.source, Source::Open);
         if is_open && scheduled < lane.over_at() && !lane.control().exhausted() {
             let now = lane.now();
@@ -277,22 +282,22 @@ impl TesterCycle {
         self.end(lane);
     }
 
-    /// Counts the slots of a closed tester that were due and not begun.
+    /// Ends the tester. Counts the slots of a closed tester that were due and not begun as missed.
     fn end(&mut self, lane: &impl LaneState) {
         self.state = State::Done;
         if let Source::Closed { turns, .. } = &self.source {
             let over = lane.over_at();
             if lane.now() >= over {
                 let left = turns.left_before(lane.run_time(over));
-                lane.with_stats(|stats| stats.missed(left));
+                lane.with_stats(|stats| stats.add_missed(left));
             }
         }
     }
 }
 
-/// Enters a transaction that has ended in the counters of the lane. The pause after it, ns; None if
-/// the tester has done its part, was taken out, or the transaction was cancelled.
-pub(crate) fn enter(
+/// Counts a transaction that has ended. Returns the length of the pause after it, ns; none if the
+/// tester ends, or the transaction was cancelled.
+pub(crate) fn record(
     stats: &mut LaneStats,
     policy: &mut TesterPolicy,
     attempt: &mut Attempt,
@@ -303,28 +308,28 @@ pub(crate) fn enter(
     if let Some(text) = attempt.note.take() {
         stats.driver_note(end.max(attempt.start), text);
     }
-    stats.ended(header, attempt);
+    stats.record_end(header, attempt);
     if outcome == Outcome::Cancelled {
         return None;
     }
     match policy.judge(outcome) {
         Verdict::Go(pause_ns) => Some(pause_ns),
         Verdict::TakeOut(failures) => {
-            stats.gone(member);
-            stats.note(end, "tester-stopped", policy.taken_out(failures));
+            stats.deactivate(member);
+            stats.note(end, "tester-stopped", policy.stop_text(failures));
             None
         }
         Verdict::Done => {
-            stats.gone(member);
+            stats.deactivate(member);
             None
         }
     }
 }
 
-/// Counts arrivals that were due when the run ended.
+/// Counts arrivals that were due when the run ended as dropped, and adds a note.
 pub(crate) fn not_started(stats: &mut LaneStats, now: i64, count: u64) {
     if count > 0 {
-        stats.dropped(count);
+        stats.add_dropped(count);
         let text = format!(
             "{} arrivals were due and had not been started when the run ended",
             grouped(count)

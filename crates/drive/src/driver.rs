@@ -1,9 +1,9 @@
-//! What a driver is. Each driver is one folder of `drivers/`.
+//! The interface of drivers. Each driver is one folder of `drivers/`.
 //!
-//! A driver is made once per workload and process ([`AsyncDriver::prepare`]), where everything
-//! about settings, templates and files is checked; it makes one tester per tester of the run, and a
-//! tester carries out its transactions one after the other. A tester connects within its first
-//! transaction, so that the time of connecting is seen, and closes when it is dropped.
+//! A driver is created once per workload and process ([`AsyncDriver::prepare`]), which checks all
+//! settings, templates and files. It creates the testers, and a tester carries out its transactions
+//! one after the other. A tester connects within its first transaction, so that the time of
+//! connecting is measured, and closes its connections when it is dropped.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,31 +20,31 @@ pub use crate::limit::{Due, Limit};
 use crate::net::{Host, is_address};
 use crate::reactor::Io;
 
-/// What a driver is made from.
+/// The inputs from which a driver is created.
 pub struct Setup<'a> {
     /// `settings` of the workload.
     pub settings: &'a serde_json::Value,
     /// `request` of each operation.
     pub requests: Vec<&'a serde_json::Value>,
-    /// Where requests go.
+    /// Endpoints of the workload.
     pub endpoints: &'a [Endpoint],
-    /// The workload's values.
+    /// Generators of the workload's values.
     pub values: &'a Values,
-    /// The agent's dictionary.
+    /// The agent's dictionary of codes.
     pub codes: &'a Codes,
     /// Seed of the run.
     pub seed: u64,
-    /// Index of the workload in the run; with a seed and a tester's number it names a random
+    /// Index of the workload in the run. Seed, workload and number of the tester determine a random
     /// sequence.
     pub workload: u64,
-    /// Per operation: what stands in its texts. Filled by [`Setup::template`].
+    /// Per operation: the values that its texts contain. [`Setup::template`] adds to it.
     pub(crate) used: RefCell<Vec<Used>>,
-    /// Of the whole run. Filled by [`Setup::host`].
+    /// Lookups of the whole run. [`Setup::host`] adds to it.
     pub(crate) lookups: &'a RefCell<Vec<NameLookup>>,
 }
 
 impl Setup<'_> {
-    /// Looks a host up, and records how long that took.
+    /// Looks up a host, and records how long that took.
     pub fn host(&self, name: &str, port: u16) -> Result<Host, String> {
         let begun = Instant::now();
         let host = Host::resolve(name, port)?;
@@ -72,7 +72,7 @@ impl Setup<'_> {
         template
     }
 
-    /// Compiles a text that stands in the settings: its values are drawn for every operation.
+    /// Compiles a text of the settings. Its values are drawn for every operation.
     pub fn common_template(&self, text: &str) -> Template {
         let template = Template::new(text, self.values);
         for used in self.used.borrow_mut().iter_mut() {
@@ -84,40 +84,41 @@ impl Setup<'_> {
 
 /// A driver whose testers are tasks of a lane.
 pub trait AsyncDriver: Send + Sync + Sized + 'static {
-    /// One tester's state: connection, buffers.
+    /// State of one tester: connections, buffers.
     type Tester: AsyncTester;
-    /// Open files of a tester.
+    /// Number of open files of a tester.
     const FILES: u64 = 1;
-    /// Checks and compiles everything. Opens no connection. The error names the key, what is wrong,
-    /// and what to do.
+    /// Checks and compiles all settings. Opens no connection. The error states the key, what is
+    /// wrong, and what to do.
     fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
-    /// A tester, on the lane that will run it.
+    /// Creates the tester `number` (over all workloads and agents), on the lane that will run it.
     fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Self::Tester;
 }
 
 /// A tester of an [`AsyncDriver`].
 pub trait AsyncTester: 'static {
-    /// Carries out one transaction: fills `attempt`, ending with [`Attempt::finish`]. The future is
-    /// dropped when its time is up or the run ends, and [`Self::reset`] called.
+    /// Carries out one transaction: fills in `attempt`, and ends with [`Attempt::finish`] or
+    /// [`Attempt::conclude`]. At a timeout or at the end of the drain the future is dropped, and
+    /// [`Self::reset`] is called.
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) -> impl Future<Output = ()>;
-    /// The last transaction was abandoned: drop whatever is in an unknown state.
+    /// Drops everything whose state is unknown, because the last transaction was abandoned.
     fn reset(&mut self);
 }
 
 /// A driver whose testers are threads.
 pub trait BlockingDriver: Send + Sync + Sized + 'static {
-    /// One tester's state.
+    /// State of one tester.
     type Tester: BlockingTester;
-    /// As [`AsyncDriver::prepare`].
+    /// Checks and compiles all settings, as [`AsyncDriver::prepare`] does.
     fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
-    /// A tester, made on the thread that will run it. The run begins when all are made, however
-    /// long that takes.
+    /// Creates the tester `number` (over all workloads and agents), on the thread that will run it.
+    /// The run begins when all testers are created, without a time limit.
     ///
     /// # Errors
-    /// What it lacks, and what to do: there is no run then.
+    /// What is missing, and what to do. The run does not start.
     fn tester(self: &Arc<Self>, number: u32) -> Result<Self::Tester, String>;
-    /// Removes what testers have made, when all of them have ended, outside of all that is
-    /// measured. Gives what a person should know of what is left.
+    /// Removes what testers have created, after all of them have ended; this time is not measured.
+    /// Returns messages for the user about what remains.
     fn tidy(&self) -> Vec<String> {
         Vec::new()
     }
@@ -125,17 +126,17 @@ pub trait BlockingDriver: Send + Sync + Sized + 'static {
 
 /// A tester of a [`BlockingDriver`].
 pub trait BlockingTester: 'static {
-    /// Gets ready for another transaction. It is in none of them: a tester that works here says so
-    /// by [`Attempt::freed`], and the next one is planned from then.
+    /// Prepares the next transaction. The time is not part of any transaction: a tester that works
+    /// here calls [`Attempt::freed`], and the next transaction is planned from then.
     ///
     /// # Errors
-    /// Why it cannot go on: it is taken out.
+    /// Why the tester cannot continue. It stops.
     fn renew(&mut self, attempt: &mut Attempt) -> Result<(), String> {
         let _ = attempt;
         Ok(())
     }
 
-    /// Carries out one transaction. It must end soon after `limit` says so, by itself, with
-    /// [`Outcome::Timeout`] or [`Outcome::Cancelled`]; nobody else can end it.
+    /// Carries out one transaction. It must end by itself soon after `limit` is due, with
+    /// [`Outcome::Timeout`] or [`Outcome::Cancelled`]: no other thread can end it.
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>);
 }

@@ -1,4 +1,4 @@
-//! How exchanges break, in the few words of the column `code`.
+//! Failures of exchanges, and their texts in the column `code`.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,19 +7,19 @@ use plimsoll_model::Outcome;
 
 use crate::net::tls;
 
-/// What a tester waits for; names the code of a time-out.
+/// What a tester waits for. It determines the code of a timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// A connection, or a program to start.
+    /// A connection, or the start of a program.
     Connect,
-    /// The first byte of the answer.
+    /// The first byte of the response.
     FirstByte,
-    /// The rest of it.
+    /// The rest of the response.
     Body,
 }
 
 impl Waiting {
-    /// The code of a time-out that comes while this is waited for.
+    /// The code of a timeout that expires while the tester waits for this.
     pub const fn timeout_code(self) -> &'static str {
         match self {
             Self::Connect => "timeout connect",
@@ -29,17 +29,17 @@ impl Waiting {
     }
 }
 
-/// A transaction that did not come to an answer.
+/// Why a transaction has no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// Error, refused, or timeout.
     pub outcome: Outcome,
-    /// A few words.
+    /// Text of the column `code`.
     pub code: Cow<'static, str>,
 }
 
 impl Failure {
-    /// The exchange broke.
+    /// The exchange failed.
     pub fn error(code: impl Into<Cow<'static, str>>) -> Self {
         Self {
             outcome: Outcome::Error,
@@ -47,12 +47,13 @@ impl Failure {
         }
     }
 
-    /// The peer closed before its answer was complete.
+    /// The peer closed the connection before its response was complete.
     pub fn closed_early() -> Self {
         Self::error("closed early")
     }
 
-    /// A limit within the transaction has passed; the code is that of a time-out of the whole.
+    /// A timeout within the transaction has expired. The code is that of a timeout of the whole
+    /// transaction.
     pub fn late(waiting: Waiting) -> Self {
         Self {
             outcome: Outcome::Timeout,
@@ -60,13 +61,13 @@ impl Failure {
         }
     }
 
-    /// A kept connection that ended before any byte of an answer to a request that must not be sent
+    /// A kept connection was closed before any byte of a response, and the request must not be sent
     /// again.
     pub fn not_repeated() -> Self {
         Self::error("kept connection closed")
     }
 
-    /// An error while connecting.
+    /// The failure for an I/O error while connecting.
     pub fn connecting(error: &io::Error) -> Self {
         let refused = |code| Self {
             outcome: Outcome::Refused,
@@ -82,7 +83,7 @@ impl Failure {
         }
     }
 
-    /// An error on a connection.
+    /// The failure for an I/O error on an established connection.
     pub fn talking(error: &io::Error) -> Self {
         if let Some(error) = error
             .get_ref()

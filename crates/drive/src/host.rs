@@ -1,8 +1,9 @@
-//! What is asked of this host: cores, threads, limits.
+//! Calls of the operating system for cores, threads and limits.
 
 use std::io;
 
-/// Cores that this process may use, in order.
+/// Numbers of the cores that this process may use, in increasing order; only core 0 if they cannot
+/// be determined.
 pub fn cores() -> Vec<u32> {
     let mut set = empty();
     // SAFETY: `set` is a valid, writable cpu_set_t of the size given.
@@ -20,7 +21,7 @@ fn empty() -> libc::cpu_set_t {
     unsafe { std::mem::zeroed() }
 }
 
-/// Binds the current thread to `cores`.
+/// Binds the current thread to `cores`. Numbers beyond the size of the kernel's set are ignored.
 pub fn bind(cores: &[u32]) -> io::Result<()> {
     let mut set = empty();
     for &core in cores.iter().filter(|&&core| core < libc::CPU_SETSIZE as u32) {
@@ -42,14 +43,15 @@ pub fn thread_id() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Lets the current thread wake as precisely as the kernel can: its default is to be up to 50 us
-/// late.
+/// Sets the timer slack of the current thread to 1 ns. With the kernel's default, a wake-up is up
+/// to 50 µs late.
 pub fn no_timer_slack() {
     // SAFETY: takes a number; has no effect on memory. Its failure costs precision only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0_u64, 0_u64, 0_u64) };
 }
 
-/// Raises the limit of open files as far as is allowed; gives it.
+/// Raises the limit of open files of this process to its hard limit, and returns the limit that is
+/// then in force.
 pub fn raise_open_files() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -1,4 +1,4 @@
-//! One core's testers: tasks on a reactor, with the books of the lane.
+//! A lane: one thread whose testers are tasks on a reactor, with the counters of the lane.
 
 use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
@@ -13,7 +13,7 @@ use plimsoll_schedule::Used;
 
 use crate::arrivals::Arrivals;
 use crate::control::{Control, parts};
-use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, enter, not_started};
+use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt};
 use crate::lane_stats::{LaneStats, cancel};
 use crate::limit::TimeoutCodes;
@@ -22,12 +22,12 @@ use crate::policy::{TesterPolicy, TesterSlot};
 use crate::reactor::{Io, Task};
 
 const SECOND: i64 = 1_000_000_000;
-/// Time-outs are looked for this often at most, ns; so late can one be.
-const SWEEP_NS: i64 = 5_000_000;
-/// Transactions that a tester may carry out without ever waiting before others are let in.
+/// Minimum interval between two checks for timeouts, ns: a timeout can be late by this.
+const TIMEOUT_CHECK_NS: i64 = 5_000_000;
+/// Number of transactions that a tester may carry out without waiting before other testers run.
 const BURST: u32 = 32;
 
-/// What the tasks of a lane share.
+/// State that the tasks of a lane share.
 pub struct Lane {
     /// The reactor.
     pub io: Io,
@@ -37,19 +37,19 @@ pub struct Lane {
     codes: Codes,
     timeouts: TimeoutCodes,
     t0: Cell<i64>,
-    /// No more starts from then on (raw, ns).
+    /// No transactions start from this time on (raw, ns).
     over_at: Cell<i64>,
-    /// Transactions in progress are given up.
+    /// Whether transactions in progress are cancelled.
     cancelled: Cell<bool>,
-    /// Per task, when its transaction times out.
+    /// Per task, the timeout of its transaction (raw, ns).
     deadlines: Vec<Cell<i64>>,
-    /// Per workload.
+    /// Per workload, the lane's view of the arrivals.
     arrivals: Vec<RefCell<Option<Arrivals>>>,
     admission: Admission,
 }
 
-/// Testers that are to begin together at the start of the run begin a few per turn of the reactor,
-/// so that the first transactions of some do not wait while others open their connections.
+/// Limits how many testers begin per turn of the reactor, if many begin at the start of the run.
+/// Otherwise the first transactions of some testers would wait while others open their connections.
 struct Admission {
     per_turn: u32,
     turn: Cell<u64>,
@@ -57,18 +57,19 @@ struct Admission {
 }
 
 impl Admission {
-    /// So many turns at most, as those who wait are looked at in each.
-    const TURNS: usize = 64;
+    /// Maximum number of turns, because every waiting tester is polled in each turn.
+    const MAX_TURNS: usize = 64;
 
     fn of(testers: usize) -> Self {
         Self {
-            per_turn: testers.div_ceil(Self::TURNS).max(1) as u32,
+            per_turn: testers.div_ceil(Self::MAX_TURNS).max(1) as u32,
             turn: Cell::new(u64::MAX),
             admitted: Cell::new(0),
         }
     }
 
-    /// Whether one more may begin in this turn.
+    /// Admits a tester in turn `turn`, unless enough testers were admitted in it. Returns whether
+    /// it was admitted.
     fn try_admit(&self, turn: u64) -> bool {
         if self.turn.replace(turn) != turn {
             self.admitted.set(0);
@@ -79,38 +80,38 @@ impl Admission {
     }
 }
 
-/// What a lane is made from.
+/// The inputs from which a lane is created.
 pub struct LaneSetup {
     /// The run.
     pub spec: Arc<RunSpec>,
-    /// Shared by the lanes.
+    /// State that all lanes share.
     pub control: Arc<Control>,
-    /// Stamps.
+    /// Clock of the stamps.
     pub clock: Arc<dyn Clock>,
-    /// Dictionary.
+    /// Dictionary of codes.
     pub codes: Codes,
-    /// Counters of the lane; their members are `slots`.
+    /// Counters of the lane. Their members are the testers of `slots`.
     pub stats: LaneStats,
     /// Per workload, the lane's view of the arrivals.
     pub arrivals: Vec<Option<Arrivals>>,
-    /// The lane's testers and what makes them.
+    /// The lane's testers, and the driver that creates each.
     pub slots: Vec<(TesterSlot, Arc<dyn ErasedAsyncDriver>)>,
 }
 
-/// A prepared async driver, with its type forgotten.
+/// A prepared async driver of any type.
 pub trait ErasedAsyncDriver: Send + Sync {
-    /// The task of one tester.
+    /// Creates the task of one tester.
     fn task(&self, lane: &Rc<Lane>, slot: TesterSlot) -> Task;
 
-    /// How many open files a tester needs.
+    /// Number of open files that a tester needs.
     fn files(&self) -> u64;
 }
 
-/// A prepared async driver.
+/// A prepared async driver of type `D`.
 pub struct TypedAsyncDriver<D> {
     /// The driver.
     pub driver: Arc<D>,
-    /// Per operation, what its texts use.
+    /// Per operation, the values that its texts contain.
     pub used: Arc<Vec<Used>>,
 }
 
@@ -135,7 +136,7 @@ impl<D: AsyncDriver> ErasedAsyncDriver for TypedAsyncDriver<D> {
     }
 }
 
-/// Runs a lane to its end on the current thread, which it never leaves.
+/// Runs a lane to its end on the current thread.
 pub fn run(io: &Io, setup: LaneSetup) {
     let LaneSetup {
         spec,
@@ -162,7 +163,7 @@ pub fn run(io: &Io, setup: LaneSetup) {
         arrivals: arrivals.into_iter().map(RefCell::new).collect(),
         admission: Admission::of(essential),
     });
-    let least = spec
+    let min_timeout_ns = spec
         .workloads
         .iter()
         .map(|workload| workload.timeout_ns)
@@ -170,14 +171,14 @@ pub fn run(io: &Io, setup: LaneSetup) {
         .unwrap_or(1);
     let mut tasks: Vec<Task> = slots
         .into_iter()
-        .map(|(slot, fleet)| fleet.task(&lane, slot))
+        .map(|(slot, driver)| driver.task(&lane, slot))
         .collect();
-    tasks.push(Box::pin(govern(Rc::clone(&lane), spec.drain_ns)));
-    tasks.push(Box::pin(tick(Rc::clone(&lane))));
-    tasks.push(Box::pin(watch_itself(Rc::clone(&lane))));
-    tasks.push(Box::pin(sweep(
+    tasks.push(Box::pin(end_run(Rc::clone(&lane), spec.drain_ns)));
+    tasks.push(Box::pin(close_seconds(Rc::clone(&lane))));
+    tasks.push(Box::pin(record_gaps(Rc::clone(&lane))));
+    tasks.push(Box::pin(wake_timed_out(
         Rc::clone(&lane),
-        i64::try_from(least).unwrap_or(i64::MAX),
+        i64::try_from(min_timeout_ns).unwrap_or(i64::MAX),
     )));
     let Some(t0) = control.wait_for_go() else {
         lane.stats.borrow_mut().close(io.stamp());
@@ -187,36 +188,38 @@ pub fn run(io: &Io, setup: LaneSetup) {
     let parts = parts(&spec, t0);
     lane.over_at.set(parts.over);
     lane.stats.borrow_mut().begin(parts);
-    lane.leave_out_before(control.joined_ns());
-    let ran = std::panic::catch_unwind(AssertUnwindSafe(|| io.run(tasks, essential)));
-    let trouble = match ran {
+    lane.drop_arrivals_before(control.joined_ns());
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| io.run(tasks, essential)));
+    let failure = match result {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(format!("a lane of testers has failed: {error}")),
-        Err(_) => {
-            Some("a lane of testers has failed: this is a fault of Plimsoll, please report it".to_owned())
-        }
+        Ok(Err(error)) => Some(format!("a thread of the load generator failed: {error}")),
+        Err(_) => Some(
+            "a thread of the load generator failed: this is a fault of Plimsoll, please report it".to_owned(),
+        ),
     };
-    lane.finish(trouble);
+    lane.finish(failure);
 }
 
 impl Lane {
-    /// Arrivals that were due before this agent had joined are not started, and counted.
-    fn leave_out_before(&self, joined_ns: u64) {
+    /// Counts the arrivals that were due before this agent joined as dropped.
+    fn drop_arrivals_before(&self, joined_ns: u64) {
         if joined_ns > 0 {
-            let before = |one: &RefCell<Option<Arrivals>>| {
-                let mut one = one.borrow_mut();
-                one.as_mut().map_or(0, |arrivals| arrivals.rest_before(joined_ns))
+            let take = |arrivals: &RefCell<Option<Arrivals>>| {
+                let mut arrivals = arrivals.borrow_mut();
+                arrivals
+                    .as_mut()
+                    .map_or(0, |arrivals| arrivals.take_rest_before(joined_ns))
             };
-            let left = self.arrivals.iter().map(before).sum();
-            self.stats.borrow_mut().dropped(left);
+            let count = self.arrivals.iter().map(take).sum();
+            self.stats.borrow_mut().add_dropped(count);
         }
     }
 
-    /// Accounts for arrivals that were due and never started, and closes the books.
-    fn finish(&self, trouble: Option<String>) {
+    /// Counts arrivals that were due and not started, and ends the counters of the lane.
+    fn finish(&self, failure: Option<String>) {
         let now = self.io.stamp();
         let mut stats = self.stats.borrow_mut();
-        if let Some(text) = trouble {
+        if let Some(text) = failure {
             stats.note(now, "lane-failed", text);
         }
         let over = self.over_at.get();
@@ -225,7 +228,7 @@ impl Lane {
                 let mut arrivals = arrivals.borrow_mut();
                 let left = arrivals
                     .as_mut()
-                    .map_or(0, |stream| stream.rest_before(self.run_time(over)));
+                    .map_or(0, |stream| stream.take_rest_before(self.run_time(over)));
                 not_started(&mut stats, now, left);
             }
         }
@@ -273,24 +276,24 @@ impl LaneState for Lane {
     }
 }
 
-/// Ends the run: by its duration, or when it is told to stop; then, after the drain, what is still
-/// in progress.
-async fn govern(lane: Rc<Lane>, drain_ns: u64) {
+/// Ends the run after its duration or at a stop. After the drain, cancels the transactions in
+/// progress.
+async fn end_run(lane: Rc<Lane>, drain_ns: u64) {
     lane.io
         .sleep_until(lane.over_at.get(), || lane.control.stopped())
         .await;
     let over = lane.over_at.get().min(lane.control.stopped_at());
-    lane.stats.borrow_mut().over_at(over);
+    lane.stats.borrow_mut().end_window(over);
     lane.over_at.set(over);
     lane.io.wake_all();
-    let give_up = over.saturating_add(i64::try_from(drain_ns).unwrap_or(i64::MAX));
-    lane.io.sleep_until(give_up, || false).await;
+    let cancel_at = over.saturating_add(i64::try_from(drain_ns).unwrap_or(i64::MAX));
+    lane.io.sleep_until(cancel_at, || false).await;
     lane.cancelled.set(true);
     lane.io.wake_all();
 }
 
-/// Closes the seconds even when nothing happens.
-async fn tick(lane: Rc<Lane>) {
+/// Closes every second, even if no transaction starts or ends.
+async fn close_seconds(lane: Rc<Lane>) {
     let mut at = lane.t0.get() + SECOND;
     loop {
         lane.io.sleep_until(at, || false).await;
@@ -299,22 +302,22 @@ async fn tick(lane: Rc<Lane>) {
     }
 }
 
-/// Notes for how long the lane stood still while nothing else may have shown it.
-async fn watch_itself(lane: Rc<Lane>) {
+/// Records the gaps in which the lane did not run.
+async fn record_gaps(lane: Rc<Lane>) {
     let mut pulse = Pulse::new(lane.t0.get());
     loop {
         lane.io.sleep_until(pulse.due(), || false).await;
         let now = lane.io.stamp();
         if let Some(gap) = pulse.beat(now) {
-            lane.stats.borrow_mut().gap(now, gap);
+            lane.stats.borrow_mut().record_gap(now, gap);
         }
     }
 }
 
-/// Wakes testers whose transaction has timed out. One look at all of them every few milliseconds: a
-/// timer per request would cost more than the request.
-async fn sweep(lane: Rc<Lane>, least_timeout: i64) {
-    let mut at = lane.t0.get().saturating_add(least_timeout);
+/// Wakes testers whose transaction has timed out. All testers are checked every few milliseconds,
+/// because a timer per request would cost more than the request.
+async fn wake_timed_out(lane: Rc<Lane>, min_timeout: i64) {
+    let mut at = lane.t0.get().saturating_add(min_timeout);
     loop {
         lane.io.sleep_until(at, || false).await;
         let now = lane.io.now();
@@ -326,14 +329,14 @@ async fn sweep(lane: Rc<Lane>, least_timeout: i64) {
                 earliest = earliest.min(deadline.get());
             }
         }
-        // Whatever starts from now on cannot time out sooner than this.
+        // A transaction that starts from now on cannot time out before `now + min_timeout`.
         at = earliest
-            .min(now.saturating_add(least_timeout))
-            .max(now + SWEEP_NS);
+            .min(now.saturating_add(min_timeout))
+            .max(now + TIMEOUT_CHECK_NS);
     }
 }
 
-/// One tester at work.
+/// The task of one tester.
 struct Worker<T> {
     lane: Rc<Lane>,
     slot: TesterSlot,
@@ -342,12 +345,12 @@ struct Worker<T> {
     attempt: Attempt,
     tester: T,
     timeout_ns: i64,
-    /// The reactor's turn at the last transaction, and how many ended within it.
+    /// The reactor's turn at the last transaction, and the number of transactions that ended in it.
     turn: u64,
     burst: u32,
 }
 
-/// How waiting for an operation ended.
+/// How a transaction ended.
 enum Waited {
     Done,
     TimedOut,
@@ -363,14 +366,14 @@ impl<T: AsyncTester> Worker<T> {
                     lane.io.sleep_until(at, || lane.is_over()).await;
                 }
                 Step::AwaitAdmission => {
-                    let at = self.admitted().await;
+                    let at = self.wait_for_admission().await;
                     self.cycle.admit(at);
                 }
                 Step::Perform(start) => {
                     let finished = self.perform(start).await;
                     self.cycle.finish(finished, &*lane);
                     if finished.is_some() {
-                        self.breathe().await;
+                        self.yield_after_burst().await;
                     }
                 }
                 Step::Done => return,
@@ -378,17 +381,18 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// Waits until this tester may begin; gives when that is (raw, ns), which is when its first
-    /// transaction is scheduled.
-    async fn admitted(&self) -> i64 {
+    /// Waits until this tester may begin. Returns the time (raw, ns), which is the scheduled start
+    /// of its first transaction.
+    async fn wait_for_admission(&self) -> i64 {
         while !self.lane.admission.try_admit(self.lane.io.turn()) {
             self.lane.io.yield_now().await;
         }
         self.lane.io.stamp()
     }
 
-    /// Lets others in if this tester has been at work for long without ever waiting.
-    async fn breathe(&mut self) {
+    /// Lets other testers run if this tester has carried out [`BURST`] transactions without
+    /// waiting.
+    async fn yield_after_burst(&mut self) {
         let turn = self.lane.io.turn();
         if self.turn != turn {
             (self.turn, self.burst) = (turn, 0);
@@ -401,7 +405,7 @@ impl<T: AsyncTester> Worker<T> {
         }
     }
 
-    /// Carries out one transaction. None if the tester is done.
+    /// Carries out one transaction; none if the tester ends.
     async fn perform(&mut self, planned: PlannedStart) -> Option<Finished> {
         let mut header = self
             .policy
@@ -410,11 +414,11 @@ impl<T: AsyncTester> Worker<T> {
         self.lane
             .stats
             .borrow_mut()
-            .started(start, planned.scheduled.max(planned.free_at));
+            .record_start(start, planned.scheduled.max(planned.free_at));
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
             Waited::Done => {}
-            // The tester's own work after the end is no part of the transaction, whose outcome
-            // stays.
+            // The tester's own work after the end is not part of the transaction, whose outcome
+            // does not change.
             Waited::TimedOut | Waited::Cancelled if self.attempt.is_over() => {
                 self.tester.reset();
                 self.attempt.freed();
@@ -434,14 +438,14 @@ impl<T: AsyncTester> Worker<T> {
         }
         let free_at = self.attempt.free_at();
         let mut stats = self.lane.stats.borrow_mut();
-        let pause_ns = enter(
+        let pause_ns = record(
             &mut stats,
             &mut self.policy,
             &mut self.attempt,
             &header,
             self.slot.member,
         )?;
-        self.lane.io.seen(free_at);
+        self.lane.io.set_now(free_at);
         Some(Finished { free_at, pause_ns })
     }
 

@@ -1,5 +1,5 @@
-//! The books of one lane: every transaction is entered when it starts and when it ends, handed to
-//! the sink in batches, and summed up second by second.
+//! The counters of one lane: every transaction is counted when it starts and when it ends. Finished
+//! transactions are passed to the sink in batches, and the counts are reported every second.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,45 +14,46 @@ use crate::control::Parts;
 use crate::own_delays::{OwnDelays, encode, histogram};
 use crate::plan::Population;
 
-/// Transactions of one batch: about 130 kB, so that a batch stays in the second-level cache.
+/// Number of transactions in a batch: about 130 kB, so that a batch stays in the second-level
+/// cache.
 pub const BATCH: usize = 1024;
 const SECOND: i64 = 1_000_000_000;
-/// Notes of drivers that a lane passes on.
+/// Maximum number of driver notes that a lane sends.
 const MAX_NOTES: u32 = 20;
-/// Events kept while the receiver does not keep up.
+/// Maximum number of events that are kept if the receiver is slow.
 const MAX_BACKLOG: usize = 10_000;
 
 /// A tester of the lane that counts as active.
 #[derive(Debug, Clone)]
 pub struct ActiveTester {
-    /// Its population.
+    /// The population to which it belongs.
     pub population: Arc<Population>,
-    /// Its number within the testers, or within the slots, of the population.
+    /// Number among the closed testers of the population, or among its slots, from 0.
     pub number: u32,
     /// Whether it is a slot of an open load.
     pub is_open: bool,
-    /// Taken out, or done with its share.
-    pub gone: bool,
+    /// Whether it has stopped after failures or has completed its number of transactions.
+    pub has_ended: bool,
 }
 
-/// Everything but the stamps and results of a transaction.
+/// The columns of a transaction that are known before it starts.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
-    /// See `Transaction`.
+    /// Planned start (raw, ns).
     pub scheduled: i64,
-    /// See `Transaction`.
+    /// Number of the tester over all workloads and agents, from 0.
     pub tester: u32,
-    /// See `Transaction`.
+    /// Index of the workload in the run.
     pub workload: u16,
-    /// See `Transaction`.
+    /// Index of the stage of a staged load; 0 otherwise.
     pub stage: u16,
-    /// See `Transaction`.
+    /// Index into the run's list of operations (all workloads in order).
     pub operation: u16,
-    /// See `Transaction`.
+    /// Index into the run's list of endpoints (all workloads in order).
     pub endpoint: u16,
 }
 
-/// Counters of a lane.
+/// Counters of a lane, and its connections to sink and receiver of events.
 pub struct LaneStats {
     lane: usize,
     agent: u16,
@@ -77,7 +78,7 @@ pub struct LaneStats {
 }
 
 impl LaneStats {
-    /// Books that wait for [`Self::begin`].
+    /// Counters that are 0 and wait for [`Self::begin`].
     pub fn new(
         lane: usize,
         agent: u16,
@@ -112,28 +113,28 @@ impl LaneStats {
         }
     }
 
-    /// The run begins: sets where its parts are.
+    /// Sets the limits of the parts of the run, which begins.
     pub fn begin(&mut self, parts: Parts) {
         self.parts = parts;
         self.second_end = parts.t0 + SECOND;
     }
 
     /// The measured window ends at `at` (raw, ns) if it has not ended before.
-    pub fn over_at(&mut self, at: i64) {
+    pub fn end_window(&mut self, at: i64) {
         self.parts.over = self.parts.over.min(at);
     }
 
-    /// A transaction starts at `now`; its schedule and its tester allowed it at `possible` (raw,
-    /// ns).
-    pub fn started(&mut self, now: i64, possible: i64) {
+    /// Counts a transaction that starts at `now` and could have started at `possible`: the
+    /// scheduled start, or the time at which the tester was free (both raw, ns).
+    pub fn record_start(&mut self, now: i64, possible: i64) {
         self.roll(now);
         self.own.record_start(now, possible);
         self.counters.started += 1;
         self.in_progress += 1;
     }
 
-    /// A transaction has ended, or was cancelled.
-    pub fn ended(&mut self, header: &Header, attempt: &Attempt) {
+    /// Counts a transaction that has ended or was cancelled, and adds it to the batch.
+    pub fn record_end(&mut self, header: &Header, attempt: &Attempt) {
         if self.closed {
             return;
         }
@@ -186,11 +187,11 @@ impl LaneStats {
             self.deliver();
         }
         if !attempt.metrics.is_empty() {
-            self.enter_metrics(header.tester, attempt);
+            self.add_metrics(header.tester, attempt);
         }
     }
 
-    fn enter_metrics(&mut self, tester: u32, attempt: &Attempt) {
+    fn add_metrics(&mut self, tester: u32, attempt: &Attempt) {
         let row = |&(metric, value): &(Code, f64)| MetricRow {
             agent: self.agent,
             tester,
@@ -205,30 +206,30 @@ impl LaneStats {
         }
     }
 
-    /// Arrivals that are not started.
-    pub fn dropped(&mut self, count: u64) {
+    /// Counts arrivals that are not started.
+    pub fn add_dropped(&mut self, count: u64) {
         self.counters.dropped += count;
     }
 
-    /// Slots that have passed.
-    pub fn missed(&mut self, count: u64) {
+    /// Counts slots that have passed without a start.
+    pub fn add_missed(&mut self, count: u64) {
         self.counters.missed += count;
     }
 
-    /// The lane stood still for `ns` until `now` (raw, ns).
-    pub fn gap(&mut self, now: i64, ns: i64) {
+    /// Records that the lane did not run for `ns` until `now` (raw, ns).
+    pub fn record_gap(&mut self, now: i64, ns: i64) {
         self.roll(now);
         self.own.record_gap(ns);
     }
 
-    /// A member is active no more.
-    pub fn gone(&mut self, member: usize) {
+    /// Records that a member is not active any more.
+    pub fn deactivate(&mut self, member: usize) {
         if let Some(member) = self.members.get_mut(member) {
-            member.gone = true;
+            member.has_ended = true;
         }
     }
 
-    /// Passes on what a person should read, at `now` (raw, ns).
+    /// Sends a note for the user, with the time `now` (raw, ns).
     pub fn note(&mut self, now: i64, kind: &'static str, text: String) {
         let event = DriveEvent::Note {
             t_ns: now - self.parts.t0,
@@ -238,7 +239,7 @@ impl LaneStats {
         self.send(event);
     }
 
-    /// Passes on what a driver has to say, the first few times.
+    /// Sends a note of a driver. After [`MAX_NOTES`] notes, further ones are dropped.
     pub fn driver_note(&mut self, now: i64, text: String) {
         self.notes += 1;
         if self.notes <= MAX_NOTES {
@@ -293,11 +294,11 @@ impl LaneStats {
         });
     }
 
-    /// Hands over what is there.
+    /// Passes the current batch and metrics to the sink.
     fn deliver(&mut self) {
         if !self.batch.is_empty() {
             self.counters.lost_records += self.sink.deliver(&mut self.batch) as u64;
-            // A sink that gives back something else than an empty batch must not make us record
+            // If the sink returns a batch that is not empty, its transactions must not be recorded
             // twice.
             self.batch.clear();
             self.batch.reserve(BATCH);
@@ -324,12 +325,12 @@ impl LaneStats {
         }
     }
 
-    /// Ends the books at `now` (raw, ns): the last, partial second, and the totals. Waits for the
-    /// receiver, as the load is over. What is entered later is ignored.
+    /// Ends the counters at `now` (raw, ns): sends the last, partial second and the totals. Waits
+    /// for the receiver, because the load has ended. Later transactions are ignored.
     pub fn close(&mut self, now: i64) {
         self.roll(now);
-        // Only a fault leaves any here. The books still balance, and the missing rows give the
-        // fault away.
+        // Only a fault leaves transactions here. The totals still balance, and the missing rows
+        // reveal the fault.
         self.in_flight += u64::from(std::mem::take(&mut self.in_progress));
         self.close_second();
         self.closed = true;
@@ -350,7 +351,7 @@ impl LaneStats {
 
 impl ActiveTester {
     fn active(&self, at_ns: u64) -> bool {
-        if self.gone {
+        if self.has_ended {
             return false;
         }
         if self.is_open {
@@ -367,7 +368,7 @@ impl ActiveTester {
     }
 }
 
-/// A cancelled transaction has no end; its entry is made at `now`.
+/// Makes `attempt` a cancelled transaction, which has no end, no items and no payload.
 pub fn cancel(attempt: &mut Attempt) {
     attempt.end = NOT_HAPPENED;
     attempt.outcome = Outcome::Cancelled;

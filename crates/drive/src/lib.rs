@@ -1,10 +1,10 @@
-//! Testers and drivers: everything that issues requests and stamps them. Writes no files but those
-//! that a replay is about.
+//! Testers and drivers: the code that issues requests and stamps them. It writes no files, except
+//! those of the trace that a `replay` workload performs.
 //!
-//! A [`Drive`] owns one thread per lane. An async driver's testers are tasks on the lane's own
-//! single-threaded runtime; a blocking driver's testers are threads of their own, kept together by
-//! one further lane. Finished transactions leave by a [`Sink`] in batches, everything else as
-//! [`DriveEvent`]s.
+//! A [`Drive`] owns one thread per lane. The testers of an async driver are tasks on the reactor of
+//! a lane. The testers of a blocking driver are threads, for which one further lane keeps counters
+//! and time. Finished transactions are passed to a [`Sink`] in batches; seconds, notes and totals
+//! are sent as [`DriveEvent`]s.
 
 mod api;
 mod arrivals;

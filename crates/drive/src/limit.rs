@@ -1,4 +1,4 @@
-//! When a transaction must end, and the code of the time-out.
+//! When a transaction must end, and the code of the timeout.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use plimsoll_model::{Code, Codes, Outcome};
 use crate::attempt::Attempt;
 use crate::failure::Waiting;
 
-/// The codes of time-outs.
+/// The codes of timeouts.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeoutCodes {
     connect: Code,
@@ -18,7 +18,7 @@ pub struct TimeoutCodes {
 }
 
 impl TimeoutCodes {
-    /// Enters them.
+    /// Adds the codes to the dictionary.
     pub fn new(codes: &Codes) -> Self {
         Self {
             connect: codes.number(Waiting::Connect.timeout_code()),
@@ -27,7 +27,7 @@ impl TimeoutCodes {
         }
     }
 
-    /// The one for a tester that waits for `waiting`.
+    /// The code for a tester that waits for `waiting`.
     pub fn of(self, waiting: Waiting) -> Code {
         match waiting {
             Waiting::Connect => self.connect,
@@ -37,23 +37,23 @@ impl TimeoutCodes {
     }
 }
 
-/// When a blocking operation must end.
+/// When a transaction of a blocking tester must end.
 #[derive(Clone, Copy)]
 pub struct Limit<'a> {
     pub(crate) clock: &'a dyn Clock,
-    /// Raw, ns.
+    /// Timeout of the transaction (raw, ns).
     pub(crate) deadline: i64,
     pub(crate) cancelled: &'a AtomicBool,
     pub(crate) cancel_fd: RawFd,
     pub(crate) timeouts: TimeoutCodes,
 }
 
-/// Why a blocking operation must end now.
+/// Why a transaction of a blocking tester must end now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Its time is up.
+    /// Its timeout has expired.
     Timeout,
-    /// The run gives up on it.
+    /// The drain of the run has ended.
     Cancelled,
 }
 
@@ -63,7 +63,7 @@ impl Limit<'_> {
         (self.deadline - self.clock.raw_ns()).max(0) as u64
     }
 
-    /// Whether the operation must end now, and why.
+    /// Why the transaction must end now; none if it need not.
     pub fn due(&self) -> Option<Due> {
         if self.cancelled.load(Ordering::SeqCst) {
             Some(Due::Cancelled)
@@ -74,7 +74,7 @@ impl Limit<'_> {
         }
     }
 
-    /// Finishes `attempt` for this reason.
+    /// Finishes `attempt` for the reason `due`.
     pub fn finish(&self, attempt: &mut Attempt, due: Due) {
         match due {
             Due::Timeout => attempt.finish(Outcome::Timeout, self.timeouts.of(attempt.waiting)),
@@ -82,7 +82,7 @@ impl Limit<'_> {
         }
     }
 
-    /// A descriptor that becomes readable when the run gives up on transactions in progress.
+    /// A descriptor that becomes readable when the run cancels transactions in progress.
     pub fn cancel_fd(&self) -> RawFd {
         self.cancel_fd
     }

@@ -1,28 +1,28 @@
-//! What the load generator adds to its own measurements: how late it starts transactions that
-//! nothing but itself delays, and for how long it stands still. Lateness alone does not say so: a
+//! Delays that the load generator itself causes: how late it starts transactions that nothing else
+//! delays, and for how long its lanes do not run. Lateness alone does not show these delays: a
 //! start that waits for a free slot is late because the target is slow.
 
 use base64::Engine as _;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 
-/// Longest time that a histogram of a lane holds, ns; longer ones count as this.
+/// Maximum value of a histogram of a lane, ns; greater values count as this.
 pub const MAX_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
-/// A lane wakes itself this often to see whether it still runs, ns.
+/// Interval at which a lane wakes itself to detect gaps, ns.
 pub const PULSE_NS: i64 = 10_000_000;
-/// A wake-up that is so late, or later, is a gap, ns: longer than the time slices of a kernel that
-/// shares a core, and than a turn of a busy lane.
+/// Minimum lateness of a wake-up that counts as a gap, ns: longer than the time slices of a shared
+/// core, and longer than a turn of a busy lane.
 const GAP_NS: i64 = 20_000_000;
 
-/// The generator's own delays in the current second.
+/// The load generator's own delays in the current second.
 pub struct OwnDelays {
     lateness: Histogram<u32>,
     stopped_ns: u64,
 }
 
 impl OwnDelays {
-    /// Nothing seen yet.
+    /// No delays.
     pub fn new() -> Self {
         Self {
             lateness: histogram(),
@@ -30,19 +30,20 @@ impl OwnDelays {
         }
     }
 
-    /// A transaction starts at `start`; its schedule and its tester allowed it at `possible` (ns on
-    /// one clock).
+    /// Records that a transaction started at `start`, and could have started at `possible`: the
+    /// scheduled start, or the time at which the tester was free (both ns on the same clock).
     #[inline]
     pub fn record_start(&mut self, start: i64, possible: i64) {
         self.lateness.saturating_record((start - possible).max(1) as u64);
     }
 
-    /// The lane stood still for so long, ns.
+    /// Records that the lane did not run for `ns`.
     pub fn record_gap(&mut self, ns: i64) {
         self.stopped_ns += ns.max(0) as u64;
     }
 
-    /// The histogram of the lateness in its text form, and the time stood still, ns. Begins anew.
+    /// Returns the encoded histogram of the lateness and the length of the gaps, ns, and resets
+    /// both.
     pub fn take(&mut self) -> (String, u64) {
         let text = encode(&self.lateness);
         if !text.is_empty() {
@@ -58,19 +59,20 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// The first is due one interval after `start` (raw, ns).
+    /// A sequence whose first wake-up is due one interval after `start` (raw, ns).
     pub fn new(start: i64) -> Self {
         Self {
             due: start + PULSE_NS,
         }
     }
 
-    /// When the next is due (raw, ns).
+    /// Time at which the next wake-up is due (raw, ns).
     pub fn due(&self) -> i64 {
         self.due
     }
 
-    /// The lane is awake at `now`: gives the length of the gap (ns) that ended, if there was one.
+    /// Records a wake-up at `now` (raw, ns). Returns the length of the gap that ended, ns; none if
+    /// there was no gap.
     pub fn beat(&mut self, now: i64) -> Option<i64> {
         let late = now - self.due;
         self.due = now + PULSE_NS;
@@ -78,7 +80,7 @@ impl Pulse {
     }
 }
 
-/// For durations up to a day, to three digits.
+/// A histogram for durations up to 24 h, ns, with three significant digits.
 pub fn histogram() -> Histogram<u32> {
     #[allow(
         clippy::expect_used,
@@ -87,7 +89,7 @@ pub fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, MAX_NS, 3).expect("constant bounds are valid")
 }
 
-/// V2 encoding in base64; empty without values.
+/// The V2 encoding of a histogram, in base64; empty if the histogram is empty.
 pub fn encode(histogram: &Histogram<u32>) -> String {
     let mut bytes = Vec::new();
     if histogram.is_empty() || V2Serializer::new().serialize(histogram, &mut bytes).is_err() {
@@ -114,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_begins_anew() {
+    fn take_resets_the_delays() {
         let mut delays = OwnDelays::new();
         delays.record_start(7, 5);
         delays.record_start(5, 7);

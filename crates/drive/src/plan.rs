@@ -1,4 +1,4 @@
-//! The populations of a run, compiled from its document.
+//! The populations of a run, compiled from the run document.
 
 use std::sync::Arc;
 
@@ -9,73 +9,75 @@ use plimsoll_schedule::{Mix, Presence, RateCurve, Values, share};
 
 use crate::api::Share;
 
-/// One workload, compiled. Testers are numbered over all workloads: first the closed testers of
-/// this one, then its slots.
+/// One workload, compiled. Testers are numbered over all workloads: in each workload first its
+/// closed testers, then its slots.
 #[derive(Debug)]
 pub struct Population {
-    /// Index in the run.
+    /// Index of the workload in the run.
     pub workload: u16,
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
     /// Number of its first tester.
     pub first_tester: u32,
-    /// Index of its first operation in the run's list.
+    /// Index of its first operation in the run's list of operations.
     pub first_operation: u16,
-    /// Likewise of its first endpoint.
+    /// Index of its first endpoint in the run's list of endpoints.
     pub first_endpoint: u16,
-    /// Where requests go.
+    /// Endpoints of the requests.
     pub endpoints: Vec<Endpoint>,
-    /// When one is chosen.
+    /// When an endpoint is chosen.
     pub choose: Choose,
-    /// And how.
+    /// In which order endpoints are chosen.
     pub order: Order,
-    /// Longest transaction.
+    /// Maximum duration of a transaction, ns.
     pub timeout_ns: u64,
     /// What follows a failure.
     pub on_error: OnError,
-    /// Operations that each tester begins with, in order, and how often each.
+    /// Operations with which each tester begins, in order, and the number of each.
     pub first: Vec<(usize, u64)>,
-    /// Which operation is next, after those.
+    /// Choice of the operations after those.
     pub mix: Mix,
-    /// Generators.
+    /// Generators of the values in the texts of requests.
     pub values: Values,
-    /// Closed testers, if any.
+    /// When the closed testers are active; none if the load has none.
     pub presence: Option<Presence>,
-    /// Their slots in time, if they have them.
+    /// Interval of the slots of an `every` load, ns, and what happens to slots that pass; none for
+    /// another load.
     pub every: Option<(u64, Late)>,
-    /// Their think time.
+    /// Think time of the closed testers.
     pub think: Dist,
-    /// Open arrivals, if any.
+    /// Rate of the arrivals of an open load; none if the load has none.
     pub curve: Option<RateCurve>,
-    /// Their law.
+    /// Distribution of the intervals between arrivals.
     pub arrivals: Arrivals,
-    /// Slots for them.
+    /// Number of slots for arrivals, over all agents.
     pub in_flight: u32,
-    /// What happens without a free one.
+    /// What happens to an arrival without a free slot.
     pub when_full: WhenFull,
 }
 
 impl Population {
-    /// Number of closed testers over all agents.
+    /// Number of closed testers, over all agents.
     pub fn closed(&self) -> u32 {
         self.presence.as_ref().map_or(0, Presence::testers)
     }
 
-    /// Number of slots over all agents.
+    /// Number of slots of an open load, over all agents; 0 if the load is closed.
     pub fn slots(&self) -> u32 {
         if self.curve.is_some() { self.in_flight } else { 0 }
     }
 
-    /// Those of `total` testers (or slots) that agent and lane carry: dealt out in turn, first to
-    /// agents and then to their lanes, so that those who join early are spread as well.
+    /// Numbers of the testers (or slots) of `total` that lane `lane` of an agent runs. They are
+    /// dealt in turn, first to the agents and then to their lanes, so that the testers of a ramp
+    /// that join early are spread, too.
     pub fn members(total: u32, of: Share, lane: usize, lanes: usize) -> impl Iterator<Item = u32> {
         let step = u32::from(of.agents) * lanes as u32;
         let first = u32::from(of.agent) + u32::from(of.agents) * lane as u32;
         (first..total).step_by(step as usize)
     }
 
-    /// What an agent takes from the global sequence of arrivals; none if it has no slot, so that no
-    /// arrival is lost.
+    /// The agent's part of the sequence of arrivals; none if the agent has no slot, so that no
+    /// arrival is assigned to it.
     pub fn arrivals_of(&self, of: Share) -> Option<Part> {
         let (agent, slots) = (u64::from(of.agent), u64::from(self.slots()));
         let agents = u64::from(of.agents).min(slots);
@@ -87,19 +89,18 @@ impl Population {
     }
 }
 
-/// The part of an agent in an open load: arrivals `offset`, `offset + step`, ... with so many slots
-/// for them.
+/// The part of an agent in an open load: arrivals `offset`, `offset + step`, ... of the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Its first arrival.
+    /// Index of its first arrival.
     pub offset: u64,
-    /// From one to the next.
+    /// Difference between the indices of its arrivals, at least 1.
     pub step: u64,
-    /// At least 1.
+    /// Number of its slots, at least 1.
     pub slots: u64,
 }
 
-/// All populations of a run.
+/// The populations of a run, in the order of its workloads.
 pub fn populations(spec: &RunSpec) -> Vec<Arc<Population>> {
     let (mut first_tester, mut first_operation, mut first_endpoint) = (0, 0, 0);
     let mut all = Vec::new();
@@ -153,8 +154,7 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
     match load {
         LoadSpec::Closed { think, .. } | LoadSpec::Ramp { think, .. } => population.think = *think,
         LoadSpec::Every { every_ns, late, .. } => population.every = Some((*every_ns, *late)),
-        // The times of the recording take the place of a law; `Even` takes the arrivals by their
-        // number.
+        // The recording contains the times. `Even` uses the number of an arrival as its position.
         LoadSpec::Recorded {
             in_flight, when_full, ..
         } => (population.in_flight, population.when_full) = (*in_flight, *when_full),

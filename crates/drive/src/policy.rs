@@ -1,9 +1,10 @@
-//! What a tester does next, apart from doing it: the part that tasks and threads share. No clock,
+//! The policy of a tester, without its I/O: when its transactions start, what they request, and
+//! what follows a failure. Testers that are tasks and testers that are threads share it. No clock,
 //! no I/O.
 
 use std::sync::Arc;
 
-use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome};
+use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome, grouped};
 use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, Used, rng, uniform};
 
 use crate::attempt::Request;
@@ -13,52 +14,52 @@ use crate::plan::Population;
 /// One closed tester, or one slot of an open load.
 #[derive(Debug, Clone)]
 pub struct TesterSlot {
-    /// Its population.
+    /// The population to which it belongs.
     pub population: Arc<Population>,
-    /// Its number within the closed testers, or within the slots.
+    /// Number among the closed testers of the population, or among its slots, from 0.
     pub number: u32,
     /// Whether it is a slot of an open load.
     pub is_open: bool,
-    /// Its place in the lane's list of members.
+    /// Index in the lane's list of members.
     pub member: usize,
     /// Seed of the run.
     pub seed: u64,
-    /// Transactions after which it is done; none: no bound.
+    /// Number of transactions after which it ends; none: not limited.
     pub quota: Option<u64>,
 }
 
 impl TesterSlot {
-    /// Its number over all workloads and agents.
+    /// Number over all workloads and agents, from 0.
     pub fn tester(&self) -> u32 {
         let slots_after = if self.is_open { self.population.closed() } else { 0 };
         self.population.first_tester + slots_after + self.number
     }
 }
 
-/// A planned start of a closed tester, ns of run time.
+/// A planned start of a closed tester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// Scheduled start.
+    /// Scheduled start, ns since the start of the run.
     pub at_ns: u64,
-    /// Stage.
+    /// Index of the stage; 0 for a load without stages.
     pub stage: u16,
-    /// Slots missed before it.
+    /// Number of slots that were missed before it.
     pub missed: u64,
 }
 
-/// The turns of a closed tester.
+/// The sequence of planned starts of a closed tester.
 pub struct TurnSchedule {
     population: Arc<Population>,
     number: u32,
     slots: Option<Slots>,
     slot: u64,
-    /// Slots that were begun or missed.
+    /// Number of slots that were begun or missed.
     settled: u64,
     think: Think,
 }
 
 impl TurnSchedule {
-    /// Of a closed tester.
+    /// The schedule of the closed tester `slot`.
     pub fn new(slot: &TesterSlot) -> Self {
         let population = Arc::clone(&slot.population);
         let slots = population
@@ -80,7 +81,7 @@ impl TurnSchedule {
         }
     }
 
-    /// The first; none if there is none.
+    /// The first turn; none if the tester is never active.
     pub fn first(&mut self) -> Option<Turn> {
         if let Some(slots) = &self.slots {
             return Some(Turn {
@@ -92,9 +93,9 @@ impl TurnSchedule {
         self.present(0)
     }
 
-    /// Whether the tester begins together with others at the start of its part of the run, at no
-    /// time of its own.
-    pub fn begin_together(&self) -> bool {
+    /// Whether the tester begins at the start of the run together with others, instead of at its
+    /// own time.
+    pub fn begins_together(&self) -> bool {
         self.slots.is_none()
             && self
                 .population
@@ -103,8 +104,8 @@ impl TurnSchedule {
                 .is_some_and(|presence| presence.begins_together(self.number))
     }
 
-    /// As [`TurnSchedule::first`] for a tester that comes `joined_ns` into the run: what was due
-    /// before is not made up for.
+    /// As [`TurnSchedule::first`], for an agent that joined the run at `joined_ns`: turns that were
+    /// due before are missed.
     pub fn first_from(&mut self, joined_ns: u64) -> Option<Turn> {
         if joined_ns == 0 {
             return self.first();
@@ -124,9 +125,9 @@ impl TurnSchedule {
         })
     }
 
-    /// The one after a transaction that ended at `end_ns`; where the driver worked on after the end
-    /// (`Attempt::freed`: a verification), when that was done. Counted from the end itself, the
-    /// tester's own work would show as lateness.
+    /// The turn after a transaction that ended at `end_ns`. If the driver worked after the end,
+    /// such as for a verification (`Attempt::freed`), `end_ns` is the end of that work. Otherwise
+    /// the tester's own work would count as lateness.
     pub fn after(&mut self, end_ns: u64) -> Option<Turn> {
         if let Some(slots) = &self.slots {
             let next = slots.after(self.slot, end_ns);
@@ -141,13 +142,13 @@ impl TurnSchedule {
         self.present(end_ns.saturating_add(think_ns))
     }
 
-    /// The turn that was given last is begun.
+    /// Records that the turn returned last has begun.
     pub fn begun(&mut self) {
         self.settled = self.slot + 1;
     }
 
-    /// Slots due before `over_ns`, the end of the run, that were neither begun nor missed; 0
-    /// without slots.
+    /// Number of slots before `over_ns`, the end of the run, that were neither begun nor missed; 0
+    /// for a load without slots.
     pub fn left_before(&self, over_ns: u64) -> u64 {
         self.slots
             .as_ref()
@@ -168,40 +169,42 @@ impl TurnSchedule {
     }
 }
 
-/// What follows from how a transaction ended.
+/// What a tester does after a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go on after a pause of so many ns.
+    /// It continues after a pause of this length, ns.
     Go(u64),
-    /// The tester is taken out, after so many failures in a row.
+    /// It stops, after this number of failures in a row.
     TakeOut(u32),
-    /// It has done its share.
+    /// It ends, because it has completed its number of transactions.
     Done,
 }
 
-/// Chooses operation, endpoint and values of a tester and decides what follows a failure.
+/// Chooses operation, endpoint and values of a tester's requests, and decides what follows a
+/// failure.
 pub struct TesterPolicy {
     population: Arc<Population>,
     tester: u32,
-    /// Per operation, what its texts use.
+    /// Per operation, the values that its texts contain.
     used: Arc<Vec<Used>>,
     mix: MixState,
     draws: Draws,
     endpoints: Rng,
     endpoint: usize,
     operation: usize,
-    /// Transactions begun.
+    /// Number of transactions begun.
     begun: u64,
     quota: Option<u64>,
+    /// Number of failures in a row.
     failures: u32,
-    /// Of the failures in a row, those without a connection since the last other outcome.
+    /// Number of failures without a connection in a row.
     refusals: u32,
-    /// Starts are planned ahead, whatever becomes of them.
+    /// Whether starts are planned ahead, independent of the outcomes.
     planned_ahead: bool,
 }
 
 impl TesterPolicy {
-    /// Of a slot.
+    /// The policy of the tester `slot`. `used`: per operation, the values that its texts contain.
     pub fn new(slot: &TesterSlot, used: Arc<Vec<Used>>) -> Self {
         let population = Arc::clone(&slot.population);
         let (tester, workload) = (slot.tester(), u64::from(population.workload));
@@ -229,11 +232,11 @@ impl TesterPolicy {
         }
     }
 
-    /// Chooses the next request; gives what the record says of it. `arrival`: its number in the
-    /// sequence of an open load.
+    /// Chooses the next request, and returns the columns of its transaction that are known before
+    /// it starts. `arrival`: number of the arrival in an open load, over all agents.
     pub fn choose(&mut self, scheduled: i64, stage: u16, arrival: Option<u64>) -> Header {
         let population = &self.population;
-        self.operation = match self.opening() {
+        self.operation = match self.opening_operation() {
             Some(operation) => operation,
             None => population.mix.next(&mut self.mix),
         };
@@ -262,19 +265,20 @@ impl TesterPolicy {
         }
     }
 
-    /// The operation that the tester has to begin with, while it does.
-    fn opening(&self) -> Option<usize> {
-        let mut before = 0;
+    /// The next of the operations with which the tester begins; none after the last of them.
+    fn opening_operation(&self) -> Option<usize> {
+        let mut end = 0;
         for &(operation, times) in &self.population.first {
-            before += times;
-            if self.begun < before {
+            end += times;
+            if self.begun < end {
                 return Some(operation);
             }
         }
         None
     }
 
-    /// The request chosen last. `realtime_ns` is asked where a text of it says the time.
+    /// The request that was chosen last. `realtime_ns` is called only if a text of the request
+    /// contains `{now_us}`.
     pub fn request(&self, realtime_ns: impl FnOnce() -> i64) -> Request<'_> {
         let now_us = if self.used[self.operation].now {
             (realtime_ns() / 1000) as u64
@@ -295,7 +299,7 @@ impl TesterPolicy {
         }
     }
 
-    /// Judges the end of a transaction.
+    /// Decides what follows a transaction with this outcome.
     pub fn judge(&mut self, outcome: Outcome) -> Verdict {
         if outcome == Outcome::Ok {
             self.failures = 0;
@@ -335,11 +339,13 @@ impl TesterPolicy {
         }
     }
 
-    /// For the note about a tester that is taken out.
-    pub fn taken_out(&self, failures: u32) -> String {
+    /// Text of the note about a tester that stops after `failures` failures in a row.
+    pub fn stop_text(&self, failures: u32) -> String {
         format!(
-            "tester {} of workload {} is taken out after {failures} failures in a row",
-            self.tester, self.population.name
+            "tester {} of workload {} stopped after {} failures in a row",
+            self.tester,
+            self.population.name,
+            grouped(failures.into())
         )
     }
 }

@@ -1,8 +1,9 @@
-//! Programs run by blocking testers: started cheaply, in a process group of their own, watched
-//! without a thread, and reaped with their resource usage.
+//! Client programs of blocking testers. Each is started at low cost in its own process group,
+//! watched without a thread, and reaped with its resource usage.
 //!
-//! The standard library starts them by `posix_spawn`, as nothing is asked for that would need a
-//! `fork`; they are reaped by `wait4` here, for the sake of the usage, and so never by the library.
+//! The standard library starts them with `posix_spawn`, because no option is used that needs
+//! `fork`. They are reaped with `wait4`, which returns the resource usage, and so never by the
+//! standard library.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,18 +13,18 @@ use std::time::Duration;
 
 use crate::limit::{Due, Limit};
 
-/// Bytes of each output that are kept: the last ones.
-const KEPT: usize = 64 * 1024;
-/// Between asking a group to end and killing it.
-const GRACE: Duration = Duration::from_millis(200);
-/// How often a program is looked at where the kernel has no pidfd (before 5.3).
-const LOOK: Duration = Duration::from_millis(1);
+/// Maximum number of bytes of each output that are kept: the last ones.
+const MAX_KEPT: usize = 64 * 1024;
+/// Time between SIGTERM and SIGKILL to a process group.
+const END_TIMEOUT: Duration = Duration::from_millis(200);
+/// Interval at which a program is checked if the kernel has no pidfd (before 5.3).
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The last bytes of an output, and how many there were.
+/// The last bytes of an output, and the number of all bytes.
 #[derive(Debug, Default)]
 pub struct Tail {
     bytes: Vec<u8>,
-    /// All that came.
+    /// Number of bytes read so far.
     pub total: u64,
 }
 
@@ -31,17 +32,17 @@ impl Tail {
     fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.bytes.extend_from_slice(bytes);
-        if self.bytes.len() > 2 * KEPT {
-            self.bytes.drain(..self.bytes.len() - KEPT);
+        if self.bytes.len() > 2 * MAX_KEPT {
+            self.bytes.drain(..self.bytes.len() - MAX_KEPT);
         }
     }
 
-    /// The last of it.
+    /// The last bytes, at most 64 KiB.
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.bytes.len().saturating_sub(KEPT)..]
+        &self.bytes[self.bytes.len().saturating_sub(MAX_KEPT)..]
     }
 
-    /// Takes the first whole line out.
+    /// Removes and returns the first complete line; none if there is none.
     pub fn take_line(&mut self) -> Option<Vec<u8>> {
         let end = memchr::memchr(b'\n', &self.bytes)?;
         Some(self.bytes.drain(..=end).collect())
@@ -52,19 +53,19 @@ impl Tail {
 #[derive(Debug, Clone, Copy)]
 pub struct ProgramExit {
     status: i32,
-    /// CPU time, user and system, of the program and of the children that it waited for, s.
+    /// CPU time (user and system) of the program and of the children for which it waited, s.
     pub cpu_s: f64,
-    /// Peak resident memory of the largest of them, bytes.
+    /// Peak resident memory of the largest of these processes, bytes.
     pub max_rss: u64,
 }
 
 impl ProgramExit {
-    /// Exit code 0.
-    pub fn good(&self) -> bool {
+    /// Whether the program ended with exit code 0.
+    pub fn is_success(&self) -> bool {
         libc::WIFEXITED(self.status) && libc::WEXITSTATUS(self.status) == 0
     }
 
-    /// `exit 3`, `signal 11`.
+    /// How the program ended, such as `exit 3` or `signal 11`.
     pub fn word(&self) -> String {
         if libc::WIFEXITED(self.status) {
             format!("exit {}", libc::WEXITSTATUS(self.status))
@@ -74,14 +75,14 @@ impl ProgramExit {
     }
 }
 
-/// What a look at a program showed.
+/// Result of [`Program::watch`].
 #[derive(Debug)]
 pub enum ProgramStatus {
-    /// Something was read or written.
+    /// The program is running; bytes may have been read or written.
     Moved,
-    /// The program has ended (and is not reaped yet).
+    /// The program has ended and is not reaped yet.
     Ended,
-    /// The transaction must end.
+    /// The transaction must end, for this reason.
     Due(Due),
 }
 
@@ -94,7 +95,7 @@ pub struct Program {
     stderr: Option<std::fs::File>,
     to_write: Vec<u8>,
     written: usize,
-    /// Close stdin when all is written.
+    /// Whether stdin is closed when all bytes are written.
     close_stdin: bool,
     /// Standard output.
     pub out: Tail,
@@ -125,10 +126,10 @@ fn pipe_end(fd: Option<impl Into<OwnedFd>>) -> io::Result<Option<std::fs::File>>
 }
 
 fn open_pidfd(pid: i32) -> Option<OwnedFd> {
-    // SAFETY: no memory is passed. The process is our child and not reaped, so that the number is
-    // its own.
+    // SAFETY: no memory is passed. The process is a child that is not reaped, so that its number
+    // cannot belong to another process.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    // SAFETY: a descriptor that the call has just returned; nobody else owns it.
+    // SAFETY: a descriptor that the call has just returned and that has no other owner.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -161,16 +162,16 @@ impl Program {
         Ok(program)
     }
 
-    /// Queues bytes for standard input; `last`: close it afterwards.
+    /// Queues bytes for standard input, and closes it after them if `last` is set.
     pub fn write(&mut self, bytes: &[u8], last: bool) {
         self.to_write.drain(..std::mem::take(&mut self.written));
         self.to_write.extend_from_slice(bytes);
         self.close_stdin = last;
-        self.push();
+        self.write_pending();
     }
 
-    /// Writes what there is room for.
-    fn push(&mut self) {
+    /// Writes as many queued bytes as the pipe accepts.
+    fn write_pending(&mut self) {
         while let Some(stdin) = &mut self.stdin {
             if self.written == self.to_write.len() {
                 if self.close_stdin {
@@ -182,19 +183,19 @@ impl Program {
                 Ok(count) => self.written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // A program need not read what it is given.
+                // A program need not read its standard input.
                 Err(_) => self.stdin = None,
             }
         }
     }
 
-    /// Reads what is there.
-    pub fn pull(&mut self) {
+    /// Reads the output that is available.
+    pub fn read_available(&mut self) {
         read_into(&mut self.stdout, &mut self.out);
         read_into(&mut self.stderr, &mut self.err);
     }
 
-    /// Waits until something happens.
+    /// Waits until the program writes, reads or ends, or the transaction must end.
     pub fn watch(&mut self, limit: &Limit<'_>) -> ProgramStatus {
         if let Some(due) = limit.due() {
             return ProgramStatus::Due(due);
@@ -210,9 +211,9 @@ impl Program {
         }
     }
 
-    /// Moves bytes until something has happened or `most` has passed; whether the program has
+    /// Waits for an event, for at most `timeout`, and moves bytes. Returns whether the program has
     /// ended.
-    fn wait(&mut self, most: Duration, cancel: Option<RawFd>) -> bool {
+    fn wait(&mut self, timeout: Duration, cancel: Option<RawFd>) -> bool {
         let fd = |file: &Option<std::fs::File>| file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
         let entry = |fd: RawFd, events: i16| libc::pollfd {
             fd,
@@ -227,18 +228,18 @@ impl Program {
             entry(if writing { fd(&self.stdin) } else { -1 }, libc::POLLOUT),
             entry(cancel.unwrap_or(-1), libc::POLLIN),
         ];
-        let most = if self.pidfd.is_some() {
-            most
+        let timeout = if self.pidfd.is_some() {
+            timeout
         } else {
-            most.min(LOOK)
+            timeout.min(POLL_INTERVAL)
         };
         #[allow(
             clippy::useless_conversion,
             reason = "the fields are 32 bits wide on some targets"
         )]
         let timeout = libc::timespec {
-            tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX) as libc::time_t,
-            tv_nsec: libc::c_long::from(most.subsec_nanos() as i32),
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX) as libc::time_t,
+            tv_nsec: libc::c_long::from(timeout.subsec_nanos() as i32),
         };
         // SAFETY: `entries` is a writable array of the length given, `timeout` is valid for the
         // call.
@@ -250,17 +251,17 @@ impl Program {
                 std::ptr::null(),
             )
         };
-        self.push();
-        self.pull();
+        self.write_pending();
+        self.read_available();
         if self.pidfd.is_some() {
             entries[0].revents != 0
         } else {
-            self.ended()
+            self.has_ended()
         }
     }
 
-    /// Whether the program has ended; leaves it to be reaped.
-    fn ended(&self) -> bool {
+    /// Whether the program has ended. Does not reap it.
+    fn has_ended(&self) -> bool {
         // SAFETY: plain bits, for which zero is valid; the call fills it.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -289,42 +290,44 @@ impl Program {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: no memory is passed. The leader is not reaped, so that the group's number is its
-        // own.
+        // SAFETY: no memory is passed. The leader is not reaped, so that the number cannot belong
+        // to another process group.
         unsafe { libc::kill(-self.pid, signal) };
     }
 
-    /// Waits for the end for as long as [`GRACE`].
-    fn ends_soon(&mut self) -> bool {
+    /// Waits until the program has ended, for at most [`END_TIMEOUT`]. Returns whether it has
+    /// ended.
+    fn wait_for_end(&mut self) -> bool {
         let from = std::time::Instant::now();
-        while from.elapsed() < GRACE {
-            if self.wait(GRACE.saturating_sub(from.elapsed()), None) {
+        while from.elapsed() < END_TIMEOUT {
+            if self.wait(END_TIMEOUT.saturating_sub(from.elapsed()), None) {
                 return true;
             }
         }
-        self.ended()
+        self.has_ended()
     }
 
-    /// Ends the whole group: asks, waits a little, kills.
+    /// Ends the whole process group: SIGTERM, then SIGKILL after at most [`END_TIMEOUT`].
     pub fn end(&mut self) {
         if self.reaped {
             return;
         }
         self.signal(libc::SIGTERM);
-        self.ends_soon();
+        self.wait_for_end();
         self.signal(libc::SIGKILL);
-        if self.ends_soon() {
+        if self.wait_for_end() {
             self.reap();
         }
     }
 
-    /// Lets a program that reads its standard input end by itself, then ends the whole group.
+    /// Closes standard input, so that a program that reads it can end by itself, and then ends the
+    /// whole process group.
     pub fn close(&mut self) {
         self.stdin = None;
         self.to_write.clear();
         self.written = 0;
         if !self.reaped {
-            self.ends_soon();
+            self.wait_for_end();
         }
         self.end();
     }

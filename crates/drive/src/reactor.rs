@@ -1,13 +1,13 @@
 //! The runtime of a lane: tasks, readiness of sockets, and timers, on one thread.
 //!
-//! Why not an executor of the shelf: a load generator wants three things that a general one does
-//! not give. A deadline is looked at after every poll of a task and kept by a timerfd (a wheel of 1
-//! ms is too coarse, and a timer of its own per sleep costs two system calls); one wait serves all
-//! sockets that are ready, however many tasks run meanwhile; and a wake-up of a task is a push to a
-//! plain queue. Tasks are given once, before [`Reactor::run`].
+//! Rejected: a general executor, because a load generator needs three properties that such an
+//! executor does not have. Deadlines are checked after every poll of a task, and a timerfd wakes
+//! the thread (a timer wheel of 1 ms is too coarse, and a separate timer per sleep costs two system
+//! calls). One wait serves all sockets that are ready, independent of the number of tasks. Waking a
+//! task is a push to a plain queue. All tasks are passed to [`Reactor::run`].
 //!
-//! Sockets are registered edge-triggered for both directions, once. A read that fills less than its
-//! buffer has emptied the socket, so that no read is ever tried in vain.
+//! Each socket is registered once, edge-triggered, for both directions. A read that does not fill
+//! its buffer has emptied the socket, so that it is not read again before the next event.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::cmp::Reverse;
@@ -28,10 +28,10 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 /// Handle of a lane's reactor.
 pub type Io = Rc<Reactor>;
 
-/// Most tasks polled before sockets and timers are looked at again.
+/// Maximum number of tasks that are polled between two waits for events.
 const ROUND: usize = 256;
 const EVENTS: usize = 1024;
-/// Bytes read at once.
+/// Size of the buffer for reads, bytes.
 const BUFFER: usize = 64 * 1024;
 const TIMER: u64 = u64::MAX;
 const ALARM: u64 = u64::MAX - 1;
@@ -43,22 +43,22 @@ pub struct Reactor {
     timer: OwnedFd,
     alarm: Arc<Alarm>,
     clock: Arc<dyn Clock>,
-    /// Latest reading of the clock that anyone on this lane made.
+    /// Latest reading of the clock on this lane (raw, ns).
     now: Cell<i64>,
-    /// Counts waits for events.
+    /// Number of waits for events.
     turn: Cell<u64>,
     ready: RefCell<VecDeque<u32>>,
-    /// Whether a task stands in `ready`.
+    /// Per task, whether it is in `ready`.
     queued: RefCell<Vec<bool>>,
     current: Cell<u32>,
     timers: RefCell<BinaryHeap<Reverse<(i64, u32)>>>,
-    /// Earliest of `timers`, or NEVER.
+    /// Earliest of `timers` (raw, ns), or NEVER.
     next: Cell<i64>,
-    /// What the timerfd is set to, or NEVER.
+    /// Time to which the timerfd is set (raw, ns), or NEVER.
     armed: Cell<i64>,
     sources: RefCell<Vec<Source>>,
     free: RefCell<Vec<u32>>,
-    /// Where all sockets of the lane are read into.
+    /// Buffer for the reads of all sockets of the lane.
     buffer: RefCell<Box<[u8]>>,
     spin_ns: i64,
     spun_ns: Arc<AtomicU64>,
@@ -70,22 +70,23 @@ struct Source {
     task: u32,
     readable: bool,
     writable: bool,
-    /// The peer has closed its direction, or the socket failed: reads end at once from now on.
+    /// The peer has closed its direction, or the socket failed: reads do not block any more.
     closed: bool,
 }
 
 /// A direction of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Bytes can be read.
+    /// From the peer.
     Read,
-    /// Bytes can be written.
+    /// To the peer.
     Write,
 }
 
 /// Wakes a reactor from other threads.
 pub struct Alarm {
     fd: OwnedFd,
+    /// Whether every task is woken.
     everyone: AtomicBool,
     tasks: Mutex<Vec<u32>>,
 }
@@ -98,14 +99,15 @@ impl Alarm {
     }
 
     fn signal(&self) {
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: the descriptor is open as long as `self`, the buffer holds the eight bytes. A
-        // full counter still wakes.
-        unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        let increment = 1_u64.to_ne_bytes();
+        // SAFETY: the descriptor is open as long as `self`, and the buffer has eight bytes. If the
+        // counter is full, the write fails, but the reactor wakes all the same.
+        unsafe { libc::write(self.fd.as_raw_fd(), increment.as_ptr().cast(), increment.len()) };
     }
 }
 
-/// The waker handed to futures that are not of this crate; those of this crate need none.
+/// The waker for futures of other crates, such as those of TLS. Futures of this crate do not use
+/// it.
 struct TaskWaker {
     alarm: Arc<Alarm>,
     task: u32,
@@ -126,20 +128,20 @@ fn owned(fd: RawFd) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that a system call has just returned; nobody else owns it.
+    // SAFETY: a descriptor that a system call has just returned and that has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A descriptor that becomes readable when written to, for [`Alarm`] and for cancelling blocking
-/// testers.
+/// Creates a descriptor that becomes readable after a write to it, for [`Alarm`] and for cancelling
+/// blocking testers.
 pub fn event_fd() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     owned(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })
 }
 
 impl Reactor {
-    /// A reactor that spins for the last `spin_ns` before a deadline, and adds the time spun (ns)
-    /// to `total`.
+    /// Creates a reactor that spins instead of sleeping for the last `spin_ns` before a deadline,
+    /// and adds the time of spinning (ns) to `total`.
     pub fn new(clock: Arc<dyn Clock>, spin_ns: u64, total: Arc<AtomicU64>) -> io::Result<Io> {
         // SAFETY: no memory is passed to either call.
         let (epoll, timer) = unsafe {
@@ -174,18 +176,19 @@ impl Reactor {
             spin_ns: spin_ns as i64,
             spun_ns: total,
         };
-        // Edge-triggered, these two need never be read: every expiry and every write is an edge.
+        // These two are edge-triggered and need not be read: every expiry and every write is an
+        // edge.
         reactor.control(reactor.timer.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, TIMER)?;
         reactor.control(reactor.alarm.fd.as_raw_fd(), libc::EPOLLIN | libc::EPOLLET, ALARM)?;
         Ok(Rc::new(reactor))
     }
 
-    /// Wakes this reactor from elsewhere.
+    /// Returns the handle with which other threads wake this reactor.
     pub fn alarm(&self) -> Arc<Alarm> {
         Arc::clone(&self.alarm)
     }
 
-    /// Reads the clock.
+    /// Reads the clock (raw, ns).
     #[inline]
     pub fn stamp(&self) -> i64 {
         let now = self.clock.raw_ns();
@@ -193,33 +196,32 @@ impl Reactor {
         now
     }
 
-    /// The latest stamp; no later than now.
+    /// The latest stamp (raw, ns), without reading the clock.
     #[inline]
     pub fn now(&self) -> i64 {
         self.now.get()
     }
 
-    /// Lets the reactor know of a stamp taken elsewhere on this lane.
+    /// Sets the latest stamp to one that was taken on this lane without [`Self::stamp`].
     #[inline]
-    pub fn seen(&self, stamp: i64) {
+    pub fn set_now(&self, stamp: i64) {
         self.now.set(stamp);
     }
 
-    /// The lane's buffer for reads. To be given back before anything is awaited.
+    /// The lane's buffer for reads. The caller must drop the guard before it awaits anything.
     #[inline]
     pub fn buffer(&self) -> RefMut<'_, Box<[u8]>> {
         self.buffer.borrow_mut()
     }
 
-    /// How often this reactor has waited: unchanged between two looks means that nothing else had a
-    /// chance.
+    /// Number of waits for events. If it does not change, no event was received in between.
     #[inline]
     pub fn turn(&self) -> u64 {
         self.turn.get()
     }
 
-    /// Runs `tasks` until the first `essential` of them have ended. Their numbers are their
-    /// positions.
+    /// Runs `tasks` until the first `essential` of them have ended. The number of a task is its
+    /// index.
     pub fn run(&self, tasks: Vec<Task>, essential: usize) -> io::Result<()> {
         let mut tasks: Vec<Option<(Task, Waker)>> = (0..)
             .zip(tasks)
@@ -233,9 +235,9 @@ impl Reactor {
             .collect();
         *self.queued.borrow_mut() = vec![false; tasks.len()];
         self.wake_all();
-        let mut left = essential;
+        let mut running = essential;
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-        while left > 0 {
+        while running > 0 {
             for _ in 0..ROUND {
                 let Some(task) = self.pop() else { break };
                 let slot = &mut tasks[task as usize];
@@ -243,13 +245,13 @@ impl Reactor {
                 self.current.set(task);
                 if future.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
                     *slot = None;
-                    left -= usize::from((task as usize) < essential);
+                    running -= usize::from((task as usize) < essential);
                 }
                 if self.next.get() <= self.now.get() {
-                    self.fire();
+                    self.wake_due_tasks();
                 }
             }
-            if left > 0 {
+            if running > 0 {
                 self.wait(&mut events)?;
             }
         }
@@ -262,7 +264,7 @@ impl Reactor {
         Some(task)
     }
 
-    /// Puts a task in the queue, once.
+    /// Adds a task to the queue, unless the queue contains it.
     pub fn wake(&self, task: u32) {
         if let Some(queued) = self.queued.borrow_mut().get_mut(task as usize)
             && !std::mem::replace(queued, true)
@@ -271,7 +273,7 @@ impl Reactor {
         }
     }
 
-    /// Puts every task in the queue.
+    /// Adds every task to the queue.
     pub fn wake_all(&self) {
         let tasks = self.queued.borrow().len() as u32;
         for task in 0..tasks {
@@ -279,13 +281,13 @@ impl Reactor {
         }
     }
 
-    /// The task being polled.
+    /// Number of the task that is being polled.
     #[inline]
     pub fn current(&self) -> u32 {
         self.current.get()
     }
 
-    /// Wakes the current task at `at` (raw, ns). It may wake earlier for another reason.
+    /// Wakes the current task at `at` (raw, ns). Other events may wake it earlier.
     pub fn wake_at(&self, at: i64) {
         self.timers.borrow_mut().push(Reverse((at, self.current.get())));
         if at < self.next.get() {
@@ -293,15 +295,16 @@ impl Reactor {
         }
     }
 
-    /// Waits until `at` (raw, ns) or until `given_up` says so; gives whether the time has come.
-    pub async fn sleep_until(&self, at: i64, given_up: impl Fn() -> bool) -> bool {
+    /// Waits until `at` (raw, ns), or until `is_cancelled` returns true. Returns whether `at` was
+    /// reached.
+    pub async fn sleep_until(&self, at: i64, is_cancelled: impl Fn() -> bool) -> bool {
         let mut set = false;
         std::future::poll_fn(|_| {
-            if given_up() {
+            if is_cancelled() {
                 return Poll::Ready(false);
             }
             // The latest stamp is never ahead of the clock, so that the clock need not be read if
-            // it says yes.
+            // the stamp has reached `at`.
             if self.now() >= at || self.stamp() >= at {
                 return Poll::Ready(true);
             }
@@ -313,7 +316,7 @@ impl Reactor {
         .await
     }
 
-    /// Lets all others go first.
+    /// Lets all other tasks that are ready run first.
     pub async fn yield_now(&self) {
         let mut yielded = false;
         std::future::poll_fn(|_| {
@@ -326,8 +329,8 @@ impl Reactor {
         .await;
     }
 
-    /// Wakes the tasks whose time has come.
-    fn fire(&self) {
+    /// Wakes the tasks whose timers have expired.
+    fn wake_due_tasks(&self) {
         let now = self.now.get();
         loop {
             let mut timers = self.timers.borrow_mut();
@@ -345,7 +348,7 @@ impl Reactor {
         }
     }
 
-    /// Waits for events if no task is ready, and looks for them in any case.
+    /// Waits for events if no task is ready; otherwise only checks for events.
     fn wait(&self, events: &mut [libc::epoll_event]) -> io::Result<()> {
         self.turn.set(self.turn.get() + 1);
         let next = self.next.get();
@@ -364,29 +367,29 @@ impl Reactor {
         self.poll_events(timeout, events)?;
         if next != NEVER {
             self.stamp();
-            self.fire();
+            self.wake_due_tasks();
         }
         Ok(())
     }
 
-    /// Looks for events until the next deadline instead of sleeping.
+    /// Checks for events until the next deadline, without sleeping.
     fn spin(&self, next: i64, events: &mut [libc::epoll_event]) -> io::Result<()> {
         let from = self.now();
         while self.poll_events(0, events)? == 0 && self.stamp() < next {}
         self.stamp();
         self.spun_ns
             .fetch_add((self.now() - from) as u64, Ordering::Relaxed);
-        self.fire();
+        self.wake_due_tasks();
         Ok(())
     }
 
-    /// Sets the timer to `distance` ns from now.
+    /// Sets the timer for the deadline `next` (raw, ns), which is `distance` ns from now.
     fn arm(&self, next: i64, distance: i64) -> io::Result<()> {
         if self.armed.get() == next {
             return Ok(());
         }
-        // The kernel's timer runs on the steered clock, up to 0.05 % faster or slower than ours:
-        // over a long distance wake early; the timer is then set again for the rest.
+        // The kernel's timer uses the steered clock, up to 0.05 % faster or slower than the clock
+        // of the stamps. For a long distance the timer expires early and is then set again.
         let distance = if distance > 2_000_000 {
             distance - (distance >> 10)
         } else {
@@ -408,8 +411,8 @@ impl Reactor {
             it_interval: zero,
             it_value: value,
         };
-        // SAFETY: the descriptor is open as long as `self`; `setting` is valid for the call, the
-        // old value is not asked for.
+        // SAFETY: the descriptor is open as long as `self`; `setting` is valid for the call; the
+        // old value is not requested.
         let rc = unsafe {
             libc::timerfd_settime(
                 self.timer.as_raw_fd(),
@@ -447,14 +450,14 @@ impl Reactor {
             let (flags, source) = (event.events, event.u64);
             match source {
                 TIMER => self.armed.set(NEVER),
-                ALARM => self.alarmed(),
-                _ => self.mark(source as usize, flags),
+                ALARM => self.handle_alarm(),
+                _ => self.mark_ready(source as usize, flags),
             }
         }
         Ok(count as usize)
     }
 
-    fn alarmed(&self) {
+    fn handle_alarm(&self) {
         if self.alarm.everyone.swap(false, Ordering::SeqCst) {
             self.wake_all();
         }
@@ -464,11 +467,11 @@ impl Reactor {
         }
     }
 
-    fn mark(&self, source: usize, flags: u32) {
+    fn mark_ready(&self, source: usize, flags: u32) {
         let task = {
             let mut sources = self.sources.borrow_mut();
-            // A socket closed after this batch of events was fetched: its place may be free or
-            // taken anew, and readiness that is not true costs a try.
+            // The socket was closed after this batch of events was fetched: its index may be unused
+            // or belong to another socket. A wrong readiness costs only one system call.
             let Some(source) = sources.get_mut(source) else {
                 return;
             };
@@ -496,8 +499,8 @@ impl Reactor {
         }
     }
 
-    /// Registers a socket for the current task. Closing the descriptor ends the registration in the
-    /// kernel, [`Reactor::forget`] here.
+    /// Registers a socket for the current task, and returns its index. Closing the descriptor ends
+    /// the registration in the kernel; [`Reactor::forget`] ends it here.
     pub fn register(&self, fd: RawFd) -> io::Result<u32> {
         let fresh = Source {
             task: self.current(),
@@ -518,14 +521,14 @@ impl Reactor {
         Ok(source)
     }
 
-    /// Ends a registration.
+    /// Ends the registration with index `source`.
     pub fn forget(&self, source: u32) {
         self.free.borrow_mut().push(source);
     }
 
-    /// Whether a socket is ready, as far as is known.
+    /// Whether a socket is ready, according to the events so far.
     #[inline]
-    pub fn ready(&self, source: u32, way: Way) -> bool {
+    pub fn is_ready(&self, source: u32, way: Way) -> bool {
         let source = &self.sources.borrow()[source as usize];
         match way {
             Way::Read => source.readable,
@@ -533,18 +536,18 @@ impl Reactor {
         }
     }
 
-    /// Whether the peer is known to have closed.
+    /// Whether the kernel has reported that the peer closed the connection.
     #[inline]
-    pub fn closed(&self, source: u32) -> bool {
+    pub fn is_closed(&self, source: u32) -> bool {
         self.sources.borrow()[source as usize].closed
     }
 
-    /// A call has shown that a socket has nothing more to give or no more room, for now.
+    /// Records that a call has read all available bytes, or that the socket accepts no more bytes.
     #[inline]
-    pub fn exhausted(&self, source: u32, way: Way) {
+    pub fn clear_ready(&self, source: u32, way: Way) {
         let source = &mut self.sources.borrow_mut()[source as usize];
         match way {
-            // After the peer has closed no further edge comes: the end must be read.
+            // After the peer has closed there is no further edge: the end must be read.
             Way::Read => source.readable = source.closed,
             Way::Write => source.writable = false,
         }
@@ -561,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_wake_in_order_and_not_before_their_time() {
+    fn sleeping_tasks_wake_in_order_and_not_early() {
         let io = reactor();
         let woken = Rc::new(RefCell::new(Vec::new()));
         let zero = io.stamp();
@@ -597,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_wakers_work_from_any_thread() {
+    fn a_waker_wakes_its_task_from_another_thread() {
         let io = reactor();
         let done = Arc::new(AtomicBool::new(false));
         let mut started = false;

@@ -18,16 +18,16 @@ use crate::lane::{ErasedAsyncDriver, TypedAsyncDriver};
 
 /// A driver prepared for one workload.
 pub enum PreparedDriver {
-    /// Its testers are tasks.
+    /// A driver whose testers are tasks.
     Async(Arc<dyn ErasedAsyncDriver>),
-    /// Its testers are threads.
+    /// A driver whose testers are threads.
     Blocking(Arc<dyn ErasedBlockingDriver>),
 }
 
 struct Entry {
     info: DriverInfo,
     make: fn(Setup<'_>) -> Result<PreparedDriver, String>,
-    /// Whether testers that go to these endpoints are threads.
+    /// Whether the testers for these endpoints are threads.
     blocks: fn(&[Endpoint]) -> bool,
 }
 
@@ -61,17 +61,17 @@ static ENTRIES: &[Entry] = &[
     blocking::<Replay>(replay::INFO),
 ];
 
-/// All drivers.
+/// Descriptions of all drivers.
 pub fn drivers() -> impl Iterator<Item = &'static DriverInfo> {
     ENTRIES.iter().map(|entry| &entry.info)
 }
 
-/// The driver of this name.
+/// Description of the driver `name`; none if no driver has this name.
 pub fn driver(name: &str) -> Option<&'static DriverInfo> {
     drivers().find(|info| info.name == name)
 }
 
-/// Whether the testers of a workload are threads. One of an unknown driver counts as tasks.
+/// Whether the testers of a workload are threads; false if its driver is unknown.
 pub fn blocks(workload: &Workload) -> bool {
     entry(&workload.driver).is_some_and(|entry| (entry.blocks)(&workload.endpoints))
 }
@@ -80,7 +80,7 @@ fn entry(name: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.info.name == name)
 }
 
-/// Prepares the driver `name`; none if there is none.
+/// Prepares the driver `name`; none if no driver has this name.
 pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<PreparedDriver, String>> {
     entry(name).map(|entry| (entry.make)(setup))
 }

@@ -1,22 +1,23 @@
 //! Metrics of a tester's own connections.
 //!
-//! Of each new one: `tcp_connect_s`, from the call of connect(2) until it is established, and
-//! `tls_handshake_s`. A kept connection costs nothing for them. A connection that fails has
-//! neither.
+//! Metrics of each new connection: `tcp_connect_s`, from the call of connect(2) until the
+//! connection is established, and `tls_handshake_s`. A reused connection has neither. A connection
+//! that fails has neither.
 //!
-//! What the kernel knows of the connections: metrics `tcp_rtt` (s), the least round-trip time so
-//! far, and `tcp_retransmits`, how many segments were sent anew since the connection was made.
+//! Metrics from the kernel (`TCP_INFO`): `tcp_rtt` (s), the minimum round-trip time so far, and
+//! `tcp_retransmits`, the number of segments retransmitted since the connection was established.
 //!
-//! Rejected: the smoothed round-trip time. An acknowledgement waits for the service's answer where
-//! that comes within the delay of acknowledgements, so that it has the service's own time in it;
-//! the handshake waits for nobody.
+//! Rejected: the smoothed round-trip time. A delayed acknowledgement is sent together with the
+//! service's response if that is fast enough, so that the smoothed value contains the time of the
+//! service. The handshake is acknowledged at once.
 //!
-//! A connection is asked after a transaction has ended, and then what the asking takes is the
-//! tester's own time; never between the stamps of a transaction. The first one of a tester on each
-//! of its ways is followed by a look, and those that end a second or more after the last look: so
-//! that also a short run has one, and that their number is bounded by time, however many requests
-//! or connections there are. Rejected: a look at the end of each connection. Who is cut off has
-//! none, and a server that closes after each answer would make them as many as the requests.
+//! `TCP_INFO` is read after a transaction has ended, never between its stamps; the time of the call
+//! belongs to the tester. It is read after a tester's first transaction on each route, and then
+//! after a transaction that ends a second or more after the last reading. So even a short run has a
+//! reading, and the number of readings is bounded by time, independent of the number of requests or
+//! connections. Rejected: a reading at the end of each connection. A connection that is reset would
+//! have none, and a server that closes after each response would cause as many readings as
+//! requests.
 
 use std::io;
 
@@ -27,10 +28,10 @@ use crate::net::transport::{Security, Transport};
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
 
-/// From the end of a transaction that a look has followed, ns.
-const PAUSE: i64 = 1_000_000_000;
+/// Minimum time between the ends of two transactions after which `TCP_INFO` is read, ns.
+const READ_INTERVAL: i64 = 1_000_000_000;
 
-/// Names of the metrics.
+/// Codes of the names of the metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
     round_trip: Code,
@@ -40,7 +41,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Enters them, before any server can have filled the dictionary.
+    /// Adds the names to the dictionary, before responses of servers can fill it.
     pub fn new(codes: &Codes) -> Self {
         Self {
             round_trip: codes.number("tcp_rtt"),
@@ -50,8 +51,7 @@ impl Names {
         }
     }
 
-    /// Connects, and records how long that took: with several addresses, the time of those that
-    /// failed is part of it.
+    /// Connects, and records how long that took, including the time for addresses that failed.
     pub async fn connect(self, host: &Host, io: &Io, attempt: &mut Attempt) -> io::Result<Stream> {
         let begun = attempt.now();
         let stream = host.connect(io).await?;
@@ -78,15 +78,15 @@ fn record(metric: Code, begun: i64, attempt: &mut Attempt) {
     attempt.metrics.push((metric, seconds));
 }
 
-/// Says when a tester's connections are looked at.
+/// Decides when `TCP_INFO` of a tester's connections is read.
 pub struct RoundTrips {
     names: Names,
-    /// Per way: from when on (raw, ns) the end of a transaction is followed by a look.
+    /// Per route: `TCP_INFO` is read after a transaction that ends at this time or later (raw, ns).
     due: Box<[i64]>,
 }
 
 impl RoundTrips {
-    /// For a tester with `ways` ways to go, each with a connection at a time.
+    /// For a tester with `ways` routes, each with one connection at a time.
     pub fn new(names: Names, ways: usize) -> Self {
         Self {
             names,
@@ -94,30 +94,30 @@ impl RoundTrips {
         }
     }
 
-    /// Whether a transaction on `way` that ended at `end` (raw, ns; not at all: -1) is followed by
-    /// a look.
+    /// Whether `TCP_INFO` is read after a transaction on route `way` that ended at `end` (raw, ns;
+    /// -1 if it did not end).
     #[inline]
     pub fn due(&self, way: usize, end: i64) -> bool {
         end >= self.due[way]
     }
 
-    /// The transaction has ended, on `stream`: looks at the connection if it is time to.
+    /// The transaction has ended, on `stream`: reads `TCP_INFO` if it is due.
     #[inline]
     pub fn ended(&mut self, way: usize, stream: &Stream, attempt: &mut Attempt) {
         if self.due(way, attempt.end) {
-            self.look(way, stream, attempt);
+            self.read(way, stream, attempt);
         }
     }
 
-    /// Looks at the connection; there is no other look before a second has passed.
+    /// Reads `TCP_INFO` of the connection. The next reading is due after [`READ_INTERVAL`].
     #[cold]
-    pub fn look(&mut self, way: usize, stream: &Stream, attempt: &mut Attempt) {
-        self.due[way] = attempt.end.saturating_add(PAUSE);
-        if let Some(found) = stream.measured() {
-            attempt.metrics.push((self.names.round_trip, found.round_trip_s));
+    pub fn read(&mut self, way: usize, stream: &Stream, attempt: &mut Attempt) {
+        self.due[way] = attempt.end.saturating_add(READ_INTERVAL);
+        if let Some(info) = stream.tcp_info() {
+            attempt.metrics.push((self.names.round_trip, info.round_trip_s));
             attempt
                 .metrics
-                .push((self.names.retransmits, f64::from(found.retransmits)));
+                .push((self.names.retransmits, f64::from(info.retransmits)));
         }
         attempt.freed();
     }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_end_is_followed_by_a_look_and_no_end_is_not() {
+    fn a_reading_is_due_after_the_first_end_but_not_without_an_end() {
         let trips = RoundTrips::new(Names::new(&Codes::default()), 2);
         assert!(trips.due(0, 0) && trips.due(1, i64::MAX));
         assert!(!trips.due(0, plimsoll_model::NOT_HAPPENED));

@@ -1,4 +1,4 @@
-//! A run on this host: prepares the drivers, owns the threads.
+//! The part of a run on this host: prepares the drivers and owns the threads of the lanes.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Sender, SyncSender};
 use std::thread::JoinHandle;
 
 use plimsoll_clock::Clock;
-use plimsoll_model::{Codes, NameLookup, RunEnd, RunSpec, Workload};
+use plimsoll_model::{Codes, NameLookup, RunEnd, RunSpec, Workload, grouped};
 use plimsoll_schedule::Used;
 
 use crate::api::{DriveError, DriveEvent, Portions, Sink};
@@ -23,14 +23,15 @@ use crate::policy::TesterSlot;
 use crate::reactor::Reactor;
 use crate::registry::{self, PreparedDriver};
 
-/// Descriptors that the process needs besides those of its testers.
+/// Number of open files that the process needs in addition to those of its testers.
 const OTHER_FILES: u64 = 64;
-/// Pipes, process and stack of a tester that runs programs.
+/// Number of open files that a blocking tester needs: enough for the pipes and the pidfd of a
+/// program.
 const FILES_OF_A_PROGRAM: u64 = 6;
 
-/// How many lanes, and so sinks, [`Drive::prepare`] wants on this host: one per core that testers
-/// may use, no more than there are testers, and one more for all blocking testers together. An
-/// unknown driver counts as async here.
+/// Number of lanes, and so of sinks, that [`Drive::prepare`] needs on this host: one per core that
+/// testers may use, but at most one per tester, and one more for all blocking testers. An unknown
+/// driver counts as async.
 pub fn lanes_for(spec: &RunSpec) -> usize {
     let all = populations(spec);
     let tasks: u64 = all
@@ -51,8 +52,8 @@ fn cores_of(spec: &RunSpec) -> Vec<u32> {
     }
 }
 
-/// A run on this host: owner of the lanes' threads. Dropping it stops the run and waits for its
-/// end.
+/// The part of a run on this host, which owns the threads of the lanes. Dropping it stops the run
+/// and waits for its end.
 pub struct Drive {
     control: Arc<Control>,
     clock: Arc<dyn Clock>,
@@ -62,7 +63,7 @@ pub struct Drive {
     lookups: Vec<NameLookup>,
 }
 
-/// What every lane is made from.
+/// The inputs from which every lane is created.
 struct Common {
     spec: Arc<RunSpec>,
     portions: Portions,
@@ -78,12 +79,11 @@ struct Common {
 }
 
 impl Drive {
-    /// Checks everything that can be checked (settings, templates, files, TLS, names of hosts),
-    /// opens no connection, and starts the threads, which wait for [`Drive::go`]. `sinks` holds one
-    /// sink per lane ([`lanes_for`]).
+    /// Checks settings, templates, files, TLS and host names, opens no connection, and starts the
+    /// threads, which wait for [`Drive::go`]. `sinks` contains one sink per lane ([`lanes_for`]).
     ///
-    /// The receiver of `events` should hold a few hundred and be read all the time: a lane never
-    /// waits for it while the load goes on, but does to say its last words.
+    /// The receiver of `events` should hold a few hundred events and be read continuously. A lane
+    /// does not wait for it during the load, but waits for it to send its last events.
     pub fn prepare(
         spec: Arc<RunSpec>,
         portions: Portions,
@@ -96,8 +96,8 @@ impl Drive {
         spec.check()?;
         let populations = populations(&spec);
         let lookups = RefCell::default();
-        let made = make_all(&spec, &populations, &codes, &lookups)?;
-        check_resources(&portions, &populations, &made)?;
+        let drivers = prepare_drivers(&spec, &populations, &codes, &lookups)?;
+        check_resources(&portions, &populations, &drivers)?;
         let control = Arc::new(Control::new(&spec, portions.budget));
         let (ready, started) = mpsc::channel();
         let spun_ns = Arc::new(AtomicU64::new(0));
@@ -126,10 +126,9 @@ impl Drive {
             spun_ns,
             ready,
         };
-        drive.start(&common, &made, lanes, sinks)?;
+        drive.start(&common, &drivers, lanes, sinks)?;
         drop(common);
-        // Every thread holds a sender until it is ready, so that this ends when all are, or have
-        // failed.
+        // Every thread has a sender until it is ready or has failed, so that this loop ends then.
         for thread in started {
             drive.threads.push(thread?);
         }
@@ -139,46 +138,49 @@ impl Drive {
     fn start(
         &mut self,
         common: &Common,
-        made: &[PreparedDriver],
+        drivers: &[PreparedDriver],
         lanes: usize,
         sinks: Vec<Box<dyn Sink>>,
     ) -> Result<(), DriveError> {
-        let has_pool = made
+        let has_pool = drivers
             .iter()
-            .any(|made| matches!(made, PreparedDriver::Blocking(_)));
-        let has_tasks = made.iter().any(|made| matches!(made, PreparedDriver::Async(_)));
-        let least = usize::from(has_pool) + usize::from(has_tasks);
-        if lanes < least || sinks.len() != lanes {
+            .any(|driver| matches!(driver, PreparedDriver::Blocking(_)));
+        let has_tasks = drivers
+            .iter()
+            .any(|driver| matches!(driver, PreparedDriver::Async(_)));
+        let min_lanes = usize::from(has_pool) + usize::from(has_tasks);
+        if lanes < min_lanes || sinks.len() != lanes {
             return Err(DriveError::TooMany(format!(
-                "this run needs at least {least} lanes with a sink each; it was given {lanes} lanes and {} sinks",
+                "expected at least {min_lanes} lanes and as many sinks, got {lanes} lanes and {} sinks",
                 sinks.len()
             )));
         }
-        let tasks = lanes - usize::from(has_pool);
+        let task_lanes = lanes - usize::from(has_pool);
         for (index, sink) in sinks.into_iter().enumerate() {
-            let handle = if index < tasks {
-                start_lane(common, made, index, tasks, sink)?
+            let handle = if index < task_lanes {
+                start_lane(common, drivers, index, task_lanes, sink)?
             } else {
-                start_pool(common, made, index, sink)?
+                start_pool(common, drivers, index, sink)?
             };
             self.lanes.push(handle);
         }
         Ok(())
     }
 
-    /// The run's zero, in raw time, a little in the future; an agent that joins a run later gives
-    /// what is past.
+    /// Sets the start of the run (raw, ns), which should be slightly in the future. An agent that
+    /// joins a run late passes a time in the past.
     pub fn go(&self, t0_raw_ns: i64) {
         self.control.go(t0_raw_ns, self.clock.raw_ns());
     }
 
-    /// No new starts from now on; what is in progress may end for `drain_ns`, then it is cancelled.
+    /// Stops the run now: no transactions start any more. Those in progress may end within
+    /// `drain_ns`, and are then cancelled.
     pub fn stop(&self) {
         self.control.stop(self.clock.raw_ns());
     }
 
-    /// Waits until all lanes have ended; every [`DriveEvent::LaneEnded`] was sent. The receiver
-    /// must be read meanwhile.
+    /// Waits until all lanes have ended and sent their [`DriveEvent::LaneEnded`]. Another thread
+    /// must read the receiver of the events.
     pub fn join(mut self) {
         self.wait();
     }
@@ -190,17 +192,18 @@ impl Drive {
         }
     }
 
-    /// Names and kernel ids of the lanes' threads and of blocking testers, for the monitor.
+    /// Names and kernel ids of the threads of lanes and blocking testers, for the monitor.
     pub fn thread_ids(&self) -> Vec<(String, i32)> {
         self.threads.clone()
     }
 
-    /// The names that were looked up, in order.
+    /// Lookups of host names, in order.
     pub fn lookups(&self) -> &[NameLookup] {
         &self.lookups
     }
 
-    /// Time that the lanes have spun instead of slept so far, ns, summed: it is not load.
+    /// Time for which the lanes have spun instead of slept so far, summed over the lanes, ns. It is
+    /// CPU time, but not load.
     pub fn spun_ns(&self) -> u64 {
         self.spun_ns.load(Ordering::Relaxed)
     }
@@ -208,13 +211,13 @@ impl Drive {
 
 impl Drop for Drive {
     fn drop(&mut self) {
-        // Also where a part of the threads could not be started: those that were wait for the zero.
+        // Also if some threads could not be started: the others wait for the start of the run.
         self.stop();
         self.wait();
     }
 }
 
-fn make_all(
+fn prepare_drivers(
     spec: &RunSpec,
     all: &[Arc<Population>],
     codes: &Codes,
@@ -238,7 +241,7 @@ fn make_all(
         };
         let name = &workload.name;
         match registry::make(&workload.driver, setup) {
-            Some(Ok(made)) => {
+            Some(Ok(driver)) => {
                 if spec.end
                     == (RunEnd {
                         each_tester: spec.end.each_tester,
@@ -246,14 +249,14 @@ fn make_all(
                     })
                     && population.curve.is_some()
                 {
-                    let what = "each_tester alone cannot end an open load: give a duration".to_owned();
+                    let what = "run.until.each_tester does not end an open load: set run.duration".to_owned();
                     return Err(DriveError::Driver {
                         workload: name.clone(),
                         driver: workload.driver.clone(),
                         what,
                     });
                 }
-                Ok(made)
+                Ok(driver)
             }
             Some(Err(what)) => Err(DriveError::Driver {
                 workload: name.clone(),
@@ -276,51 +279,54 @@ fn make_all(
 fn check_resources(
     of: &Portions,
     all: &[Arc<Population>],
-    made: &[PreparedDriver],
+    drivers: &[PreparedDriver],
 ) -> Result<(), DriveError> {
     let (mut threads, mut files) = (0, OTHER_FILES);
-    for ((population, made), share) in all.iter().zip(made).zip(&of.workloads) {
+    for ((population, driver), share) in all.iter().zip(drivers).zip(&of.workloads) {
         let Some(share) = *share else { continue };
-        let here = (Population::members(population.closed(), share, 0, 1).count()
+        let testers = (Population::members(population.closed(), share, 0, 1).count()
             + Population::members(population.slots(), share, 0, 1).count()) as u64;
-        let blocking = matches!(made, PreparedDriver::Blocking(_));
-        threads += if blocking { here } else { 0 };
-        files += here
-            * match made {
-                PreparedDriver::Async(fleet) => fleet.files(),
+        let is_blocking = matches!(driver, PreparedDriver::Blocking(_));
+        threads += if is_blocking { testers } else { 0 };
+        files += testers
+            * match driver {
+                PreparedDriver::Async(driver) => driver.files(),
                 PreparedDriver::Blocking(_) => FILES_OF_A_PROGRAM,
             };
     }
     if threads > u64::from(blocking_pool::MAX_BLOCKING_TESTERS) {
         return Err(DriveError::TooMany(format!(
-            "{threads} testers of blocking drivers (sql with SQLite, exec, replay) on one host; each is a thread, and {} is the most. Use \
-             fewer testers, or an open load with fewer slots",
-            blocking_pool::MAX_BLOCKING_TESTERS
+            "{} testers of blocking drivers (sql with SQLite, exec, replay) on one host: each is a thread, and \
+             at most {} are allowed. Use fewer testers, an open load with fewer slots, or more hosts",
+            grouped(threads),
+            grouped(blocking_pool::MAX_BLOCKING_TESTERS.into())
         )));
     }
     let limit = host::raise_open_files();
     if files > limit {
         return Err(DriveError::TooMany(format!(
-            "the testers need {files} open files and {limit} are allowed: raise the limit (`ulimit -n {files}`)"
+            "the testers need {} open files, but the limit is {}: raise it with `ulimit -n {files}`",
+            grouped(files),
+            grouped(limit)
         )));
     }
     Ok(())
 }
 
-/// The lane's view of every workload's arrivals, for the workloads that `mine` selects.
+/// The lane's view of the arrivals of every workload that `is_mine` selects.
 fn arrivals(
     common: &Common,
-    mine: impl Fn(usize) -> bool,
+    is_mine: impl Fn(usize) -> bool,
     lane: usize,
     lanes: usize,
 ) -> Vec<Option<Arrivals>> {
     let pools = common.pools.iter().enumerate();
     pools
-        .map(|(index, pool)| Some(pool.as_ref().filter(|_| mine(index))?.lane(lane, lanes)))
+        .map(|(index, pool)| Some(pool.as_ref().filter(|_| is_mine(index))?.lane(lane, lanes)))
         .collect()
 }
 
-/// The slots of a population on a lane.
+/// The closed testers and the slots of a population on a lane.
 fn slots(common: &Common, population: &Arc<Population>, lane: usize, lanes: usize) -> Vec<TesterSlot> {
     let slot = |number, is_open| TesterSlot {
         population: Arc::clone(population),
@@ -360,7 +366,7 @@ fn stats<D: ?Sized>(
             population,
             number: slot.number,
             is_open: slot.is_open,
-            gone: false,
+            has_ended: false,
         });
     }
     LaneStats::new(lane, common.portions.agent, members, sink, common.events.clone())
@@ -375,23 +381,23 @@ fn system(what: &str) -> impl Fn(std::io::Error) -> DriveError {
 
 fn start_lane(
     common: &Common,
-    made: &[PreparedDriver],
+    drivers: &[PreparedDriver],
     lane: usize,
     lanes: usize,
     sink: Box<dyn Sink>,
 ) -> Result<JoinHandle<()>, DriveError> {
     let mut all: Vec<(TesterSlot, Arc<dyn ErasedAsyncDriver>)> = Vec::new();
-    for (population, made) in common.populations.iter().zip(made) {
-        if let PreparedDriver::Async(fleet) = made {
+    for (population, prepared) in common.populations.iter().zip(drivers) {
+        if let PreparedDriver::Async(driver) = prepared {
             all.extend(
                 slots(common, population, lane, lanes)
                     .into_iter()
-                    .map(|slot| (slot, Arc::clone(fleet))),
+                    .map(|slot| (slot, Arc::clone(driver))),
             );
         }
     }
     let stats = stats(common, lane, &mut all, sink);
-    let is_mine = |index: usize| matches!(made[index], PreparedDriver::Async(_));
+    let is_mine = |index: usize| matches!(drivers[index], PreparedDriver::Async(_));
     let setup = LaneSetup {
         spec: Arc::clone(&common.spec),
         control: Arc::clone(&common.control),
@@ -410,12 +416,16 @@ fn start_lane(
         let bound = core
             .map_or(Ok(()), |core| host::bind(&[core]))
             .map_err(|error| DriveError::System {
-                what: format!("bind a lane of testers to core {}", core.unwrap_or(0)),
+                what: format!(
+                    "bind a thread of the load generator to core {}",
+                    core.unwrap_or(0)
+                ),
                 error,
             });
         let (clock, spin_ns) = (Arc::clone(&setup.clock), setup.spec.spin_ns);
         let io = bound.and_then(|()| {
-            Reactor::new(clock, spin_ns, spun).map_err(system("open the descriptors of a lane of testers"))
+            Reactor::new(clock, spin_ns, spun)
+                .map_err(system("open the descriptors of a thread of the load generator"))
         });
         match io {
             Ok(io) => {
@@ -438,13 +448,13 @@ fn start_lane(
 
 fn start_pool(
     common: &Common,
-    made: &[PreparedDriver],
+    drivers: &[PreparedDriver],
     lane: usize,
     sink: Box<dyn Sink>,
 ) -> Result<JoinHandle<()>, DriveError> {
     let mut all: Vec<(TesterSlot, Arc<dyn ErasedBlockingDriver>)> = Vec::new();
-    for (population, made) in common.populations.iter().zip(made) {
-        if let PreparedDriver::Blocking(driver) = made {
+    for (population, prepared) in common.populations.iter().zip(drivers) {
+        if let PreparedDriver::Blocking(driver) = prepared {
             all.extend(
                 slots(common, population, 0, 1)
                     .into_iter()
@@ -453,7 +463,7 @@ fn start_pool(
         }
     }
     let stats = stats(common, lane, &mut all, sink);
-    let is_mine = |index: usize| matches!(made[index], PreparedDriver::Blocking(_));
+    let is_mine = |index: usize| matches!(drivers[index], PreparedDriver::Blocking(_));
     let pool = BlockingPool::new(BlockingPoolSetup {
         spec: Arc::clone(&common.spec),
         control: Arc::clone(&common.control),
@@ -463,12 +473,12 @@ fn start_pool(
         arrivals: arrivals(common, is_mine, 0, 1),
         members: all.len(),
     })
-    .map_err(system("open a descriptor"))?;
+    .map_err(system("open the descriptor for cancelling blocking testers"))?;
     let mut threads = Vec::new();
     for (slot, driver) in all {
         let (name, ready) = (format!("tester-{}", slot.tester()), common.ready.clone());
         let cores = common.spec.tester_cpus.clone();
-        let prelude = move || {
+        let set_up = move || {
             host::no_timer_slack();
             let bound = if cores.is_empty() {
                 Ok(())
@@ -479,32 +489,32 @@ fn start_pool(
         };
         let workload = &common.spec.workloads[usize::from(slot.population.workload)];
         let (workload, driver_name) = (workload.name.clone(), workload.driver.clone());
-        let lacks = move |what| DriveError::Driver {
+        let driver_error = move |what| DriveError::Driver {
             workload,
             driver: driver_name,
             what,
         };
-        let ready = move |made: Result<(), DriveError>| {
-            let _ = ready.send(made.map(|()| (name, host::thread_id())));
+        let ready = move |result: Result<(), DriveError>| {
+            let _ = ready.send(result.map(|()| (name, host::thread_id())));
         };
-        let hired = pool.hire(slot, driver, prelude, lacks, ready);
-        threads.push(hired.map_err(system("start the thread of a tester"))?);
+        let thread = pool.start_tester(slot, driver, set_up, driver_error, ready);
+        threads.push(thread.map_err(system("start the thread of a tester"))?);
     }
-    let blocking = |made: &PreparedDriver| match made {
+    let blocking = |prepared: &PreparedDriver| match prepared {
         PreparedDriver::Blocking(driver) => Some(Arc::clone(driver)),
         PreparedDriver::Async(_) => None,
     };
-    let drivers: Vec<Arc<dyn ErasedBlockingDriver>> = made.iter().filter_map(blocking).collect();
+    let drivers: Vec<Arc<dyn ErasedBlockingDriver>> = drivers.iter().filter_map(blocking).collect();
     let (control, ready) = (Arc::clone(&common.control), common.ready.clone());
-    let lead = move || {
+    let work = move || {
         let leader = std::thread::current();
         control.on_change(move || leader.unpark());
         let _ = ready.send(Ok(("crew".to_owned(), host::thread_id())));
         drop(ready);
-        pool.lead(&threads, &drivers);
+        pool.run(&threads, &drivers);
     };
     std::thread::Builder::new()
         .name("crew".to_owned())
-        .spawn(lead)
+        .spawn(work)
         .map_err(system("start a thread"))
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use harness::{closed, run, spec};
 
 #[test]
-fn a_large_result_needs_little_memory() {
+fn a_large_result_does_not_increase_memory() {
     for server in filled::servers() {
         // 300 000 rows of 100 bytes.
         let query = "SELECT a.s FROM t a JOIN t b ON b.n < 300";

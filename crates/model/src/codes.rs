@@ -1,4 +1,4 @@
-//! The dictionary of result codes. It grows while a run goes on, so it is shared and bounded.
+//! The dictionary of result codes. It grows during a run, so it is shared and bounded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
@@ -12,18 +12,18 @@ impl Code {
     pub const NONE: Self = Self(0);
 }
 
-/// Text of the code that stands for all codes past the bound.
+/// Text of the code that replaces all codes beyond [`MAX_CODES`]. Its number is 1.
 const OTHER: &str = "other";
-/// A hostile server must not fill our memory with invented status texts.
+/// Maximum number of codes: a hostile server must not fill the memory with invented status texts.
 const MAX_CODES: usize = 4096;
-/// Longest text of one code, in bytes.
+/// Maximum length of the text of a code, in bytes.
 const MAX_CODE_BYTES: usize = 80;
 
-/// Short texts of what came back, numbered in order of their first appearance. Cheap to clone;
-/// clones share.
+/// Short texts of results, numbered in order of their first appearance. A clone is cheap and shares
+/// the dictionary.
 ///
-/// Drivers look a code up once per kind of answer and keep the number; the lock is not on the path
-/// of a transaction.
+/// Drivers look a code up once per kind of response and keep its number; the lock is not on the
+/// path of a transaction.
 #[derive(Debug, Clone, Default)]
 pub struct Codes(Arc<RwLock<Table>>);
 
@@ -42,8 +42,8 @@ impl Default for Table {
 }
 
 impl Codes {
-    /// The number of `text` (cut to 80 bytes), entering it if it is new. Past 4096 different texts
-    /// all new ones are "other".
+    /// The number of `text`, which is cut to 80 bytes and added if it is new. Once the dictionary
+    /// contains 4,096 texts, every new text gets the number of "other".
     pub fn number(&self, text: &str) -> Code {
         let text = cut(text);
         if let Some(&number) = self
@@ -68,7 +68,7 @@ impl Codes {
         Code(number)
     }
 
-    /// All texts so far; the position is the number.
+    /// All texts so far. The index of a text is its number.
     pub fn texts(&self) -> Vec<String> {
         self.0
             .read()
@@ -84,7 +84,7 @@ fn cut(text: &str) -> &str {
     }
     let end = (0..=MAX_CODE_BYTES)
         .rev()
-        .find(|&at| text.is_char_boundary(at))
+        .find(|&index| text.is_char_boundary(index))
         .unwrap_or(0);
     &text[..end]
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_server_cannot_fill_memory() {
+    fn number_and_length_of_codes_are_bounded() {
         let codes = Codes::default();
         for n in 0..10_000 {
             codes.number(&format!("{n}{}", "é".repeat(200)));

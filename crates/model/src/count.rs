@@ -1,6 +1,6 @@
-//! Counts in sentences.
+//! Format of counts in messages.
 
-/// With commas between thousands: `112,000`.
+/// The count with commas between thousands, such as `112,000`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,7 +1,7 @@
-//! Names and versions of everything that is stored or sent. A reader refuses a greater major
-//! version than its own.
+//! Names and versions of the formats that are stored or sent. A reader refuses a major version
+//! greater than its own.
 
-/// The run document that the lab hands to the engine.
+/// The run document that the lab sends to the engine.
 pub const RUN: &str = "plimsoll.run/1";
 /// JSON lines between lab and engine.
 pub const ENGINE: &str = "plimsoll.engine/1";
@@ -17,24 +17,24 @@ pub const CLOCK: &str = "plimsoll.clock/1";
 pub const PROBES: &str = "plimsoll.probes/1";
 /// The map of each agent's clock onto the controller's.
 pub const CLOCK_MAP: &str = "plimsoll.clock-map/1";
-/// Zero of a run on the clock of each of its agents; what makes a conversion after a crash
-/// possible.
+/// Start of a run on the clock of each of its agents. With it the segments can be converted even
+/// after a crash.
 pub const START: &str = "plimsoll.start/1";
-/// What is known of a closed segment.
+/// Description of a closed segment.
 pub const SEGMENT: &str = "plimsoll.segment/1";
-/// One line per second while a run goes on.
+/// One line per second while a run is in progress.
 pub const LIVE: &str = "plimsoll.live/1";
-/// The books of a run as the engine closed them.
+/// The totals of a run at its end.
 pub const SUMMARY: &str = "plimsoll.summary/1";
 /// Version of the framed protocol between controller and agent.
 ///
-/// 2: both sides greet, so that both can say why they refuse. 3: numbered messages, files, probes.
-/// 4: agents say that they were asked to end. 6: seconds tell of the delays of the generator. 7:
-/// books have the lookups of names.
+/// 2: both sides send a greeting, so that both can report why they refuse. 3: numbered messages,
+/// files, probes. 4: an agent reports that it was asked to end. 6: second reports contain the
+/// delays of the load generator. 7: the totals contain the lookups of host names.
 pub const LINK_VERSION: u16 = 7;
 
-/// Whether this build can read `found` (`name/major`), given the name and major version it writes
-/// itself.
+/// Whether this build, which writes the format `own` (`name/major`), can read the format `found`:
+/// the names are equal and the major version of `found` is at most that of `own`.
 ///
 /// ```
 /// use plimsoll_model::format;

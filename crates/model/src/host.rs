@@ -1,38 +1,38 @@
-//! Agents and the hosts that they are on, as lab and engine speak of them.
+//! Agents and their hosts, in the messages between lab and engine.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a host is.
+/// Properties of a host and of the agent's process on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostFacts {
-    /// Its own name for itself.
+    /// The host's own name, as in `uname -n`.
     pub hostname: String,
     /// Cores that the agent may use.
     pub cores: u32,
-    /// Main memory.
+    /// Size of the main memory, bytes.
     pub memory_bytes: u64,
     /// Release of the kernel.
     pub kernel: String,
-    /// `x86_64`, `aarch64`
+    /// Processor architecture: `x86_64` or `aarch64`.
     pub architecture: String,
-    /// Of the agent's process.
+    /// Limits of the agent's process.
     pub limits: HostLimits,
-    /// Version of the engine there.
+    /// Version of the engine on this host.
     pub engine: String,
 }
 
-/// Limits that a load can run into.
+/// Limits of the system that bound the number of testers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostLimits {
-    /// Files that one process may open: the limit up to which it may be raised.
+    /// Files that a process may open: the hard limit.
     pub open_files: u64,
-    /// Processes and threads of the user.
+    /// Processes and threads that the user may have.
     pub processes: u64,
-    /// Ports for outgoing connections to one address.
+    /// Number of local ports for outgoing connections to one address.
     pub local_ports: u64,
 }
 
@@ -40,84 +40,84 @@ pub struct HostLimits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSpec {
-    /// Letters, digits, `.`, `_`, `-`: it becomes part of names of files.
+    /// Name of the agent: letters, digits, `.`, `_`, `-`. It becomes a part of file names.
     pub name: String,
-    /// The host that it is on.
+    /// Name of the agent's host.
     pub host: String,
-    /// The site of the host.
+    /// Site of the host.
     pub site: String,
-    /// What it does there.
+    /// Whether the agent runs testers.
     #[serde(default)]
     pub role: Role,
-    /// How it comes to be.
+    /// How the agent is started.
     pub start: AgentStartKind,
-    /// Processes of its host that it watches.
+    /// Processes of its host that the agent monitors.
     #[serde(default)]
     pub watch: Vec<HostWatch>,
-    /// Files of workloads that were put on its host: names as in the run document, and what they
-    /// are called there.
+    /// Files of workloads that were copied to its host: from the path in the run document to the
+    /// path on the host.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
 }
 
-/// What an agent does on its host.
+/// Task of an agent on its host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It carries testers.
+    /// The agent runs testers and a monitor.
     #[default]
     Testers,
-    /// It only watches: a host of the target.
+    /// The agent runs only a monitor, on a host of the target.
     Watch,
 }
 
-/// How an agent comes to be.
+/// How an agent is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum AgentStartKind {
-    /// A child of the engine; it shares its clock and its file system.
+    /// A child process of the engine, with the same clock and file system.
     Local,
-    /// This command's standard input and output are the link: `ssh HOST exec ENGINE attach
+    /// A command whose standard input and output are the link: `ssh HOST exec ENGINE attach
     /// --directory DIR`.
     Command {
         /// Program and arguments.
         argv: Vec<String>,
     },
-    /// It dials in, under its name.
+    /// The agent dials in and reports its name.
     Joined,
 }
 
-/// A process tree to watch on an agent's host: exactly one of `pid`, `process` and `unit` is given.
+/// A process tree to monitor on an agent's host: exactly one of `pid`, `process` and `unit` is set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostWatch {
     /// Name in the results.
     pub name: String,
-    /// Root of the tree.
+    /// Process id of the root of the tree.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// Name of the program, as in /proc/PID/comm; the eldest process of that name is the root.
+    /// Name of the program, as in /proc/PID/comm. The oldest process with that name is the root.
     #[serde(default)]
     pub process: Option<String>,
-    /// A systemd unit.
+    /// Name of a systemd unit.
     #[serde(default)]
     pub unit: Option<String>,
 }
 
-/// What holds for all agents of a run.
+/// Rules for all agents of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AgentRules {
-    /// The run begins without those that cannot be had as long as so many with testers are there;
-    /// 0: all of them, and those that watch, too.
+    /// Minimum number of agents with testers. The run starts without agents that are not available
+    /// if at least this number is available. 0: all agents must be available, with testers or not.
     pub at_least: u16,
     /// The run ends when an agent is lost.
     pub abort_on_loss: bool,
-    /// How long testers go on without a link to us.
+    /// How long the testers of an agent continue without a link to the controller, ns.
     pub grace_ns: u64,
-    /// Greatest rate at which a host's clock may gain on another between probes, ppm.
+    /// Maximum difference between the rates of two clocks, ppm. It bounds the error between probes.
     pub max_rate_error_ppm: f64,
-    /// The least round trip that physics allows, ns; narrows the bound of the clock map.
+    /// Minimum round-trip time that is physically possible, ns. It reduces the clock bound.
     pub physical_min_rtt_ns: u64,
 }
 

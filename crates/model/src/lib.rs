@@ -1,6 +1,5 @@
-//! The core types of the engine: one transaction, one resolved run, and what controller, agent and
-//! lab say to each other about them. No I/O, no runtime, no clock: every other crate may import
-//! this one.
+//! The core types of the engine: a transaction, a resolved run, and the messages about them between
+//! lab, controller and agent. No I/O, no runtime, no clock: every other crate may import this one.
 #![forbid(unsafe_code)]
 
 mod codes;

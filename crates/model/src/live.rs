@@ -1,17 +1,17 @@
-//! What an agent tells its controller while a run goes on, and the books that it closes at the end.
+//! The reports of an agent to its controller: one per second of a run, and the totals at its end.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts over some span of time. Every transaction is counted once when it starts and once when it
-/// ends.
+/// Counts over an interval. Every transaction is counted once when it starts and once when it ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counters {
-    /// Transactions started.
+    /// Transactions that started.
     pub started: u64,
-    /// Ended with [`crate::Outcome::Ok`].
+    /// Transactions that ended with [`crate::Outcome::Ok`].
     pub succeeded: u64,
-    /// Ended with any other outcome.
+    /// Transactions that ended with another outcome, except
+    /// [`Cancelled`](crate::Outcome::Cancelled).
     pub failed: u64,
     /// Arrivals that found no free slot and were not started (`when_full: drop`).
     pub dropped: u64,
@@ -21,10 +21,10 @@ pub struct Counters {
     pub items: u64,
     /// Payload bytes of successful transactions.
     pub payload: u64,
-    /// Wire bytes, both directions, of all transactions.
+    /// Wire bytes of all transactions, both directions.
     pub wire: u64,
-    /// Transactions that the recorder had no room for. They are in these counts, but not in the
-    /// segments.
+    /// Transactions and metrics that were lost because the queue of the recorder was full. The
+    /// transactions are in these counts, but not in the segments.
     pub lost_records: u64,
 }
 
@@ -49,41 +49,43 @@ impl Counters {
 pub struct SecondReport {
     /// Number of the second from the start of the run, from 0.
     pub second: u32,
-    /// What happened in it.
+    /// Counts of the second.
     pub counters: Counters,
-    /// Testers that were active at its end.
+    /// Testers that were active at the end of the second.
     pub active: u32,
-    /// Transactions in progress at its end.
+    /// Transactions in progress at the end of the second.
     pub in_progress: u32,
-    /// Response times (ns) of the successful transactions that ended in it: an `HdrHistogram` in
-    /// its V2 encoding (three significant digits), base64. Empty when there were none.
+    /// Response times (ns) of the successful transactions that ended in the second: an
+    /// `HdrHistogram` in its V2 encoding (three significant digits), base64. Empty if there were
+    /// none.
     pub response: String,
-    /// Encoded as `response`, of the transactions that started in it: by how many ns later than the
-    /// generator could have, as their schedule and a free tester allowed it.
+    /// Delays (ns) that the load generator itself caused, for the transactions that started in the
+    /// second: the time from the scheduled start, or from the time at which the tester was free if
+    /// that is later, to the start. Encoded as `response`.
     #[serde(default)]
     pub own_lateness: String,
-    /// For how long a lane stood still in a gap that ended in this second, ns; of several lanes or
-    /// agents the longest.
+    /// Length of a gap in which a lane did not run and that ended in this second, ns. For several
+    /// lanes or agents: the longest.
     #[serde(default)]
     pub stopped_ns: u64,
 }
 
-/// The books of one agent for one run. `started == succeeded + failed + in_flight` or the run is
-/// damaged.
+/// The totals of one agent for one run. `started == succeeded + failed + in_flight`, otherwise the
+/// run is damaged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentBooks {
-    /// Over the whole run.
+    /// Counts of the whole run.
     pub counters: Counters,
-    /// Cancelled at the end of the drain.
+    /// Transactions that were cancelled at the end of the drain.
     pub in_flight: u64,
     /// Names of the segment files written, in order.
     pub segments: Vec<String>,
-    /// What went wrong with the recording; empty when nothing did.
+    /// Faults of the recording, as texts for the user. Empty if there were none.
     pub damage: Vec<String>,
-    /// CPU time of the monitor itself, in ns.
+    /// CPU time of the monitor itself, ns.
     pub monitor_cpu_ns: u64,
-    /// Host names that were looked up when the run was prepared; addresses need no lookup.
+    /// Host names that were looked up while the run was prepared. Addresses need no lookup.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lookups: Vec<NameLookup>,
 }
@@ -92,8 +94,8 @@ pub struct AgentBooks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NameLookup {
-    /// The name.
+    /// The host name.
     pub name: String,
-    /// Its duration in ns, the start of the program that is asked included.
+    /// Duration of the lookup, including the start of the program `getent`, ns.
     pub took_ns: u64,
 }

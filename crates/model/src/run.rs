@@ -1,9 +1,9 @@
-//! The resolved run: everything the engine needs to know of one run, with nothing left to look up
-//! or to default.
+//! The resolved run: everything that the engine needs for one run. It has no defaults, and nothing
+//! is left to look up.
 //!
 //! The lab writes it (`plan/engine.py`), the engine checks it once ([`RunSpec::check`]) and never
-//! changes it. Times are nanoseconds, rates per second, sizes bytes. Settings of a driver are the
-//! driver's own types (crate `drive`, one file per driver) and stand here as JSON.
+//! changes it. Times are nanoseconds, rates per second, sizes bytes. The settings of a driver are
+//! JSON here; their types are the driver's own (crate `drive`, one file per driver).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format;
 
-/// One run.
+/// The resolved description of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSpec {
@@ -20,107 +20,107 @@ pub struct RunSpec {
     pub format: String,
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the run's directory: "0001".
+    /// Name of the run's directory, such as "0001".
     pub run: String,
-    /// The run's directory; it exists.
+    /// Path of the run's directory, which exists.
     pub directory: PathBuf,
-    /// Seeds every random choice of the run.
+    /// Seed of every random choice of the run.
     pub seed: u64,
-    /// Length of the warm-up, from the start of the run.
+    /// Length of the warm-up, from the start of the run, ns.
     pub warmup_ns: u64,
-    /// What ends the run.
+    /// Conditions that end the run.
     pub end: RunEnd,
-    /// How long transactions in progress may take to end after the run's end before they are
-    /// cancelled.
+    /// How long transactions in progress may continue after the end of the run before they are
+    /// cancelled, ns.
     pub drain_ns: u64,
-    /// What of the transactions stays on disk.
+    /// Which transactions remain on disk after the run.
     pub keep: Keep,
-    /// One or more populations.
+    /// The workloads of the run, at least one.
     pub workloads: Vec<Workload>,
-    /// Process trees to watch on this host.
+    /// Process trees to monitor on this host.
     pub watch: Vec<Watch>,
-    /// Cores that the testers are bound to; empty: not bound, one lane per core that the process
+    /// Cores to which the testers are bound. Empty: not bound, one lane per core that the process
     /// may use.
     pub tester_cpus: Vec<u32>,
-    /// Before a scheduled start, spin for this long instead of sleeping (0: never). Costs a core,
-    /// gains microseconds.
+    /// How long a lane spins instead of sleeping before a scheduled start, ns (0: never). Spinning
+    /// uses a core and makes starts some microseconds more punctual.
     pub spin_ns: u64,
     /// Rules that stop the run.
     pub ceiling: Vec<Ceiling>,
 }
 
-/// What ends a run: whatever comes first. At least one is given.
+/// Conditions that end a run: the first that is satisfied. At least one is set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunEnd {
-    /// Warm-up and measured window together.
+    /// Length of warm-up and measured window together, ns.
     pub duration_ns: Option<u64>,
-    /// Every tester has completed so many transactions. Closed loads only.
+    /// Number of transactions that every tester completes. Closed loads only.
     pub each_tester: Option<u64>,
-    /// So many transactions were started over all testers.
+    /// Number of transactions that all testers together start.
     pub transactions: Option<u64>,
 }
 
-/// What of the transactions stays on disk after the run.
+/// Which transactions remain on disk after the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keep {
     /// Every transaction.
     All,
-    /// The one-second histograms only.
+    /// None: only the histograms of each second remain.
     Summaries,
 }
 
-/// A process tree to watch.
+/// A process tree of a service to monitor on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watch {
     /// Name of the service.
     pub name: String,
-    /// Root of its process tree.
+    /// Process id of the root of its process tree.
     pub pid: u32,
-    /// Cores that the service is bound to; empty: all.
+    /// Cores to which the service is bound. Empty: all.
     pub cpus: Vec<u32>,
 }
 
-/// One population of testers.
+/// One workload: its testers, requests and load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Its name; "main" in the short form.
+    /// Name of the workload; "main" in the short form of the experiment file.
     pub name: String,
-    /// null, tcp, http, sql, frontier, exec.
+    /// Name of the driver: null, tcp, http, sql, frontier, exec or replay.
     pub driver: String,
-    /// The driver's settings that hold for all operations.
+    /// Settings of the driver for all operations.
     pub settings: serde_json::Value,
-    /// Where requests go; at least one. The URL's scheme is the driver's.
+    /// Endpoints of the requests, at least one. The driver defines the schemes of their URLs.
     pub endpoints: Vec<Endpoint>,
     /// When an endpoint is chosen.
     pub choose: Choose,
-    /// How one is chosen.
+    /// In which order endpoints are chosen.
     pub order: Order,
-    /// Longest time from start to end of a transaction.
+    /// Maximum time from start to end of a transaction, ns; at least 1.
     pub timeout_ns: u64,
     /// What a tester does after a failure.
     pub on_error: OnError,
-    /// What is asked, at least one.
+    /// Kinds of requests, at least one.
     pub operations: Vec<Operation>,
-    /// Values for `{name}` in the texts of operations.
+    /// Sources of the values for `{name}` in the texts of operations, by name.
     pub values: BTreeMap<String, Generator>,
-    /// When it is asked.
+    /// When requests start.
     pub load: LoadSpec,
-    /// Names of the agents that carry it; empty: all.
+    /// Names of the agents that run this workload. Empty: all.
     #[serde(default)]
     pub agents: Vec<String>,
 }
 
-/// One address of the target.
+/// An endpoint of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
     /// Name in the results.
     pub name: String,
-    /// `http://host:port/base`, `tcp://host:port`, `sqlite:/path`, `null:`, `exec:`.
+    /// URL, such as `http://host:port/base`, `tcp://host:port`, `sqlite:/path`, `null:` or `exec:`.
     pub url: String,
 }
 
@@ -128,19 +128,19 @@ pub struct Endpoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choose {
-    /// Anew for every transaction.
+    /// For every transaction.
     PerRequest,
-    /// Once.
+    /// Once, before its first transaction.
     PerTester,
 }
 
-/// In which order items of a list are taken.
+/// In which order the items of a list are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// In turn: by tester number, or by transaction number.
+    /// In turn, by the number of the tester or of the transaction.
     RoundRobin,
-    /// Seeded, uniform.
+    /// Drawn with equal probabilities, from the seed of the run.
     Random,
 }
 
@@ -148,21 +148,21 @@ pub enum Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum OnError {
-    /// Goes on as if it had succeeded.
+    /// The tester continues as if the transaction had succeeded.
     Continue,
-    /// Waits `first_ns`, doubled at each further failure in a row up to `max_ns`.
+    /// The tester waits `first_ns`, doubled at each further failure in a row up to `max_ns`.
     Backoff {
-        /// First wait.
+        /// First wait, ns.
         first_ns: u64,
-        /// Longest wait.
+        /// Maximum wait, ns.
         max_ns: u64,
-        /// After which failures.
+        /// After which failures the tester waits.
         #[serde(default)]
         when: BackoffWhen,
     },
-    /// Is taken out after so many failures in a row; an event says so.
+    /// The tester stops after a number of failures in a row. An event reports it.
     StopTester {
-        /// At least 1.
+        /// Number of failures in a row, at least 1.
         after: u32,
     },
 }
@@ -171,11 +171,11 @@ pub enum OnError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BackoffWhen {
-    /// All of them.
+    /// All failures.
     #[default]
     Failed,
-    /// Those without a connection, and only of testers whose starts are not planned ahead: open
-    /// arrivals and slots in time stay as scheduled.
+    /// Failures without a connection, and only of testers whose starts are not planned ahead:
+    /// arrivals of an open load and slots of `every` remain as scheduled.
     Refused,
 }
 
@@ -185,55 +185,56 @@ pub enum BackoffWhen {
 pub struct Operation {
     /// Name in the results.
     pub name: String,
-    /// Its share is `weight` / sum of the weights; greater than 0, or 0 where `first` is not.
+    /// Share of the operation: `weight` / sum of the weights. Greater than 0, or 0 if `first` is
+    /// greater than 0.
     pub weight: f64,
-    /// Each tester begins with so many of these, in the order of the list, before any is chosen by
-    /// its weight.
+    /// Number of these operations with which each tester begins, in the order of the list, before
+    /// operations are chosen by their weights.
     #[serde(default)]
     pub first: u64,
-    /// The driver's settings for it.
+    /// Settings of the driver for this operation.
     pub request: serde_json::Value,
 }
 
-/// Where the values of a `{name}` come from. Draws are seeded per tester.
+/// Source of the values of a `{name}`. Each tester has its own seed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generator {
-    /// Whole numbers, both ends included.
+    /// Integers with equal probabilities, both ends included.
     Uniform {
-        /// Least.
+        /// Minimum.
         from: i64,
-        /// Greatest.
+        /// Maximum, at least `from`.
         to: i64,
     },
     /// Ranks 1 to `n`, P(k) proportional to k^-s.
     Zipf {
-        /// Greatest rank.
+        /// Greatest rank, at least 1.
         n: u64,
         /// Exponent, at least 0.
         s: f64,
     },
-    /// Texts of a list (a file's lines are read by the lab).
+    /// Texts of a list. The lab has read the lines of a file.
     List {
-        /// At least one.
+        /// Texts, at least one.
         items: Vec<String>,
         /// In turn over all transactions of the tester, or drawn.
         order: Order,
     },
     /// Texts of a list, each drawn with a probability proportional to its weight.
     Weighted {
-        /// At least one.
+        /// Texts, at least one.
         items: Vec<String>,
-        /// One for each, 0 or greater; not all of them 0.
+        /// One weight for each text, at least 0; at least one is greater than 0.
         weights: Vec<f64>,
     },
-    /// Texts in the order of a recording. Transaction k of the workload takes `items[order[k]]`,
-    /// and the first again after the last: in an open load k is the number of the arrival, in a
-    /// closed one the testers take turns.
+    /// Texts in the order of a recording. Transaction k of the workload takes `items[order[k]]`;
+    /// after the last text follows the first. In an open load k is the number of the arrival, in a
+    /// closed load the testers take turns.
     Recorded {
-        /// At least one.
+        /// Texts, at least one.
         items: Vec<String>,
-        /// Positions in `items`; at least one.
+        /// Indices into `items`, at least one.
         order: Vec<u32>,
     },
 }
@@ -242,79 +243,81 @@ pub enum Generator {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LoadSpec {
-    /// Each tester starts its next transaction a think time after the last has ended.
+    /// Closed load: each tester starts its next transaction a think time after the previous one has
+    /// ended.
     Closed {
-        /// Number of testers.
+        /// Number of testers, at least 1.
         testers: u32,
         /// Think time.
         think: Dist,
     },
-    /// Each tester has a slot every `every_ns`; testers are spread evenly over the first interval.
+    /// Closed load in which each tester has a slot every `every_ns`. The first slots of the testers
+    /// are spread evenly over the first interval.
     Every {
-        /// Number of testers.
+        /// Number of testers, at least 1.
         testers: u32,
-        /// Distance of the slots.
+        /// Interval between the slots of a tester, ns; at least 1.
         every_ns: u64,
         /// What happens to slots that pass during a transaction.
         late: Late,
     },
-    /// Starts by an arrival law, whatever the target does.
+    /// Open load with a constant rate: transactions start independent of the target.
     Open {
-        /// Arrivals per second.
+        /// Arrivals per second, greater than 0.
         rate: f64,
-        /// Their law.
+        /// Distribution of the intervals between arrivals.
         arrivals: Arrivals,
-        /// Number of slots: most transactions in progress.
+        /// Number of slots: maximum number of transactions in progress, at least 1.
         in_flight: u32,
-        /// What happens to an arrival that finds no free slot.
+        /// What happens to an arrival without a free slot.
         when_full: WhenFull,
     },
-    /// Closed testers that join one after the other.
+    /// Closed load whose testers join one after the other.
     Ramp {
-        /// Number of testers.
+        /// Number of testers, at least 1.
         testers: u32,
-        /// Tester i joins at i times this.
+        /// Interval between joins, ns: tester i joins at i times this.
         every_ns: u64,
-        /// How long each stays; none: to the end.
+        /// How long each tester is active, ns; none: to the end of the run.
         life_ns: Option<u64>,
         /// Think time.
         think: Dist,
     },
-    /// Parts one after the other, each closed or open.
+    /// Stages one after the other, each closed or open.
     Stages {
-        /// At least one.
+        /// Stages in order, at least one.
         stages: Vec<StageSpec>,
-        /// Think time of the closed ones.
+        /// Think time of the closed stages.
         think: Dist,
-        /// Law of the open ones.
+        /// Distribution of the intervals between arrivals of the open stages.
         arrivals: Arrivals,
-        /// Slots of the open ones.
+        /// Number of slots of the open stages, at least 1 if there is an open stage.
         in_flight: u32,
-        /// Likewise.
+        /// What happens in an open stage to an arrival without a free slot.
         when_full: WhenFull,
     },
-    /// Starts at the times of a recording, whatever the target does.
+    /// Open load with the times of a recording: transactions start independent of the target.
     Recorded {
-        /// Since the start of the run, in order; at least one.
+        /// Planned starts in order, ns since the start of the run; at least one.
         at_ns: Vec<u64>,
-        /// Number of slots: most transactions in progress.
+        /// Number of slots: maximum number of transactions in progress, at least 1.
         in_flight: u32,
-        /// What happens to an arrival that finds no free slot.
+        /// What happens to an arrival without a free slot.
         when_full: WhenFull,
     },
 }
 
-/// One part of a staged load.
+/// One stage of a load. Exactly one of `testers` and `rate` is set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageSpec {
     /// Name in the results.
     pub name: String,
-    /// Its length.
+    /// Length of the stage, ns.
     pub for_ns: u64,
-    /// Closed: so many testers. Exactly one of `testers` and `rate` is given.
+    /// Closed stage: number of testers.
     pub testers: Option<u32>,
-    /// Open: arrivals per second at its start and at its end, linear in between.
+    /// Open stage: arrivals per second at its start and at its end, linear in between.
     pub rate: Option<(f64, f64)>,
 }
 
@@ -322,29 +325,29 @@ pub struct StageSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Late {
-    /// They are counted as missed.
+    /// The slots are not used and are counted as missed.
     Skip,
-    /// They are made up for; response time counts from the slot.
+    /// Their transactions start late. The response time counts from the slot.
     CatchUp,
 }
 
-/// Arrival law of an open load.
+/// Distribution of the intervals between the arrivals of an open load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// Equal distances.
+    /// Equal intervals.
     Even,
-    /// Exponential distances.
+    /// Exponentially distributed intervals.
     Poisson,
 }
 
-/// What happens to an arrival that finds no free slot.
+/// What happens to an arrival without a free slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFull {
-    /// It starts late; its response time counts from its schedule.
+    /// Its transaction starts late. The response time counts from the scheduled start.
     Wait,
-    /// It is not started, and counted.
+    /// Its transaction does not start; the arrival is counted as dropped.
     Drop,
 }
 
@@ -352,89 +355,90 @@ pub enum WhenFull {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Dist {
-    /// Always the same.
+    /// Always the same duration.
     Fixed {
-        /// The duration.
+        /// The duration, ns.
         ns: u64,
     },
-    /// Exponential.
+    /// Exponentially distributed durations.
     Exponential {
-        /// Its mean.
+        /// Mean, ns.
         mean_ns: f64,
     },
-    /// Uniform.
+    /// Uniformly distributed durations, both ends included.
     Uniform {
-        /// Least.
+        /// Minimum, ns.
         from_ns: u64,
-        /// Greatest.
+        /// Maximum, ns.
         to_ns: u64,
     },
 }
 
 impl Dist {
-    /// No time at all.
+    /// Always 0 ns.
     pub const ZERO: Self = Self::Fixed { ns: 0 };
 }
 
-/// A rule that stops the run when it has held for a while.
+/// A rule that stops the run when a reading was above a limit for a number of seconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ceiling {
-    /// What is read, over all agents, second by second.
+    /// The value that is read every second, over all agents.
     pub reading: Reading,
-    /// The rule holds when the reading is above this (seconds, fraction, or per second).
+    /// Limit, in the unit of the reading.
     pub above: f64,
-    /// Number of seconds in a row.
+    /// Number of seconds in a row in which the reading must be above the limit.
     pub for_seconds: u32,
     /// The rule as the user wrote it.
     pub text: String,
 }
 
-/// What a ceiling reads.
+/// The value that a [`Ceiling`] compares with its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
-    /// Failed / ended, a fraction.
+    /// Failed transactions / ended transactions, 0 to 1.
     ErrorRate,
-    /// Seconds.
+    /// Median of the response time, s.
     ResponseP50,
-    /// Seconds.
+    /// 95th percentile of the response time, s.
     ResponseP95,
-    /// Seconds.
+    /// 99th percentile of the response time, s.
     ResponseP99,
     /// Successful transactions per second.
     Throughput,
 }
 
-/// Why a run document is refused.
+/// Why the engine refuses a run document.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// Written by another version.
+    /// The format of the document is not the one that this engine reads.
     #[error(
-        "the run document is \"{found}\", this engine reads \"{own}\": install the lab and the engine of one version"
+        "run document: the format is \"{found}\", but this engine reads \"{own}\": install lab and engine \
+         of the same version"
     )]
     Version {
-        /// What stands in the document.
+        /// Format of the document.
         found: String,
-        /// What we read.
+        /// Format that this engine reads.
         own: &'static str,
     },
-    /// Something that cannot be carried out.
-    #[error("{at}: {what}")]
+    /// A value with which the run cannot be carried out.
+    #[error("run document: {at}: {what}")]
     Wrong {
         /// Path of the key in the document.
         at: String,
-        /// What is wrong with it.
-        what: &'static str,
+        /// What is wrong with the value, and which values are allowed.
+        what: String,
     },
 }
 
 impl RunSpec {
-    /// Checks what types cannot say.
+    /// Checks the rules that the types do not express.
     ///
     /// # Errors
-    /// [`SpecError::Version`] for another format, [`SpecError::Wrong`] for the first thing that
-    /// cannot be carried out.
+    /// [`SpecError::Version`] if the format is not [`format::RUN`], [`SpecError::Wrong`] for the
+    /// first value with which the run cannot be carried out.
     pub fn check(&self) -> Result<(), SpecError> {
         if !format::readable(format::RUN, &self.format) {
             return Err(SpecError::Version {
@@ -442,7 +446,7 @@ impl RunSpec {
                 own: format::RUN,
             });
         }
-        let wrong = |at: &str, what| {
+        let wrong = |at: &str, what: String| {
             Err(SpecError::Wrong {
                 at: at.to_owned(),
                 what,
@@ -451,18 +455,20 @@ impl RunSpec {
         if self.end == RunEnd::default() {
             return wrong(
                 "end",
-                "nothing ends this run: give duration_ns, each_tester or transactions",
+                "expected at least one of duration_ns, each_tester and transactions".to_owned(),
             );
         }
-        if self
-            .end
-            .duration_ns
-            .is_some_and(|duration| duration <= self.warmup_ns)
+        if let Some(duration) = self.end.duration_ns
+            && duration <= self.warmup_ns
         {
-            return wrong("end.duration_ns", "the warm-up takes the whole run");
+            let warmup = self.warmup_ns;
+            return wrong(
+                "end.duration_ns",
+                format!("expected more than warmup_ns, which is {warmup}, got {duration}"),
+            );
         }
         if self.workloads.is_empty() {
-            return wrong("workloads", "there is none");
+            return wrong("workloads", "expected at least one workload".to_owned());
         }
         for (index, workload) in self.workloads.iter().enumerate() {
             workload
@@ -474,53 +480,80 @@ impl RunSpec {
 }
 
 impl Workload {
-    fn check(&self) -> Result<(), (&'static str, &'static str)> {
+    /// The error contains the key in the workload and what is wrong with its value.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let wrong = |key: &'static str, what: &str| Err((key, what.to_owned()));
         if self.endpoints.is_empty() {
-            return Err(("endpoints", "there is none"));
+            return wrong("endpoints", "expected at least one endpoint");
         }
         if self.timeout_ns == 0 {
-            return Err(("timeout_ns", "a transaction needs some time"));
+            return wrong("timeout_ns", "expected at least 1, got 0");
         }
         if self.operations.is_empty() {
-            return Err(("operations", "there is none"));
+            return wrong("operations", "expected at least one operation");
         }
-        if self.operations.iter().any(|operation| {
-            let none = operation.weight == 0.0 && operation.first > 0;
-            !(none || operation.weight > 0.0 && operation.weight.is_finite())
+        if let Some(operation) = self.operations.iter().find(|operation| {
+            let is_first_only = operation.weight == 0.0 && operation.first > 0;
+            !(is_first_only || operation.weight > 0.0 && operation.weight.is_finite())
         }) {
-            return Err(("operations", "a weight must be greater than 0"));
+            let Operation { name, weight, .. } = operation;
+            return Err((
+                "operations",
+                format!(
+                    "{name}: expected a weight greater than 0, or 0 with first greater than 0, got {weight}"
+                ),
+            ));
         }
         if self.operations.iter().all(|operation| operation.weight == 0.0) {
-            return Err(("operations", "one of the weights must be greater than 0"));
+            return wrong(
+                "operations",
+                "expected at least one weight greater than 0, got only 0",
+            );
         }
-        for generator in self.values.values() {
-            match generator {
-                Generator::Uniform { from, to } if from > to => return Err(("values", "from is above to")),
-                Generator::Zipf { n, s } if *n == 0 || !(*s >= 0.0 && s.is_finite()) => {
-                    return Err(("values", "zipf needs n of at least 1 and s of at least 0"));
-                }
-                Generator::List { items, .. } if items.is_empty() => {
-                    return Err(("values", "the list is empty"));
-                }
-                Generator::Weighted { items, weights } => {
-                    let sum: f64 = weights.iter().sum();
-                    let negative = weights.iter().any(|weight| *weight < 0.0);
-                    if items.len() != weights.len() || negative || !(sum > 0.0 && sum.is_finite()) {
-                        return Err((
-                            "values",
-                            "each text needs a weight of at least 0, one of them above 0",
-                        ));
-                    }
-                }
-                Generator::Recorded { items, order }
-                    if order.is_empty() || order.iter().any(|&at| at as usize >= items.len()) =>
-                {
-                    return Err(("values", "a recording needs an order, of positions in its list"));
-                }
-                _ => {}
+        for (name, generator) in &self.values {
+            generator
+                .check()
+                .map_err(|what| ("values", format!("{name}: {what}")))?;
+        }
+        self.load.check().map_err(|what| ("load", what.to_owned()))
+    }
+}
+
+impl Generator {
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Uniform { from, to } if from > to => {
+                Err(format!("expected from of at most to, which is {to}, got {from}"))
             }
+            Self::Zipf { n, s } if *n == 0 || !(*s >= 0.0 && s.is_finite()) => Err(format!(
+                "zipf: expected n of at least 1 and s of at least 0, got n {n} and s {s}"
+            )),
+            Self::List { items, .. } if items.is_empty() => {
+                Err("expected at least one text, got an empty list".to_owned())
+            }
+            Self::Weighted { items, weights } => {
+                let sum: f64 = weights.iter().sum();
+                let negative = weights.iter().any(|weight| *weight < 0.0);
+                if items.len() != weights.len() || negative || !(sum > 0.0 && sum.is_finite()) {
+                    return Err(format!(
+                        "expected a weight of at least 0 for each of {} texts, at least one of them greater \
+                         than 0, got {weights:?}",
+                        items.len()
+                    ));
+                }
+                Ok(())
+            }
+            Self::Recorded { items, order }
+                if order.is_empty() || order.iter().any(|&index| index as usize >= items.len()) =>
+            {
+                Err(format!(
+                    "expected an order of at least one index, each less than the number of texts, which \
+                     is {}",
+                    items.len()
+                ))
+            }
+            _ => Ok(()),
         }
-        self.load.check().map_err(|what| ("load", what))
     }
 }
 
@@ -530,37 +563,37 @@ impl LoadSpec {
         match self {
             Self::Closed { testers: 0, .. }
             | Self::Every { testers: 0, .. }
-            | Self::Ramp { testers: 0, .. } => Err("testers must be at least 1"),
-            Self::Every { every_ns: 0, .. } => Err("every_ns must be at least 1"),
+            | Self::Ramp { testers: 0, .. } => Err("expected testers of at least 1, got 0"),
+            Self::Every { every_ns: 0, .. } => Err("expected every_ns of at least 1, got 0"),
             Self::Open { rate, in_flight, .. } if !rate_ok(*rate) || *rate == 0.0 || *in_flight == 0 => {
-                Err("an open load needs a rate and at least one slot")
+                Err("expected rate greater than 0 and in_flight of at least 1")
             }
             Self::Recorded { at_ns, in_flight, .. }
                 if at_ns.is_empty() || !at_ns.is_sorted() || *in_flight == 0 =>
             {
-                Err("a recorded load needs times in order and at least one slot")
+                Err("expected at_ns with at least one time, all times in order, and in_flight of at least 1")
             }
             Self::Stages {
                 stages, in_flight, ..
             } => {
                 if stages.is_empty() {
-                    return Err("stages: there is none");
+                    return Err("expected at least one stage");
                 }
                 if stages
                     .iter()
                     .any(|stage| stage.testers.is_some() == stage.rate.is_some())
                 {
-                    return Err("a stage has either testers or a rate");
+                    return Err("expected exactly one of testers and rate in each stage");
                 }
                 if stages
                     .iter()
                     .filter_map(|stage| stage.rate)
-                    .any(|(a, b)| !rate_ok(a) || !rate_ok(b))
+                    .any(|(first, last)| !rate_ok(first) || !rate_ok(last))
                 {
-                    return Err("the rate of a stage must be a number of at least 0");
+                    return Err("expected a rate of at least 0 at both ends of each open stage");
                 }
                 if *in_flight == 0 && stages.iter().any(|stage| stage.rate.is_some()) {
-                    return Err("an open stage needs at least one slot");
+                    return Err("expected in_flight of at least 1 for open stages, got 0");
                 }
                 Ok(())
             }

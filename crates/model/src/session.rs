@@ -1,5 +1,5 @@
-//! What lab and engine say to each other: JSON, one object a line, commands in on stdin, events out
-//! on stdout.
+//! The messages between lab and engine: JSON, one object per line, commands on stdin and events on
+//! stdout.
 
 use std::path::PathBuf;
 
@@ -9,157 +9,159 @@ use crate::host::{AgentRules, AgentSpec, HostFacts};
 use crate::live::Counters;
 use crate::run::RunSpec;
 
-/// From the lab to the engine.
+/// A command of the lab to the engine.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Command {
-    /// Carry out one run. One at a time.
+    /// Carry out one run. One run at a time.
     Run {
-        /// The whole of it.
+        /// The resolved run.
         spec: Box<RunSpec>,
-        /// Who carries it; empty: one agent on this host, called "local".
+        /// Agents of the run. Empty: one agent on this host, named "local".
         #[serde(default)]
         agents: Vec<AgentSpec>,
-        /// What holds for them.
+        /// Rules for all agents.
         #[serde(default)]
         rules: AgentRules,
     },
-    /// Start these agents and say what hosts they are on: a Host for each, then Checked.
+    /// Start these agents and report their hosts: one [`Event::Host`] for each agent, then
+    /// [`Event::Checked`].
     Check {
-        /// Each on a host of its own.
+        /// Agents, each on a different host.
         agents: Vec<AgentSpec>,
-        /// What to measure there, if anything.
+        /// What to measure on each host; none: nothing.
         #[serde(default)]
         baseline: Option<BaselineSpec>,
     },
-    /// Fetch what agents have kept of a run that ended without them, into its directory; answered
-    /// by Collected.
+    /// Fetch the segments that agents have kept of a run that ended without them into the run's
+    /// directory. The response is [`Event::Collected`].
     Collect {
         /// Directory of the run.
         directory: PathBuf,
-        /// The agents.
+        /// Agents whose segments are missing.
         agents: Vec<AgentSpec>,
     },
-    /// Hear agents that dial in: answered by Listening, then by a Joined for each agent that comes.
+    /// Accept agents that dial in. The response is [`Event::Listening`], then one
+    /// [`Event::Joined`] for each agent.
     Listen(ListenSpec),
-    /// End the run that goes on: nothing new is started, what was measured is kept.
+    /// End the run in progress: no transactions start any more, and the results are kept.
     Stop {
-        /// Said in the event that ends the run.
+        /// Why the run ends, for the event that reports its end.
         reason: String,
     },
     /// End the engine.
     Quit,
 }
 
-/// What to measure of hosts.
+/// What to measure on a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaselineSpec {
     /// Length of each measurement, ns.
     pub for_ns: u64,
-    /// HOST:PORT of something that takes bytes and throws them away; none: our own end of a
-    /// connection to `address`.
+    /// HOST:PORT of a service that reads and discards bytes. None: the engine's own end of a
+    /// connection to `address` discards them.
     #[serde(default)]
     pub sink: Option<String>,
 }
 
-/// Where agents dial in.
+/// The address at which agents dial in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListenSpec {
     /// Name of the experiment, for messages.
     pub experiment: String,
-    /// Address or name that agents dial.
+    /// IP address or host name to which agents connect.
     pub address: String,
-    /// First and last port to try; 0 and 0: any.
+    /// First and last port to try. 0 and 0: any free port.
     pub ports: (u16, u16),
-    /// Also over QUIC.
+    /// Whether agents may also connect over QUIC.
     #[serde(default)]
     pub quic: bool,
 }
 
-/// From the engine to the lab.
+/// An event of the engine for the lab.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Event {
-    /// First line: who speaks.
+    /// The first line: format and version of the engine.
     Hello {
         /// [`crate::format::ENGINE`].
         format: String,
-        /// Version of the engine; the lab refuses another than its own.
+        /// Version of the engine. The lab refuses every version except its own.
         version: String,
     },
     /// The load has begun.
     Started {
-        /// The run's zero, in ns since the Unix epoch by the controller's clock.
+        /// Start of the run on the controller's clock, ns since the Unix epoch.
         t0_unix_ns: i64,
-        /// Names of the agents taking part.
+        /// Names of the agents of the run.
         agents: Vec<String>,
     },
-    /// One second of all agents together.
+    /// One second of a run, summed over all agents.
     Second {
         /// Number of the second from the start of the run, from 0.
         second: u32,
-        /// What happened in it.
+        /// Counts of the second.
         counters: Counters,
-        /// Active testers at its end.
+        /// Testers that were active at the end of the second.
         active: u32,
-        /// In progress at its end.
+        /// Transactions in progress at the end of the second.
         in_progress: u32,
-        /// Response time of its successful transactions, ms; none when there were none.
+        /// Median response time of the successful transactions, ms; none if there were none.
         p50_ms: Option<f64>,
-        /// Likewise.
+        /// 95th percentile of the same response times, ms.
         p95_ms: Option<f64>,
-        /// Likewise.
+        /// 99th percentile of the same response times, ms.
         p99_ms: Option<f64>,
     },
-    /// Something worth a line in `events.jsonl`: tester-stopped, agent-lost, service-gone, ceiling,
-    /// damage, ...
+    /// An event for `events.jsonl`.
     Note {
         /// Seconds from the start of the run.
         t_s: f64,
-        /// A word from a fixed list.
+        /// Kind of the event, from a fixed list: tester-stopped, agent-lost, service-gone, ceiling,
+        /// damage and others.
         kind: String,
-        /// For people.
+        /// Description for the user.
         text: String,
     },
-    /// What host an agent is on, or why there is none.
+    /// The host of an agent, or why the agent is not available.
     Host {
         /// Name of the agent.
         name: String,
-        /// None when it could not be had.
+        /// Properties of the host; none if the agent is not available.
         facts: Option<HostReport>,
-        /// Why not.
+        /// Why the agent is not available; none if it is.
         error: Option<String>,
     },
-    /// Every agent of a Check was told of.
+    /// All agents of a [`Command::Check`] were reported.
     Checked,
-    /// What was collected.
+    /// Result of a [`Command::Collect`].
     Collected {
-        /// The books anew; none when there was nothing to be had.
+        /// The new totals of the run; none if nothing was fetched.
         finished: Option<Finished>,
-        /// Why an agent gave nothing, a line each.
+        /// One line for each agent from which nothing was fetched, with the reason.
         missing: Vec<String>,
     },
     /// Agents may dial in.
     Listening {
-        /// What they need for it: a secret.
+        /// The token that agents need to dial in. It is a secret.
         token: serde_json::Value,
-        /// The port.
+        /// The port at which agents dial in.
         port: u16,
     },
     /// An agent has dialled in.
     Joined {
-        /// Its name.
+        /// Name of the agent.
         name: String,
-        /// Its host.
+        /// Properties of its host.
         facts: HostFacts,
     },
     /// The run has ended and its files are on disk.
     Finished(Finished),
-    /// The command could not be carried out; nothing was measured.
+    /// The command could not be carried out. Nothing was measured.
     Refused {
-        /// What, where, and what to do.
+        /// What happened, where, and what to do.
         error: String,
     },
 }
@@ -167,55 +169,55 @@ pub enum Event {
 /// How a run ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finished {
-    /// done, stopped, ceiling, agent-lost, service-gone
+    /// How the run ended: done, stopped, ceiling, agent-lost or service-gone.
     pub status: String,
-    /// Why, for people; empty when it is done.
+    /// Why the run ended, for the user. Empty if the status is done.
     pub reason: String,
-    /// The books over all agents.
+    /// Totals over all agents.
     pub counters: Counters,
-    /// Cancelled at the end.
+    /// Transactions that were cancelled at the end of the drain.
     pub in_flight: u64,
-    /// started = succeeded + failed + in flight, and every one of them is on disk.
+    /// Whether started = succeeded + failed + in flight, and every transaction is on disk.
     pub balanced: bool,
-    /// What went wrong with the recording.
+    /// Faults of the recording, as texts for the user.
     pub damage: Vec<String>,
     /// Names of the agents that were lost.
     #[serde(default)]
     pub lost: Vec<String>,
 }
 
-/// A host as one of its agents sees it.
+/// A host as its agent reports it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostReport {
-    /// What it is.
+    /// Properties of the host.
     #[serde(flatten)]
     pub facts: HostFacts,
-    /// Round trip to the controller.
+    /// Round-trip times to the controller, ns.
     pub rtt_ns: RttReport,
-    /// Its clock against ours.
+    /// Relation between the host's clock and the controller's clock.
     pub clock: ClockState,
-    /// How fast it is, if that was asked for.
+    /// Results of the measurements that [`Command::Check`] asked for; none if it did not.
     pub baseline: Option<serde_json::Value>,
 }
 
-/// Round trip of probes, ns.
+/// Round-trip times of probes, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RttReport {
-    /// Least.
+    /// Minimum, ns.
     pub min: i64,
-    /// Median.
+    /// Median, ns.
     pub median: i64,
 }
 
-/// One clock against another.
+/// Relation between the clock of an agent and that of the controller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockState {
-    /// Controller - agent, ns.
+    /// Controller's clock minus agent's clock, ns.
     pub offset_ns: i64,
-    /// Greatest error of it, ns.
+    /// Maximum error of `offset_ns`, ns.
     pub bound_ns: i64,
-    /// They are the same clock.
+    /// Whether both use the same clock.
     pub same: bool,
-    /// Probes go over UDP.
+    /// Whether probes use UDP. Otherwise they use the link.
     pub udp: bool,
 }

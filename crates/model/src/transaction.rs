@@ -1,17 +1,18 @@
-//! The core type: one request with its outcome.
+//! The core type: a transaction, which is one request with its outcome.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codes::Code;
 
-/// Value of a stamp whose event did not happen.
+/// Value of a stamp if its event did not occur.
 pub const NOT_HAPPENED: i64 = -1;
 
-/// One request with its outcome, as a tester saw it.
+/// One request with its outcome, as the tester measured it.
 ///
-/// Stamps are nanoseconds of the agent's `CLOCK_MONOTONIC_RAW`, absolute, taken beside the system
-/// call nearest to the wire, and never altered afterwards; [`NOT_HAPPENED`] where the event did not
-/// occur. At rest `start` is counted from the start of the run and the other stamps from `start`.
+/// Stamps are absolute, in ns of the agent's `CLOCK_MONOTONIC_RAW`. Each is taken next to the
+/// system call that is nearest to the wire and is not changed afterwards; [`NOT_HAPPENED`] if the
+/// event did not occur. In stored results `start` is relative to the start of the run, and the
+/// other stamps are relative to `start`.
 ///
 /// Invariants: `scheduled <= start`; `end == NOT_HAPPENED` exactly when the transaction was still
 /// in progress when the run ended (outcome [`Outcome::Cancelled`]).
@@ -19,24 +20,23 @@ pub const NOT_HAPPENED: i64 = -1;
 pub struct Transaction {
     /// Planned start (glossary: scheduled).
     pub scheduled: i64,
-    /// Just before the first system call of the transaction.
+    /// Start: taken immediately before the first system call of the transaction.
     pub start: i64,
-    /// A new connection was established; [`NOT_HAPPENED`] on a kept one.
+    /// A new connection was established; [`NOT_HAPPENED`] on a reused connection.
     pub connected: i64,
-    /// The first byte of the answer was read.
+    /// The first byte of the response was read.
     pub first_byte: i64,
-    /// The answer was complete, or the failure known.
+    /// The response was complete, or the failure was detected.
     pub end: i64,
-    /// Rows, entries of a bulk call, files: what the driver counts as its items.
+    /// Number of items as the driver counts them: rows, entries of a bulk call, files.
     pub items: u64,
-    /// Useful bytes, decoded, in bytes.
+    /// Size of the decoded payload, bytes.
     pub payload: u64,
-    /// Bytes written to the wire, protocol included (TLS records and TCP/IP headers are not seen
-    /// from here).
+    /// Bytes written, including those of the protocol, but without TLS records and TCP/IP headers.
     pub sent: u64,
-    /// Bytes read from the wire, likewise.
+    /// Bytes read, including those of the protocol, but without TLS records and TCP/IP headers.
     pub received: u64,
-    /// Number of the session that this transaction belongs to; 0 is none.
+    /// Number of the connection or client program, from 1; 0 is none.
     pub session: u32,
     /// Number of the tester over all agents, from 0.
     pub tester: u32,
@@ -50,15 +50,15 @@ pub struct Transaction {
     pub operation: u16,
     /// Index into the run's list of endpoints (all workloads in order).
     pub endpoint: u16,
-    /// Short text of what came back: an HTTP status, a kind of error, an exit code.
+    /// Short text of the result: an HTTP status, a kind of error, an exit code.
     pub code: Code,
-    /// 0 for the first attempt.
+    /// Number of repeated tries within the transaction, from 0.
     pub attempt: u16,
-    /// How it ended.
+    /// How the transaction ended.
     pub outcome: Outcome,
-    /// What a cache in between said.
+    /// What a cache between tester and target reported.
     pub cache: Cache,
-    /// Part of the run in which it ended (for one that did not end: in which the run stopped).
+    /// Part of the run in which the transaction ended; [`Phase::Drain`] if it was cancelled.
     pub phase: Phase,
 }
 
@@ -67,15 +67,15 @@ pub struct Transaction {
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Outcome {
-    /// The answer came and was what the workload expects.
+    /// The response was complete and as the workload expects it.
     Ok = 0,
-    /// An answer came in time, and is not what the workload expects.
+    /// The response was complete, but not as the workload expects it.
     Wrong = 1,
-    /// The exchange broke: reset, closed early, protocol error, a program that failed.
+    /// The exchange failed: reset, closed early, protocol error, a program that failed.
     Error = 2,
-    /// No complete answer within the workload's time-out.
+    /// The response was not complete within the timeout of the workload.
     Timeout = 3,
-    /// No connection could be made.
+    /// No connection could be established.
     Refused = 4,
     /// Still in progress when the run ended.
     Cancelled = 5,
@@ -92,7 +92,7 @@ impl Outcome {
         Self::Cancelled,
     ];
 
-    /// The word used in files and reports.
+    /// The word that files and reports contain.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -105,18 +105,18 @@ impl Outcome {
     }
 }
 
-/// What a cache between tester and target said of a transaction.
+/// What a cache between tester and target reported for a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Cache {
-    /// No cache spoke.
+    /// The response contains no report of a cache.
     None = 0,
     /// Fetched from the origin.
     Miss = 1,
     /// Served from the cache.
     Hit = 2,
-    /// Served from the cache after the origin said that it is still true.
+    /// Served from the cache after the origin confirmed that it is current.
     Revalidated = 3,
 }
 
@@ -124,7 +124,7 @@ impl Cache {
     /// All values in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::None, Self::Miss, Self::Hit, Self::Revalidated];
 
-    /// The word used in files and reports.
+    /// The word that files and reports contain.
     pub const fn word(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -144,7 +144,7 @@ pub enum Phase {
     WarmUp = 0,
     /// The measured window.
     Measured = 1,
-    /// After it: nothing new is started, what is in progress may end.
+    /// After the measured window: no transactions start, those in progress may end.
     Drain = 2,
 }
 
@@ -152,7 +152,7 @@ impl Phase {
     /// All phases in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::WarmUp, Self::Measured, Self::Drain];
 
-    /// The word used in files and reports.
+    /// The word that files and reports contain.
     pub const fn word(self) -> &'static str {
         match self {
             Self::WarmUp => "warm-up",

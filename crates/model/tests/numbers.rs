@@ -1,32 +1,32 @@
-//! Numbers of enums in segments: files hold the number, and a dictionary in the order of `ALL` has
-//! the word.
+//! Numbers of enums in segments: a file contains the number, and a dictionary in the order of `ALL`
+//! contains the word.
 
 use plimsoll_model::{Cache, Outcome, Phase};
 
 #[test]
-fn the_number_of_a_value_is_its_place_in_the_list_that_files_are_written_with() {
+fn the_number_of_a_value_is_its_index_in_all() {
     assert!(
         Outcome::ALL
             .iter()
             .enumerate()
-            .all(|(place, value)| *value as usize == place)
+            .all(|(index, value)| *value as usize == index)
     );
     assert!(
         Cache::ALL
             .iter()
             .enumerate()
-            .all(|(place, value)| *value as usize == place)
+            .all(|(index, value)| *value as usize == index)
     );
     assert!(
         Phase::ALL
             .iter()
             .enumerate()
-            .all(|(place, value)| *value as usize == place)
+            .all(|(index, value)| *value as usize == index)
     );
 }
 
 #[test]
-fn words_of_caches_are_those_that_the_lab_reads() {
+fn the_words_of_cache_are_those_that_the_lab_reads() {
     assert_eq!(
         Cache::ALL.map(Cache::word),
         ["none", "miss", "hit", "revalidated"]

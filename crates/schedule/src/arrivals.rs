@@ -1,4 +1,5 @@
-//! The arrivals of an open load: one global sequence, of which every agent takes its own members.
+//! The arrival process of an open load: one sequence for all agents, of which each agent takes its
+//! own part.
 
 use std::sync::Arc;
 
@@ -7,20 +8,20 @@ use rand_distr::{Distribution, Exp1};
 
 use crate::share::{Rng, Stream, rng};
 
-/// One planned start.
+/// One planned start of an open load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Number in the global sequence, from 0.
+    /// Number in the sequence of all agents, from 0.
     pub index: u64,
-    /// When, ns since the start of the run.
+    /// Time of the planned start, ns since the start of the run.
     pub at_ns: u64,
-    /// Index of its stage.
+    /// Index of its stage; 0 for a load without stages.
     pub stage: u16,
 }
 
-/// Arrivals per second as a function of time: pieces, each constant or linear, in order of time,
-/// with gaps where a stage is closed. Or the times themselves, of a recording: then the integral of
-/// the rate reaches `k` at the k-th.
+/// Arrivals per second as a function of time: pieces in order of time, each constant or linear,
+/// with gaps at closed stages. For a recording: the times themselves, where the integral of the
+/// rate reaches `k` at time `k`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateCurve {
     pieces: Vec<Piece>,
@@ -49,11 +50,11 @@ impl Piece {
         }
     }
 
-    /// Time (s) from its start at which its integral reaches `area`, which is below [`Self::area`].
+    /// Time (s) from its start at which its integral reaches `area`, which is less than
+    /// [`Self::area`].
     fn reach(&self, area: f64) -> f64 {
         let (a, b) = self.rate;
-        // Without an end (one rate for all time) the term of the slope vanishes, as it does where
-        // the rates are equal.
+        // A piece without an end has a constant rate, so that the term of the slope is 0.
         if self.length_s.is_infinite() {
             return area / a;
         }
@@ -64,14 +65,13 @@ impl Piece {
     }
 }
 
-/// Integrals that are whole numbers in the user's head must be whole here: 0.1/s for 30 s is 3
-/// arrivals.
+/// Tolerance for rounding errors: 0.1/s for 30 s must be exactly 3 arrivals.
 fn slack(area: f64) -> f64 {
     1e-9 * area.max(1.0)
 }
 
 impl RateCurve {
-    /// The curve of a load; none if nothing in it is open.
+    /// The curve of a load; none if no part of the load is open.
     pub fn of(load: &LoadSpec) -> Option<Self> {
         let pieces = match load {
             LoadSpec::Recorded { at_ns, .. } => {
@@ -118,7 +118,7 @@ impl RateCurve {
         })
     }
 
-    /// Integral of the rate over all of it; infinite for a load without stages.
+    /// Integral of the rate over the whole load; infinite for a load without stages.
     pub fn total(&self) -> f64 {
         if let Some(recorded) = &self.recorded {
             return recorded.len() as f64;
@@ -128,7 +128,7 @@ impl RateCurve {
             .map_or(0.0, |piece| piece.before + piece.area())
     }
 
-    /// Whether a stage with a rate is going on at `t_ns`.
+    /// Whether the load is open at `t_ns`. A recording ends at its last time.
     pub fn covers(&self, t_ns: u64) -> bool {
         if let Some(recorded) = &self.recorded {
             return recorded.last().is_some_and(|&last| t_ns <= last);
@@ -138,7 +138,7 @@ impl RateCurve {
             .any(|piece| t_ns >= piece.from_ns && ((t_ns - piece.from_ns) as f64) < piece.length_s * 1e9)
     }
 
-    /// Time and stage at which the integral reaches `area`; none if it never does.
+    /// Time (ns) and stage at which the integral reaches `area`; none if it does not.
     fn reach(&self, area: f64) -> Option<(u64, u16)> {
         if let Some(recorded) = &self.recorded {
             return recorded.get(area as usize).map(|&at_ns| (at_ns, 0));
@@ -149,7 +149,7 @@ impl RateCurve {
             .find(|piece| area < piece.before + piece.area() - slack(piece.before))?;
         let within = piece.reach((area - piece.before).max(0.0)).min(piece.length_s);
         let at_ns = piece.from_ns + (within * 1e9).round() as u64;
-        // Rounding must not carry an arrival into the next stage.
+        // Rounding must not move an arrival into the next stage.
         let last_ns = if piece.length_s.is_finite() {
             piece.from_ns + ((piece.length_s * 1e9).round() as u64).saturating_sub(1)
         } else {
@@ -159,17 +159,17 @@ impl RateCurve {
     }
 }
 
-/// Arrivals of one agent, in order of time. Endless for a load without stages.
+/// Arrivals of one agent, in order of time. Infinite for a load without stages.
 ///
-/// Even: arrival `k` comes when the integral of the rate reaches `k`, so that an interval of
-/// constant rate holds exactly rate times length of them. Poisson: a unit-rate process mapped
-/// through the same inverse (thinning was rejected: it draws more, and the number of draws would
-/// depend on the greatest rate).
+/// Even: arrival `k` is at the time at which the integral of the rate reaches `k`, so that an
+/// interval of constant rate contains exactly rate times length arrivals. Poisson: a process of
+/// rate 1, mapped through the same inverse. Rejected: thinning, because it needs more draws, and
+/// their number depends on the maximum rate.
 #[derive(Debug, Clone)]
 pub struct ArrivalStream {
     curve: RateCurve,
     law: State,
-    /// Number of the next arrival that is ours.
+    /// Index of the next arrival of this stream in the sequence of all agents.
     index: u64,
     offset: u64,
     step: u64,
@@ -187,8 +187,8 @@ enum State {
 }
 
 impl ArrivalStream {
-    /// Arrivals `offset`, `offset + step`, ... of the global sequence. Agent `a` of `agents` has
-    /// `offset = a` and `step = agents`.
+    /// Arrivals `offset`, `offset + step`, ... of the sequence of all agents. Agent `a` of `agents`
+    /// agents has `offset = a` and `step = agents`. A `step` of 0 counts as 1.
     pub fn new(curve: RateCurve, law: Law, seed: u64, workload: u64, offset: u64, step: u64) -> Self {
         let law = match law {
             Law::Even => State::Even,
@@ -207,19 +207,19 @@ impl ArrivalStream {
         }
     }
 
-    /// How many of this stream's arrivals came before the next one.
+    /// Number of the next arrival within this stream, from 0.
     pub fn number(&self) -> u64 {
         (self.index - self.offset) / self.step
     }
 
-    /// Goes on to the stream's own arrival `number`, from 0. Never back: a law that draws does not
-    /// remember what it drew.
+    /// Advances to arrival `number` of this stream, from 0. It never moves back, because drawn
+    /// intervals are not stored.
     pub fn go_to(&mut self, number: u64) {
         let index = self.offset.saturating_add(number.saturating_mul(self.step));
         self.index = self.index.max(index);
     }
 
-    /// The next arrival, left in place. (Asking again draws nothing anew.)
+    /// The next arrival, without advancing. Repeated calls return the same arrival.
     pub fn peek(&mut self) -> Option<Arrival> {
         let area = match &mut self.law {
             State::Even => self.index as f64,
@@ -240,29 +240,29 @@ impl ArrivalStream {
         })
     }
 
-    /// Takes all arrivals before `t_ns` and gives their number.
+    /// Skips all arrivals before `t_ns`, and returns their number.
     pub fn skip_before(&mut self, t_ns: u64) -> u64 {
         let from = self.index;
         if matches!(self.law, State::Even) {
-            // By halving: an overloaded hour may have left a billion of them.
+            // Binary search: after an hour of overload there may be a billion of them.
             let due = |k: u64| self.curve.reach(k as f64).is_some_and(|(at_ns, _)| at_ns < t_ns);
             let mut reach = 1;
             while due(from + reach * self.step) {
                 reach *= 2;
             }
-            let (mut none, mut all) = (0, reach);
-            // Invariant: arrivals numbered below `none` are due, `all` is not (or is past the last
-            // that is).
-            while none < all {
-                let middle = none + (all - none) / 2;
+            let (mut due_before, mut not_due) = (0, reach);
+            // Invariant: every arrival with a number less than `due_before` is due, and arrival
+            // `not_due` is not (or does not exist).
+            while due_before < not_due {
+                let middle = due_before + (not_due - due_before) / 2;
                 if due(from + middle * self.step) {
-                    none = middle + 1;
+                    due_before = middle + 1;
                 } else {
-                    all = middle;
+                    not_due = middle;
                 }
             }
-            self.index = from + none * self.step;
-            return none;
+            self.index = from + due_before * self.step;
+            return due_before;
         }
         while self.peek().is_some_and(|arrival| arrival.at_ns < t_ns) {
             self.index += self.step;
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_arrivals_come_at_their_times_and_are_shared_out() {
+    fn recorded_arrivals_are_at_their_times_and_are_shared_by_the_streams() {
         let at_ns = vec![0, 5, 5, 5, 70, 71, 1_000];
         let load = LoadSpec::Recorded {
             at_ns: at_ns.clone(),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn even_arrivals_are_even_and_their_number_is_exact() {
+    fn even_arrivals_have_equal_intervals_and_an_exact_number() {
         for (rate, seconds, expected) in [
             (1.0, 10, 10),
             (500.0, 7, 3500),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn ramps_integrate_to_the_exact_number_and_stages_start_where_they_start() {
+    fn ramps_have_the_exact_number_of_arrivals_within_their_stages() {
         let load = staged(
             vec![
                 stage(2, None),
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_together_are_the_whole() {
+    fn the_arrivals_of_all_agents_together_are_the_whole_sequence() {
         for law in [Law::Even, Law::Poisson] {
             let load = staged(
                 vec![stage(3, Some((10.0, 100.0))), stage(2, Some((100.0, 100.0)))],
@@ -428,19 +428,20 @@ mod tests {
         assert!((variance - 100.0).abs() < 13.0, "variance {variance}");
     }
 
-    /// Kolmogorov's distance of `values` from the exponential law of mean 1.
+    /// Kolmogorov distance of `values` from the exponential distribution with mean 1.
     fn distance_from_exponential(values: &mut [f64]) -> f64 {
         values.sort_unstable_by(f64::total_cmp);
         let n = values.len() as f64;
-        let law = |x: f64| 1.0 - (-x).exp();
-        values.iter().enumerate().fold(0.0, |worst: f64, (i, &x)| {
-            let (below, above) = (law(x) - i as f64 / n, (i as f64 + 1.0) / n - law(x));
-            worst.max(below).max(above)
+        let cumulative = |x: f64| 1.0 - (-x).exp();
+        values.iter().enumerate().fold(0.0, |largest: f64, (i, &x)| {
+            let probability = cumulative(x);
+            let (below, above) = (probability - i as f64 / n, (i as f64 + 1.0) / n - probability);
+            largest.max(below).max(above)
         })
     }
 
     #[test]
-    fn poisson_gaps_are_exponential_and_know_nothing_of_each_other() {
+    fn poisson_gaps_are_exponential_and_not_correlated() {
         const N: usize = 20_000;
         // A ramp, too: in units of the integral of the rate the gaps of any Poisson process are
         // exponential (Papangelou).
@@ -477,7 +478,7 @@ mod tests {
                 assert!(distance < 1.949, "{distance}");
             }
         }
-        // The test is able to fail: a mean that is off by 5 % is found.
+        // The test can fail: a mean that is off by 5 % is detected.
         let mut wrong: Vec<f64> = stream(&flat, Law::Poisson, 1, 0, 1)
             .take(N)
             .map(|arrival| arrival.at_ns as f64 * 52.5e-9)
@@ -492,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn going_on_leaves_out_what_lies_between() {
+    fn go_to_skips_the_arrivals_in_between_and_never_moves_back() {
         for law in [Law::Even, Law::Poisson] {
             let all: Vec<Arrival> = stream(&open(50.0, law), law, 5, 2, 3).take(40).collect();
             let mut some = stream(&open(50.0, law), law, 5, 2, 3);
@@ -502,12 +503,12 @@ mod tests {
                 assert_eq!(some.next().as_ref(), all.get(number as usize), "{law:?}");
             }
             some.go_to(3);
-            assert_eq!(some.number(), 40, "never back");
+            assert_eq!(some.number(), 40, "go_to must not move back");
         }
     }
 
     #[test]
-    fn skipping_takes_just_what_is_past() {
+    fn skip_before_skips_exactly_the_arrivals_that_are_due() {
         for law in [Law::Even, Law::Poisson] {
             for (offset, step) in [(0, 1), (2, 3), (6, 7)] {
                 for t in [0, 1, SECOND / 3, SECOND, 7 * SECOND, 3_600 * SECOND] {
@@ -531,7 +532,7 @@ mod tests {
         assert_eq!(
             stream(&load, Law::Even, 1, 0, 1).skip_before(9 * SECOND),
             10,
-            "and stops at the end"
+            "skipping stops at the last arrival"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Closed loads: when a tester is there, and when it starts its next transaction.
+//! Closed loads: when a tester is active, and when it starts its next transaction.
 
 use plimsoll_model::{Dist, Late, LoadSpec};
 use rand_distr::{Distribution, Exp1};
@@ -29,7 +29,7 @@ struct Part {
 }
 
 impl Presence {
-    /// Of a load; none if nothing in it is closed.
+    /// The presence in a load; none if the load has no closed tester.
     pub fn of(load: &LoadSpec) -> Option<Self> {
         let (testers, rule) = match load {
             LoadSpec::Closed { testers, .. } | LoadSpec::Every { testers, .. } => (*testers, Rule::Always),
@@ -70,25 +70,26 @@ impl Presence {
         (testers > 0).then_some(Self { testers, rule })
     }
 
-    /// Number of testers that are ever active.
+    /// Number of testers that are active at any time of the run.
     pub fn testers(&self) -> u32 {
         self.testers
     }
 
-    /// Whether `tester` begins with others at the start of the run, and not at a time of its own.
+    /// Whether `tester` begins at the start of the run, together with other testers. In a ramp each
+    /// tester begins at its own time.
     pub fn begins_together(&self, tester: u32) -> bool {
         !matches!(self.rule, Rule::Ramp { .. }) && self.next(tester, 0).is_some_and(|(at_ns, _)| at_ns == 0)
     }
 
-    /// First time at or after `earliest_ns` at which `tester` is active, and the stage then; none
-    /// if it never is again.
+    /// First time at or after `earliest_ns` at which `tester` is active, and the index of the stage
+    /// at that time; none if the tester is not active any more.
     pub fn next(&self, tester: u32, earliest_ns: u64) -> Option<(u64, u16)> {
         match &self.rule {
             Rule::Always => Some((earliest_ns, 0)),
             Rule::Ramp { every_ns, life_ns } => {
-                let joins = u64::from(tester) * every_ns;
-                let at = earliest_ns.max(joins);
-                life_ns.is_none_or(|life| at < joins + life).then_some((at, 0))
+                let joined = u64::from(tester) * every_ns;
+                let at = earliest_ns.max(joined);
+                life_ns.is_none_or(|life| at < joined + life).then_some((at, 0))
             }
             Rule::Stages(parts) => parts
                 .iter()
@@ -103,8 +104,8 @@ impl Presence {
     }
 }
 
-/// The slots of one tester of `every`: slot k comes at `first + k * every`, where the testers'
-/// first slots are spread evenly over the first interval.
+/// The slots of one tester of an `every` load: slot k is at `first + k * every`. The first slots of
+/// the testers are spread evenly over the first interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     first_ns: u64,
@@ -112,19 +113,21 @@ pub struct Slots {
     late: Late,
 }
 
-/// What follows a transaction under [`Slots`].
+/// The slot that follows a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextSlot {
-    /// Number of the slot.
+    /// Number of the slot, from 0.
     pub slot: u64,
-    /// Scheduled start: the slot, or under [`Late::Skip`] the previous end if that is later.
+    /// Scheduled start: the time of the slot, or under [`Late::Skip`] the end of the previous
+    /// transaction if that is later.
     pub scheduled_ns: u64,
-    /// Slots that passed meanwhile and are not made up for. Slots = started + missed, always.
+    /// Slots that passed during the previous transaction and are not used. Number of slots =
+    /// started + missed.
     pub missed: u64,
 }
 
 impl Slots {
-    /// Of `tester` of `testers`.
+    /// The slots of `tester` of `testers`, one every `every_ns` (at least 1).
     pub fn new(tester: u32, testers: u32, every_ns: u64, late: Late) -> Self {
         let first_ns = (u128::from(every_ns) * u128::from(tester) / u128::from(testers.max(1))) as u64;
         Self {
@@ -134,7 +137,7 @@ impl Slots {
         }
     }
 
-    /// The first one.
+    /// The first slot.
     pub fn first(&self) -> NextSlot {
         NextSlot {
             slot: 0,
@@ -143,7 +146,7 @@ impl Slots {
         }
     }
 
-    /// How many are due before `t_ns`.
+    /// Number of slots before `t_ns`.
     pub fn before(&self, t_ns: u64) -> u64 {
         let Some(last) = t_ns.checked_sub(self.first_ns + 1) else {
             return 0;
@@ -151,7 +154,7 @@ impl Slots {
         last / self.every_ns + 1
     }
 
-    /// The one after `slot`, whose transaction ended at `end_ns`.
+    /// The slot that follows `slot`, whose transaction ended at `end_ns`.
     pub fn after(&self, slot: u64, end_ns: u64) -> NextSlot {
         let time = |slot: u64| self.first_ns + slot * self.every_ns;
         let next = slot + 1;
@@ -162,7 +165,7 @@ impl Slots {
                 missed: 0,
             };
         }
-        // The last slot that has passed is carried out now; those between are missed.
+        // The last slot that has passed starts now; those before it are missed.
         let last = (end_ns - self.first_ns) / self.every_ns;
         NextSlot {
             slot: last,
@@ -180,7 +183,7 @@ pub struct Think {
 }
 
 impl Think {
-    /// Of `tester` of workload `workload`.
+    /// The think times of `tester` of workload `workload`.
     pub fn new(dist: Dist, seed: u64, workload: u64, tester: u64) -> Self {
         Self {
             dist,
@@ -188,7 +191,7 @@ impl Think {
         }
     }
 
-    /// The next one, ns.
+    /// Draws the next think time, ns.
     pub fn draw(&mut self) -> u64 {
         match self.dist {
             Dist::Fixed { ns } => ns,
@@ -210,7 +213,7 @@ mod tests {
     use plimsoll_model::{Arrivals, StageSpec, WhenFull};
 
     #[test]
-    fn slots_are_counted_to_the_end() {
+    fn before_counts_the_slots_that_are_earlier_than_a_time() {
         let slots = Slots::new(1, 2, 20, Late::Skip); // at 10, 30, 50, ...
         for (t_ns, due) in [(0, 0), (10, 0), (11, 1), (30, 1), (31, 2), (50, 2), (51, 3)] {
             assert_eq!(slots.before(t_ns), due, "before {t_ns}");
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_joins_and_leaves() {
+    fn testers_of_a_ramp_are_active_from_their_join_for_their_life() {
         let load = LoadSpec::Ramp {
             testers: 3,
             every_ns: 25,
@@ -237,8 +240,8 @@ mod tests {
             (2, 149, Some(149)),
             (2, 150, None),
         ] {
-            let found = presence.next(tester, earliest).map(|(at, _)| at);
-            assert_eq!(found, expected, "tester {tester} from {earliest}");
+            let next = presence.next(tester, earliest).map(|(at, _)| at);
+            assert_eq!(next, expected, "tester {tester} from {earliest}");
         }
         let active = |t| (0..3).filter(|&tester| presence.active(tester, t)).count();
         assert_eq!(
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_have_their_testers_and_open_ones_none() {
+    fn closed_stages_have_their_testers_and_open_stages_have_none() {
         let stage = |for_ns, testers: Option<u32>| StageSpec {
             name: String::new(),
             for_ns,
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_pass_are_missed_or_made_up_for() {
+    fn slots_that_pass_are_missed_or_start_late() {
         let skip = Slots::new(1, 4, 100, Late::Skip);
         assert_eq!(
             skip.first(),
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn started_and_missed_are_all_slots() {
+    fn every_slot_is_started_or_missed() {
         let slots = Slots::new(0, 1, 10, Late::Skip);
         let (mut started, mut missed, mut now) = (0, 0, 0);
         let mut next = slots.first();
@@ -341,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn think_times_follow_their_law() {
+    fn think_times_have_the_mean_of_their_distribution() {
         let mean = |dist| {
             let mut think = Think::new(dist, 3, 0, 0);
             (0..100_000).map(|_| think.draw() as f64).sum::<f64>() / 100_000.0

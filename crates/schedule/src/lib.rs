@@ -1,8 +1,8 @@
-//! When does the next request start, and what does it ask? Pure functions of elapsed time and
-//! counts: no clock, no sleep. Times are nanoseconds since the start of the run.
+//! Start times and contents of requests. Pure functions of elapsed time and counts: no clock, no
+//! sleep. Times are nanoseconds since the start of the run.
 //!
-//! Everything random is seeded, and the same whatever the number of agents and lanes that share the
-//! work.
+//! Everything random is seeded, and does not depend on the number of agents and lanes that share
+//! the load.
 #![forbid(unsafe_code)]
 
 mod arrivals;

@@ -1,4 +1,4 @@
-//! Which operation comes next.
+//! Choice of the next operation.
 
 use rand_pcg::rand_core::Rng as _;
 
@@ -9,18 +9,18 @@ use crate::values::ends;
 ///
 /// The n-th choice of a tester is `frac(u + n / phi)` looked up in the cumulative weights, with `u`
 /// drawn per tester (the additive recurrence of the golden ratio, see L. Kuipers, H. Niederreiter,
-/// *Uniform Distribution of Sequences*, 1974, ch. 2.3). Every single choice has exactly its
-/// probability over testers, and the counts of one tester after n choices stay within O(log n) of
-/// their shares. Rejected: independent draws (shares are off by sqrt(n), so that two runs differ in
-/// what they asked for); weighted round robin (all testers would begin with the same operation, and
-/// its short period falls into step with others).
+/// *Uniform Distribution of Sequences*, 1974, ch. 2.3). Over all testers every choice has exactly
+/// the probability of its weight, and the counts of one tester after n choices are within O(log n)
+/// of their shares. Rejected: independent draws (the counts deviate by sqrt(n), so that two runs
+/// would send different requests); weighted round robin (all testers would begin with the same
+/// operation, and its short period could coincide with another one).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mix {
-    /// Upper ends of the operations in 0..2^64, without the last.
+    /// Upper ends of the intervals of the operations in 0..2^64, without the last.
     ends: Vec<u64>,
 }
 
-/// Where one tester stands in its sequence.
+/// Position of one tester in its sequence of choices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MixState(u64);
 
@@ -28,24 +28,25 @@ pub struct MixState(u64);
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Mix {
-    /// Of weights of at least 0, one of them greater; their sum need not be 1.
+    /// A choice by `weights`: each at least 0, at least one greater than 0. Their sum need not be
+    /// 1.
     pub fn new(weights: &[f64]) -> Self {
         Self { ends: ends(weights) }
     }
 
-    /// The beginning of a tester's sequence.
+    /// The position of a tester before its first choice.
     pub fn start(seed: u64, workload: u64, tester: u64) -> MixState {
         MixState(rng(seed, Stream::Mix, workload, tester).next_u64())
     }
 
-    /// Index of the next operation.
+    /// Returns the index of the next operation, and advances `state`.
     pub fn next(&self, state: &mut MixState) -> usize {
         if self.ends.is_empty() {
             return 0;
         }
-        let at = state.0;
-        state.0 = at.wrapping_add(STEP);
-        self.ends.partition_point(|&end| end <= at)
+        let point = state.0;
+        state.0 = point.wrapping_add(STEP);
+        self.ends.partition_point(|&end| end <= point)
     }
 }
 
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_tester_keeps_its_shares_closely() {
+    fn the_counts_of_one_tester_are_close_to_its_shares() {
         let mix = Mix::new(&[8.0, 2.0]);
         for tester in 0..50 {
             let mut state = Mix::start(1, 0, tester);
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn many_testers_begin_with_the_right_shares() {
+    fn the_first_choices_of_many_testers_have_the_shares_of_the_weights() {
         let mix = Mix::new(&[1.0, 1.0, 2.0]);
         let mut counts = [0_i32; 3];
         for tester in 0..40_000 {
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn one_operation_is_always_it() {
+    fn a_single_operation_is_always_chosen() {
         let mix = Mix::new(&[0.3]);
         let mut state = Mix::start(1, 0, 0);
         assert!((0..100).all(|_| mix.next(&mut state) == 0));

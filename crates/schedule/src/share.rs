@@ -5,12 +5,12 @@ use rand_pcg::rand_core::Rng as _;
 /// The generator behind every random choice of a run.
 pub type Rng = rand_pcg::Pcg64Mcg;
 
-/// What a random sequence is for. Sequences of different purposes, workloads and members do not
-/// depend on each other, so that a change in one place moves no draw in another.
+/// Purpose of a random sequence. Sequences of different purposes, workloads and members are
+/// independent, so that a change of one does not change the draws of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
-    /// Arrival law of an open load.
+    /// Intervals between the arrivals of an open load.
     Arrivals = 1,
     /// Think times of a tester.
     Think = 2,
@@ -20,11 +20,12 @@ pub enum Stream {
     Values = 4,
     /// Endpoints of a tester.
     Endpoints = 5,
-    /// What a driver draws for a tester.
+    /// Draws of a driver for a tester.
     Driver = 6,
 }
 
-/// The sequence of `member` (0 where there is but one) of workload `workload`.
+/// The random sequence of `member` of workload `workload` for a purpose. `member` is the number of
+/// the tester, or 0 if the workload has only one such sequence.
 pub fn rng(seed: u64, stream: Stream, workload: u64, member: u64) -> Rng {
     let mut state = seed;
     for word in [stream as u64, workload, member] {
@@ -43,9 +44,9 @@ fn splitmix(word: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How many of `total` things go to member `index` of `of`, when thing `k` goes to member `k % of`.
-/// The shares sum to `total`, and no two differ by more than one. `of` is at least 1, `index` below
-/// it.
+/// Number of items of member `index` if item `k` of `total` items belongs to member `k % of`. The
+/// sum of the shares is `total`, and no two shares differ by more than 1. `of` is at least 1, and
+/// `index` is less than `of`.
 ///
 /// ```
 /// use plimsoll_schedule::share;
@@ -55,12 +56,13 @@ pub fn share(total: u64, index: u64, of: u64) -> u64 {
     total / of + u64::from(index < total % of)
 }
 
-/// A number of 0..1, 1 excluded.
+/// A random number, at least 0 and less than 1.
 pub fn unit(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
 
-/// A whole number of 0..`below` (at least 1), each equally likely to within 2^-64 times `below`.
+/// A random integer, at least 0 and less than `below`, which is at least 1. The probabilities are
+/// equal to within 2^-64 times `below`.
 pub fn uniform(rng: &mut Rng, below: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(below)) >> 64) as u64
 }
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_sum_to_the_whole_and_differ_by_one_at_most() {
+    fn shares_sum_to_the_total_and_differ_by_at_most_one() {
         for total in [0, 1, 5, 100, 1_000_003] {
             for of in 1..=7 {
                 let shares: Vec<u64> = (0..of).map(|i| share(total, i, of)).collect();
@@ -81,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_reproducible_and_apart() {
+    fn sequences_are_reproducible_and_differ() {
         let draw = |stream, workload, member| rng(7, stream, workload, member).next_u64();
         assert_eq!(draw(Stream::Mix, 0, 1), draw(Stream::Mix, 0, 1));
         let all = [
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn uniform_numbers_fill_their_range() {
+    fn uniform_numbers_are_equally_frequent() {
         let mut rng = rng(1, Stream::Values, 0, 0);
         let mut counts = [0_u32; 6];
         for _ in 0..60_000 {

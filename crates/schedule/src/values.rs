@@ -1,4 +1,4 @@
-//! Values for `{name}` in the texts of requests, and those texts.
+//! Templates of the texts of requests, and the values that replace `{name}` in them.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use rand_pcg::rand_core::Rng as _;
 
 use crate::share::{Rng, Stream, rng, uniform};
 
-/// The generators of a workload.
+/// The generators of the values of a workload.
 #[derive(Debug, Clone)]
 pub struct Values {
     names: Vec<String>,
@@ -27,7 +27,7 @@ enum Source {
         items: Vec<String>,
         order: Order,
     },
-    /// Upper ends of the items' shares of 0..2^64, without the last.
+    /// `ends`: upper ends of the intervals of the items in 0..2^64, without the last.
     Weighted {
         items: Vec<String>,
         ends: Vec<u64>,
@@ -41,16 +41,17 @@ enum Source {
 /// One drawn value; texts of lists stay in [`Values`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
+    /// A number, of a generator of numbers.
     Number(i64),
-    /// Position in the list of the generator that drew it.
+    /// Index into the list of the generator that drew it.
     Item(u32),
 }
 
-/// Where one tester stands in its draws.
+/// State of the draws of one tester.
 #[derive(Debug, Clone)]
 pub struct Draws {
     rng: Rng,
+    /// Per generator: number of the next item of a list in turn, before the division by its length.
     turns: Vec<u64>,
     /// Number of the transaction in the workload, for recordings.
     position: u64,
@@ -63,14 +64,14 @@ impl Draws {
         &self.values
     }
 
-    /// Says which transaction of the workload the next draw is for.
+    /// Sets the number of the transaction in the workload for the next draw, from 0.
     pub fn at(&mut self, position: u64) {
         self.position = position;
     }
 }
 
 impl Values {
-    /// Of checked generators (`RunSpec::check`).
+    /// Compiles generators, which `RunSpec::check` has accepted.
     pub fn new(generators: &BTreeMap<String, Generator>) -> Self {
         let source = |generator: &Generator| match generator {
             Generator::Uniform { from, to } => Source::Uniform {
@@ -100,8 +101,8 @@ impl Values {
         }
     }
 
-    /// The beginning of a tester's draws. Lists in turn begin at item `tester % length`, so that
-    /// testers do not march in step.
+    /// The state of a tester before its first draw. A list in turn begins at item `tester %
+    /// length`, so that testers do not all use the same item at the same time.
     pub fn start(&self, seed: u64, workload: u64, tester: u64) -> Draws {
         Draws {
             rng: rng(seed, Stream::Values, workload, tester),
@@ -111,27 +112,27 @@ impl Values {
         }
     }
 
-    /// Draws anew those values that a request uses (`used`: from [`Used`]). A value that stands
-    /// twice in one request is the same in both places.
+    /// Draws new values for the generators that a request uses (`used`: from [`Used`]). Each is
+    /// drawn once per request, so that a name has the same value everywhere in the request.
     pub fn draw<'a>(&self, used: &[usize], draws: &'a mut Draws) -> &'a [Value] {
-        for &which in used {
-            draws.values[which] = match &self.sources[which] {
+        for &generator in used {
+            draws.values[generator] = match &self.sources[generator] {
                 Source::Uniform { from, width } => {
                     Value::Number(from.wrapping_add(uniform(&mut draws.rng, *width) as i64))
                 }
                 Source::Zipf(zipf) => Value::Number(zipf.sample(&mut draws.rng) as i64),
                 Source::List { items, order } => {
                     let length = items.len().max(1) as u64;
-                    let at = match order {
-                        Order::RoundRobin => draws.turns[which] % length,
+                    let index = match order {
+                        Order::RoundRobin => draws.turns[generator] % length,
                         Order::Random => uniform(&mut draws.rng, length),
                     };
-                    draws.turns[which] += 1;
-                    Value::Item(at as u32)
+                    draws.turns[generator] += 1;
+                    Value::Item(index as u32)
                 }
                 Source::Weighted { ends, .. } => {
-                    let at = draws.rng.next_u64();
-                    Value::Item(ends.partition_point(|&end| end <= at) as u32)
+                    let point = draws.rng.next_u64();
+                    Value::Item(ends.partition_point(|&end| end <= point) as u32)
                 }
                 Source::Recorded { order, .. } => {
                     Value::Item(order[(draws.position % order.len() as u64) as usize])
@@ -141,13 +142,13 @@ impl Values {
         &draws.values
     }
 
-    fn write(&self, which: usize, value: Value, out: &mut Vec<u8>) {
-        match (value, &self.sources[which]) {
+    fn write(&self, generator: usize, value: Value, out: &mut Vec<u8>) {
+        match (value, &self.sources[generator]) {
             (
-                Value::Item(at),
+                Value::Item(index),
                 Source::List { items, .. } | Source::Weighted { items, .. } | Source::Recorded { items, .. },
             ) => {
-                out.extend_from_slice(items.get(at as usize).map_or("", String::as_str).as_bytes());
+                out.extend_from_slice(items.get(index as usize).map_or("", String::as_str).as_bytes());
             }
             (Value::Number(number), _) => write_number(out, number),
             (Value::Item(_), _) => {}
@@ -155,7 +156,8 @@ impl Values {
     }
 }
 
-/// Upper ends of shares of 0..2^64, without the last.
+/// Upper ends of the intervals of 0..2^64 whose lengths are proportional to `weights`, without the
+/// last.
 pub(crate) fn ends(weights: &[f64]) -> Vec<u64> {
     let total: f64 = weights.iter().sum();
     let mut sum = 0.0;
@@ -172,17 +174,17 @@ fn write_number(out: &mut Vec<u8>, number: impl std::fmt::Display) {
     let _ = write!(out, "{number}");
 }
 
-/// What the texts of a request take from outside.
+/// The values that the texts of a request contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Used {
-    /// Indices of the values that stand in them, each once.
+    /// Indices of the generators whose values occur in the texts, each once.
     pub values: Vec<usize>,
-    /// Whether the time does: it is read only for those who say it.
+    /// Whether `{now_us}` occurs. The clock is read only in this case.
     pub now: bool,
 }
 
-/// A text with places to fill: `{tester}`, `{n}`, `{endpoint}`, `{now_us}` and the names of the
-/// workload's values. Any `{{name}}` is `{name}`, literally; other braces are text.
+/// A text with placeholders: `{tester}`, `{n}`, `{endpoint}`, `{now_us}` and the names of the
+/// workload's values. `{{name}}` becomes the text `{name}`; other braces are not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
@@ -198,20 +200,21 @@ enum Part {
     Value(usize),
 }
 
-/// What a template is filled with.
+/// The values that replace the placeholders of a template.
 #[derive(Debug, Clone, Copy)]
 pub struct Fill<'a> {
     /// Number of the tester.
     pub tester: u32,
-    /// Number of the transaction of this tester, from 0.
+    /// Number of the transaction within this tester, from 0.
     pub n: u64,
     /// URL of its endpoint.
     pub endpoint: &'a str,
-    /// When the request was made, us since 1970; anything where no text of it says it.
+    /// Time at which the request was built, µs since the Unix epoch; not used if [`Used::now`] is
+    /// false.
     pub now_us: u64,
     /// The generators.
     pub values: &'a Values,
-    /// What they gave for this transaction.
+    /// Values of the generators for this transaction, one per generator.
     pub drawn: &'a [Value],
 }
 
@@ -231,7 +234,7 @@ impl Template {
             }
             let named = rest
                 .find('}')
-                .and_then(|close| Some((close, place(&rest[1..close], values)?)));
+                .and_then(|close| Some((close, placeholder(&rest[1..close], values)?)));
             if let Some((close, part)) = named {
                 if !plain.is_empty() {
                     parts.push(Part::Text(std::mem::take(&mut plain)));
@@ -250,7 +253,7 @@ impl Template {
         Self { parts }
     }
 
-    /// The text itself if there is nothing to fill.
+    /// The text if it has no placeholder; none otherwise.
     pub fn constant(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
@@ -259,11 +262,11 @@ impl Template {
         }
     }
 
-    /// Adds what stands in it to `used`.
+    /// Adds the values that this template contains to `used`.
     pub fn used(&self, used: &mut Used) {
         for part in &self.parts {
             match part {
-                Part::Value(which) if !used.values.contains(which) => used.values.push(*which),
+                Part::Value(generator) if !used.values.contains(generator) => used.values.push(*generator),
                 Part::Now => used.now = true,
                 _ => {}
             }
@@ -279,13 +282,13 @@ impl Template {
                 Part::Number => write_number(out, fill.n),
                 Part::Endpoint => out.extend_from_slice(fill.endpoint.as_bytes()),
                 Part::Now => write_number(out, fill.now_us),
-                Part::Value(which) => fill.values.write(*which, fill.drawn[*which], out),
+                Part::Value(generator) => fill.values.write(*generator, fill.drawn[*generator], out),
             }
         }
     }
 }
 
-/// Length of `{{name}}` at the start of a text: it stands for `{name}`, literally.
+/// Length of `{{name}}` at the start of `text`; none if `text` does not begin with it.
 fn escaped(text: &str) -> Option<usize> {
     let inner = text.strip_prefix("{{")?;
     let name = inner
@@ -295,7 +298,7 @@ fn escaped(text: &str) -> Option<usize> {
     (name > 0 && inner[name..].starts_with("}}")).then_some(name + 4)
 }
 
-fn place(name: &str, values: &Values) -> Option<Part> {
+fn placeholder(name: &str, values: &Values) -> Option<Part> {
     match name {
         "tester" => Some(Part::Tester),
         "n" => Some(Part::Number),
@@ -326,7 +329,7 @@ mod tests {
         let template = Template::new(text, values);
         let mut used = Used::default();
         template.used(&mut used);
-        let found = values.draw(&used.values, draws).to_vec();
+        let drawn = values.draw(&used.values, draws).to_vec();
         let mut out = Vec::new();
         template.fill(
             &Fill {
@@ -335,7 +338,7 @@ mod tests {
                 endpoint: "http://h/",
                 now_us: 1_700_000_000_123_456,
                 values,
-                drawn: &found,
+                drawn: &drawn,
             },
             &mut out,
         );
@@ -343,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn double_braces_around_a_name_are_single_ones_in_the_text() {
+    fn double_braces_around_a_name_become_single_braces() {
         let values = values(&[]);
         let mut draws = values.start(1, 0, 0);
         let mut text = |text| filled(text, &values, &mut draws, 3, 7);
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_fill_what_they_know_and_keep_the_rest() {
+    fn templates_replace_known_names_and_keep_other_braces() {
         let values = values(&[("id", Generator::Uniform { from: 5, to: 5 })]);
         let mut draws = values.start(1, 0, 0);
         for (text, expected) in [
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_say_what_they_use() {
+    fn templates_report_each_value_that_they_contain_once() {
         let values = values(&[
             ("a", Generator::Uniform { from: 0, to: 1 }),
             ("b", Generator::Uniform { from: 0, to: 1 }),
@@ -389,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_go_in_turn_from_the_testers_own_place() {
+    fn a_list_in_turn_begins_at_the_number_of_the_tester() {
         let items = ["a", "b", "c"].map(str::to_owned).to_vec();
         let values = values(&[(
             "v",
@@ -434,17 +437,17 @@ mod tests {
     }
 
     #[test]
-    fn weighted_texts_come_as_often_as_their_weights_say() {
+    fn weighted_texts_have_the_frequencies_of_their_weights() {
         let weights = vec![5.0, 0.0, 3.0, 2.0];
         let items = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         let values = values(&[("w", Generator::Weighted { items, weights })]);
         let mut draws = values.start(5, 0, 0);
         let mut counts = [0_i32; 4];
         for _ in 0..100_000 {
-            let Value::Item(at) = values.draw(&[0], &mut draws)[0] else {
+            let Value::Item(index) = values.draw(&[0], &mut draws)[0] else {
                 panic!("a text is an item")
             };
-            counts[at as usize] += 1;
+            counts[index as usize] += 1;
         }
         // Five standard deviations of a binomial(100000, 1/2) are 790.
         for (count, expected) in counts.iter().zip([50_000, 0, 30_000, 20_000]) {
@@ -454,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_taken_by_position_whoever_asks() {
+    fn a_value_of_a_recording_depends_only_on_the_position() {
         let items = ["x", "y", "z"].map(str::to_owned).to_vec();
         let order = vec![2, 0, 0, 1];
         let values = values(&[("r", Generator::Recorded { items, order })]);
@@ -468,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uniform_range_may_be_the_widest() {
+    fn a_uniform_range_may_contain_all_integers() {
         let values = values(&[(
             "k",
             Generator::Uniform {

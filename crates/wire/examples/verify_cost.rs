@@ -1,8 +1,8 @@
-//! What packing and verifying one answer costs: `cargo run --release -p plimsoll-wire --example
-//! verify_cost`.
+//! Measures the time to encode and to verify one response: `cargo run --release -p plimsoll-wire
+//! --example verify_cost`.
 //!
-//! 1000 rows of 100 bytes, the size that the gateway's figures are given for. A measurement, not a
-//! test.
+//! The response has 1,000 rows of 100 bytes, the size in the figures of the gateway. This is a
+//! measurement, not a test.
 
 use std::time::Instant;
 

@@ -1,8 +1,7 @@
-//! Pure codecs that drivers and reference services share: bytes in, values out, no I/O and no
-//! clock.
+//! Codecs of protocols that drivers and services share. No I/O and no clock.
 //!
-//! A protocol lives here once, so that our client and our server cannot agree on a private mistake
-//! without the published worked examples of the tests noticing.
+//! Each protocol is implemented once, for client and server. The tests compare it with published
+//! examples, so that client and server cannot share an undetected mistake.
 
 pub mod frontier;
 pub mod sql;

@@ -37,20 +37,20 @@ struct Answer {
 struct Client {
     stream: TcpStream,
     session: Session,
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     most: usize,
 }
 
 impl Client {
-    /// Without login.
-    fn new(url: &str, room: usize) -> Self {
+    /// Connects without logging in.
+    fn new(url: &str, buffer_size: usize) -> Self {
         let address = Address::from_url(url).unwrap();
         let stream = TcpStream::connect((address.host.as_str(), address.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Self {
             stream,
             session: Session::new(address.server, address.login),
-            room: vec![0; room],
+            buffer: vec![0; buffer_size],
             most: 0,
         }
     }
@@ -73,10 +73,10 @@ impl Client {
                 return Ok(event);
             }
             self.send();
-            let count = self.stream.read(&mut self.room).unwrap();
+            let count = self.stream.read(&mut self.buffer).unwrap();
             assert!(count > 0, "closed");
             self.most = self.most.max(count);
-            self.session.received(&self.room[..count]);
+            self.session.received(&self.buffer[..count]);
         }
     }
 
@@ -105,7 +105,7 @@ impl Client {
                     return answer;
                 }
                 Event::CopyRow(bytes) => answer.copied.push(bytes),
-                Event::StartTls | Event::Notified { .. } | Event::Log(_) => panic!("nobody asked for it"),
+                Event::StartTls | Event::Notified { .. } | Event::Log(_) => panic!("unexpected event"),
             }
         }
     }
@@ -123,7 +123,7 @@ fn refused(url: &str) -> Refusal {
 }
 
 #[test]
-fn postgres_logs_in_in_every_way() {
+fn postgres_logs_in_with_every_method() {
     let Some(server) = postgres() else { return };
     for user in ["scram", "md5", "clear"] {
         let mut client = Client::login(&server.url_of(&format!("{user}:{PASSWORD_ENCODED}")));
@@ -131,19 +131,19 @@ fn postgres_logs_in_in_every_way() {
         let refusal = refused(&server.url_of(&format!("{user}:wrong")));
         assert_eq!(refusal.code, "28P01", "{refusal:?}");
         let error = Client::new(&server.url_of(user), 1000).event().unwrap_err();
-        assert!(error.to_string().contains("none is given"), "{error}");
+        assert!(error.to_string().contains("which is missing"), "{error}");
     }
     assert_eq!(refused(&server.url_of("nobody")).code, "28000");
     let mut client = Client::login(&server.url());
     client.session.quit();
     client.send();
-    assert_eq!(client.stream.read(&mut client.room).unwrap(), 0);
+    assert_eq!(client.stream.read(&mut client.buffer).unwrap(), 0);
     let missing = server.url_to("lab", "none");
     assert_eq!(refused(&missing).code, "3D000");
 }
 
 #[test]
-fn postgres_gives_columns_and_rows() {
+fn postgres_returns_columns_and_rows() {
     let Some(server) = postgres() else { return };
     let mut client = Client::login(&server.url());
     let answer = client.ask(
@@ -199,7 +199,7 @@ fn postgres_gives_columns_and_rows() {
 }
 
 #[test]
-fn postgres_names_types_as_its_catalogue_does() {
+fn names_of_postgres_types_are_those_of_its_catalogue() {
     let Some(server) = postgres() else { return };
     let mut client = Client::login(&server.url());
     let types = client
@@ -221,7 +221,7 @@ fn postgres_names_types_as_its_catalogue_does() {
 }
 
 #[test]
-fn postgres_takes_and_gives_copies() {
+fn postgres_copies_from_stdin_and_to_stdout() {
     let Some(server) = postgres() else { return };
     let mut client = Client::login(&server.url());
     client.ask("CREATE TEMP TABLE c (i int, t text)");
@@ -269,11 +269,12 @@ fn postgres_cancels_a_query() {
 }
 
 #[test]
-fn a_large_value_arrives_whole_in_small_reads() {
+fn a_large_value_is_received_in_small_reads() {
     for server in [postgres(), mariadb()].into_iter().flatten() {
         let mut client = Client::login(&server.url());
-        client.room = vec![0; 1 << 20];
-        // More than two packets of MariaDB, and exactly one packet, whose end is an empty one.
+        client.buffer = vec![0; 1 << 20];
+        // More than two packets of MariaDB, and exactly one full packet, which an empty packet
+        // follows.
         for length in [40_000_000, 0xff_ffff - 4, 0xff_ffff - 5, 0xff_ffff - 3, 70_000] {
             let sql = format!("SELECT repeat('x', {length}), 'end'");
             let answer = client.ask(&sql);
@@ -283,7 +284,7 @@ fn a_large_value_arrives_whole_in_small_reads() {
             assert!(value.bytes().all(|byte| byte == b'x'));
             assert_eq!(answer.rows[0][1].as_deref(), Some("end"));
         }
-        // And the other way.
+        // In the other direction.
         let long = "y".repeat(40_000_000);
         let answer = client.ask(&format!("SELECT length('{long}')"));
         assert_eq!(answer.rows, [texts(&[Some("40000000")])]);
@@ -291,7 +292,7 @@ fn a_large_value_arrives_whole_in_small_reads() {
 }
 
 #[test]
-fn reads_of_single_bytes_give_the_same() {
+fn reads_of_single_bytes_return_the_same_rows() {
     for server in [postgres(), mariadb()].into_iter().flatten() {
         let mut client = Client::new(&server.url(), 1);
         assert_eq!(client.event().unwrap(), Event::Ready);
@@ -326,11 +327,11 @@ fn mariadb_logs_in() {
     assert_eq!(client.ask("SELECT database()").rows, [texts(&[None])]);
     client.session.quit();
     client.send();
-    assert_eq!(client.stream.read(&mut client.room).unwrap(), 0);
+    assert_eq!(client.stream.read(&mut client.buffer).unwrap(), 0);
 }
 
 #[test]
-fn mariadb_gives_columns_and_rows() {
+fn mariadb_returns_columns_and_rows() {
     let Some(server) = mariadb() else { return };
     let mut client = Client::login(&server.url());
     let refusal = client.ask(
@@ -377,7 +378,7 @@ fn mariadb_gives_columns_and_rows() {
 }
 
 #[test]
-fn mariadb_gives_several_results_of_a_procedure() {
+fn mariadb_returns_several_results_of_a_procedure() {
     let Some(server) = mariadb() else { return };
     let mut client = Client::login(&server.url());
     client.ask("CREATE OR REPLACE PROCEDURE twice() BEGIN SELECT 1; SELECT 2, 3; END");

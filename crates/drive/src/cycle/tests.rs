@@ -28,7 +28,7 @@ impl Sink for NoSink {
     }
 }
 
-/// A lane whose time is set by the test.
+/// A lane whose time the test sets.
 struct FakeLane {
     now: Cell<i64>,
     control: Control,
@@ -63,7 +63,7 @@ impl FakeLane {
     }
 
     /// Counts of dropped arrivals and of missed slots.
-    fn lost(&self) -> (u64, u64) {
+    fn lost_starts(&self) -> (u64, u64) {
         self.stats.borrow_mut().close(self.now.get());
         let totals = self.events.try_iter().find_map(|event| match event {
             DriveEvent::LaneEnded { counters, .. } => Some(counters),
@@ -116,7 +116,7 @@ fn slot(population: &Arc<Population>, is_open: bool) -> TesterSlot {
     }
 }
 
-/// The starts of a tester whose transactions take `each_ns`, and after which it pauses.
+/// The starts of a tester whose transactions take `each_ns`, with a pause after each.
 fn starts(cycle: &mut TesterCycle, lane: &FakeLane, each_ns: i64, pause_ns: u64) -> Vec<i64> {
     let mut starts = Vec::new();
     loop {
@@ -166,7 +166,7 @@ fn run(load: &LoadSpec, is_open: bool, each_ns: i64, pause_ns: u64) -> (Vec<i64>
     let lane = FakeLane::new(&population, None);
     let mut cycle = TesterCycle::new(&slot(&population, is_open));
     let starts = starts(&mut cycle, &lane, each_ns, pause_ns);
-    (starts, lane.lost())
+    (starts, lane.lost_starts())
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_closed_tester_starts_a_think_time_and_a_pause_after_the_last_end() {
 }
 
 #[test]
-fn slots_that_pass_during_a_transaction_are_skipped_or_made_up_for() {
+fn slots_that_pass_during_a_transaction_are_missed_or_start_late() {
     assert_eq!(
         run(&every(Late::Skip), false, 10, 0),
         (vec![0, 20, 40, 60, 80], (0, 0))
@@ -189,31 +189,31 @@ fn slots_that_pass_during_a_transaction_are_skipped_or_made_up_for() {
 }
 
 #[test]
-fn an_open_slot_takes_arrivals_in_order_and_a_late_one_keeps_its_time() {
+fn an_open_slot_takes_arrivals_in_order_and_a_late_start_keeps_its_schedule() {
     let load = recorded(&[5, 10, 50, 200], WhenFull::Wait);
     assert_eq!(run(&load, true, 20, 0), (vec![5, 10, 50], (0, 0)));
     assert_eq!(run(&load, true, 20, 30), (vec![5, 10, 50], (0, 0)));
 }
 
 #[test]
-fn arrivals_that_find_no_free_slot_are_dropped_where_the_load_says_so() {
+fn arrivals_without_a_free_slot_are_dropped_with_when_full_drop() {
     let load = recorded(&[5, 10, 20, 50], WhenFull::Drop);
     assert_eq!(run(&load, true, 20, 0), (vec![5, 50], (2, 0)));
 }
 
 #[test]
-fn an_arrival_that_was_taken_and_due_at_the_end_is_counted() {
+fn an_arrival_that_was_taken_but_not_started_at_the_end_is_dropped() {
     let population = Arc::new(of_load(&recorded(&[50], WhenFull::Wait)));
     let lane = FakeLane::new(&population, None);
     let mut cycle = TesterCycle::new(&slot(&population, true));
     assert_eq!(cycle.next(&lane), Step::SleepUntil(T0 + 50));
     lane.now.set(OVER);
     assert_eq!(cycle.next(&lane), Step::Done);
-    assert_eq!(lane.lost(), (1, 0));
+    assert_eq!(lane.lost_starts(), (1, 0));
 }
 
 #[test]
-fn a_tester_ends_when_the_budget_is_used_up_or_it_is_taken_out() {
+fn a_tester_ends_when_the_budget_is_exhausted_or_its_last_transaction_ended() {
     let population = Arc::new(of_load(&closed(20)));
     let lane = FakeLane::new(&population, Some(2));
     let mut cycle = TesterCycle::new(&slot(&population, false));
@@ -229,7 +229,7 @@ fn a_tester_ends_when_the_budget_is_used_up_or_it_is_taken_out() {
 }
 
 #[test]
-fn an_open_load_with_arrivals_at_a_rate_starts_at_its_times() {
+fn an_open_load_starts_at_its_rate() {
     let load = LoadSpec::Open {
         rate: 50_000_000.0, // one in 20 ns
         arrivals: Law::Even,

@@ -1,11 +1,11 @@
-//! Versions of what is written and read, so that the age of what readers get can be told: metrics
-//! `object` and `version`.
+//! Versions of the objects that requests write and read, from which the age of what readers receive
+//! is computed: metrics `object` and `version`.
 //!
-//! `object` is the number that the request's text for it gives. `version` is, of a request that
-//! reads, the greatest whole number in a column of a good answer; of one that writes, the very
-//! number in its query, also where the transaction failed: it may have been committed. A metric is
-//! a float of 64 bits: where one of the two is no whole number below 2^53, which it holds exactly,
-//! both are left out.
+//! `object` is the number that the template for it produces. `version` is, for a request that
+//! reads, the greatest integer in a column of a correct response; for a request that writes, the
+//! number in its query, even if the transaction failed, because it may have been committed. A
+//! metric is a float of 64 bits: if one of the two is not an integer below 2^53, which a float
+//! represents exactly, both are omitted.
 
 use plimsoll_model::Code;
 use plimsoll_schedule::{Fill, Template};
@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use crate::driver::{Attempt, Setup};
 
-/// Below this, a float of 64 bits holds every whole number.
+/// A float of 64 bits represents every integer below this exactly.
 const EXACT: u64 = 1 << 53;
 
-/// Of a request: exactly one of `column` and `written`.
+/// The setting `version` of a request: exactly one of `column` and `written` is set.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VersionSettings {
@@ -37,14 +37,14 @@ enum Source {
     Written(Template),
 }
 
-/// Names of metrics.
+/// Codes of the names of metrics.
 struct Names {
     object: Code,
     version: Code,
 }
 
 impl Versions {
-    /// Of operation `index`; none where its request has none.
+    /// The versions of operation `index`; none if its request has no such setting.
     pub(super) fn new(
         setup: &Setup<'_>,
         index: usize,
@@ -57,8 +57,10 @@ impl Versions {
             (Some(column), None) => Source::Column(column.clone()),
             (None, Some(text)) => Source::Written(setup.template(index, text)),
             _ => {
-                let why = "exactly one of column (of a request that reads) and written (of one that writes)";
-                return Err(format!("version of operation {index}: give {why}"));
+                return Err(format!(
+                    "version of operation {index}: expected exactly one of column (for a request that reads) \
+                     and written (for a request that writes)"
+                ));
             }
         };
         Ok(Some(Self {
@@ -71,7 +73,7 @@ impl Versions {
         }))
     }
 
-    /// The column that holds them, of a request that reads.
+    /// The column of the versions, for a request that reads.
     pub(super) fn column(&self) -> Option<&str> {
         match &self.source {
             Source::Column(name) => Some(name),
@@ -79,20 +81,21 @@ impl Versions {
         }
     }
 
-    /// Before the start: notes what a request writes.
+    /// Adds the metrics of a request that writes, before its start.
     pub(super) fn note_written(&self, fill: &Fill<'_>, attempt: &mut Attempt) {
         if let Source::Written(template) = &self.source {
             let version = number(template, fill);
-            self.note(fill, version, attempt);
+            self.add_metrics(fill, version, attempt);
         }
     }
 
-    /// After a good answer: notes the newest version that was read.
+    /// Adds the metrics of a request that reads, after a correct response. `newest`: the newest
+    /// version that was read.
     pub(super) fn note_read(&self, fill: &Fill<'_>, newest: Option<i64>, attempt: &mut Attempt) {
-        self.note(fill, newest, attempt);
+        self.add_metrics(fill, newest, attempt);
     }
 
-    fn note(&self, fill: &Fill<'_>, version: Option<i64>, attempt: &mut Attempt) {
+    fn add_metrics(&self, fill: &Fill<'_>, version: Option<i64>, attempt: &mut Attempt) {
         let object = number(&self.object, fill).and_then(exact);
         if let (Some(object), Some(version)) = (object, version.and_then(exact)) {
             attempt.metrics.push((self.names.object, object));
@@ -104,10 +107,10 @@ impl Versions {
 fn number(template: &Template, fill: &Fill<'_>) -> Option<i64> {
     let mut text = Vec::new();
     template.fill(fill, &mut text);
-    whole(&text)
+    integer(&text)
 }
 
-fn whole(text: &[u8]) -> Option<i64> {
+fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
@@ -115,44 +118,45 @@ fn exact(number: i64) -> Option<f64> {
     (number.unsigned_abs() < EXACT).then_some(number as f64)
 }
 
-/// Finds the greatest whole number of a column while the rows of a result go by.
+/// Finds the greatest integer of a column while the rows of a result are read.
 pub(super) struct Newest<'a> {
     column: &'a str,
-    at: Option<usize>,
-    found: Option<i64>,
+    index: Option<usize>,
+    version: Option<i64>,
 }
 
 impl<'a> Newest<'a> {
     pub(super) fn of(column: &'a str) -> Self {
         Self {
             column,
-            at: None,
-            found: None,
+            index: None,
+            version: None,
         }
     }
 
-    /// A result begins: the place of its column.
-    pub(super) fn columns<'b>(&mut self, mut names: impl Iterator<Item = &'b str>) {
-        self.at = names.position(|name| name.eq_ignore_ascii_case(self.column));
+    /// Sets the names of the columns of a result that begins.
+    pub(super) fn set_columns<'b>(&mut self, mut names: impl Iterator<Item = &'b str>) {
+        self.index = names.position(|name| name.eq_ignore_ascii_case(self.column));
     }
 
-    /// Where its column stands in each row, if it is there.
-    pub(super) fn at(&self) -> Option<usize> {
-        self.at
+    /// Index of the column in each row; none if the result does not have the column.
+    pub(super) fn index(&self) -> Option<usize> {
+        self.index
     }
 
-    /// Takes a value of its column as text.
-    pub(super) fn text(&mut self, text: &[u8]) {
-        self.found = self.found.max(whole(text));
+    /// Adds a value of the column as text. A text that is not an integer is ignored.
+    pub(super) fn add_text(&mut self, text: &[u8]) {
+        self.version = self.version.max(integer(text));
     }
 
-    /// Takes a value of its column.
-    pub(super) fn number(&mut self, number: i64) {
-        self.found = self.found.max(Some(number));
+    /// Adds a value of the column.
+    pub(super) fn add_number(&mut self, number: i64) {
+        self.version = self.version.max(Some(number));
     }
 
-    pub(super) fn found(&self) -> Option<i64> {
-        self.found
+    /// The greatest integer so far; none if there was none.
+    pub(super) fn version(&self) -> Option<i64> {
+        self.version
     }
 }
 
@@ -161,21 +165,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_the_greatest_whole_number_of_its_column() {
+    fn the_newest_version_is_the_greatest_integer_of_its_column() {
         let mut newest = Newest::of("version");
-        newest.columns(["id", "VERSION", "version"].into_iter());
-        assert_eq!((newest.at(), newest.found()), (Some(1), None));
+        newest.set_columns(["id", "VERSION", "version"].into_iter());
+        assert_eq!((newest.index(), newest.version()), (Some(1), None));
         for text in ["x", "", "7", "-9", "007", "1.5"] {
-            newest.text(text.as_bytes());
+            newest.add_text(text.as_bytes());
         }
-        assert_eq!(newest.found(), Some(7));
-        newest.number(8);
-        newest.columns(["id"].into_iter());
-        assert_eq!((newest.at(), newest.found()), (None, Some(8)));
+        assert_eq!(newest.version(), Some(7));
+        newest.add_number(8);
+        newest.set_columns(["id"].into_iter());
+        assert_eq!((newest.index(), newest.version()), (None, Some(8)));
     }
 
     #[test]
-    fn what_a_float_does_not_hold_is_left_out() {
+    fn numbers_that_a_float_does_not_represent_exactly_are_omitted() {
         let greatest = EXACT as i64 - 1;
         assert_eq!(exact(greatest).map(|float| float as i64), Some(greatest));
         assert_eq!(exact(-greatest).map(|float| float as i64), Some(-greatest));

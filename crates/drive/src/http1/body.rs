@@ -1,12 +1,12 @@
-//! Chunked bodies: bytes in, data out, whatever the cuts between reads.
+//! Decoder of chunked bodies, which may arrive in any pieces.
 
 use super::head::Bad;
 
-/// Longest line of a chunk's size with its extensions, and longest trailer, bytes.
+/// Maximum length of the line with the size of a chunk and its extensions, and of the trailers,
+/// bytes.
 const MAX_LINE: u32 = 16 * 1024;
 
-/// A decoder of the chunked coding (RFC 9112, section 7.1). Data goes to the caller, extensions and
-/// trailers nowhere.
+/// A decoder of the chunked coding (RFC 9112, section 7.1). Extensions and trailers are ignored.
 #[derive(Debug, Default)]
 pub struct Chunked {
     state: State,
@@ -29,31 +29,31 @@ enum State {
 }
 
 impl Chunked {
-    /// Takes what belongs to the body from the front of `bytes`; data goes to `data`. Gives the
-    /// bytes taken; all of them unless [`Self::done`].
+    /// Decodes the bytes of the body at the start of `bytes`, and passes the data to `data`.
+    /// Returns the number of bytes that belong to the body: all of them, unless [`Self::is_done`].
     pub fn feed(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, Bad> {
-        let mut at = 0;
-        while at < bytes.len() && self.state != State::Done {
+        let mut offset = 0;
+        while offset < bytes.len() && self.state != State::Done {
             if self.state == State::Data {
-                let take = usize::try_from(self.left)
+                let count = usize::try_from(self.left)
                     .unwrap_or(usize::MAX)
-                    .min(bytes.len() - at);
-                data(&bytes[at..at + take]);
-                at += take;
-                self.left -= take as u64;
+                    .min(bytes.len() - offset);
+                data(&bytes[offset..offset + count]);
+                offset += count;
+                self.left -= count as u64;
                 if self.left == 0 {
                     self.state = State::DataEnd;
                 }
             } else {
-                self.step(bytes[at])?;
-                at += 1;
+                self.step(bytes[offset])?;
+                offset += 1;
             }
         }
-        Ok(at)
+        Ok(offset)
     }
 
     /// Whether the body is complete.
-    pub fn done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
@@ -103,11 +103,11 @@ mod tests {
         for piece in pieces {
             taken += chunked.feed(piece, |data| out.extend_from_slice(data))?;
         }
-        Ok((out, taken, chunked.done()))
+        Ok((out, taken, chunked.is_done()))
     }
 
     #[test]
-    fn any_cut_gives_the_same() {
+    fn pieces_of_any_size_produce_the_same_body() {
         let whole = b"4;x=y\r\nWiki\r\n6\r\npedia \r\nE\r\nin \r\n\r\nchunks.\r\n0\r\nTrailer: a\r\n\r\nnext";
         let body = b"Wikipedia in \r\n\r\nchunks.";
         let end = whole.len() - 4;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_refused() {
+    fn invalid_chunks_are_refused() {
         let flood = vec![b'1'; 100];
         let line = [b"1;".to_vec(), vec![b'x'; 20_000]].concat();
         for bytes in [&b"x\r\n"[..], b"\r\n", b"-1\r\n", b"3\r\nabcd", &flood, &line] {

@@ -1,4 +1,4 @@
-//! Connections of one tester, and one request with its answer over them.
+//! Connections of one tester, and the exchange of a request and its response over them.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use super::answer::{Answer, Reader, Unreadable};
 use super::head;
-use super::patience::{Patience, Timer};
+use super::response::{Reader, Response, Unreadable};
+use super::timeouts::{Timeouts, Timer};
 use crate::driver::{Attempt, Waiting};
 use crate::failure::Failure;
 use crate::net::transport::{Security, Transport};
@@ -16,50 +16,50 @@ use crate::net::{Host, Stream};
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
 
-/// Reads in a row before the other testers of the lane have their turn.
-const READS: u32 = 16;
+/// Number of reads in a row before the other testers of the lane run.
+const MAX_READS: u32 = 16;
 
-/// The way to an endpoint.
+/// The route to an endpoint.
 pub struct Route {
-    /// Whom to connect to: the endpoint, or a proxy.
+    /// Host to which the tester connects: the endpoint, or a proxy.
     pub host: Arc<Host>,
-    /// Request for a tunnel through the proxy.
+    /// Request for a tunnel through the proxy; none: no tunnel.
     pub tunnel: Option<Vec<u8>>,
-    /// TLS with the endpoint.
+    /// TLS with the endpoint; none: without TLS.
     pub tls: Option<Security>,
 }
 
-/// One request.
+/// One request, and how its response is handled.
 pub struct Exchange<'a> {
-    /// Its way.
+    /// Route of the request.
     pub route: &'a Route,
-    /// Number of the way: connections are kept per way.
+    /// Number of the route. A connection is kept per route.
     pub way: usize,
-    /// Head and body.
+    /// Head and body of the request.
     pub request: &'a [u8],
-    /// HEAD: the answer has no body.
+    /// Whether the method is HEAD: the response has no body.
     pub head_only: bool,
     /// Whether the connection is kept.
     pub keep: bool,
-    /// Where the body goes; none: it is counted and forgotten.
+    /// Buffer for the body of the response; none: the body is counted and discarded.
     pub body: Option<&'a mut Vec<u8>>,
-    /// Longest body that is kept, bytes: a longer one is a failure.
+    /// Maximum length of a body that is kept, bytes. A longer body is a failure.
     pub max_kept: usize,
-    /// How long is waited within the time-out of the transaction.
-    pub patience: Patience,
-    /// What is replaced, once.
+    /// Timeouts within the transaction.
+    pub timeouts: Timeouts,
+    /// Which connection is replaced, once.
     pub replace: Replace,
 }
 
-/// Which connection that the peer closes or resets before any byte of an answer is replaced, and
-/// the request sent again.
+/// Which connection is replaced, and the request sent again, if the peer closes or resets it before
+/// any byte of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
-    /// None: the server may have carried out a request that must not be repeated.
+    /// None, because the request must not be repeated, and the server may have carried it out.
     Never,
-    /// One that has been kept.
+    /// A reused connection.
     Kept,
-    /// A new one, too.
+    /// A reused or new connection.
     Any,
 }
 
@@ -69,7 +69,7 @@ struct OpenConnection {
     session: u32,
 }
 
-/// Connections of one tester, one per way.
+/// Connections of one tester, one per route.
 pub struct Connections {
     io: Io,
     kept: Vec<Option<OpenConnection>>,
@@ -77,22 +77,23 @@ pub struct Connections {
     timer: Timer,
     names: Names,
     trips: RoundTrips,
-    /// The way of the last exchange, if that brought an answer.
+    /// The route of the last exchange, if it returned a response.
     answered: Option<usize>,
-    /// The connection of the last exchange, if it is of no more use but is still to be looked at.
+    /// The connection of the last exchange, if it cannot be used again, but its `TCP_INFO` is still
+    /// to be read.
     spent: Option<OpenConnection>,
 }
 
-/// Why an exchange over a connection broke.
+/// Why an exchange over a connection failed.
 enum Broken {
-    /// The peer had closed a kept connection before it saw the request.
+    /// The peer had closed the connection before it received the request.
     Stale,
     Failed(Failure),
 }
 
-/// Why bytes do not come, or do not go.
+/// Why bytes could not be read or written.
 enum Stop {
-    /// For too long.
+    /// A timeout has expired.
     Late,
     Broken(io::Error),
 }
@@ -119,7 +120,7 @@ impl From<Unreadable> for Failure {
 }
 
 impl Connections {
-    /// None open yet, for `ways` ways.
+    /// For `ways` routes, without open connections.
     pub fn new(io: &Io, ways: usize, names: Names) -> Self {
         Self {
             io: Rc::clone(io),
@@ -133,20 +134,19 @@ impl Connections {
         }
     }
 
-    /// Closes all.
+    /// Closes all connections.
     pub fn close(&mut self) {
         self.kept.fill_with(|| None);
         self.spent = None;
     }
 
-    /// Closes the one of a way.
+    /// Closes the connection of a route.
     pub fn close_way(&mut self, way: usize) {
         self.kept[way] = None;
     }
 
-    /// The connection of a way has carried its last request. It is closed, at once unless
-    /// [`Self::ended`] is to look at it: once a second a connection lives until the transaction
-    /// ends.
+    /// Closes the connection of a route, which is not used again. If its `TCP_INFO` is due, it is
+    /// closed only after [`Self::ended`] has read that.
     pub fn spend(&mut self, way: usize, attempt: &Attempt) {
         if let Some(connection) = self.kept[way].take()
             && self.trips.due(way, attempt.end)
@@ -155,9 +155,9 @@ impl Connections {
         }
     }
 
-    /// The transaction has ended, with its last stamp: looks at the connection that brought its
-    /// last answer, if it is time to. Not a part of the exchange, as another one may follow it in
-    /// the same transaction.
+    /// Called when the transaction has ended, after its last stamp: reads `TCP_INFO` of the
+    /// connection of the last response, if that is due. This is not part of the exchange, because
+    /// another exchange may follow in the same transaction.
     #[inline]
     pub fn ended(&mut self, attempt: &mut Attempt) {
         if let Some(way) = self.answered.take()
@@ -165,53 +165,55 @@ impl Connections {
         {
             let spent = self.spent.take();
             if let Some(connection) = spent.as_ref().or(self.kept[way].as_ref()) {
-                self.trips.look(way, connection.transport.stream(), attempt);
+                self.trips.read(way, connection.transport.stream(), attempt);
             }
         }
     }
 
-    /// Whether the next request on a way would find a connection.
+    /// Whether a route has an open connection for the next request.
     pub fn is_open(&self, way: usize) -> bool {
         self.kept[way]
             .as_ref()
-            .is_some_and(|kept| !kept.transport.closed())
+            .is_some_and(|kept| !kept.transport.is_closed())
     }
 
-    /// Sends a request and reads its answer. Stamps, counts and session go to `attempt`, whose end
-    /// is stamped right after the last read. A kept connection that the peer closes before any byte
-    /// of an answer is replaced, once, within the same transaction (one more `attempt`): servers
-    /// close idle connections at any time, and a client must expect it (RFC 9112, section 9.3.1).
-    /// Not for a request that must not be sent again: it may have been carried out.
+    /// Sends a request and reads its response. Stamps, counts and session are set in `attempt`; its
+    /// end is stamped immediately after the last read.
+    ///
+    /// If the peer closes a kept connection before any byte of a response, the connection is
+    /// replaced once within the same transaction (one more `attempt`): servers close idle
+    /// connections at any time, and a client must expect it (RFC 9112, section 9.3.1). A request
+    /// that must not be sent again is an exception, because the server may have carried it out.
     pub async fn exchange(
         &mut self,
         mut exchange: Exchange<'_>,
         attempt: &mut Attempt,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, Failure> {
         self.answered = None;
         self.spent = None;
         let mut kept = self.kept[exchange.way]
             .take()
-            .filter(|kept| !kept.transport.closed());
+            .filter(|kept| !kept.transport.is_closed());
         let mut replace = kept.is_some() || exchange.replace == Replace::Any;
         loop {
             let mut connection = match kept.take() {
                 Some(connection) => connection,
-                // Boxed: the state of a TLS handshake would make every task three times as large,
-                // and the tasks of hundreds of testers should fit into the cache.
-                None => Box::pin(self.connect(exchange.route, exchange.patience, attempt)).await?,
+                // Boxed, because the state of a TLS handshake would make every task three times as
+                // large, and the tasks of hundreds of testers should fit into the cache.
+                None => Box::pin(self.connect(exchange.route, exchange.timeouts, attempt)).await?,
             };
             attempt.session = if exchange.keep { connection.session } else { 0 };
             attempt.waiting = Waiting::FirstByte;
             let transport = &mut connection.transport;
             let result = self.round_trip(transport, &mut exchange, replace, attempt).await;
             match result {
-                Ok((answer, keep)) => {
+                Ok((response, keep)) => {
                     self.answered = Some(exchange.way);
                     self.kept[exchange.way] = Some(connection);
                     if !(keep && exchange.keep) {
                         self.spend(exchange.way, attempt);
                     }
-                    return Ok(answer);
+                    return Ok(response);
                 }
                 Err(Broken::Stale) if exchange.replace == Replace::Never => {
                     return Err(Failure::not_repeated());
@@ -228,11 +230,11 @@ impl Connections {
     async fn connect(
         &mut self,
         route: &Route,
-        patience: Patience,
+        timeouts: Timeouts,
         attempt: &mut Attempt,
     ) -> Result<OpenConnection, Failure> {
         attempt.waiting = Waiting::Connect;
-        let deadline = match patience.connect_ns {
+        let deadline = match timeouts.connect_ns {
             i64::MAX => i64::MAX,
             limit => attempt.now().saturating_add(limit),
         };
@@ -249,24 +251,24 @@ impl Connections {
         })
     }
 
-    /// One request and its answer on a connection; gives also whether it may carry another.
-    /// `replace`: a connection that breaks before any byte of the answer is told from one that
-    /// fails.
+    /// Sends one request on a connection and reads its response. Also returns whether the
+    /// connection can be used for another request. `replace`: a connection that is closed before
+    /// any byte of the response is [`Broken::Stale`].
     async fn round_trip(
         &self,
         transport: &mut Transport,
         exchange: &mut Exchange<'_>,
         replace: bool,
         attempt: &mut Attempt,
-    ) -> Result<(Answer, bool), Broken> {
+    ) -> Result<(Response, bool), Broken> {
         let received = attempt.received;
-        let patience = exchange.patience;
-        let deadline = match patience.read_ns {
+        let timeouts = exchange.timeouts;
+        let deadline = match timeouts.read_ns {
             i64::MAX => i64::MAX,
             limit => attempt.now().saturating_add(limit),
         };
-        // A peer that answers early (413, 503) may close while we still send: its answer counts, if
-        // there is one.
+        // A peer that responds early (413, 503) may close while the request is being sent. Its
+        // response counts, if there is one.
         let sent = transport.send(exchange.request, &self.timer, deadline, attempt);
         let unsent = match sent.await {
             Ok(()) => None,
@@ -274,7 +276,7 @@ impl Connections {
             Err(Stop::Broken(error)) => Some(error),
         };
         let mut reader = Reader::new(exchange.head_only, exchange.max_kept);
-        let limits = (&self.timer, deadline, patience);
+        let limits = (&self.timer, deadline, timeouts);
         let read = transport.receive(&self.io, limits, attempt, |bytes| {
             match reader.feed(bytes, exchange.body.as_deref_mut()) {
                 Ok(false) => None,
@@ -282,27 +284,27 @@ impl Connections {
                 Err(why) => Some(Err(why)),
             }
         });
-        let untouched = |attempt: &Attempt| replace && attempt.received == received;
+        let is_stale = |attempt: &Attempt| replace && attempt.received == received;
         match read.await {
             Ok(Some(Ok(()))) => {}
             Ok(Some(Err(why))) => return Err(Failure::from(why).into()),
-            Ok(None) if reader.end() => attempt.end = attempt.now(),
-            Ok(None) if untouched(attempt) => return Err(Broken::Stale),
+            Ok(None) if reader.ends_at_close() => attempt.end = attempt.now(),
+            Ok(None) if is_stale(attempt) => return Err(Broken::Stale),
             Ok(None) => return Err(Failure::closed_early().into()),
             Err(Stop::Late) => return Err(Failure::late(attempt.waiting).into()),
             Err(Stop::Broken(error)) => {
-                let gone = matches!(
+                let is_closed = matches!(
                     error.kind(),
                     io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
                 );
-                if gone && untouched(attempt) {
+                if is_closed && is_stale(attempt) {
                     return Err(Broken::Stale);
                 }
                 return Err(Failure::talking(unsent.as_ref().unwrap_or(&error)).into());
             }
         }
-        let (answer, keep) = reader.answer().ok_or_else(Failure::closed_early)?;
-        Ok((answer, keep && unsent.is_none()))
+        let (response, keep) = reader.response().ok_or_else(Failure::closed_early)?;
+        Ok((response, keep && unsent.is_none()))
     }
 }
 
@@ -317,7 +319,7 @@ impl Transport {
         let mut sent = 0;
         while sent < bytes.len() {
             let count = poll_fn(|context| match self.poll_write(context, &bytes[sent..]) {
-                Poll::Pending if timer.over(deadline) => Poll::Ready(Err(Stop::Late)),
+                Poll::Pending if timer.check_expired(deadline) => Poll::Ready(Err(Stop::Late)),
                 polled => polled.map_err(Stop::Broken),
             });
             let count = count.await?;
@@ -330,31 +332,31 @@ impl Transport {
         Ok(())
     }
 
-    /// Reads until `taken` says that it has all it wants, or the peer closes: `Some` of its word,
-    /// or none. The lane's one buffer serves all testers: with one for each, hundreds of testers
-    /// would run out of the cache. `deadline` is for the first bytes, and moves by `patience` with
-    /// each read.
+    /// Reads until `feed` returns a result, which is returned, or until the peer closes, which is
+    /// none. All testers of a lane share one buffer: with a buffer for each, hundreds of testers
+    /// would not fit into the cache. `deadline` applies to the first bytes; each read sets a new
+    /// one from `timeouts`.
     async fn receive<T>(
         &mut self,
         io: &Io,
-        (timer, mut deadline, patience): (&Timer, i64, Patience),
+        (timer, mut deadline, timeouts): (&Timer, i64, Timeouts),
         attempt: &mut Attempt,
-        mut take: impl FnMut(&[u8]) -> Option<T>,
+        mut feed: impl FnMut(&[u8]) -> Option<T>,
     ) -> Result<Option<T>, Stop> {
         poll_fn(|context| {
             let mut buffer = io.buffer();
-            for _ in 0..READS {
+            for _ in 0..MAX_READS {
                 let count = match self.poll_read(context, &mut buffer) {
-                    Poll::Pending if timer.over(deadline) => return Poll::Ready(Err(Stop::Late)),
+                    Poll::Pending if timer.check_expired(deadline) => return Poll::Ready(Err(Stop::Late)),
                     polled => ready!(polled)?,
                 };
                 if count == 0 {
                     return Poll::Ready(Ok(None));
                 }
                 attempt.read(count);
-                deadline = attempt.end.saturating_add(patience.read_ns);
-                if let Some(taken) = take(&buffer[..count]) {
-                    return Poll::Ready(Ok(Some(taken)));
+                deadline = attempt.end.saturating_add(timeouts.read_ns);
+                if let Some(result) = feed(&buffer[..count]) {
+                    return Poll::Ready(Ok(Some(result)));
                 }
             }
             io.wake(io.current());
@@ -378,12 +380,12 @@ async fn open_tunnel(
             .map_err(talking)?;
     }
     attempt.sent += sent as u64;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     loop {
         let count = poll_fn(|_| {
             let mut buffer = io.buffer();
             let count = ready!(stream.poll_recv(&mut buffer))?;
-            answer.extend_from_slice(&buffer[..count]);
+            response.extend_from_slice(&buffer[..count]);
             Poll::Ready(io::Result::Ok(count))
         });
         let count = count.await.map_err(talking)?;
@@ -391,9 +393,9 @@ async fn open_tunnel(
             return Err(Failure::closed_early());
         }
         attempt.received += count as u64;
-        if let Some(head) = head::parse(&answer, true).map_err(Unreadable::from)? {
+        if let Some(head) = head::parse(&response, true).map_err(Unreadable::from)? {
             return match head.status {
-                200..300 if head.length == answer.len() => Ok(()),
+                200..300 if head.length == response.len() => Ok(()),
                 200..300 => Err(Unreadable::Bad.into()),
                 status => Err(Failure::error(format!("proxy {status}"))),
             };
@@ -401,7 +403,7 @@ async fn open_tunnel(
     }
 }
 
-/// Connects, and does what must be done before a request can be sent.
+/// Connects, and opens the tunnel and performs the TLS handshake if the route has them.
 async fn open(io: &Io, route: &Route, names: Names, attempt: &mut Attempt) -> Result<Transport, Failure> {
     let connecting = |error: io::Error| Failure::connecting(&error);
     let mut stream = names

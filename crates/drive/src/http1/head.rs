@@ -1,51 +1,51 @@
-//! Heads of answers: bytes in, values out.
+//! Parser of the heads of responses.
 
 use plimsoll_model::Cache;
 
-/// Longest head, bytes.
+/// Maximum length of a head, bytes.
 pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 128;
 
-/// How the end of a body is found (RFC 9112, section 6.3).
+/// How the end of a body is determined (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// So many bytes.
+    /// By its length, bytes.
     Length(u64),
-    /// Chunks.
+    /// By the chunked coding.
     Chunked,
-    /// The peer closes.
+    /// By the end of the connection.
     ToEnd,
 }
 
-/// What of a head matters here.
+/// The values of a head that a client needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Three digits.
+    /// HTTP status, three digits.
     pub status: u16,
-    /// Bytes of the head.
+    /// Length of the head, bytes.
     pub length: usize,
-    /// Of the body.
+    /// Framing of the body.
     pub framing: Framing,
-    /// Whether the connection may carry another request.
+    /// Whether the connection can be used for another request.
     pub keep: bool,
-    /// What caches said.
+    /// What caches reported.
     pub cache: Cache,
-    /// Seconds that the answer has been in caches, where they say so.
+    /// Time for which the response was in caches, s; none if they did not report it.
     pub age: Option<u64>,
 }
 
-/// Not HTTP, or too long.
+/// A head is not valid HTTP, or too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bad;
 
-/// Whether `bytes`, of which the first `seen` were looked at before, may hold a whole head.
+/// Whether `bytes` may contain a complete head. The first `seen` bytes were searched before.
 pub fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
     let from = seen.saturating_sub(3);
     memchr::memmem::find(&bytes[from..], b"\n\r\n").is_some()
         || memchr::memmem::find(&bytes[from..], b"\n\n").is_some()
 }
 
-/// Parses a head; none if it is not whole yet. `head_only`: the request was HEAD.
+/// Parses a head; none if it is not complete. `head_only`: the request was HEAD.
 pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
     let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
@@ -59,62 +59,63 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
         Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
         Ok(_) | Err(_) => return Err(Bad),
     };
-    // Below 100 there is no class (RFC 9110, section 15), and what follows could not be framed.
+    // A status below 100 has no class (RFC 9110, section 15), so that the framing is not defined.
     let status = response.code.filter(|status| *status >= 100).ok_or(Bad)?;
-    let mut facts = Facts {
+    let mut headers = Headers {
         keep: response.version == Some(1),
-        ..Facts::default()
+        ..Headers::default()
     };
     for header in response.headers.iter() {
-        facts.take(header.name, header.value)?;
+        headers.add(header.name, header.value)?;
     }
     let no_body = head_only || status == 204 || status == 304 || (100..200).contains(&status);
     let framing = if no_body {
         Framing::Length(0)
     } else {
-        facts
+        headers
             .coded
-            .or(facts.length.map(Framing::Length))
+            .or(headers.length.map(Framing::Length))
             .unwrap_or(Framing::ToEnd)
     };
     Ok(Some(Head {
         status,
         length,
         framing,
-        keep: facts.keep && framing != Framing::ToEnd,
-        cache: facts.cache(),
-        age: facts.age,
+        keep: headers.keep && framing != Framing::ToEnd,
+        cache: headers.cache(),
+        age: headers.age,
     }))
 }
 
+/// The values of the headers that are read.
 #[derive(Default)]
-struct Facts {
+struct Headers {
     keep: bool,
     length: Option<u64>,
-    /// By Transfer-Encoding, which outranks the length.
+    /// From Transfer-Encoding, which has precedence over the length.
     coded: Option<Framing>,
     x_cache: Option<Cache>,
-    status: Option<Cache>,
-    aged: bool,
+    cache_status: Option<Cache>,
+    has_age: bool,
     age: Option<u64>,
 }
 
-impl Facts {
-    fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Bad> {
-        // The length of a name tells most headers apart without looking at them.
+impl Headers {
+    fn add(&mut self, name: &str, value: &[u8]) -> Result<(), Bad> {
+        // Comparing the lengths of names first excludes most headers at low cost.
         match name.len() {
-            3 if name.eq_ignore_ascii_case("age") => (self.aged, self.age) = (true, number(value)),
-            7 if name.eq_ignore_ascii_case("x-cache") => self.x_cache = said(value).or(self.x_cache),
+            3 if name.eq_ignore_ascii_case("age") => (self.has_age, self.age) = (true, number(value)),
+            7 if name.eq_ignore_ascii_case("x-cache") => self.x_cache = x_cache(value).or(self.x_cache),
             10 if name.eq_ignore_ascii_case("connection") => {
-                if has(value, b"close") {
+                if contains(value, b"close") {
                     self.keep = false;
-                } else if has(value, b"keep-alive") {
+                } else if contains(value, b"keep-alive") {
                     self.keep = true;
                 }
             }
-            12 if name.eq_ignore_ascii_case("cache-status") => self.status = cache_status(value),
+            12 if name.eq_ignore_ascii_case("cache-status") => self.cache_status = cache_status(value),
             14 if name.eq_ignore_ascii_case("content-length") => {
-                // A list of the same length is that length (RFC 9110, section 8.6).
+                // A list of equal lengths counts as that length (RFC 9110, section 8.6).
                 for value in value.split(|&byte| byte == b',') {
                     let length = number(value).ok_or(Bad)?;
                     if self.length.is_some_and(|known| known != length) {
@@ -133,20 +134,20 @@ impl Facts {
     }
 
     fn cache(&self) -> Cache {
-        self.status
+        self.cache_status
             .or(self.x_cache)
-            .unwrap_or(if self.aged { Cache::Hit } else { Cache::None })
+            .unwrap_or(if self.has_age { Cache::Hit } else { Cache::None })
     }
 }
 
 fn number(value: &[u8]) -> Option<u64> {
     let value = value.trim_ascii();
-    // `parse` takes a sign, which has no place here.
+    // `parse` accepts a sign, which is not allowed here.
     (value.first()?.is_ascii_digit()).then_some(())?;
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-fn has(value: &[u8], word: &[u8]) -> bool {
+fn contains(value: &[u8], word: &[u8]) -> bool {
     value
         .windows(word.len())
         .any(|window| window.eq_ignore_ascii_case(word))
@@ -154,26 +155,26 @@ fn has(value: &[u8], word: &[u8]) -> bool {
 
 /// `X-Cache: HIT from proxy.example`, `RefreshHit from ...`, `TCP_REFRESH_UNMODIFIED_HIT`, `MISS
 /// from ...`.
-fn said(value: &[u8]) -> Option<Cache> {
-    if has(value, b"refresh") && (has(value, b"hit") || has(value, b"unmodified")) {
+fn x_cache(value: &[u8]) -> Option<Cache> {
+    if contains(value, b"refresh") && (contains(value, b"hit") || contains(value, b"unmodified")) {
         Some(Cache::Revalidated)
-    } else if has(value, b"hit") {
+    } else if contains(value, b"hit") {
         Some(Cache::Hit)
-    } else if has(value, b"miss") {
+    } else if contains(value, b"miss") {
         Some(Cache::Miss)
     } else {
         None
     }
 }
 
-/// RFC 9211: the last member is the cache nearest to us.
+/// Value of the header Cache-Status (RFC 9211). The last member is the cache nearest to the client.
 fn cache_status(value: &[u8]) -> Option<Cache> {
     let nearest = value.rsplit(|&byte| byte == b',').next()?;
-    if has(nearest, b"fwd=stale") && has(nearest, b"fwd-status=304") {
+    if contains(nearest, b"fwd=stale") && contains(nearest, b"fwd-status=304") {
         Some(Cache::Revalidated)
-    } else if has(nearest, b"fwd=") {
+    } else if contains(nearest, b"fwd=") {
         Some(Cache::Miss)
-    } else if has(nearest, b"hit") {
+    } else if contains(nearest, b"hit") {
         Some(Cache::Hit)
     } else {
         None
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn framings() {
+    fn the_headers_determine_framing_and_reuse() {
         for (headers, framing, keep) in [
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
@@ -234,8 +235,8 @@ mod tests {
                 true,
             ),
         ] {
-            let found = head(&format!("{headers}\r\n"));
-            assert_eq!((found.framing, found.keep), (framing, keep), "{headers}");
+            let head = head(&format!("{headers}\r\n"));
+            assert_eq!((head.framing, head.keep), (framing, keep), "{headers}");
         }
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         assert_eq!(
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_bad_and_halves_are_none() {
+    fn invalid_heads_are_bad_and_incomplete_heads_are_none() {
         for text in [
             "SSH-2.0-OpenSSH_9.2\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
@@ -260,9 +261,13 @@ mod tests {
         ] {
             assert_eq!(parse(text.as_bytes(), false), Err(Bad), "{text}");
         }
-        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-        for cut in 0..whole.len() {
-            assert_eq!(parse(&whole[..cut], false), Ok(None), "first {cut} bytes");
+        let complete = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        for length in 0..complete.len() {
+            assert_eq!(
+                parse(&complete[..length], false),
+                Ok(None),
+                "first {length} bytes"
+            );
         }
         let long = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MAX_HEAD_BYTES));
         assert_eq!(parse(long.as_bytes(), false), Err(Bad));
@@ -271,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn caches_speak_in_many_tongues() {
+    fn the_reports_of_different_caches_are_recognized() {
         for (header, cache) in [
             ("Server: x", Cache::None),
             ("X-Cache: HIT from squid", Cache::Hit),

@@ -1,7 +1,7 @@
-//! HTTP/1.1 from the client's side, for all drivers that speak it: heads, bodies, connections.
+//! An HTTP/1.1 client for the drivers that use it: heads, bodies, connections.
 
-pub mod answer;
 pub mod body;
 pub mod connection;
 pub mod head;
-pub mod patience;
+pub mod response;
+pub mod timeouts;

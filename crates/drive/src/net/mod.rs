@@ -27,13 +27,13 @@ pub struct Stream {
     io: Io,
 }
 
-/// What the kernel has measured of a connection.
+/// What the kernel has measured for a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
-    /// Smoothed time from a segment to its acknowledgement (RFC 6298), s, in whole microseconds;
-    /// above 0.
+pub struct TcpInfo {
+    /// Minimum time from a segment to its acknowledgement, s, in whole microseconds; greater than
+    /// 0. Before Linux 4.6: the smoothed time (RFC 6298).
     pub round_trip_s: f64,
-    /// Segments that were sent anew since the connection was made.
+    /// Segments that were retransmitted since the connection was established.
     pub retransmits: u32,
 }
 
@@ -65,7 +65,7 @@ impl Stream {
         };
         if waiting {
             std::future::poll_fn(|_| {
-                if io.ready(source, Way::Write) || io.closed(source) {
+                if io.is_ready(source, Way::Write) || io.is_closed(source) {
                     Poll::Ready(())
                 } else {
                     Poll::Pending
@@ -79,30 +79,31 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Whether the peer is known to have closed.
-    pub fn closed(&self) -> bool {
-        self.io.closed(self.source)
+    /// Whether the kernel has reported that the peer closed the connection.
+    pub fn is_closed(&self) -> bool {
+        self.io.is_closed(self.source)
     }
 
-    /// What the kernel has measured so far; none where it has not measured, or does not tell.
-    pub fn measured(&self) -> Option<Measured> {
-        let info = tcp_info(&self.socket)?;
-        // Before Linux 4.6 there is no least one.
-        let least = Some(info.tcpi_min_rtt).filter(|us| (1..u32::MAX).contains(us));
-        let round_trip_us = least.unwrap_or(info.tcpi_rtt);
-        (round_trip_us > 0).then(|| Measured {
+    /// What the kernel has measured so far; none if it has no measurement yet or does not report
+    /// it.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        let info = read_tcp_info(&self.socket)?;
+        // Before Linux 4.6 there is no minimum.
+        let minimum = Some(info.tcpi_min_rtt).filter(|us| (1..u32::MAX).contains(us));
+        let round_trip_us = minimum.unwrap_or(info.tcpi_rtt);
+        (round_trip_us > 0).then(|| TcpInfo {
             round_trip_s: f64::from(round_trip_us) * 1e-6,
             retransmits: info.tcpi_total_retrans,
         })
     }
 
-    /// Reads what is there; 0 at the end of the stream.
+    /// Reads the bytes that are available; 0 at the end of the stream.
     #[inline]
     pub fn poll_recv(&mut self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         self.attempt(Way::Read, buffer.len(), |mut socket| socket.read(buffer))
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as the socket accepts.
     #[inline]
     pub fn poll_send(&mut self, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.attempt(Way::Write, bytes.len(), |mut socket| socket.write(bytes))
@@ -115,20 +116,20 @@ impl Stream {
         length: usize,
         mut call: impl FnMut(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        if !self.io.ready(self.source, way) {
+        if !self.io.is_ready(self.source, way) {
             return Poll::Pending;
         }
         loop {
             match call(&self.socket) {
                 Ok(count) => {
                     if count < length {
-                        self.io.exhausted(self.source, way);
+                        self.io.clear_ready(self.source, way);
                     }
                     return Poll::Ready(Ok(count));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.io.exhausted(self.source, way);
+                    self.io.clear_ready(self.source, way);
                     return Poll::Pending;
                 }
                 Err(error) => return Poll::Ready(Err(error)),
@@ -162,8 +163,8 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// What the kernel says of a TCP socket. Fields that it is too old to know are 0.
-fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
+/// Reads `TCP_INFO` of a socket. Fields that an old kernel does not have are 0.
+fn read_tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: plain numbers, for which zero is valid.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -181,75 +182,80 @@ fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     (rc == 0).then_some(info)
 }
 
-/// A host and its addresses, looked up once before the run: a look-up would block the lane, and its
-/// time is not the service's. Where a host has several addresses, the one that last accepted is
-/// tried first.
+/// A host and its addresses, looked up once before the run: a lookup would block the lane, and its
+/// time is not that of the service. If a host has several addresses, the one that last accepted a
+/// connection is tried first.
 #[derive(Debug)]
 pub struct Host {
     addresses: Vec<SocketAddr>,
-    good: AtomicUsize,
+    /// Index of the address that last accepted.
+    last_good: AtomicUsize,
 }
 
 impl Host {
-    /// Looks `name` up. `Err` says what to do.
+    /// Looks up the addresses of `name`. The error contains the name and what to do.
     pub fn resolve(name: &str, port: u16) -> Result<Self, String> {
-        let bare = bare(name);
-        let found = look_up(bare).map_err(|error| {
-            format!("the name {bare} cannot be looked up ({error}): check its spelling, or give the address")
+        let name = without_brackets(name);
+        let addresses = look_up(name).map_err(|error| {
+            format!(
+                "the host name \"{name}\" cannot be looked up ({error}): correct it, or use the IP address"
+            )
         })?;
-        let addresses = found.into_iter().map(|address| SocketAddr::new(address, port));
+        let addresses = addresses
+            .into_iter()
+            .map(|address| SocketAddr::new(address, port));
         Ok(Self {
             addresses: addresses.collect(),
-            good: AtomicUsize::new(0),
+            last_good: AtomicUsize::new(0),
         })
     }
 
     /// The address that last accepted, or the first.
     pub fn address(&self) -> SocketAddr {
-        self.addresses[self.good.load(Ordering::Relaxed)]
+        self.addresses[self.last_good.load(Ordering::Relaxed)]
     }
 
-    /// Connects to the first of its addresses that accepts; the error is the last one's.
+    /// Connects to the first of its addresses that accepts. The error is that of the last address.
     pub async fn connect(&self, io: &Io) -> io::Result<Stream> {
         let count = self.addresses.len();
-        let first = self.good.load(Ordering::Relaxed);
-        let mut last = None;
+        let first = self.last_good.load(Ordering::Relaxed);
+        let mut last_error = None;
         for turn in 0..count {
-            let which = (first + turn) % count;
-            match Stream::connect(io, self.addresses[which]).await {
+            let index = (first + turn) % count;
+            match Stream::connect(io, self.addresses[index]).await {
                 Ok(stream) => {
                     if turn > 0 {
-                        self.good.store(which, Ordering::Relaxed);
+                        self.last_good.store(index, Ordering::Relaxed);
                     }
                     return Ok(stream);
                 }
-                Err(error) => last = Some(error),
+                Err(error) => last_error = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+        Err(last_error.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
     }
 }
 
-/// Longest look-up of one name.
-const LOOK_UP: Duration = Duration::from_secs(20);
-/// Most addresses of one name that are of use.
+/// Maximum duration of a lookup.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum number of addresses of a name that are used.
 const MAX_ADDRESSES: usize = 64;
 
 /// Whether `name` is an IP address, in brackets or not: it needs no lookup.
 pub fn is_address(name: &str) -> bool {
-    bare(name).parse::<IpAddr>().is_ok()
+    without_brackets(name).parse::<IpAddr>().is_ok()
 }
 
-fn bare(name: &str) -> &str {
+fn without_brackets(name: &str) -> &str {
     name.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// The addresses of a name in the order in which they are to be tried, at least one.
+/// The addresses of a name in the order in which they are tried, at least one.
 ///
-/// The host's own `getent` is asked. The C library's `getaddrinfo` is not called: it loads what
-/// /etc/nsswitch.conf names into the process, which a statically linked one survives only where
-/// that is of the very version that it was built with. A host without `getent` (musl, `BusyBox`)
-/// has its /etc/hosts.
+/// The program `getent` of the host is called. Rejected: `getaddrinfo` of the C library, which
+/// loads the modules named in /etc/nsswitch.conf into the process. In a statically linked process
+/// this works only if they have the version of the C library with which it was built. On a host
+/// without `getent` (musl, `BusyBox`) /etc/hosts is read.
 pub fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
     if let Ok(address) = name.parse() {
         return Ok(vec![address]);
@@ -258,24 +264,25 @@ pub fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
         || name.starts_with('-')
         || name.contains(|sign: char| sign.is_whitespace() || sign == '\0')
     {
-        return Err("this is no name of a host".into());
+        return Err("expected a host name: not empty, without spaces, and not beginning with -".into());
     }
-    let found = match ask_getent(name) {
-        Ok(said) => told(&said),
+    let addresses = match run_getent(name) {
+        Ok(output) => parse_getent(&output),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let hosts = fs::read_to_string("/etc/hosts").map_err(|error| format!("/etc/hosts: {error}"))?;
-            listed(&hosts, name)
+            parse_hosts_file(&hosts, name)
         }
         Err(error) => return Err(format!("getent: {error}")),
     };
-    if found.is_empty() {
+    if addresses.is_empty() {
         return Err("no such name".into());
     }
-    Ok(found)
+    Ok(addresses)
 }
 
-/// What `getent ahosts` says; empty where it knows no such name. `NotFound`: there is no `getent`.
-fn ask_getent(name: &str) -> io::Result<String> {
+/// Output of `getent ahosts`; empty if the name is unknown. The error `NotFound` means that the
+/// host has no `getent`.
+fn run_getent(name: &str) -> io::Result<String> {
     let mut child = Command::new("getent")
         .args(["ahosts", name])
         .stdin(Stdio::null())
@@ -283,18 +290,18 @@ fn ask_getent(name: &str) -> io::Result<String> {
         .stderr(Stdio::null())
         .spawn()?;
     let output = child.stdout.take();
-    let ended = wait(&mut child, Instant::now() + LOOK_UP);
+    let ended = wait(&mut child, Instant::now() + LOOKUP_TIMEOUT);
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
     }
     ended?;
-    let mut said = String::new();
+    let mut text = String::new();
     if let Some(output) = output {
-        // It has ended, and what a pipe holds is bounded: there is nothing to wait for.
-        output.take(1 << 20).read_to_string(&mut said)?;
+        // The program has ended, and the content of a pipe is bounded: this does not block.
+        output.take(1 << 20).read_to_string(&mut text)?;
     }
-    Ok(said)
+    Ok(text)
 }
 
 fn wait(child: &mut Child, deadline: Instant) -> io::Result<()> {
@@ -302,26 +309,26 @@ fn wait(child: &mut Child, deadline: Instant) -> io::Result<()> {
         match child.try_wait() {
             Ok(None) => {}
             Ok(Some(_)) => return Ok(()),
-            // An agent reaps whatever has ended.
+            // An agent reaps every child that has ended.
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
             Err(error) => return Err(error),
         }
         if Instant::now() > deadline {
-            let said = format!("no answer within {} s", LOOK_UP.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, said));
+            let message = format!("no response within {} s", LOOKUP_TIMEOUT.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// The addresses in lines such as "192.0.2.1  STREAM  name", each once.
-fn told(lines: &str) -> Vec<IpAddr> {
-    once(lines.lines().filter_map(|line| line.split_whitespace().next()))
+fn parse_getent(lines: &str) -> Vec<IpAddr> {
+    parse_distinct(lines.lines().filter_map(|line| line.split_whitespace().next()))
 }
 
-/// The addresses of a name in the text of /etc/hosts.
-fn listed(hosts: &str, name: &str) -> Vec<IpAddr> {
-    once(hosts.lines().filter_map(|line| {
+/// The addresses of a name in the text of /etc/hosts, each once.
+fn parse_hosts_file(hosts: &str, name: &str) -> Vec<IpAddr> {
+    parse_distinct(hosts.lines().filter_map(|line| {
         let mut words = line.split('#').next()?.split_whitespace();
         let address = words.next()?;
         words
@@ -330,14 +337,14 @@ fn listed(hosts: &str, name: &str) -> Vec<IpAddr> {
     }))
 }
 
-fn once<'a>(addresses: impl Iterator<Item = &'a str>) -> Vec<IpAddr> {
-    let mut found = Vec::new();
-    for address in addresses.filter_map(|text| text.parse().ok()) {
-        if !found.contains(&address) && found.len() < MAX_ADDRESSES {
-            found.push(address);
+fn parse_distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for address in texts.filter_map(|text| text.parse().ok()) {
+        if !addresses.contains(&address) && addresses.len() < MAX_ADDRESSES {
+            addresses.push(address);
         }
     }
-    found
+    addresses
 }
 
 #[cfg(test)]
@@ -345,45 +352,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_need_no_look_up_and_names_are_the_hosts_own() {
+    fn addresses_need_no_lookup_and_names_are_looked_up_on_the_host() {
         assert_eq!(
             look_up("192.0.2.7").unwrap(),
             ["192.0.2.7".parse::<IpAddr>().unwrap()]
         );
         assert_eq!(look_up("::1").unwrap(), ["::1".parse::<IpAddr>().unwrap()]);
         assert!(look_up("localhost").unwrap().iter().all(IpAddr::is_loopback));
-        let two = Host::resolve("[::1]", 80).unwrap();
-        assert_eq!(two.address(), "[::1]:80".parse().unwrap());
+        let host = Host::resolve("[::1]", 80).unwrap();
+        assert_eq!(host.address(), "[::1]:80".parse().unwrap());
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn invalid_and_unknown_names_are_refused() {
         for name in ["", "-x", "a b", "a\0b", "nowhere.invalid"] {
             assert!(look_up(name).is_err(), "{name:?}");
         }
-        let said = Host::resolve("nowhere.invalid", 80).unwrap_err();
-        assert!(said.contains("nowhere.invalid cannot be looked up"), "{said}");
+        let message = Host::resolve("nowhere.invalid", 80).unwrap_err();
+        assert!(
+            message.contains("\"nowhere.invalid\" cannot be looked up"),
+            "{message}"
+        );
     }
 
     #[test]
-    fn answers_are_read_in_their_order_and_each_once() {
-        let said =
+    fn addresses_of_getent_keep_their_order_and_are_listed_once() {
+        let output =
             "2001:db8::1 STREAM h.example\n2001:db8::1 DGRAM\n192.0.2.1  STREAM\nfe80::1%eth0 STREAM\n";
-        let wanted: Vec<IpAddr> = vec!["2001:db8::1".parse().unwrap(), "192.0.2.1".parse().unwrap()];
-        assert_eq!(told(said), wanted);
-        assert!(told("").is_empty());
+        let expected: Vec<IpAddr> = vec!["2001:db8::1".parse().unwrap(), "192.0.2.1".parse().unwrap()];
+        assert_eq!(parse_getent(output), expected);
+        assert!(parse_getent("").is_empty());
     }
 
     #[test]
-    fn the_file_of_hosts_is_read_without_its_remarks() {
+    fn the_hosts_file_is_read_without_its_comments() {
         let hosts = "# 192.0.2.9 db\n192.0.2.1\tdb.example DB # also\n192.0.2.2 other\n::1 db\nrubbish db\n";
-        let wanted: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "::1".parse().unwrap()];
-        assert_eq!(listed(hosts, "db"), wanted);
-        assert!(listed(hosts, "also").is_empty());
+        let expected: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "::1".parse().unwrap()];
+        assert_eq!(parse_hosts_file(hosts, "db"), expected);
+        assert!(parse_hosts_file(hosts, "also").is_empty());
     }
 
     #[test]
-    fn who_does_not_answer_is_left() {
+    fn waiting_for_a_program_ends_at_the_deadline() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let error = wait(&mut child, Instant::now()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -17,35 +17,36 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSettings {
-    /// PEM file with authorities.
+    /// PEM file with CA certificates.
     pub ca_file: Option<PathBuf>,
-    /// Directory of PEM files, as grids keep them (`/etc/grid-security/certificates`): every file
-    /// that holds a certificate counts, whatever its name; revocation lists are not looked at.
+    /// Directory with PEM files of CA certificates, such as `/etc/grid-security/certificates`.
+    /// Every file that contains a certificate is read, independent of its name. Revocation lists
+    /// are not read.
     pub ca_dir: Option<PathBuf>,
-    /// PEM file with our certificate (and its chain; a grid proxy holds its key as well).
+    /// PEM file with the client's certificate and its chain. A grid proxy also contains the key.
     pub cert: Option<PathBuf>,
-    /// PEM file with our key; none: it stands in `cert`.
+    /// PEM file with the client's key; none: `cert` contains it.
     pub key: Option<PathBuf>,
-    /// Whether the server's certificate must be good.
+    /// Whether the server's certificate is verified.
     pub verify: bool,
 }
 
-/// Where distributions keep the authorities of the web.
-const SYSTEM: [&str; 4] = [
+/// Files in which distributions keep the CA certificates of the web.
+const SYSTEM_CA_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
 
-/// Compiles the settings; without any, the system's authorities are trusted.
+/// Compiles the settings. Without CA certificates in the settings, those of the system are used.
 pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("tls: {error}"))?;
     let trust = if settings.is_some_and(|settings| !settings.verify) {
-        Trust::Anyone
+        Trust::Any
     } else {
         Trust::of(roots(settings, &provider)?, &provider)?
     };
@@ -53,36 +54,41 @@ pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, Strin
         Trust::Valid(roots) => builder.with_root_certificates(roots),
         trust => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Judge { trust, provider })),
+            .with_custom_certificate_verifier(Arc::new(Verifier { trust, provider })),
     };
-    let mut config =
-        match settings.and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref()))) {
-            Some((cert, key)) => {
-                let chain = certificates(cert)?;
-                if chain.is_empty() {
-                    return Err(format!("tls.cert: there is no certificate in {}", cert.display()));
-                }
-                let key_file = key.unwrap_or(cert);
-                let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| {
-                    format!(
-                        "tls.key: there is no usable key in {}: {error}",
-                        key_file.display()
-                    )
-                })?;
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|error| format!("tls.cert and tls.key: {error}"))?
+    let mut config = match settings
+        .and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref())))
+    {
+        Some((cert, key)) => {
+            let chain = certificates(cert)?;
+            if chain.is_empty() {
+                return Err(format!(
+                    "tls.cert: {} contains no certificate: use a PEM file with the certificate and its chain",
+                    cert.display()
+                ));
             }
-            None => builder.with_no_client_auth(),
-        };
-    // Every connection pays its whole handshake, as those of different users do: a ticket taken
-    // over from another tester would make the service look faster than it is.
+            let key_file = key.unwrap_or(cert);
+            let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| {
+                format!(
+                    "tls.key: cannot read a private key from {} ({error}): use a PEM file without \
+                         password",
+                    key_file.display()
+                )
+            })?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| format!("tls.cert and tls.key: {error}"))?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    // Every connection performs a full handshake, as connections of different users do. A ticket of
+    // another tester would make the service appear faster than it is.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// Authorities, apart by their dates: what verifies certificates never looks at those of the
-/// authority itself, and would take an expired one, which other clients refuse.
+/// CA certificates, separated by their validity periods. The library does not check the period of a
+/// CA certificate itself and would accept an expired one, which other clients refuse.
 struct Roots {
     valid: RootCertStore,
     /// Expired, or not valid yet.
@@ -90,40 +96,38 @@ struct Roots {
 }
 
 fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Result<Roots, String> {
-    let mut found = Vec::new();
-    let mut given = Vec::new();
+    let mut authorities = Vec::new();
+    let mut sources = Vec::new();
     if let Some(file) = settings.and_then(|settings| settings.ca_file.as_ref()) {
-        given.push(file.display().to_string());
-        found.extend(certificates(file)?);
+        sources.push(file.display().to_string());
+        authorities.extend(certificates(file)?);
     }
     if let Some(directory) = settings.and_then(|settings| settings.ca_dir.as_ref()) {
-        given.push(directory.display().to_string());
+        sources.push(directory.display().to_string());
         let cannot = |error| format!("tls.ca_dir: cannot read {}: {error}", directory.display());
         for entry in std::fs::read_dir(directory).map_err(cannot)? {
             let file = entry.map_err(cannot)?.path();
-            // What cannot be read or is no PEM file (policies, lists of revoked certificates, links
-            // to what is no longer there) is not for us. Of a file that is broken in the middle
-            // counts what stands before.
+            // Files that cannot be read or are not PEM files are ignored: policies, revocation
+            // lists, broken links. Of a damaged file, the certificates before the damage are used.
             if file.is_file()
                 && let Ok(sections) = CertificateDer::pem_file_iter(&file)
             {
-                found.extend(sections.map_while(Result::ok));
+                authorities.extend(sections.map_while(Result::ok));
             }
         }
     }
-    if given.is_empty()
-        && let Some(file) = SYSTEM.iter().map(Path::new).find(|file| file.exists())
+    if sources.is_empty()
+        && let Some(file) = SYSTEM_CA_FILES.iter().map(Path::new).find(|file| file.exists())
     {
-        found.extend(certificates(file)?);
+        authorities.extend(certificates(file)?);
     }
-    // Directories of grids hold every authority several times, as links by the hashes of old and
-    // new libraries.
-    found.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
-    found.dedup();
+    // Directories of grids contain every certificate several times, as links by the hashes of old
+    // and new libraries.
+    authorities.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
+    authorities.dedup();
     let (mut valid, mut stale) = (RootCertStore::empty(), RootCertStore::empty());
-    for authority in found {
-        // One that cannot be understood is left out, as are those of algorithms that nobody uses
-        // any more.
+    for authority in authorities {
+        // A certificate that cannot be parsed is ignored, such as one with an obsolete algorithm.
         let _ = if is_stale(&authority, provider) {
             stale.add(authority)
         } else {
@@ -131,35 +135,35 @@ fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Resu
         };
     }
     if valid.is_empty() && stale.is_empty() {
-        return Err(if given.is_empty() {
-            "tls: no certificate authority is known: give ca_file or ca_dir".to_owned()
+        return Err(if sources.is_empty() {
+            "tls: this host has no file of CA certificates: set ca_file or ca_dir".to_owned()
         } else {
             format!(
-                "tls: there is no certificate of an authority in {}: ca_file wants a PEM file, ca_dir a directory of them",
-                given.join(" or ")
+                "tls: no CA certificate in {}: ca_file is a PEM file, ca_dir a directory with PEM files",
+                sources.join(" or ")
             )
         });
     }
     Ok(Roots { valid, stale })
 }
 
-/// Whether an authority's own certificate is past its end, or before its begin. The library reads
-/// dates only of what it is to verify, and there it looks at them first, before anything else can
-/// be wrong with an authority in that place.
+/// Whether a CA certificate has expired or is not valid yet. The library checks the period only of
+/// the certificate that it verifies, so that the CA certificate is verified as if it were that of a
+/// server: the period is checked before anything else can fail.
 fn is_stale(authority: &CertificateDer<'static>, provider: &Arc<CryptoProvider>) -> bool {
-    let mut alone = RootCertStore::empty();
-    if alone.add(authority.clone()).is_err() {
+    let mut roots = RootCertStore::empty();
+    if roots.add(authority.clone()).is_err() {
         return false;
     }
     let Ok(verifier) =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(alone), Arc::clone(provider)).build()
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()
     else {
         return false;
     };
-    let anybody = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
-    let judged = verifier.verify_server_cert(authority, &[], &anybody, &[], UnixTime::now());
+    let any_name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
+    let result = verifier.verify_server_cert(authority, &[], &any_name, &[], UnixTime::now());
     matches!(
-        judged,
+        result,
         Err(rustls::Error::InvalidCertificate(
             CertificateError::Expired
                 | CertificateError::ExpiredContext { .. }
@@ -177,8 +181,8 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         .map_err(cannot)
 }
 
-/// A few words for `error`, the same for everybody: the library's own hold the second of the check,
-/// and long names.
+/// Text of `error` for the column `code`. The text of the library contains the time of the check
+/// and long names, so that there would be too many different codes.
 pub fn code(error: &rustls::Error) -> String {
     let rustls::Error::InvalidCertificate(why) = error else {
         return format!("tls {error}");
@@ -196,31 +200,33 @@ pub fn code(error: &rustls::Error) -> String {
     format!("tls invalid peer certificate: {why}")
 }
 
-/// The name that the server's certificate must carry.
+/// The name that the server's certificate must contain.
 pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(host.to_owned())
-        .map_err(|_| format!("{host} is no name that a certificate can carry"))
+    ServerName::try_from(host.to_owned()).map_err(|_| {
+        format!("expected a host name or IP address that a certificate can contain, got \"{host}\"")
+    })
 }
 
-/// Why a certificate is refused that an authority of ours vouches for.
+/// Why a certificate is refused that a stale CA has signed. The text becomes a part of the code.
 #[derive(Debug, thiserror::Error)]
 #[error("its authority has expired or is not valid yet")]
 struct StaleAuthority;
 
-/// Judges a server's certificate where the library's own way is not what we want.
+/// Verifies a server's certificate if the library's own verification is not sufficient.
 #[derive(Debug)]
-struct Judge {
+struct Verifier {
     trust: Trust,
     provider: Arc<CryptoProvider>,
 }
 
 #[derive(Debug)]
 enum Trust {
-    /// Every certificate is good: `verify: false`.
-    Anyone,
-    /// Those of these authorities are good: the library's own way.
+    /// Every certificate is accepted: `verify: false`.
+    Any,
+    /// Certificates of these authorities are accepted, by the library's own verification.
     Valid(RootCertStore),
-    /// Those of valid authorities are good; of those of stale ones it is said why they are not.
+    /// Certificates of valid authorities are accepted. A certificate of a stale authority is
+    /// refused with [`StaleAuthority`].
     Dated {
         valid: Option<Arc<WebPkiServerVerifier>>,
         stale: Arc<WebPkiServerVerifier>,
@@ -247,7 +253,7 @@ impl Trust {
     }
 }
 
-impl ServerCertVerifier for Judge {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -259,27 +265,27 @@ impl ServerCertVerifier for Judge {
         let Trust::Dated { valid, stale } = &self.trust else {
             return Ok(ServerCertVerified::assertion());
         };
-        let judged = match valid {
+        let result = match valid {
             Some(valid) => valid.verify_server_cert(certificate, chain, name, ocsp, now),
             None => Err(CertificateError::UnknownIssuer.into()),
         };
-        // A bad signature is that of another authority of the same name, such as the successor of
-        // an expired one.
-        let unknown = matches!(
-            judged,
+        // The signature is bad if a valid authority has the same name but another key, such as the
+        // successor of an expired one.
+        let is_unknown = matches!(
+            result,
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::UnknownIssuer | CertificateError::BadSignature
             ))
         );
-        // Costs its time only where the answer is no anyway.
-        if unknown
+        // The second verification costs time only if the certificate is refused.
+        if is_unknown
             && stale
                 .verify_server_cert(certificate, chain, name, ocsp, now)
                 .is_ok()
         {
             return Err(CertificateError::Other(OtherError(Arc::new(StaleAuthority))).into());
         }
-        judged
+        result
     }
 
     fn verify_tls12_signature(

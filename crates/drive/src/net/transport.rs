@@ -11,25 +11,25 @@ use tokio_rustls::client::TlsStream;
 
 use super::Stream;
 
-/// How TLS with a peer is begun, and the name that its certificate must have.
+/// Configuration of TLS with a peer, and the name that its certificate must contain.
 pub type Security = (TlsConnector, ServerName<'static>);
 
 /// An open connection.
 pub enum Transport {
-    /// As it is.
+    /// Without TLS.
     Plain(Stream),
-    /// Boxed: its state would make every task three times as large.
+    /// With TLS. Boxed, because its state would make every task three times as large.
     Tls(Box<TlsStream<Stream>>),
 }
 
 impl Transport {
-    /// Begins TLS, on a plain connection.
+    /// Performs the TLS handshake on a plain connection.
     pub async fn secure(stream: Stream, (connector, name): &Security) -> io::Result<Self> {
         let stream = connector.connect(name.clone(), stream).await?;
         Ok(Self::Tls(Box::new(stream)))
     }
 
-    /// The socket below.
+    /// The underlying socket.
     pub fn stream(&self) -> &Stream {
         match self {
             Self::Plain(stream) => stream,
@@ -37,12 +37,12 @@ impl Transport {
         }
     }
 
-    /// Whether the peer is known to have closed.
-    pub fn closed(&self) -> bool {
-        self.stream().closed()
+    /// Whether the kernel has reported that the peer closed the connection.
+    pub fn is_closed(&self) -> bool {
+        self.stream().is_closed()
     }
 
-    /// Reads what is there; 0 at the end of the stream.
+    /// Reads the bytes that are available; 0 at the end of the stream.
     #[inline]
     pub fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
@@ -52,8 +52,8 @@ impl Transport {
                 match Pin::new(stream).poll_read(context, &mut buffer) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
-                    // Many servers end without the closing alert; whether the answer is whole is
-                    // seen by its framing.
+                    // Many servers close without the closing alert. The framing of the response
+                    // shows whether it is complete.
                     Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                         Poll::Ready(Ok(0))
                     }
@@ -63,7 +63,7 @@ impl Transport {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as the connection accepts.
     #[inline]
     pub fn poll_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
@@ -72,7 +72,7 @@ impl Transport {
         }
     }
 
-    /// Sends what was written and is still held.
+    /// Sends bytes that were written and are still buffered.
     #[inline]
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

@@ -29,7 +29,7 @@ fn none() -> Value {
 }
 
 #[test]
-fn exit_codes_signals_and_missing_programs() {
+fn the_end_of_a_program_determines_outcome_and_code() {
     for (script, outcome, code) in [
         ("exit 0", Outcome::Ok, ""),
         ("echo trouble >&2; exit 3", Outcome::Error, "exit 3"),
@@ -87,7 +87,7 @@ fn arguments_and_environment_are_filled() {
 }
 
 #[test]
-fn bytes_are_fixed_found_or_reported() {
+fn bytes_are_fixed_matched_or_reported() {
     let report = r#"echo starting; echo '{"bytes":10,"items":2,"metrics":{"depth":4.5},"start_ns":1000,"end_ns":3000}'"#;
     for (script, bytes, outcome, code, payload, items) in [
         (
@@ -169,7 +169,7 @@ fn alive(pid: &str) -> bool {
 }
 
 #[test]
-fn a_time_out_ends_the_whole_group() {
+fn a_timeout_ends_the_whole_process_group() {
     let file = std::env::temp_dir().join(format!("plimsoll-drive-group-{}", std::process::id()));
     // The grandchild does not listen when asked to end.
     let script = format!(
@@ -210,7 +210,7 @@ fn the_end_of_a_run_cancels_programs() {
 const ECHO: &str = r#"while read line; do echo noise; echo "{\"bytes\":7,\"items\":1}"; done"#;
 
 #[test]
-fn a_long_lived_program_makes_many_transactions() {
+fn a_long_lived_program_carries_out_many_transactions() {
     for load in [closed(2), open(200.0, 2, "wait")] {
         let command = ["/bin/sh", "-c", ECHO];
         let ran = run(exec(
@@ -232,7 +232,7 @@ fn a_long_lived_program_makes_many_transactions() {
 }
 
 #[test]
-fn a_long_lived_program_that_dies_is_started_anew() {
+fn a_long_lived_program_that_ends_is_started_again() {
     let script = r#"read line; echo "$line" | grep -q '"n":0' && echo '{"bytes":1}'; read line; echo dying >&2; exit 4"#;
     let command = ["/bin/sh", "-c", script];
     let ran = run(exec(
@@ -255,7 +255,7 @@ fn a_long_lived_program_that_dies_is_started_anew() {
 }
 
 #[test]
-fn one_stuck_tester_moves_no_others_lateness() {
+fn a_blocked_tester_does_not_make_others_late() {
     let script = "test $PLIMSOLL_TESTER = 0 && sleep 20; exit 0";
     let load = json!({"kind": "every", "testers": 4, "every_ns": 50 * MS, "late": "skip"});
     let command = ["/bin/sh", "-c", script];

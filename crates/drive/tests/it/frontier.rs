@@ -1,4 +1,4 @@
-//! `frontier` against our gateway, and against servers that send what no gateway should.
+//! `frontier` with Plimsoll's gateway, and with servers that send invalid responses.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -15,12 +15,12 @@ use crate::database::{Database, ENDLESS, ROWS};
 use crate::harness::*;
 
 pub const ALL: &str = "SELECT string FROM t_string";
-/// Names of its columns, and a mark and a length for each string.
+/// The names of the columns, and type and length of each text.
 pub const ALL_BYTES: u64 = (5 + 6 + 5 + 4 + 1) + ROWS * (5 + 100 + 1);
 /// Two records, 125 bytes.
 pub const EXAMPLE: &str = include_str!("../../../services/tests/it/worked_example_blob.xml");
 
-/// Our gateway over a database with known rows; ended when dropped.
+/// Plimsoll's gateway with a database whose rows are known. It ends when it is dropped.
 pub struct Gateway {
     pub url: String,
     address: std::net::SocketAddr,
@@ -55,7 +55,7 @@ impl Gateway {
         }
     }
 
-    /// The gateway's own count.
+    /// A count of the gateway.
     pub fn count(&self) -> u64 {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream
@@ -78,7 +78,7 @@ pub fn request(query: &str, zip: u8) -> Value {
     json!({"queries": [query], "zip": zip, "ttl": "long", "refresh": "none", "freshkey": null})
 }
 
-/// What the lab gives where the file says nothing.
+/// The default settings of the lab.
 pub fn settings() -> Value {
     json!({
         "connection": "kept", "http": "1.1", "id": "test 1.0", "proxies": [], "choose": "per-request",
@@ -101,7 +101,7 @@ pub fn frontier(url: &str, request: Value, testers: u32, each: u32) -> Value {
 }
 
 #[test]
-fn answers_of_every_level_have_their_rows_and_the_gateway_counts_them_all() {
+fn responses_of_every_level_have_their_rows_and_the_gateway_counts_all_requests() {
     let gateway = Gateway::start();
     let (mut total, mut received) = (0, Vec::new());
     for zip in [0, 1, 5] {
@@ -122,9 +122,9 @@ fn answers_of_every_level_have_their_rows_and_the_gateway_counts_them_all() {
     );
 }
 
-/// Else the verification of an answer would show as lateness of the next request.
+/// Otherwise the verification of a response would make the next request late.
 #[test]
-fn verification_is_neither_response_nor_lateness() {
+fn verification_is_not_part_of_response_time_or_lateness() {
     let gateway = Gateway::start();
     let ran = run(frontier(&gateway.url, request(ALL, 5), 1, 10));
     for pair in ran.transactions.windows(2) {
@@ -133,7 +133,7 @@ fn verification_is_neither_response_nor_lateness() {
 }
 
 #[test]
-fn texts_are_filled_and_connections_may_be_made_anew() {
+fn templates_are_filled_and_connections_can_be_per_request() {
     let gateway = Gateway::start();
     let query =
         "SELECT id, string FROM t_string WHERE id <= {n} + 1 + {tester} * 0 AND '{endpoint}' LIKE 'http%'";
@@ -151,7 +151,7 @@ fn texts_are_filled_and_connections_may_be_made_anew() {
 }
 
 #[test]
-fn errors_of_the_gateway_are_errors_with_its_words_in_a_note() {
+fn an_error_of_the_gateway_is_an_error_with_its_message_in_a_note() {
     let gateway = Gateway::start();
     let ran = run(frontier(&gateway.url, request("SELECT * FROM nowhere", 5), 1, 2));
     assert_eq!(ran.results(), [(Outcome::Error, "frontier error"); 2]);
@@ -180,7 +180,7 @@ pub fn http(head: &str, body: &str) -> Vec<u8> {
 }
 
 #[test]
-fn answers_that_are_damaged_are_named() {
+fn damaged_responses_are_wrong_with_a_code() {
     let ok = "HTTP/1.1 200 OK";
     let changed = |from: &str, to: &str| {
         assert!(EXAMPLE.contains(from));
@@ -237,7 +237,7 @@ fn answers_that_are_damaged_are_named() {
 }
 
 #[test]
-fn caches_on_the_way_are_told_and_heard() {
+fn requests_set_cache_control_and_reports_of_caches_are_read() {
     for (header, cache) in [
         ("X-Cache: HIT from squid", Cache::Hit),
         ("X-Cache: MISS from squid", Cache::Miss),
@@ -251,7 +251,7 @@ fn caches_on_the_way_are_told_and_heard() {
 }
 
 #[test]
-fn requests_are_as_a_client_sends_them_also_through_a_proxy() {
+fn requests_are_those_of_a_client_directly_and_through_a_proxy() {
     for (refresh, ttl, control, suffix) in [
         ("none", "long", "max-stale=1", ""),
         ("no-cache", "short", "max-stale=1,no-cache", "&ttl=short"),
@@ -266,7 +266,7 @@ fn requests_are_as_a_client_sends_them_also_through_a_proxy() {
         });
         let query = "SELECT '{tester}-{n}'";
         let request = json!({"queries": [query], "zip": 5, "ttl": ttl, "refresh": refresh, "freshkey": null});
-        // A name that is looked up nowhere: the proxy has to do it.
+        // The tester does not look up this name: the proxy does.
         let mut spec = frontier("http://gateway.invalid:8000/Prod/", request, 1, 2);
         spec["workloads"][0]["settings"]["proxies"] = json!([proxy.url("http"), proxy.url("http")]);
         assert_eq!(run(spec).results(), [(Outcome::Ok, ""); 2]);
@@ -296,7 +296,7 @@ fn requests_are_as_a_client_sends_them_also_through_a_proxy() {
 }
 
 #[test]
-fn nobody_there_is_refused() {
+fn a_port_without_a_server_is_refused() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -316,13 +316,13 @@ fn wrong_settings_are_refused_with_advice() {
         refused(spec)
     };
     assert!(with_id("").contains("gateways refuse requests without X-Frontier-Id"));
-    assert!(with_id("a\r\nEvil: b").contains("no line ends"));
+    assert!(with_id("a\r\nEvil: b").contains("without line ends"));
     let message = refused(frontier(url, request("SELECT 1", 10), 1, 1));
-    assert!(message.contains("10 is no level; expected 0 to 9"), "{message}");
+    assert!(message.contains("expected 0 to 9, got 10"), "{message}");
     let message = refused(frontier(url, request("", 0), 1, 1));
-    assert!(message.contains("it is empty"), "{message}");
+    assert!(message.contains("got an empty text"), "{message}");
     let message = refused(frontier("http://127.0.0.1:1/x?y", request("SELECT 1", 0), 1, 1));
-    assert!(message.contains("has no query"), "{message}");
+    assert!(message.contains("expected a URL without a query"), "{message}");
     let message = refused(frontier("sqlite:/x", request("SELECT 1", 0), 1, 1));
     assert!(message.contains("expected http:// or https://"), "{message}");
 }

@@ -1,5 +1,4 @@
-//! What `frontier` asks: batches, chatter, requests that no cache has seen, and the head of the
-//! public client.
+//! Requests of `frontier`: batches, chatter, uncached requests, and the head of the public client.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +11,7 @@ use crate::database::ROWS;
 use crate::frontier::{ALL, ALL_BYTES, EXAMPLE, Gateway, frontier, http, request};
 use crate::harness::*;
 
-/// A server that keeps what it is asked.
+/// A server that stores the requests that it receives.
 fn logging() -> (Server, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
@@ -55,11 +54,14 @@ fn a_batch_is_one_request_with_the_rows_of_all_its_queries() {
     assert_eq!(ran.results(), [(Outcome::Error, "frontier error")]);
     batch["queries"] = json!(vec!["SELECT 1"; 33]);
     let message = refused(frontier(&gateway.url, batch, 1, 1));
-    assert!(message.contains("33 are more than the 32 payloads"), "{message}");
+    assert!(
+        message.contains("expected at most 32, the payloads of one request, got 33"),
+        "{message}"
+    );
 }
 
 #[test]
-fn the_uncached_share_is_exact_at_the_server() {
+fn the_server_receives_the_exact_uncached_share() {
     let (server, seen) = logging();
     let mut spec = frontier(&server.url("http"), request("SELECT {n}", 0), 4, 100);
     spec["workloads"][0]["settings"]["uncached"] = json!(0.05);
@@ -81,12 +83,12 @@ fn the_uncached_share_is_exact_at_the_server() {
             .filter(|row| row.tester == tester);
         assert_eq!(mine.count(), 5, "of each tester");
     }
-    // The same requests again, by keys that the first run did not use.
+    // The same requests again, with keys that the first run did not use.
     run(spec);
     let second = seen.lock().unwrap();
     let asked = |all: &[String]| -> BTreeSet<(Vec<String>, bool)> {
         all.iter()
-            .map(|one| (queries(one), freshkey(one).is_some()))
+            .map(|request| (queries(request), freshkey(request).is_some()))
             .collect()
     };
     assert_eq!(asked(&first), asked(&second));
@@ -95,7 +97,7 @@ fn the_uncached_share_is_exact_at_the_server() {
 }
 
 #[test]
-fn a_freshkey_of_ones_own_is_filled_and_escaped() {
+fn the_freshkey_of_a_workload_is_filled_and_escaped() {
     let (server, seen) = logging();
     let mut keyed = request("SELECT 1", 0);
     keyed["freshkey"] = json!("a b/{n}");
@@ -116,7 +118,7 @@ fn chatting(url: &str, asked: u32, list: Value, testers: u32, each: u32) -> Valu
 }
 
 #[test]
-fn chatter_comes_before_each_query_and_counts_apart() {
+fn chatter_precedes_each_query_and_is_counted_separately() {
     let gateway = Gateway::start();
     let list = json!(["SELECT 1", "SELECT 2", "SELECT count(*) FROM t_string"]);
     let quiet = run(frontier(&gateway.url, request(ALL, 1), 2, 5));
@@ -133,11 +135,16 @@ fn chatter_comes_before_each_query_and_counts_apart() {
 }
 
 #[test]
-fn chatter_goes_through_its_list_and_ends_a_transaction_that_it_fails_in() {
+fn chatter_uses_its_queries_in_turn_and_its_failure_ends_the_transaction() {
     let (server, seen) = logging();
     let list = json!(["SELECT 'a'", "SELECT '{tester}'", "SELECT 'c'"]);
     run(chatting(&server.url("http"), 2, list, 1, 2));
-    let asked: Vec<String> = seen.lock().unwrap().iter().flat_map(|one| queries(one)).collect();
+    let asked: Vec<String> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .flat_map(|request| queries(request))
+        .collect();
     assert_eq!(
         asked,
         ["SELECT 'a'", "SELECT '0'", ALL, "SELECT 'c'", "SELECT 'a'", ALL]
@@ -153,11 +160,14 @@ fn chatter_goes_through_its_list_and_ends_a_transaction_that_it_fails_in() {
         ran.notes
     );
     let message = refused(chatting(&gateway.url, 2, json!([]), 1, 1));
-    assert!(message.contains("chatter: there is no query"), "{message}");
+    assert!(
+        message.contains("chatter: expected at least one query"),
+        "{message}"
+    );
 }
 
 #[test]
-fn the_head_may_be_that_of_the_public_client() {
+fn the_head_can_be_that_of_the_public_client() {
     let (server, seen) = logging();
     let mut spec = frontier(&(server.url("http") + "/Prod"), request("SELECT 1", 5), 1, 3);
     spec["workloads"][0]["settings"]["http"] = json!("1.0");
@@ -184,7 +194,7 @@ fn the_head_may_be_that_of_the_public_client() {
 }
 
 #[test]
-fn the_gateway_speaks_both_versions_and_large_bodies_end_a_connection_as_the_client_does() {
+fn both_http_versions_work_and_large_bodies_end_a_connection_of_version_1_0() {
     let gateway = Gateway::start();
     for (version, query, connections) in [("1.1", ALL, 1), ("1.0", "SELECT 1", 1), ("1.0", ALL, 3)] {
         let mut spec = frontier(&gateway.url, request(query, 0), 1, 3);
@@ -202,7 +212,7 @@ fn the_gateway_speaks_both_versions_and_large_bodies_end_a_connection_as_the_cli
 }
 
 #[test]
-fn testers_begin_with_what_comes_first_and_recordings_are_taken_in_their_order() {
+fn testers_begin_with_first_operations_and_recordings_keep_their_order() {
     let (server, seen) = logging();
     let mut spec = frontier(&server.url("http"), request("", 0), 2, 8);
     let named = |name: &str, weight: f64, first: u32, query: &str| json!({"name": name, "weight": weight, "first": first, "request": request(query, 0)});
@@ -221,8 +231,8 @@ fn testers_begin_with_what_comes_first_and_recordings_are_taken_in_their_order()
         assert_eq!(operations, [0, 0, 1, 2, 2, 2, 2, 2]);
     }
 
-    // An open load at the times of the recording; whoever takes an arrival, its query is the
-    // recorded one.
+    // An open load at the times of the recording: the query of an arrival is the recorded one,
+    // independent of the slot that takes it.
     seen.lock().unwrap().clear();
     spec["workloads"][0]["operations"] = json!([named("all", 1.0, 0, "{q}")]);
     let order = [2, 2, 0, 1, 0, 1];
@@ -234,7 +244,12 @@ fn testers_begin_with_what_comes_first_and_recordings_are_taken_in_their_order()
     let ran = run(spec.clone());
     let planned: Vec<i64> = ran.transactions.iter().map(|t| t.scheduled - ran.t0).collect();
     assert_eq!(planned, at_ns);
-    let asked: Vec<String> = seen.lock().unwrap().iter().flat_map(|one| queries(one)).collect();
+    let asked: Vec<String> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .flat_map(|request| queries(request))
+        .collect();
     let expected: Vec<String> = order.iter().map(|&k| items[k as usize].clone()).collect();
     assert_eq!(asked, expected);
 

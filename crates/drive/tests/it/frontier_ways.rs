@@ -1,4 +1,5 @@
-//! `frontier` with several servers and proxies that refuse, hang, break and lie.
+//! Failover of `frontier` with servers and proxies that refuse connections, do not respond, or send
+//! invalid responses.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -13,13 +14,13 @@ use socket2::{Domain, Socket, Type};
 use crate::frontier::{ALL, ALL_BYTES, EXAMPLE, Gateway, frontier, http, request};
 use crate::harness::*;
 
-/// A port at which nobody listens.
+/// A port without a listener.
 fn nobody() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
-/// Listens, and answers no connection: its queue of one is full.
+/// Listens, but accepts no connection: its queue of one is full.
 struct Deaf {
     _listener: Socket,
     _waiting: Vec<Socket>,
@@ -51,7 +52,7 @@ impl Deaf {
     }
 }
 
-/// Takes requests, and never answers.
+/// Reads requests and does not respond.
 fn hanging() -> Server {
     Server::start(|mut stream| {
         let _ = read_request(&mut stream);
@@ -78,36 +79,36 @@ fn spec(servers: &[&str], proxies: &[&str], each: u32, change: Value) -> Value {
 }
 
 /// Endpoint and attempt of every transaction.
-fn places(ran: &Ran) -> Vec<(u16, u16)> {
+fn endpoints(ran: &Ran) -> Vec<(u16, u16)> {
     ran.transactions.iter().map(|t| (t.endpoint, t.attempt)).collect()
 }
 
 #[test]
-fn a_proxy_that_refuses_is_left_for_the_next_and_not_asked_again() {
-    // Our gateway takes the requests of a proxy as well: their URL holds all it needs.
+fn after_a_refusal_the_next_proxy_is_used_and_the_first_is_not_tried_again() {
+    // The gateway also accepts requests for a proxy, because their URL contains all parts.
     let (proxy, server) = (Gateway::start(), nobody());
     let ran = run(spec(&[&server], &[&nobody(), &proxy.url], 3, json!({})));
     assert_eq!(ran.results(), [(Outcome::Ok, ""); 3], "{:?}", ran.notes);
-    assert_eq!(places(&ran), [(0, 1), (0, 0), (0, 0)]);
+    assert_eq!(endpoints(&ran), [(0, 1), (0, 0), (0, 0)]);
     assert_eq!((ran.metric("tries"), proxy.count()), (vec![2.0], 3));
     assert_eq!(ran.metric("direct"), [0.0; 0]);
-    let told = "server-0 by proxy 1: refused";
+    let note = "server-0 through proxy 1: refused";
     assert!(
-        ran.notes.iter().any(|(_, text)| text.contains(told)),
+        ran.notes.iter().any(|(_, text)| text.contains(note)),
         "{:?}",
         ran.notes
     );
 }
 
 #[test]
-fn without_a_proxy_left_the_servers_are_asked_directly_unless_that_is_forbidden() {
+fn after_the_last_proxy_the_servers_are_tried_directly_unless_failover_to_server_is_false() {
     let server = Gateway::start();
     let dead = [nobody(), nobody()];
     let proxies = [dead[0].as_str(), dead[1].as_str()];
     let ran = run(spec(&[&nobody(), &server.url], &proxies, 2, json!({})));
     assert_eq!(ran.results(), [(Outcome::Ok, ""); 2], "{:?}", ran.notes);
     // Both proxies, the first server, the second; then that one at once.
-    assert_eq!(places(&ran), [(1, 3), (1, 0)]);
+    assert_eq!(endpoints(&ran), [(1, 3), (1, 0)]);
     assert_eq!(
         (ran.metric("tries"), ran.metric("direct")),
         (vec![4.0], vec![1.0; 2])
@@ -120,13 +121,13 @@ fn without_a_proxy_left_the_servers_are_asked_directly_unless_that_is_forbidden(
         json!({"failover_to_server": false}),
     ));
     assert_eq!(ran.results(), [(Outcome::Refused, "refused"); 2]);
-    // Nothing was left: the second begins from the beginning.
-    assert_eq!(places(&ran), [(0, 1), (0, 1)]);
+    // No route remained: the second request begins with the first route.
+    assert_eq!(endpoints(&ran), [(0, 1), (0, 1)]);
     assert_eq!(server.count(), 2);
 }
 
 #[test]
-fn a_proxy_that_hangs_costs_a_read_timeout_for_each_server() {
+fn a_proxy_without_responses_causes_a_read_timeout_for_each_server() {
     let (proxy, server) = (hanging(), Gateway::start());
     let limits = json!({"read_timeout_ns": 500 * MS});
     let ran = run(spec(
@@ -136,7 +137,7 @@ fn a_proxy_that_hangs_costs_a_read_timeout_for_each_server() {
         limits,
     ));
     assert_eq!(ran.results(), [(Outcome::Ok, ""); 2], "{:?}", ran.notes);
-    assert_eq!(places(&ran), [(0, 2), (0, 0)]);
+    assert_eq!(endpoints(&ran), [(0, 2), (0, 0)]);
     let took = ran.requests();
     assert!(took[1] >= SECOND, "{took:?}");
     assert!(ran.metric("failed_tries_s")[0] >= 1.0);
@@ -149,12 +150,12 @@ fn a_proxy_that_hangs_costs_a_read_timeout_for_each_server() {
 }
 
 #[test]
-fn a_host_that_takes_no_connection_costs_a_connect_timeout() {
+fn a_host_that_accepts_no_connection_causes_a_connect_timeout() {
     let (deaf, server) = (Deaf::new(), Gateway::start());
     let limits = json!({"connect_timeout_ns": 80 * MS});
     let ran = run(spec(&[&server.url], &[&deaf.url], 1, limits.clone()));
     assert_eq!(ran.results(), [(Outcome::Ok, "")], "{:?}", ran.notes);
-    assert_eq!(places(&ran), [(0, 1)]);
+    assert_eq!(endpoints(&ran), [(0, 1)]);
     let took = ran.requests()[0];
     assert!(took >= 80 * MS, "{took}");
 
@@ -164,7 +165,7 @@ fn a_host_that_takes_no_connection_costs_a_connect_timeout() {
 }
 
 #[test]
-fn a_server_with_errors_is_left_for_the_next_behind_the_same_proxy() {
+fn after_an_error_of_a_server_the_next_one_is_tried_through_the_same_proxy() {
     let bad = "http://bad.invalid:8000/Lab";
     let good = "http://good.invalid:8000/Lab";
     for (answer, code) in [
@@ -186,7 +187,7 @@ fn a_server_with_errors_is_left_for_the_next_behind_the_same_proxy() {
         let ran = run(spec(&[bad, good], &[&proxy.url("http")], 2, change.clone()));
         assert_eq!(ran.results(), [(Outcome::Ok, ""); 2], "{:?}", ran.notes);
         assert_eq!(
-            places(&ran),
+            endpoints(&ran),
             [(1, 1), (1, 0)],
             "the server that answered is the endpoint"
         );
@@ -202,7 +203,7 @@ fn a_server_with_errors_is_left_for_the_next_behind_the_same_proxy() {
 }
 
 #[test]
-fn an_answer_that_breaks_or_is_none_is_asked_for_elsewhere() {
+fn after_a_truncated_or_invalid_response_another_route_is_tried() {
     let server = Gateway::start();
     let cut = [
         &b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"[..],
@@ -220,7 +221,7 @@ fn an_answer_that_breaks_or_is_none_is_asked_for_elsewhere() {
         });
         let ran = run(spec(&[&server.url], &[&proxy.url("http")], 1, json!({})));
         assert_eq!(ran.results(), [(Outcome::Ok, "")], "{code}: {:?}", ran.notes);
-        assert_eq!(places(&ran), [(0, 1)]);
+        assert_eq!(endpoints(&ran), [(0, 1)]);
         assert!(
             ran.notes.iter().any(|(_, text)| text.contains(code)),
             "{:?}",
@@ -230,7 +231,7 @@ fn an_answer_that_breaks_or_is_none_is_asked_for_elsewhere() {
 }
 
 #[test]
-fn a_new_connection_that_is_closed_without_a_word_is_made_anew_once() {
+fn a_new_connection_that_is_closed_without_a_response_is_replaced_once() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let server = Server::start(move |mut stream: TcpStream| {
@@ -241,12 +242,12 @@ fn a_new_connection_that_is_closed_without_a_word_is_made_anew_once() {
     });
     let ran = run(spec(&[&server.url("http")], &[], 2, json!({})));
     assert_eq!(ran.results(), [(Outcome::Ok, ""); 2]);
-    assert_eq!(places(&ran), [(0, 1), (0, 0)]);
+    assert_eq!(endpoints(&ran), [(0, 1), (0, 0)]);
     assert_eq!(connections.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-fn nonsense_from_an_old_cache_is_asked_for_past_it_first() {
+fn an_old_invalid_response_is_first_requested_again_without_the_cache() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let (cache, _) = http_server(move |request| {
@@ -264,7 +265,7 @@ fn nonsense_from_an_old_cache_is_asked_for_past_it_first() {
     });
     let ran = run(spec(&[&cache.url("http")], &[], 1, json!({})));
     assert_eq!(ran.results(), [(Outcome::Ok, "")]);
-    assert_eq!(places(&ran), [(0, 2)]);
+    assert_eq!(endpoints(&ran), [(0, 2)]);
     assert_eq!(
         *seen.lock().unwrap(),
         ["max-stale=1", "max-stale=1,max-age=300", "max-stale=1,no-cache"]
@@ -272,7 +273,7 @@ fn nonsense_from_an_old_cache_is_asked_for_past_it_first() {
 }
 
 #[test]
-fn keepalives_keep_a_slow_answer_alive() {
+fn keepalives_prevent_the_read_timeout_of_a_slow_response() {
     let (head, tail) = EXAMPLE.split_once("<data>").unwrap();
     let (head, tail) = (head.to_owned() + "<data>", tail.to_owned());
     let server = Server::start(move |mut stream| {
@@ -302,21 +303,21 @@ fn the_timeout_of_the_workload_covers_all_tries() {
     spec["workloads"][0]["timeout_ns"] = json!(700 * MS);
     let ran = run(spec);
     assert_eq!(ran.results(), [(Outcome::Timeout, "timeout first byte")]);
-    assert_eq!((places(&ran), ran.metric("tries")), (vec![(1, 1)], vec![2.0]));
+    assert_eq!((endpoints(&ran), ran.metric("tries")), (vec![(1, 1)], vec![2.0]));
     assert!(ran.requests()[0] >= 700 * MS);
 }
 
 #[test]
-fn an_error_is_an_error_where_no_failover_is_asked_for() {
+fn without_failover_a_failed_try_ends_the_transaction() {
     let server = Gateway::start();
     let mut spec = spec(&[&server.url], &[&nobody()], 2, json!({"failover": "none"}));
     assert_eq!(run(spec.clone()).results(), [(Outcome::Refused, "refused"); 2]);
     spec["workloads"][0]["settings"]["load_balance"] = json!("proxies");
-    assert!(refused(spec).contains("it belongs to failover: client"));
+    assert!(refused(spec).contains("needs failover: client"));
 }
 
 #[test]
-fn every_endpoint_meets_every_proxy() {
+fn every_endpoint_is_used_with_every_proxy() {
     for (choose, testers, each) in [("per-request", 1, 8), ("per-tester", 8, 1)] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let proxies: Vec<Server> = (0..2)

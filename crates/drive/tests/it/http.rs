@@ -59,7 +59,7 @@ pub fn canned(answer: impl Into<Vec<u8>>, piece: usize, close: bool) -> Server {
 }
 
 #[test]
-fn bodies_of_all_framings_are_counted_whatever_the_pieces() {
+fn bodies_of_all_framings_are_counted_in_pieces_of_any_size() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nwiki\r\n6;x=y\r\npedia!\r\n0\r\nT: 1\r\n\r\n";
     let interim = "HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
     for (answer, close, payload, sessions) in [
@@ -99,7 +99,7 @@ fn bodies_of_all_framings_are_counted_whatever_the_pieces() {
 }
 
 #[test]
-fn large_bodies_and_heads_that_are_almost_too_large() {
+fn large_bodies_and_heads_just_below_the_limit_are_read() {
     let large = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}",
         3_000_000,
@@ -121,7 +121,7 @@ fn large_bodies_and_heads_that_are_almost_too_large() {
 }
 
 #[test]
-fn requests_are_what_was_asked_for() {
+fn requests_contain_the_settings() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let (server, _) = http_server(move |request| {
@@ -209,7 +209,7 @@ fn requests_are_what_was_asked_for() {
 }
 
 #[test]
-fn expectations_make_an_answer_wrong() {
+fn an_unexpected_status_or_body_is_wrong() {
     let server = canned("HTTP/1.1 203 Odd\r\nContent-Length: 5\r\n\r\nhello", 1_000, false);
     for (expect, outcome, code) in [
         (
@@ -245,7 +245,7 @@ fn expectations_make_an_answer_wrong() {
 }
 
 #[test]
-fn bad_servers_give_clear_codes() {
+fn each_failure_of_a_server_has_its_code() {
     let length = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
     for (answer, close, outcome, code) in [
         (
@@ -322,7 +322,7 @@ fn forgetful() -> (Server, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn what_is_not_idempotent_reaches_the_server_once() {
+fn a_request_that_is_not_idempotent_is_sent_once() {
     let lost = (Outcome::Error, "kept connection closed");
     let ok = (Outcome::Ok, "200");
     for (method, asked, expected, received) in [
@@ -352,7 +352,7 @@ fn what_is_not_idempotent_reaches_the_server_once() {
 }
 
 #[test]
-fn a_stale_connection_is_replaced_once_and_a_time_out_is_not_reused() {
+fn a_stale_connection_is_replaced_once_and_not_reused_after_a_timeout() {
     let server = Server::start(|mut stream| {
         if read_request(&mut stream).is_some() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
@@ -382,7 +382,7 @@ fn a_stale_connection_is_replaced_once_and_a_time_out_is_not_reused() {
 }
 
 #[test]
-fn counts_agree_with_the_servers_own() {
+fn counts_equal_those_of_the_server() {
     let (server, served) = http_server(|_| {
         Some(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Cache: HIT from x\r\n\r\nok".to_vec())
     });
@@ -421,7 +421,7 @@ pub fn directory(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_token_file_is_read_anew_when_it_changes() {
+fn a_token_file_is_read_again_when_it_changes() {
     let directory = directory("token");
     let file = directory.join("token");
     std::fs::write(&file, "first\n").unwrap();
@@ -456,7 +456,7 @@ fn a_token_file_is_read_anew_when_it_changes() {
 }
 
 #[test]
-fn proxies_get_whole_urls_or_tunnels() {
+fn proxies_receive_absolute_urls_or_tunnel_requests() {
     let pki = pki("proxy", false);
     let served = Arc::new(AtomicUsize::new(0));
     let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));

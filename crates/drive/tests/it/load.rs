@@ -35,7 +35,7 @@ fn transactions_are_counted_exactly_over_agents_and_lanes() {
 }
 
 #[test]
-fn an_even_open_load_starts_exactly_its_plan() {
+fn an_even_open_load_starts_exactly_as_planned() {
     let mut spec = null(open(1_000.0, 8, "wait"), json!({"duration_ns": 1_500 * MS}));
     spec["warmup_ns"] = json!(500 * MS);
     let mut going = prepare(spec, Share { agent: 0, agents: 1 }, Some(2)).unwrap();
@@ -75,7 +75,7 @@ fn an_even_open_load_starts_exactly_its_plan() {
 }
 
 #[test]
-fn each_tester_does_its_number() {
+fn each_tester_carries_out_its_number_of_transactions() {
     let ran = run(null(closed(7), json!({"each_tester": 3})));
     let mut counts = [0; 7];
     for t in &ran.transactions {
@@ -85,7 +85,7 @@ fn each_tester_does_its_number() {
 }
 
 #[test]
-fn think_time_counts_from_the_end_and_is_no_part_of_the_response() {
+fn think_time_counts_from_the_end_and_is_not_part_of_the_response_time() {
     let load = json!({"kind": "closed", "testers": 1, "think": {"kind": "fixed", "ns": 10 * MS}});
     let ran = run(null(load, json!({"each_tester": 5})));
     for pair in ran.transactions.windows(2) {
@@ -94,7 +94,7 @@ fn think_time_counts_from_the_end_and_is_no_part_of_the_response() {
 }
 
 #[test]
-fn mixes_values_and_workloads_have_their_numbers() {
+fn operations_values_and_workloads_have_their_indices() {
     let mut spec = null(closed(2), json!({"duration_ns": 100 * MS}));
     spec["workloads"][0]["operations"] = json!([
         {"name": "a", "weight": 8.0, "request": {}}, {"name": "b", "weight": 2.0, "request": {}},
@@ -120,7 +120,7 @@ fn mixes_values_and_workloads_have_their_numbers() {
 }
 
 #[test]
-fn a_ramp_and_stages_follow_their_plan() {
+fn a_ramp_and_stages_start_as_planned() {
     let load = json!({"kind": "ramp", "testers": 3, "every_ns": 50 * MS, "life_ns": 100 * MS,
         "think": {"kind": "fixed", "ns": MS}});
     let ran = run(null(load, json!({"duration_ns": 400 * MS})));
@@ -176,7 +176,7 @@ fn line(url: &str, load: Value, end: Value) -> Value {
 }
 
 #[test]
-fn a_stall_under_an_open_load_shows_in_the_response_and_not_in_the_request() {
+fn a_stall_increases_the_response_time_of_an_open_load_but_not_the_request_time() {
     let (server, count) = stalling(300, Duration::from_millis(600));
     let load = open(500.0, 2, "wait");
     let ran = run(line(&server.url("tcp"), load, json!({"duration_ns": 2 * SECOND})));
@@ -223,7 +223,7 @@ fn holding(others: usize) -> Server {
 }
 
 #[test]
-fn an_arrival_waits_for_no_lane_while_another_has_a_free_slot() {
+fn an_arrival_does_not_wait_while_any_lane_has_a_free_slot() {
     // Two lanes of one slot each, of which one is busy until the other has served all the rest.
     for (law, when_full) in [("even", "wait"), ("poisson", "wait"), ("even", "drop")] {
         let server = holding(30);
@@ -265,7 +265,7 @@ fn an_arrival_waits_for_no_lane_while_another_has_a_free_slot() {
 }
 
 #[test]
-fn with_drop_the_drops_show_the_stall() {
+fn with_when_full_drop_a_stall_causes_drops() {
     let (server, count) = stalling(300, Duration::from_millis(600));
     let load = open(500.0, 2, "drop");
     let ran = run(line(&server.url("tcp"), load, json!({"duration_ns": 2 * SECOND})));
@@ -275,7 +275,7 @@ fn with_drop_the_drops_show_the_stall() {
 }
 
 #[test]
-fn what_was_never_started_is_accounted_for() {
+fn arrivals_that_were_not_started_are_counted() {
     let server = Server::start(|mut stream| {
         let mut bytes = [0; 100];
         while std::io::Read::read(&mut stream, &mut bytes).is_ok_and(|n| n > 0) {}
@@ -330,7 +330,7 @@ fn the_drain_lets_transactions_end() {
 }
 
 #[test]
-fn every_skips_or_catches_up() {
+fn slots_that_pass_are_skipped_or_start_late() {
     let slow = || {
         Server::start(|mut stream| {
             let mut bytes = [0; 100];
@@ -362,7 +362,7 @@ fn every_skips_or_catches_up() {
 }
 
 #[test]
-fn a_tester_that_fails_and_fails_is_taken_out() {
+fn a_tester_stops_after_failures_in_a_row() {
     // A port that nobody listens on.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -387,7 +387,7 @@ fn a_tester_that_fails_and_fails_is_taken_out() {
 }
 
 #[test]
-fn backoff_doubles() {
+fn the_backoff_doubles_after_each_failure() {
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -434,7 +434,7 @@ fn pauses_of_the_refused(load: Value, change: impl Fn(&mut Value)) -> Vec<i64> {
 }
 
 #[test]
-fn who_is_refused_waits_and_the_wait_is_before_the_planned_start() {
+fn after_a_refusal_the_next_start_is_planned_after_the_backoff() {
     assert_eq!(pauses_of_the_refused(closed(1), |_| {}), [10, 20, 40, 40]);
 }
 
@@ -450,7 +450,7 @@ fn any_other_outcome_ends_a_row_of_refusals() {
 }
 
 #[test]
-fn planned_starts_stay_as_scheduled_when_they_are_refused() {
+fn planned_starts_are_not_changed_by_refusals() {
     let every = json!({"kind": "every", "testers": 1, "every_ns": 2 * MS, "late": "catch-up"});
     for load in [open(500.0, 1, "wait"), every] {
         let port = std::net::TcpListener::bind("127.0.0.1:0")
@@ -477,7 +477,7 @@ fn planned_starts_stay_as_scheduled_when_they_are_refused() {
 }
 
 #[test]
-fn stop_ends_a_run_at_once_and_keeps_the_books() {
+fn stop_ends_a_run_at_once_and_the_counts_balance() {
     let mut going = prepare(
         null(
             json!({"kind": "closed", "testers": 4, "think": {"kind": "fixed", "ns": 3_600 * SECOND}}),
@@ -496,7 +496,7 @@ fn stop_ends_a_run_at_once_and_keeps_the_books() {
 }
 
 #[test]
-fn a_drive_that_never_goes_ends_when_it_is_dropped() {
+fn a_drive_that_was_not_started_ends_when_it_is_dropped() {
     for driver in ["null", "exec"] {
         let (settings, request) = if driver == "null" {
             (json!({}), json!({}))
@@ -519,7 +519,7 @@ fn a_drive_that_never_goes_ends_when_it_is_dropped() {
 }
 
 #[test]
-fn wrong_documents_are_refused_with_what_to_do() {
+fn invalid_documents_are_refused_with_advice() {
     let unknown = spec(
         "htpp",
         "http://x/",
@@ -528,7 +528,11 @@ fn wrong_documents_are_refused_with_what_to_do() {
         closed(1),
         json!({"transactions": 1}),
     );
-    assert!(refused(unknown).contains("there is no driver \"htpp\"; there are null, tcp, http"));
+    let message = refused(unknown);
+    assert!(
+        message.contains("expected one of the drivers null, tcp, http") && message.contains("got \"htpp\""),
+        "{message}"
+    );
     let key = spec(
         "null",
         "null:",
@@ -546,7 +550,7 @@ fn wrong_documents_are_refused_with_what_to_do() {
         closed(5_000),
         json!({"transactions": 1}),
     );
-    assert!(refused(many).contains("4096 is the most"));
+    assert!(refused(many).contains("at most 4,096 are allowed"));
     let host = line(
         "tcp://no-such-host.invalid:1",
         closed(1),
@@ -556,7 +560,7 @@ fn wrong_documents_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn whoever_joins_late_makes_up_for_nothing() {
+fn an_agent_that_joins_late_does_not_start_earlier_transactions() {
     let late = 2 * SECOND;
     let end = || json!({"duration_ns": 3 * SECOND});
     let loads = [

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// Reads a file, and writes another one.
+/// Calls that read a file and write another one.
 const COPY: &str = r#"openat(AT_FDCWD, "/job/in", O_RDONLY) = 3 <0.000010>
 read(3, ""..., 4096) = 4096 <0.000010>
 read(3, ""..., 4096) = 904 <0.000010>
@@ -21,12 +21,12 @@ openat(AT_FDCWD, "/job/out/copy", O_WRONLY|O_CREAT|O_EXCL, 0666) = 3 <0.000010>
 write(3, ""..., 5000) = 5000 <0.000010>
 close(3) = 0 <0.000010>"#;
 
-/// Sleeps for a minute between two calls.
+/// Calls with a pause of a minute between two of them.
 const SLOW: &str = r#"mkdir("/job", 0777) = 0 <0.000010>
 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=60, tv_nsec=0}, NULL) = 0 <60.000000>
 mkdir("/job/late", 0777) = 0 <0.000010>"#;
 
-/// A directory with a trace in it, gone with it.
+/// A directory with a trace, which is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -78,11 +78,11 @@ fn replays(scratch: &Scratch, testers: u32, each: u64, more: Value) -> Value {
 }
 
 fn size(path: &Path) -> u64 {
-    std::fs::metadata(path).map_or(0, |found| found.len())
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
 #[test]
-fn every_job_of_every_tester_finds_its_directory_as_the_trace_needs_it() {
+fn the_directory_is_prepared_for_every_job_of_every_tester() {
     let scratch = Scratch::new(COPY);
     let whole = Share { agent: 0, agents: 1 };
     let mut going = prepare(replays(&scratch, 3, 2, json!({})), whole, None).unwrap();
@@ -121,17 +121,24 @@ fn every_job_of_every_tester_finds_its_directory_as_the_trace_needs_it() {
         assert!(job.value * 1e9 <= whole_ns, "a job is within its transaction");
     }
     assert!(!ran.has_code("read.calls"), "nobody has asked for each call");
-    assert!(!scratch.jobs("").exists(), "all that was made is gone");
+    assert!(
+        !scratch.jobs("").exists(),
+        "everything that was created is removed"
+    );
 }
 
 #[test]
-fn a_job_that_finds_less_than_its_trace_is_wrong_and_says_why() {
+fn a_job_with_missing_files_is_wrong_with_a_note() {
     let scratch = Scratch::new(COPY);
     let spec = replays(&scratch, 1, 1, json!({"prepare": "none", "per_call": true}));
     let ran = run(spec);
     assert_eq!(ran.results(), [(Outcome::Wrong, "open: ENOENT, was ok")]);
-    let said = |text: &str| ran.notes.iter().any(|(_, note)| note.contains(text));
-    assert!(said("a job differs from its trace: 2 x open"), "{:?}", ran.notes);
+    let has_note = |text: &str| ran.notes.iter().any(|(_, note)| note.contains(text));
+    assert!(
+        has_note("a job differs from its trace: 2 x open"),
+        "{:?}",
+        ran.notes
+    );
     let all = "both opens, the directory, and five calls on what is not open";
     assert_eq!(ran.metric("mismatches"), [8.0], "{all}");
     assert_eq!(ran.metric("open.calls"), [2.0]);
@@ -139,7 +146,7 @@ fn a_job_that_finds_less_than_its_trace_is_wrong_and_says_why() {
 }
 
 #[test]
-fn what_was_prepared_before_is_neither_made_anew_nor_taken_away() {
+fn files_that_the_user_prepared_are_neither_created_nor_removed() {
     let scratch = Scratch::new(COPY);
     let mine = scratch.jobs("0").join("job");
     let kept = json!({"clean": false});
@@ -152,7 +159,7 @@ fn what_was_prepared_before_is_neither_made_anew_nor_taken_away() {
 }
 
 #[test]
-fn what_is_in_the_directory_stays_there_where_it_is_not_ours() {
+fn files_of_others_in_the_directory_are_not_removed() {
     let scratch = Scratch::new(COPY);
     let mine = scratch.jobs("0").join("job");
     std::fs::create_dir_all(&mine).unwrap();
@@ -167,7 +174,7 @@ fn what_is_in_the_directory_stays_there_where_it_is_not_ours() {
 }
 
 #[test]
-fn a_job_whose_time_is_up_is_stopped_and_one_that_the_run_gives_up_on_cancelled() {
+fn a_job_is_stopped_at_its_timeout_and_cancelled_at_the_end_of_the_drain() {
     let scratch = Scratch::new(SLOW);
     let mut spec = replays(&scratch, 1, 1, json!({}));
     spec["workloads"][0]["timeout_ns"] = json!(200 * MS);
@@ -181,12 +188,12 @@ fn a_job_whose_time_is_up_is_stopped_and_one_that_the_run_gives_up_on_cancelled(
     assert_eq!(ran.in_flight, 2);
     assert!(
         !scratch.jobs("").exists(),
-        "what they have made is taken away as well"
+        "the files that the jobs created are removed, too"
     );
 }
 
 #[test]
-fn jobs_share_what_they_only_read_and_no_more_unless_asked() {
+fn jobs_share_files_that_they_only_read_unless_write_shared_is_set() {
     let scratch = Scratch::new(COPY);
     let shares = |shared: Value, write_shared: bool| {
         let copies = json!({"private": [], "shared": shared, "write_shared": write_shared});
@@ -208,20 +215,20 @@ fn jobs_share_what_they_only_read_and_no_more_unless_asked() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_made() {
+fn invalid_settings_are_refused_before_anything_is_created() {
     let scratch = Scratch::new(COPY);
     for (more, expected) in [
         (json!({"trace": "/no/such.trace"}), "trace: /no/such.trace"),
         (json!({"root": scratch.jobs("all")}), "{tester}"),
-        (json!({"root": "jobs/{tester}"}), "an absolute name is expected"),
+        (json!({"root": "jobs/{tester}"}), "expected an absolute path"),
         (
             json!({"root": "/no/such/place/{tester}"}),
-            "make it, or mount what belongs there",
+            "create it, or mount the file system",
         ),
         (json!({"map": "nonsense"}), "map: line 1"),
         (
             json!({"ignore": "/job"}),
-            "nothing of its 8 calls is left to replay",
+            "of its 8 calls are on names that are ignored",
         ),
         (json!({"unknown": 1}), "unknown field"),
     ] {

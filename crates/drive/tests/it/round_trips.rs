@@ -43,13 +43,13 @@ fn looked_at(spec: Value) -> Ran {
     assert!(ran.transactions.iter().all(good), "{:?}", ran.results());
     let wanted = expected(&ran.transactions);
     for name in ["tcp_rtt", "tcp_retransmits"] {
-        let mut found: Vec<(i64, u32)> = ran
+        let mut read: Vec<(i64, u32)> = ran
             .metric_rows(name)
             .iter()
             .map(|row| (row.start, row.tester))
             .collect();
-        found.sort_unstable();
-        assert_eq!(found, wanted, "{name}");
+        read.sort_unstable();
+        assert_eq!(read, wanted, "{name}");
     }
     for row in ran.metric_rows("tcp_rtt") {
         // What the kernel has timed lay within one of the tester's requests; its clock is another
@@ -153,7 +153,7 @@ fn tcp(server: &Server, connection: &str) -> Value {
 }
 
 #[test]
-fn tcp_is_looked_at_by_time_and_not_by_requests() {
+fn tcp_info_of_tcp_is_read_at_most_once_per_second() {
     let server = line_server();
     for connection in ["kept", "per-request"] {
         let ran = looked_at(tcp(&server, connection));
@@ -169,7 +169,7 @@ fn tcp_is_looked_at_by_time_and_not_by_requests() {
 }
 
 #[test]
-fn http_is_looked_at_by_time_and_not_by_requests() {
+fn tcp_info_of_http_is_read_at_most_once_per_second() {
     let answer = || Some(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
     let (server, _) = http_server(move |_| answer());
     for connection in ["kept", "per-request"] {
@@ -196,7 +196,7 @@ fn http_is_looked_at_by_time_and_not_by_requests() {
 }
 
 #[test]
-fn https_is_looked_at_below_its_tls() {
+fn tcp_info_of_https_is_read_from_the_socket_below_tls() {
     let pki = pki("round-trips", false);
     let (config, served) = (Arc::clone(&pki.server), AtomicUsize::new(0));
     let server = Server::start(move |stream| serve_tls(&config, stream, &served));
@@ -210,7 +210,7 @@ fn https_is_looked_at_below_its_tls() {
 }
 
 #[test]
-fn sql_over_the_network_is_looked_at() {
+fn tcp_info_of_sql_is_read() {
     for server in servers() {
         for connection in ["kept", "per-query"] {
             let settings = json!({"connection": connection});
@@ -230,7 +230,7 @@ fn changed(change: &Value) -> Value {
 }
 
 #[test]
-fn frontier_is_looked_at_once_all_of_a_transaction_is_done() {
+fn tcp_info_of_frontier_is_read_after_the_whole_transaction() {
     let gateway = Gateway::start();
     for change in [
         json!({}),
@@ -249,7 +249,7 @@ fn frontier_is_looked_at_once_all_of_a_transaction_is_done() {
 /// Its answer carries the acknowledgement of the request, 20 ms late: the handshake has waited for
 /// nothing.
 #[test]
-fn a_slow_service_is_no_long_way() {
+fn a_slow_service_does_not_increase_the_round_trip_time() {
     let (slow, _) = http_server(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         Some(http("HTTP/1.1 200 OK", "slow"))
@@ -270,7 +270,7 @@ fn a_slow_service_is_no_long_way() {
 }
 
 #[test]
-fn a_try_that_failed_is_not_looked_at_and_the_one_after_it_is() {
+fn tcp_info_is_read_after_the_successful_try_and_not_after_a_failed_one() {
     let (bad, _) = http_server(|_| Some(http("HTTP/1.1 500 Trouble", "")));
     let (good, _) = http_server(|_| Some(http("HTTP/1.1 200 OK", EXAMPLE)));
     for connection in ["kept", "per-request"] {
@@ -288,7 +288,7 @@ fn a_try_that_failed_is_not_looked_at_and_the_one_after_it_is() {
 }
 
 #[test]
-fn what_brings_no_answer_is_not_looked_at() {
+fn tcp_info_is_not_read_without_a_response() {
     let closing = Server::start(|mut stream| drop(read_request(&mut stream)));
     let spec = spec(
         "http",
@@ -304,7 +304,7 @@ fn what_brings_no_answer_is_not_looked_at() {
 }
 
 #[test]
-fn drivers_without_a_socket_have_none() {
+fn drivers_without_a_socket_have_no_round_trip_metrics() {
     let database = Database::new();
     let shell = json!({"command": ["/bin/sh", "-c", "exit 0"], "stdin": null, "bytes": {"kind": "none"}});
     for (driver, url, settings, request) in [

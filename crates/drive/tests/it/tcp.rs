@@ -114,7 +114,7 @@ fn a_kept_connection_that_was_closed_is_replaced_within_the_transaction() {
 }
 
 #[test]
-fn time_outs_come_in_time_and_say_what_was_waited_for() {
+fn timeouts_are_punctual_and_their_codes_state_what_the_tester_waited_for() {
     let silent = Server::start(|mut stream| {
         let _ = stream.read(&mut [0; 100]);
         std::thread::sleep(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! TLS: authorities, certificates, and what becomes of those that are not good.
+//! TLS: CA certificates, certificates, and the codes of those that are refused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,13 +23,13 @@ pub struct Pki {
     pub server: Arc<rustls::ServerConfig>,
 }
 
-/// An authority, a server's certificate and a client's, all in files.
+/// A CA certificate, the certificate of a server and that of a client, all in files.
 pub fn pki(name: &str, ask_client: bool) -> Pki {
     let ca = authority("an authority", 4096, KeyPair::generate().unwrap());
     pki_of(name, ask_client, &ca, 4096)
 }
 
-/// An authority whose certificate ends with the year before `end`.
+/// A CA whose certificate expires at the end of the year before `end`.
 fn authority(name: &str, end: i32, key: KeyPair) -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -40,7 +40,7 @@ fn authority(name: &str, end: i32, key: KeyPair) -> CertifiedIssuer<'static, Key
     CertifiedIssuer::self_signed(params, key).unwrap()
 }
 
-/// The same with an authority that is there, and certificates that end before the year `end`.
+/// The same with an existing CA, and certificates that expire before the year `end`.
 fn pki_of(name: &str, ask_client: bool, ca: &CertifiedIssuer<'static, KeyPair>, end: i32) -> Pki {
     let directory = directory(name);
     let issue = |names: &[&str], file: &str| {
@@ -56,7 +56,7 @@ fn pki_of(name: &str, ask_client: bool, ca: &CertifiedIssuer<'static, KeyPair>, 
     issue(&["127.0.0.1"], "server");
     issue(&["tester"], "client");
     std::fs::create_dir(directory.join("cas")).unwrap();
-    // As grids name them; with a neighbour that is no certificate.
+    // With the names that grids use, next to a file that is not a certificate.
     std::fs::write(directory.join("cas/0123abcd.0"), ca.pem()).unwrap();
     std::fs::write(
         directory.join("cas/0123abcd.signing_policy"),
@@ -108,7 +108,7 @@ pub fn tls(directory: &Path, change: impl Fn(&mut Value)) -> Value {
 }
 
 #[test]
-fn tls_with_an_authority_of_our_own() {
+fn tls_works_with_a_private_ca() {
     let pki = pki("tls", false);
     let served = Arc::new(AtomicUsize::new(0));
     let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));
@@ -142,7 +142,7 @@ fn tls_with_an_authority_of_our_own() {
         tls["ca_file"] = json!(pki.directory.join("cas/0123abcd.0"));
     });
     assert_eq!(with(server.url("https"), file, "kept").counters.succeeded, 6);
-    // Another name than the certificate's, and a certificate that nobody vouches for.
+    // A name that the certificate does not contain, and a certificate of an unknown CA.
     let other = format!("https://localhost:{}", server.port);
     let ran = with(other.clone(), trusted, "kept");
     assert!(
@@ -166,7 +166,7 @@ fn tls_with_an_authority_of_our_own() {
         "{:?}",
         ran.results()
     );
-    // No TLS at all on the other side.
+    // A server without TLS.
     let plain = canned("HTTP/1.1 400 Bad\r\n\r\n", 1_000, true);
     let plain = Server::start(move |mut stream| {
         let _ = &plain;
@@ -184,7 +184,7 @@ fn tls_with_an_authority_of_our_own() {
     std::fs::remove_dir_all(&pki.directory).unwrap();
 }
 
-/// What becomes of three transactions with these settings: each other than the last has one code.
+/// Codes of three transactions with these settings.
 fn codes_with(server: &Server, tls: Value) -> (u64, Vec<String>) {
     let mut settings = settings("per-request");
     settings["tls"] = tls;
@@ -206,11 +206,11 @@ fn tls_server(pki: &Pki) -> Server {
     Server::start(move |stream| serve_tls(&config, stream, &AtomicUsize::new(0)))
 }
 
-/// Puts into `cas` what directories of grid sites hold beside good certificates.
+/// Adds files to `cas` that directories of grid sites contain in addition to valid certificates.
 fn litter(cas: &Path, ca: &CertifiedIssuer<'static, KeyPair>) {
     let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, cas.join(name)).unwrap();
     let write = |name: &str, text: &[u8]| std::fs::write(cas.join(name), text).unwrap();
-    // The same authority once more, by its name, and by the hash of another library.
+    // The same CA certificate again, with its name, and with the hash of another library.
     link("0123abcd.0", "an-authority.pem");
     link("an-authority.pem", "76543210.0");
     let list = CertificateRevocationListParams {
@@ -248,18 +248,17 @@ fn litter(cas: &Path, ca: &CertifiedIssuer<'static, KeyPair>) {
 }
 
 #[test]
-fn a_directory_of_authorities_may_hold_whatever_grid_sites_keep_there() {
+fn a_directory_of_ca_certificates_can_contain_other_files() {
     let ca = authority("an authority", 4096, KeyPair::generate().unwrap());
     let pki = pki_of("grid", false, &ca, 4096);
     let server = tls_server(&pki);
     let cas = pki.directory.join("cas");
     litter(&cas, &ca);
-    // A neighbour that has expired does no harm to others.
+    // An expired CA certificate does not affect the others.
     let expired = authority("an old one", 2001, KeyPair::generate().unwrap());
     std::fs::write(cas.join("00000000.0"), expired.pem()).unwrap();
     assert_eq!(codes_with(&server, tls(&pki.directory, |_| {})).0, 3);
-    // Without the good one nothing is left that could vouch for anybody, and the run says so before
-    // it begins.
+    // Without the valid one no CA certificate remains, and the run is refused before it begins.
     for name in ["0123abcd.0", "00000000.0"] {
         std::fs::remove_file(cas.join(name)).unwrap();
     }
@@ -281,9 +280,9 @@ fn a_directory_of_authorities_may_hold_whatever_grid_sites_keep_there() {
             closed(1),
             end,
         ));
-        let place = path.display().to_string();
+        let path = path.display().to_string();
         assert!(
-            refusal.contains("no certificate of an authority") && refusal.contains(&place),
+            refusal.contains("no CA certificate in") && refusal.contains(&path),
             "{refusal}"
         );
     }
@@ -291,7 +290,7 @@ fn a_directory_of_authorities_may_hold_whatever_grid_sites_keep_there() {
 }
 
 #[test]
-fn what_is_wrong_with_a_certificate_stands_in_the_code() {
+fn the_code_states_what_is_wrong_with_a_certificate() {
     let key = KeyPair::generate().unwrap();
     let same_key = || KeyPair::from_pem(&key.serialize_pem()).unwrap();
     let ca = authority("an authority", 4096, same_key());
@@ -325,7 +324,7 @@ fn what_is_wrong_with_a_certificate_stands_in_the_code() {
         None,
         "a renewed authority is valid"
     );
-    // The library's own text holds the second, and each second would have a code of its own.
+    // The text of the library contains the time, so that each second would have a different code.
     let ended = pki_of("ended", false, &ca, 2001);
     assert_eq!(with(&tls_server(&ended), &[&ca]).unwrap(), "expired");
     for pki in [&pki, &ended] {
@@ -334,7 +333,7 @@ fn what_is_wrong_with_a_certificate_stands_in_the_code() {
 }
 
 #[test]
-fn a_client_certificate_is_shown_when_asked_for() {
+fn a_client_certificate_is_sent_on_request() {
     let pki = pki("client", true);
     let served = Arc::new(AtomicUsize::new(0));
     let (config, count) = (Arc::clone(&pki.server), Arc::clone(&served));

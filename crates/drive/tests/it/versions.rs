@@ -40,7 +40,7 @@ fn noted(ran: &Ran) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn the_newest_of_all_rows_is_read_by_either_driver() {
+fn sql_and_frontier_record_the_newest_version_of_all_rows() {
     let (database, gateway) = (Database::new(), Gateway::start());
     let query = "SELECT 'x', {n} AS Version UNION ALL SELECT 'y', 3 UNION ALL SELECT 'z', NULL";
     let mut specs = vec![
@@ -65,7 +65,7 @@ fn the_newest_of_all_rows_is_read_by_either_driver() {
 }
 
 #[test]
-fn what_is_written_is_noted_and_is_the_time_of_the_request() {
+fn a_write_records_the_version_in_its_query() {
     for server in servers() {
         ask(server, "CREATE TABLE versions (id int, version bigint)");
         ask(server, "INSERT INTO versions VALUES (0, 0), (1, 0)");
@@ -105,7 +105,7 @@ fn what_is_written_is_noted_and_is_the_time_of_the_request() {
 }
 
 #[test]
-fn a_failed_write_may_have_been_committed_and_a_failed_read_has_told_nothing() {
+fn a_failed_write_records_its_version_and_a_failed_read_does_not() {
     for server in servers() {
         let url = server.url();
         let written = with_version(
@@ -126,7 +126,7 @@ fn a_failed_write_may_have_been_committed_and_a_failed_read_has_told_nothing() {
 }
 
 #[test]
-fn what_is_no_number_or_not_exact_is_left_out() {
+fn values_that_are_not_exact_integers_are_omitted() {
     let (database, gateway) = (Database::new(), Gateway::start());
     for (query, object, expected) in [
         (
@@ -153,7 +153,7 @@ fn what_is_no_number_or_not_exact_is_left_out() {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused() {
+fn invalid_version_settings_are_refused() {
     let gateway = "http://127.0.0.1:1";
     for (column, written) in [(None, None), (Some("v"), Some("1"))] {
         let message = refused(with_version(
@@ -163,15 +163,15 @@ fn what_cannot_be_told_is_refused() {
             written,
         ));
         assert!(
-            message.contains("version of operation 0: give exactly one"),
+            message.contains("version of operation 0: expected exactly one"),
             "{message}"
         );
     }
     let write = frontier(gateway, request("SELECT 1", 5), 1, 1);
     let message = refused(with_version(write, "1", None, Some("1")));
-    assert!(message.contains("a gateway writes nothing"), "{message}");
+    assert!(message.contains("a gateway cannot write"), "{message}");
     let mut batch = request("SELECT 1", 5);
     batch["queries"] = json!(["SELECT 1", "SELECT 2"]);
     let message = refused(with_version(frontier(gateway, batch, 1, 1), "1", Some("v"), None));
-    assert!(message.contains("give batch: 1"), "{message}");
+    assert!(message.contains("set batch: 1"), "{message}");
 }

@@ -1,9 +1,8 @@
-//! From the bytes of a result set to the text of a `<data>` element: zlib, MD5 and base64, as one
-//! stream.
+//! Encodes a result set as the text of a `<data>` element: zlib, MD5 and base64, as one stream.
 //!
-//! The digest covers what goes into base64, that is the compressed bytes: MD5, or SHA-256 where the
-//! answer is to be signed. Lines of the text have 76 characters; a newline follows every full line,
-//! also a last full one, and none follows a partial last line.
+//! The digest covers the compressed bytes, which are the input of base64. It is MD5, or SHA-256 if
+//! the response is signed. Lines of the text have 76 characters. A newline follows every full line,
+//! including a full last one, but not a partial last line.
 
 use base64::Engine;
 use flate2::{Compress, Compression, FlushCompress, Status};
@@ -13,44 +12,44 @@ use sha2::Sha256;
 use super::base64;
 use super::request::Encoding;
 
-/// Bytes that make one full line of text.
+/// Number of bytes in one full line of text.
 const LINE_BYTES: usize = 57;
-/// Characters of a full line.
+/// Number of characters in a full line.
 const LINE_CHARS: usize = 76;
-/// Bytes encoded in one go: a whole number of lines that leaves the scratch text inside the L1
-/// cache.
+/// Number of bytes that are encoded at once: a whole number of lines, so that the scratch text fits
+/// into the L1 cache.
 const GROUP: usize = LINE_BYTES * 256;
 
-/// What stands for the bytes behind the base64.
+/// Digest of the bytes that are encoded in base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Digest {
-    /// As it is told to the client.
+    /// MD5, which is sent to the client.
     Md5([u8; 16]),
-    /// What is to be signed; of the request as well, see [`Armor::signed`].
+    /// SHA-256 for the signature. It also covers a part of the request, see [`Armor::signed`].
     Sha256([u8; 32]),
 }
 
-/// What a finished payload says of itself in its `<quality>` element.
+/// Values of a finished payload for its `<quality>` element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
-    /// Of the bytes behind the base64.
+    /// Digest of the bytes that are encoded in base64.
     pub digest: Digest,
-    /// Bytes before compression.
+    /// Size before compression, bytes.
     pub full_size: u64,
 }
 
-/// The stream. Holds less than one line plus the compressor's window, whatever goes through it.
+/// The encoder, a stream. It stores less than one line and the window of the compressor.
 pub struct Armor {
     zlib: Option<Compress>,
     packed: Vec<u8>,
     digest: Hasher,
-    /// Packed bytes that do not fill a line yet.
+    /// Compressed bytes that do not fill a line.
     partial: Vec<u8>,
     scratch: Vec<u8>,
     full_size: u64,
 }
 
-/// A digest under way.
+/// A digest in progress.
 enum Hasher {
     Md5(Md5),
     Sha256(Sha256),
@@ -81,15 +80,15 @@ impl std::fmt::Debug for Armor {
 }
 
 impl Armor {
-    /// A stream for one payload.
+    /// An encoder for one payload.
     pub fn new(encoding: Encoding) -> Self {
         Self::with(encoding, Hasher::Md5(Md5::new()))
     }
 
-    /// The same for an answer that is to be signed. `asked`: what the signature says the answer is
-    /// to ([`super::request::signed_part`]).
-    pub fn signed(encoding: Encoding, asked: &[u8]) -> Self {
-        Self::with(encoding, Hasher::Sha256(Sha256::new_with_prefix(asked)))
+    /// An encoder for one payload of a signed response. `request`: the part of the request that the
+    /// signature covers ([`super::request::signed_part`]).
+    pub fn signed(encoding: Encoding, request: &[u8]) -> Self {
+        Self::with(encoding, Hasher::Sha256(Sha256::new_with_prefix(request)))
     }
 
     fn with(encoding: Encoding, digest: Hasher) -> Self {
@@ -105,18 +104,18 @@ impl Armor {
         }
     }
 
-    /// Packs `plain` and appends the text that is complete to `text`.
+    /// Encodes `plain`, and appends the complete lines to `text`.
     pub fn push(&mut self, plain: &[u8], text: &mut Vec<u8>) {
         self.full_size += plain.len() as u64;
         if self.zlib.is_some() {
             self.deflate(plain, FlushCompress::None, text);
         } else {
             self.digest.update(plain);
-            self.lines(plain, text);
+            self.append_lines(plain, text);
         }
     }
 
-    /// Ends the payload: the rest of the text, and what to say of it.
+    /// Ends the payload: appends the rest of the text, and returns digest and size.
     pub fn finish(mut self, text: &mut Vec<u8>) -> Seal {
         if self.zlib.is_some() {
             self.deflate(&[], FlushCompress::Finish, text);
@@ -138,21 +137,21 @@ impl Armor {
         packed.reserve(GROUP);
         while let Some(zlib) = self.zlib.as_mut() {
             let before = zlib.total_in();
-            // A compressor that is fed correctly has no error to give; treating one as the end
-            // keeps this total.
+            // The compressor does not fail with correct input. An error counts as the end, so that
+            // the function returns no error.
             let status = zlib
                 .compress_vec(plain, &mut packed, flush)
                 .unwrap_or(Status::StreamEnd);
             plain = &plain[(zlib.total_in() - before) as usize..];
-            let full = packed.len() == packed.capacity();
+            let is_full = packed.len() == packed.capacity();
             if !packed.is_empty() {
                 self.digest.update(&packed);
-                self.lines(&packed, text);
+                self.append_lines(&packed, text);
                 packed.clear();
             }
             let done = match flush {
                 FlushCompress::Finish => status == Status::StreamEnd,
-                _ => plain.is_empty() && !full,
+                _ => plain.is_empty() && !is_full,
             };
             if done {
                 break;
@@ -161,29 +160,30 @@ impl Armor {
         self.packed = packed;
     }
 
-    /// Appends full lines of base64; keeps what is left for the next call.
-    fn lines(&mut self, mut bytes: &[u8], text: &mut Vec<u8>) {
+    /// Appends full lines of base64, and stores the remaining bytes for the next call.
+    fn append_lines(&mut self, mut bytes: &[u8], text: &mut Vec<u8>) {
         if !self.partial.is_empty() {
-            let take = bytes.len().min(LINE_BYTES - self.partial.len());
-            self.partial.extend_from_slice(&bytes[..take]);
-            bytes = &bytes[take..];
+            let count = bytes.len().min(LINE_BYTES - self.partial.len());
+            self.partial.extend_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
             if self.partial.len() < LINE_BYTES {
                 return;
             }
             let line = std::mem::take(&mut self.partial);
-            self.group(&line, text);
+            self.append_group(&line, text);
             self.partial = line;
             self.partial.clear();
         }
-        let whole = bytes.len() / LINE_BYTES * LINE_BYTES;
-        for group in bytes[..whole].chunks(GROUP) {
-            self.group(group, text);
+        let full_lines = bytes.len() / LINE_BYTES * LINE_BYTES;
+        for group in bytes[..full_lines].chunks(GROUP) {
+            self.append_group(group, text);
         }
-        self.partial.extend_from_slice(&bytes[whole..]);
+        self.partial.extend_from_slice(&bytes[full_lines..]);
     }
 
-    /// One base64 call for many lines, then the newlines: twice as fast as a call per line.
-    fn group(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
+    /// Encodes many lines with one call of base64 and then adds the newlines, which is twice as
+    /// fast as a call per line.
+    fn append_group(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
         let length = base64().encode_slice(bytes, &mut self.scratch).unwrap_or(0);
         text.reserve(length + length / LINE_CHARS + 1);
         for line in self.scratch[..length].chunks_exact(LINE_CHARS) {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::frontier::example;
 
-    fn armored(plain: &[u8], encoding: Encoding, step: usize) -> (Vec<u8>, Seal) {
+    fn encode(plain: &[u8], encoding: Encoding, step: usize) -> (Vec<u8>, Seal) {
         let mut armor = Armor::new(encoding);
         let mut text = Vec::new();
         for piece in plain.chunks(step) {
@@ -209,9 +209,9 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_example_plain_is_exact() {
+    fn the_digest_of_the_worked_example_without_compression_is_exact() {
         for step in [1, 56, 57, 58, 1000] {
-            let (_, seal) = armored(&example::plain(), Encoding::Blob, step);
+            let (_, seal) = encode(&example::plain(), Encoding::Blob, step);
             assert_eq!(seal.full_size, 125);
             let Digest::Md5(md5) = seal.digest else {
                 panic!("{seal:?}");
@@ -221,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_zipped_payload_is_the_servlets() {
-        let (text, seal) = armored(&[], Encoding::BlobZipLevel(5), 1);
+    fn an_empty_compressed_payload_is_a_complete_zlib_stream() {
+        let (text, seal) = encode(&[], Encoding::BlobZipLevel(5), 1);
         let packed = base64().decode(&text).unwrap();
         assert_eq!(
             flate2::Decompress::new(true)
@@ -250,7 +250,7 @@ mod tests {
             }
             for step in [1, 57, 100, usize::MAX] {
                 assert_eq!(
-                    armored(&plain, Encoding::Blob, step).0,
+                    encode(&plain, Encoding::Blob, step).0,
                     expected.as_bytes(),
                     "{length} by {step}"
                 );
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn big_zipped_streams_do_not_depend_on_the_pieces() {
+    fn a_large_compressed_stream_is_decoded_to_its_input() {
         let mut state = 1_u32;
         let plain: Vec<u8> = (0..300_000)
             .map(|_| {
@@ -268,7 +268,7 @@ mod tests {
             })
             .collect();
         for level in [1, 5, 9] {
-            let (text, seal) = armored(&plain, Encoding::BlobZipLevel(level), 7_777);
+            let (text, seal) = encode(&plain, Encoding::BlobZipLevel(level), 7_777);
             let stripped: Vec<u8> = text.iter().copied().filter(|&b| b != b'\n').collect();
             let packed = base64().decode(stripped).unwrap();
             assert_eq!(Digest::Md5(Md5::digest(&packed).into()), seal.digest);

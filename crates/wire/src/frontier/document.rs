@@ -1,9 +1,9 @@
-//! Reads a whole document as a client must: finds the payloads, undoes base64 and zlib, checks
-//! digest, size and records.
+//! Reads a document as a client must: finds the payloads, decodes base64 and zlib, and checks
+//! digest, size and number of records.
 //!
-//! No XML library: the documents have one fixed shape, and a general parser costs more than all the
-//! checks together. What is read is tolerant (unknown elements and attributes, any white space);
-//! what is checked is strict.
+//! Rejected: an XML library, because the documents have one fixed structure, and a general parser
+//! costs more than all checks together. The parser is tolerant (unknown elements and attributes,
+//! any white space); the checks are strict.
 
 use base64::Engine;
 use flate2::{Decompress, FlushDecompress, Status};
@@ -16,90 +16,90 @@ use super::markup::{Tag, Tags};
 use super::payload::{self, PayloadError};
 use super::request::Encoding;
 
-/// No zlib stream inflates by more than this (1032, rounded up).
+/// Upper bound of the compression ratio of a zlib stream (1032, rounded up).
 const MAX_RATIO: usize = 1040;
 
-/// What makes a document not an answer at all. The number is that of the payload, from 1.
+/// Why a document is not a valid response. Payloads are numbered from 1.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum DocumentError {
-    /// No `<frontier ...>` element.
-    #[error("the answer is no Frontier document")]
+    /// The document has no `<frontier ...>` element.
+    #[error("the response is not a Frontier document")]
     NotFrontier,
-    /// The document stops before `</frontier>`.
+    /// The document ends before `</frontier>`.
     #[error("the document ends before </frontier>")]
     Truncated,
-    /// Elements that cannot follow each other.
+    /// An element occurs where it is not allowed.
     #[error("unexpected <{name}> at byte {at}")]
     Misplaced {
         /// Name of the element, cut to 32 characters.
         name: String,
-        /// Offset of its `<` in the document.
+        /// Offset of its `<` in the document, bytes.
         at: usize,
     },
-    /// Neither a payload nor an error.
-    #[error("the document holds {found} payloads where {said} were announced")]
+    /// The number of payloads is not the announced one, or 0, and the document reports no error.
+    #[error("the document contains {found} payloads, but announces {said}")]
     Payloads {
-        /// From the transaction element.
+        /// Number in the transaction element.
         said: u64,
-        /// Payload elements seen.
+        /// Number of payload elements.
         found: u64,
     },
-    /// The name of the encoding is none of the protocol's.
+    /// The encoding of a payload is unknown. The value is the number of the payload.
     #[error("payload {0}: unknown encoding")]
     Encoding(u32),
-    /// No quality element, or none of its numbers.
+    /// An attribute of the quality element is missing or not a number.
     #[error("payload {number}: quality has no valid {attribute}")]
     Quality {
-        /// Payload, from 1.
+        /// Number of the payload.
         number: u32,
-        /// What is missing.
+        /// Name of the attribute.
         attribute: &'static str,
     },
-    /// The data is no base64.
+    /// The data is not base64. The value is the number of the payload.
     #[error("payload {0}: the data is not base64")]
     Base64(u32),
-    /// The digest of the data is another.
-    #[error("payload {0}: md5 does not match the data")]
+    /// The MD5 digest of the data differs. The value is the number of the payload.
+    #[error("payload {0}: the md5 does not match the data")]
     Md5(u32),
-    /// The data is no complete zlib stream.
-    #[error("payload {0}: the data does not inflate")]
+    /// The data is not a complete zlib stream. The value is the number of the payload.
+    #[error("payload {0}: the data is not a complete zlib stream")]
     Inflate(u32),
-    /// More than the reader was told to accept.
-    #[error("payload {number}: {said} bytes are more than the limit of {limit}")]
+    /// The announced size exceeds the limit of the reader.
+    #[error("payload {number}: its size, {said} bytes, exceeds the limit of {limit} bytes")]
     TooBig {
-        /// Payload, from 1.
+        /// Number of the payload.
         number: u32,
-        /// The size announced.
+        /// Announced size, bytes.
         said: u64,
-        /// The reader's limit.
+        /// Limit of the reader, bytes.
         limit: u64,
     },
-    /// Another size than announced.
-    #[error("payload {number}: full_size says {said}, the data has {found} bytes or more")]
+    /// The size is not the announced one.
+    #[error("payload {number}: full_size is {said}, but the data has at least {found} bytes")]
     Size {
-        /// Payload, from 1.
+        /// Number of the payload.
         number: u32,
-        /// From the quality element.
+        /// Size in the quality element, bytes.
         said: u64,
-        /// Bytes found.
+        /// Size of the data, bytes; a lower bound if inflating was stopped.
         found: u64,
     },
-    /// Another number of rows than announced.
-    #[error("payload {number}: records says {said}, the data has {found}")]
+    /// The number of rows is not the announced one.
+    #[error("payload {number}: records is {said}, but the data has {found} rows")]
     Records {
-        /// Payload, from 1.
+        /// Number of the payload.
         number: u32,
-        /// From the quality element.
+        /// Number in the quality element.
         said: u64,
-        /// Rows found.
+        /// Number of rows in the data.
         found: u64,
     },
-    /// The data is no result set.
+    /// The data is not a result set.
     #[error("payload {number}: {source}")]
     Payload {
-        /// Payload, from 1.
+        /// Number of the payload.
         number: u32,
-        /// What is wrong with it.
+        /// Where and why the data is not a result set.
         source: PayloadError,
     },
 }
@@ -107,36 +107,39 @@ pub enum DocumentError {
 /// An error that the server reports in a well-formed document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerError {
-    /// The payload it belongs to, from 1; 0 for an error of the whole document.
+    /// Number of the payload, from 1; 0 for an error of the whole document.
     pub payload: u32,
-    /// As sent, unescaped, cut to 1000 characters.
+    /// Text of the error, unescaped, cut to 1,000 characters.
     pub message: String,
-    /// Seconds that the answer may be cached, where the document says so.
+    /// Time for which the response may be cached, s; none if the document does not state it.
     pub max_age: Option<u64>,
 }
 
-/// What a verified document holds. Errors that the server reports are data here: the document is
-/// still a valid one.
+/// Content of a verified document. It can include an error that the server reports: the document is
+/// valid all the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Payloads, good and bad.
+    /// Number of payloads, including those with an error.
     pub payloads: u32,
-    /// Rows of all good payloads.
+    /// Number of rows in all payloads without an error.
     pub rows: u64,
-    /// Bytes of all good payloads after decoding and inflating.
+    /// Size of all payloads without an error, decoded and inflated, bytes.
     pub payload_bytes: u64,
-    /// Keepalive elements seen.
+    /// Number of keepalive elements.
     pub keepalives: u32,
-    /// The first error reported; a payload's comes before the document's.
+    /// The first error that the server reports; none if there is none. An error of a payload occurs
+    /// before one of the document.
     pub error: Option<ServerError>,
 }
 
-/// Verifies documents, keeping its buffers from one to the next.
+/// Verifies documents. Its buffers are reused.
 pub struct Reader {
     limit: u64,
     /// Base64 of the current payload without white space.
     text: Vec<u8>,
+    /// The decoded payload, before inflating.
     packed: Vec<u8>,
+    /// The inflated payload.
     plain: Vec<u8>,
     inflate: Decompress,
 }
@@ -149,16 +152,16 @@ impl std::fmt::Debug for Reader {
     }
 }
 
-/// Where in a payload the reader is.
+/// Position of the reader in the document.
 #[derive(PartialEq)]
 enum State<'a> {
     Outside,
-    /// Inside a payload of this encoding, before or after its data.
+    /// In a payload with this encoding, before or after its data.
     Payload {
         encoding: &'a [u8],
         data_seen: bool,
     },
-    /// Inside `<data>`; text counts from this offset.
+    /// In `<data>`, whose text begins at offset `from`.
     Data {
         encoding: &'a [u8],
         from: usize,
@@ -177,13 +180,13 @@ impl Reader {
         }
     }
 
-    /// Checks a whole document body (chunked transfer already undone).
+    /// Verifies a document, which is the body of a response without transfer coding.
     pub fn verify(&mut self, body: &[u8]) -> Result<Summary, DocumentError> {
         self.read(body, |_, _| {})
     }
 
-    /// As [`Reader::verify`], and shows each good payload's result set, with its number from 1, to
-    /// `visit`.
+    /// Verifies a document as [`Reader::verify`] does, and calls `visit` with the number and the
+    /// result set of each payload without an error.
     pub fn read(&mut self, body: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<Summary, DocumentError> {
         let mut summary = Summary::default();
         let mut announced = 0;
@@ -253,7 +256,7 @@ impl Reader {
                         data_seen: true,
                     },
                 ) => {
-                    self.judge(&tag, encoding, &mut summary, &mut visit)?;
+                    self.end_payload(&tag, encoding, &mut summary, &mut visit)?;
                     State::Outside
                 }
                 (b"global_error", State::Outside) => {
@@ -275,10 +278,10 @@ impl Reader {
                 (_, before) => before,
             };
         }
-        conclude(begun, ended, announced, summary)
+        check_document(begun, ended, announced, summary)
     }
 
-    /// Adds a piece of base64 text, without its line ends and blanks.
+    /// Appends a piece of base64 text, without line ends and blanks.
     fn gather(&mut self, piece: &[u8]) {
         let mut from = 0;
         for end in memchr_iter(b'\n', piece).chain([piece.len()]) {
@@ -287,8 +290,8 @@ impl Reader {
         }
     }
 
-    /// A payload is complete: an error it reports is noted, anything else is checked.
-    fn judge(
+    /// Ends a payload: stores the error that it reports, or verifies its data.
+    fn end_payload(
         &mut self,
         tag: &Tag<'_>,
         encoding: &[u8],
@@ -313,10 +316,10 @@ impl Reader {
             .truncate(length.map_err(|_| DocumentError::Base64(number))?);
         let digest: [u8; 16] = Md5::digest(&self.packed).into();
         match tag.attribute("md5") {
-            Some(said) if digest_is(said, digest) => {}
+            Some(said) if is_digest(said, digest) => {}
             Some(_) => return Err(DocumentError::Md5(number)),
-            // A signed answer has a signature in its place. Checking it needs the server's
-            // certificate: not done here.
+            // A signed response has a signature instead. It is not verified here, because that
+            // requires the certificate of the server.
             None if tag.attribute("sig").is_some() => {}
             None => return Err(missing("md5")),
         }
@@ -349,13 +352,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Inflates `packed` into `plain`, at most one byte more than announced.
+    /// Inflates `packed` into `plain`, up to one byte more than announced.
     fn inflate(&mut self, number: u32, said: u64) -> Result<(), DocumentError> {
         self.plain.clear();
-        // The announced size is the other side's word: never reserve more than the data can
-        // possibly become.
-        let possible = self.packed.len().saturating_mul(MAX_RATIO);
-        self.plain.reserve_exact((said as usize).min(possible) + 1);
+        // The announced size is not trusted: reserve at most the size to which the data can be
+        // inflated.
+        let max_size = self.packed.len().saturating_mul(MAX_RATIO);
+        self.plain.reserve_exact((said as usize).min(max_size) + 1);
         self.inflate.reset(true);
         let status = self
             .inflate
@@ -372,8 +375,13 @@ impl Reader {
     }
 }
 
-/// The last checks, of the document as a whole.
-fn conclude(begun: bool, ended: bool, announced: u64, summary: Summary) -> Result<Summary, DocumentError> {
+/// Checks the document as a whole.
+fn check_document(
+    begun: bool,
+    ended: bool,
+    announced: u64,
+    summary: Summary,
+) -> Result<Summary, DocumentError> {
     if !begun {
         return Err(DocumentError::NotFrontier);
     }
@@ -381,7 +389,7 @@ fn conclude(begun: bool, ended: bool, announced: u64, summary: Summary) -> Resul
         return Err(DocumentError::Truncated);
     }
     let found = u64::from(summary.payloads);
-    // After an error the server leaves the other payloads out.
+    // After an error the server omits the other payloads.
     if summary.error.is_none() && (found != announced || found == 0) {
         return Err(DocumentError::Payloads {
             said: announced,
@@ -391,7 +399,8 @@ fn conclude(begun: bool, ended: bool, announced: u64, summary: Summary) -> Resul
     Ok(summary)
 }
 
-fn digest_is(said: &[u8], digest: [u8; 16]) -> bool {
+/// Whether the hexadecimal text `said` is `digest`.
+fn is_digest(said: &[u8], digest: [u8; 16]) -> bool {
     let digit = |c: u8| char::from(c).to_digit(16);
     said.len() == 32
         && said.chunks_exact(2).zip(digest).all(|(pair, byte)| {
@@ -424,16 +433,17 @@ mod tests {
         };
         assert_eq!(verify(&example::zipped_document()), Ok(expected.clone()));
         for encoding in ["BLOB", "BLOBzip", "BLOBzip1", "BLOBzip5", "BLOBzip9"] {
-            let mut shown = Vec::new();
+            let mut payloads = Vec::new();
             let body = example::document(encoding, &example::plain());
-            let summary = Reader::new(125).read(&body, |number, plain| shown.push((number, plain.to_vec())));
+            let summary =
+                Reader::new(125).read(&body, |number, plain| payloads.push((number, plain.to_vec())));
             assert_eq!(summary, Ok(expected.clone()), "{encoding}");
-            assert_eq!(shown, [(1, example::plain())]);
+            assert_eq!(payloads, [(1, example::plain())]);
         }
     }
 
     #[test]
-    fn every_kind_of_damage_has_its_name() {
+    fn every_kind_of_damage_has_its_error() {
         let number = 1;
         assert_eq!(changed("eF5j", "eF5k"), Err(DocumentError::Md5(1)));
         assert_eq!(changed("c8b48c", "c8b48d"), Err(DocumentError::Md5(1)));
@@ -485,7 +495,8 @@ mod tests {
             changed("<data>", ""),
             Err(DocumentError::Misplaced { .. })
         ));
-        // Plain bytes under a zipped name, with a right digest: the trap of BLOBzip0.
+        // Plain bytes with the name of a compressed encoding and a correct digest, as BLOBzip0
+        // would produce them.
         let body = String::from_utf8(example::document("BLOB", &example::plain())).unwrap();
         assert_eq!(
             verify(body.replace("BLOB", "BLOBzip5").as_bytes()),
@@ -496,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_and_keepalives_do_not_matter() {
+    fn white_space_and_keepalives_are_ignored() {
         let body = String::from_utf8(example::zipped_document()).unwrap();
         let windows = body.replace('\n', "\r\n");
         assert_eq!(verify(windows.as_bytes()).unwrap().rows, 2);
@@ -506,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn reported_errors_are_data() {
+    fn errors_that_the_server_reports_are_in_the_summary() {
         let mut body = Vec::new();
         frame::begin(&mut body);
         frame::transaction(&mut body, 2);
@@ -535,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_stops_at_the_announced_size() {
+    fn inflating_stops_at_the_announced_size() {
         let bomb = vec![7_u8; 4 << 20];
         let body = String::from_utf8(example::document("BLOBzip9", &bomb)).unwrap();
         let lying = body.replace("full_size=\"4194304\"", "full_size=\"1000\"");

@@ -1,4 +1,4 @@
-//! The worked example of the protocol: known by the servlet 3.42, by its C client and by an
+//! The worked example of the protocol, with bytes of the servlet 3.42, its C client and an
 //! independent implementation.
 
 use super::armor::{Armor, Digest, Seal};
@@ -36,11 +36,11 @@ pub fn plain() -> Vec<u8> {
                07";
     (0..hex.len())
         .step_by(2)
-        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+        .map(|index| u8::from_str_radix(&hex[index..index + 2], 16).unwrap())
         .collect()
 }
 
-/// The same rows through our encoder.
+/// The same rows, encoded by [`Encoder`].
 pub fn encode_rows() -> Vec<u8> {
     let mut encoder = Encoder::default();
     for (name, kind) in [("iov_since", "int8"), ("iov_until", "int8"), ("payload", "text")] {
@@ -64,7 +64,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A whole document of two rows, through our own packing.
+/// A document with two rows, packed by [`Armor`].
 pub fn document(encoding: &str, plain: &[u8]) -> Vec<u8> {
     let mut armor = Armor::new(Encoding::parse(encoding).unwrap());
     let mut data = Vec::new();

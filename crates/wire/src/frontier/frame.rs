@@ -1,16 +1,16 @@
 //! The XML around the payloads, exact to the byte (servlet 3.42).
 //!
 //! Every function appends to a buffer, in the order of a document: [`begin`], [`transaction`], then
-//! for each payload [`payload`], its data, [`quality`], then [`end_transaction`], perhaps
-//! [`global_error`], and [`end`].
+//! for each payload [`payload`], its data and [`quality`], then [`end_transaction`],
+//! [`global_error`] if there is an error, and [`end`].
 
 use super::armor::{Digest, Seal};
 
 /// Media type of every document.
 pub const CONTENT_TYPE: &str = "text/xml;charset=US-ASCII";
-/// The version that the frame claims: that of the servlet whose bytes it copies.
+/// Version in the document: that of the servlet whose format it has.
 pub const VERSION: &str = "3.42";
-/// Said inside `<data>` while a client waits, before any base64.
+/// Sent in `<data>` before any base64, while the client waits.
 pub const KEEPALIVE: &[u8] = b"\n   <keepalive />";
 /// The last bytes of every document.
 pub const END: &[u8] = b"</frontier>\n";
@@ -26,7 +26,7 @@ pub fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(b"\" xmlversion=\"1.0\">\n");
 }
 
-/// Opens the transaction that holds `payloads` payloads.
+/// Opens the transaction, which contains `payloads` payloads.
 pub fn transaction(out: &mut Vec<u8>, payloads: usize) {
     text(
         out,
@@ -34,10 +34,10 @@ pub fn transaction(out: &mut Vec<u8>, payloads: usize) {
     );
 }
 
-/// Opens a payload and its data. The three values are echoed as asked for.
+/// Opens a payload and its data. The three values are those of the request.
 pub fn payload(out: &mut Vec<u8>, object: &str, version: &str, encoding: &str) {
-    // The servlet writes them raw. Escaping changes nothing for honest values and keeps hostile
-    // ones inside quotes.
+    // The servlet does not escape them. Escaping does not change valid values, and keeps hostile
+    // values within the quotes.
     out.extend_from_slice(b"  <payload type=\"");
     escape(out, object);
     out.extend_from_slice(b"\" version=\"");
@@ -47,22 +47,23 @@ pub fn payload(out: &mut Vec<u8>, object: &str, version: &str, encoding: &str) {
     out.extend_from_slice(b"\">\n   <data>");
 }
 
-/// What the `<quality>` element says.
+/// Values of the `<quality>` element.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quality {
-    /// `Some(text)` makes this a payload error; the text follows the server's name.
+    /// Error of the payload, which follows the name of the server; none for a correct payload.
     pub error: Option<String>,
-    /// Seconds, when the HTTP header came too late to say it; 0 says nothing.
+    /// Time for which the response may be cached, s, if the HTTP header was sent before it was
+    /// known; 0: not stated.
     pub max_age: u64,
-    /// Absent when the payload failed before its encoder existed.
+    /// Digest and size; none if the payload failed before its encoder was created.
     pub seal: Option<Seal>,
-    /// Base64, in place of the digest, of an answer whose seal is for signing.
+    /// Signature in base64, which replaces the digest of a signed response.
     pub signature: Option<String>,
-    /// Rows; absent for errors.
+    /// Number of rows; none for an error.
     pub records: Option<u64>,
 }
 
-/// Closes the data and the payload. Attributes stand in the servlet's order.
+/// Closes the data and the payload. The attributes are in the order of the servlet.
 pub fn quality(out: &mut Vec<u8>, server: &str, quality: &Quality) {
     out.extend_from_slice(b"</data>\n   <quality error=\"");
     out.push(if quality.error.is_some() { b'1' } else { b'0' });
@@ -112,7 +113,7 @@ pub fn end_transaction(out: &mut Vec<u8>) {
     out.extend_from_slice(b" </transaction>\n");
 }
 
-/// An error of the whole document; stands after a transaction, or instead of one.
+/// Appends an error of the whole document, after a transaction or instead of one.
 pub fn global_error(out: &mut Vec<u8>, server: &str, message: &str) {
     out.extend_from_slice(b"\n  <global_error msg=\"");
     escape(out, server);
@@ -132,8 +133,8 @@ fn text(out: &mut Vec<u8>, parts: &[&str]) {
     }
 }
 
-/// XML-escapes into US-ASCII: what the encoding cannot say becomes `?`, as Java's encoder does;
-/// newlines stay raw.
+/// XML-escapes into US-ASCII. Characters that US-ASCII does not contain become `?`, as with Java's
+/// encoder; newlines are not escaped.
 fn escape(out: &mut Vec<u8>, value: &str) {
     for c in value.chars() {
         match c {
@@ -154,16 +155,16 @@ mod tests {
     use crate::frontier::example;
 
     #[test]
-    fn the_worked_example_plain_is_byte_for_byte() {
+    fn the_document_of_the_worked_example_without_compression_is_exact() {
         let document = example::document("BLOB", &example::plain());
         assert_eq!(document.len(), 563);
         assert_eq!(String::from_utf8(document).unwrap(), example::BLOB_DOCUMENT);
     }
 
-    /// The compressed bytes of the facts inside our frame: the frame is exact whatever our own zlib
-    /// would make of them.
+    /// The compressed bytes are those of the servlet, so that the test does not depend on the zlib
+    /// library.
     #[test]
-    fn the_worked_example_zipped_is_byte_for_byte() {
+    fn the_document_of_the_worked_example_with_compression_is_exact() {
         let document = example::zipped_document();
         assert_eq!(document.len(), 522);
         assert!(
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_escaped_and_ordered() {
+    fn errors_are_escaped_and_their_attributes_are_in_order() {
         let mut out = Vec::new();
         let seal = Seal {
             digest: Digest::Md5([0xab; 16]),

@@ -1,38 +1,40 @@
-//! As much of XML as a Frontier document uses: tags and their attributes, read in one pass and
-//! borrowed from the text.
+//! The part of XML that Frontier documents use: tags and their attributes. They are read in one
+//! pass and borrow from the text.
 
 use memchr::memchr;
 
-/// Longest error text kept, in characters.
+/// Maximum length of an error text, in characters.
 const MAX_MESSAGE: usize = 1000;
 
-/// The tags of a document in order.
+/// The tags of a document, in order.
 pub(super) struct Tags<'a> {
     body: &'a [u8],
-    at: usize,
+    offset: usize,
 }
 
 /// One tag: `<name attributes>`.
 pub(super) struct Tag<'a> {
-    /// With the leading `/` of an end tag.
+    /// Name, with the leading `/` of an end tag.
     pub(super) name: &'a [u8],
     attributes: &'a [u8],
-    /// `<name/>`
+    /// Whether the element is empty: `<name/>`.
     pub(super) empty: bool,
+    /// Offset of `<`.
     pub(super) start: usize,
+    /// Offset after `>`.
     pub(super) end: usize,
 }
 
 impl<'a> Tags<'a> {
     pub(super) fn new(body: &'a [u8]) -> Self {
-        Self { body, at: 0 }
+        Self { body, offset: 0 }
     }
 
     pub(super) fn next(&mut self) -> Option<Tag<'a>> {
-        let start = self.at + memchr(b'<', self.body.get(self.at..)?)?;
-        // Values are escaped, so the next '>' ends the tag.
+        let start = self.offset + memchr(b'<', self.body.get(self.offset..)?)?;
+        // Values are escaped, so that the next '>' ends the tag.
         let end = start + memchr(b'>', &self.body[start..])? + 1;
-        self.at = end;
+        self.offset = end;
         let inner = &self.body[start + 1..end - 1];
         let (inner, empty) = match inner.strip_suffix(b"/") {
             Some(rest) => (rest, true),
@@ -58,11 +60,11 @@ impl<'a> Tag<'a> {
         let mut rest = self.attributes.trim_ascii_start();
         while !rest.is_empty() {
             let equals = memchr(b'=', rest)?;
-            let found = rest[..equals].trim_ascii();
+            let key = rest[..equals].trim_ascii();
             rest = rest[equals + 1..].trim_ascii_start();
             let &quote = rest.first().filter(|b| matches!(b, b'"' | b'\''))?;
             let close = 1 + memchr(quote, &rest[1..])?;
-            if found == name.as_bytes() {
+            if key == name.as_bytes() {
                 return Some(&rest[1..close]);
             }
             rest = rest[close + 1..].trim_ascii_start();
@@ -78,7 +80,8 @@ impl<'a> Tag<'a> {
             .ok()
     }
 
-    /// A message, unescaped and cut.
+    /// The value of an attribute as text, unescaped and cut to [`MAX_MESSAGE`]; empty if the
+    /// attribute is missing.
     pub(super) fn text(&self, name: &str) -> String {
         let raw = String::from_utf8_lossy(self.attribute(name).unwrap_or_default());
         let mut plain = String::with_capacity(raw.len().min(MAX_MESSAGE));

@@ -1,13 +1,13 @@
-//! The `FroNtier` protocol (servlet 3.42): SQL in a cacheable GET URL, a typed binary result set in
-//! an XML document out.
+//! The `FroNtier` protocol (servlet 3.42): a request is SQL in the URL of a cacheable GET, a
+//! response is a typed binary result set in an XML document.
 //!
 //! | part | module |
 //! |---|---|
-//! | the request URL, and the SQL inside it | [`request`] |
+//! | the request URL, and the SQL in it | [`request`] |
 //! | the typed binary result set | [`payload`] |
-//! | deflating, digesting and base64 of a payload, as a stream | [`armor`] |
-//! | the XML frame, exact to the byte | [`frame`] |
-//! | reading and verifying a whole document, for a client | [`document`] |
+//! | compression, digest and base64 of a payload, as a stream | [`armor`] |
+//! | the XML document around the payloads, exact to the byte | [`frame`] |
+//! | reading and verifying a document, for a client | [`document`] |
 
 pub mod armor;
 pub mod document;
@@ -26,7 +26,7 @@ use std::sync::OnceLock;
 
 use base64::engine::{DecodePaddingMode, GeneralPurposeConfig, Simd};
 
-/// The base64 engine of this protocol: standard alphabet, padding written, and not insisted on when
+/// The base64 engine of this protocol: standard alphabet, padding written, but optional when
 /// reading.
 fn base64() -> &'static Simd {
     static ENGINE: OnceLock<Simd> = OnceLock::new();

@@ -1,9 +1,9 @@
-//! The binary result set inside a payload: a big-endian stream of typed fields without a header.
+//! The binary result set in a payload: a big-endian stream of typed fields without a header.
 //!
-//! A field is one type byte and its body; [`NULL`] set in the type byte means that no body follows.
-//! The first record names the columns (name and type, as text, in turn), every further record is a
-//! row, and each ends with [`END_OF_RECORD`]. There is no count and no end mark: the end of the
-//! data is the end.
+//! A field consists of one type byte and its body. If [`NULL`] is set in the type byte, no body
+//! follows. The first record contains the name and the type of each column as text, in turn; every
+//! further record is a row. Each record ends with [`END_OF_RECORD`]. There is no count and no end
+//! mark: the result set ends with the data.
 
 use std::ops::ControlFlow;
 
@@ -13,26 +13,26 @@ use thiserror::Error;
 pub const ARRAY: u8 = 6;
 /// Type byte that ends a record.
 pub const END_OF_RECORD: u8 = 7;
-/// The bit that makes any type NULL.
+/// Bit of a type byte: the value is NULL.
 pub const NULL: u8 = 0x80;
 
-/// Appends a result set to a buffer. The caller empties the buffer when it likes, so that a result
-/// of any size streams.
+/// Appends a result set to a buffer. The caller can empty the buffer at any time, so that a result
+/// of any size can be streamed.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// Bytes of the result set so far, not yet taken.
+    /// Bytes of the result set that the caller has not removed.
     pub buffer: Vec<u8>,
 }
 
 impl Encoder {
-    /// One text (or raw bytes) value; `None` is NULL. The servlet sends every value as text. It
-    /// also cuts each character to its low byte, which mangles everything outside Latin-1; this
-    /// encoder keeps the bytes it is given.
+    /// Appends a value as text or raw bytes; none is NULL. The servlet sends every value as text,
+    /// and cuts each character to its low byte, which damages all characters outside Latin-1. This
+    /// encoder does not change the bytes.
     pub fn value(&mut self, value: Option<&[u8]>) {
         match value {
             Some(bytes) => {
-                // Longer than u32 cannot come: SQLite ends at 2^31 - 1, the servers at 2^30, the
-                // gateway far below.
+                // The length fits into u32: the limit of SQLite is 2^31 - 1, that of the servers
+                // 2^30, and that of the gateway is much lower.
                 self.array(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
                 self.buffer.extend_from_slice(bytes);
             }
@@ -40,14 +40,14 @@ impl Encoder {
         }
     }
 
-    /// The head of a value of `length` bytes. The caller sees to it that exactly these follow,
-    /// perhaps past the buffer: a value of megabytes need not be copied to be sent.
+    /// Appends the head of a value of `length` bytes. The caller must send exactly this number of
+    /// bytes after it. They need not be in the buffer, so that a large value need not be copied.
     pub fn array(&mut self, length: u32) {
         self.buffer.push(ARRAY);
         self.buffer.extend_from_slice(&length.to_be_bytes());
     }
 
-    /// One column of the first record.
+    /// Appends a column to the first record.
     pub fn column(&mut self, name: &str, type_name: &str) {
         self.value(Some(name.as_bytes()));
         self.value(Some(type_name.as_bytes()));
@@ -82,44 +82,45 @@ pub enum Field<'a> {
     EndOfRecord,
 }
 
-/// Where and why a payload is no result set.
+/// Where and why a payload is not a result set.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PayloadError {
-    /// A type byte that the protocol does not know.
+    /// The type of a field is unknown.
     #[error("unknown field type {kind:#04x} at byte {at}")]
     UnknownType {
-        /// The byte found.
+        /// The type byte.
         kind: u8,
-        /// Its offset in the payload.
+        /// Offset of the type byte in the payload, bytes.
         at: usize,
     },
-    /// The payload ends inside a field.
-    #[error("the payload ends inside the field at byte {at}")]
+    /// The payload ends within a field.
+    #[error("the payload ends within the field at byte {at}")]
     Cut {
-        /// Offset of the field's type byte.
+        /// Offset of the field's type byte, bytes.
         at: usize,
     },
-    /// The payload ends inside a record.
+    /// The payload ends within a record.
     #[error("the last record is not complete")]
     OpenRecord,
 }
 
-/// The fields of a payload in order. Allocates nothing and survives any bytes; ends after the first
-/// error.
+/// Iterator over the fields of a payload, in order. It does not allocate, accepts any bytes, and
+/// ends after the first error.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     payload: &'a [u8],
-    at: usize,
+    offset: usize,
 }
 
 impl<'a> Fields<'a> {
-    /// Starts at the first field of `payload` (inflated bytes).
+    /// Begins at the first field of `payload`, which is inflated.
     pub fn new(payload: &'a [u8]) -> Self {
-        Self { payload, at: 0 }
+        Self { payload, offset: 0 }
     }
 
     fn body<const N: usize>(&self) -> Option<[u8; N]> {
-        self.payload.get(self.at + 1..self.at + 1 + N)?.try_into().ok()
+        let start = self.offset + 1;
+        self.payload.get(start..start + N)?.try_into().ok()
     }
 
     fn field(&self, kind: u8) -> Option<(Field<'a>, usize)> {
@@ -132,7 +133,7 @@ impl<'a> Fields<'a> {
             5 => (Field::Time(i64::from_be_bytes(self.body()?)), 8),
             ARRAY => {
                 let length = u32::from_be_bytes(self.body()?) as usize;
-                let start = self.at + 5;
+                let start = self.offset + 5;
                 (
                     Field::Bytes(self.payload.get(start..start.checked_add(length)?)?),
                     4 + length,
@@ -148,16 +149,16 @@ impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, PayloadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let at = self.at;
+        let at = self.offset;
         let &kind = self.payload.get(at)?;
-        let known = kind & !NULL <= ARRAY || kind == END_OF_RECORD;
-        let found = if known { self.field(kind) } else { None };
-        if let Some((field, body)) = found {
-            self.at += 1 + body;
+        let is_known = kind & !NULL <= ARRAY || kind == END_OF_RECORD;
+        let field = if is_known { self.field(kind) } else { None };
+        if let Some((field, body)) = field {
+            self.offset += 1 + body;
             return Some(Ok(field));
         }
-        self.at = self.payload.len();
-        Some(Err(if known {
+        self.offset = self.payload.len();
+        Some(Err(if is_known {
             PayloadError::Cut { at }
         } else {
             PayloadError::UnknownType { kind, at }
@@ -165,24 +166,24 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Counts the rows of a payload, not counting the record of column names. Nothing at all has no
-/// rows and is no error.
+/// Counts the rows of a payload, without the record of the columns. An empty payload has no rows
+/// and is not an error.
 pub fn count_rows(payload: &[u8]) -> Result<u64, PayloadError> {
     let mut records = 0_u64;
-    let mut open = false;
+    let mut is_open = false;
     for field in Fields::new(payload) {
-        open = field? != Field::EndOfRecord;
-        records += u64::from(!open);
+        is_open = field? != Field::EndOfRecord;
+        records += u64::from(!is_open);
     }
-    if open {
+    if is_open {
         Err(PayloadError::OpenRecord)
     } else {
         Ok(records.saturating_sub(1))
     }
 }
 
-/// Shows each record to `visit` with its number, 0 being the column names. The slice is reused:
-/// nothing is allocated per row. `visit` may stop early.
+/// Calls `visit` with the number and the fields of each record; record 0 contains the columns. The
+/// slice is reused, so that nothing is allocated per row. `visit` can stop the iteration.
 pub fn visit_records<'a>(
     payload: &'a [u8],
     mut visit: impl FnMut(u64, &[Field<'a>]) -> ControlFlow<()>,
@@ -214,34 +215,34 @@ mod tests {
     use crate::frontier::example;
 
     #[test]
-    fn the_worked_example_encodes_to_the_byte() {
+    fn the_worked_example_is_encoded_exactly() {
         assert_eq!(example::encode_rows(), example::plain());
     }
 
     #[test]
-    fn the_worked_example_decodes() {
+    fn the_worked_example_is_decoded() {
         let plain = example::plain();
         assert_eq!(count_rows(&plain), Ok(2));
-        let mut seen = Vec::new();
+        let mut records = Vec::new();
         visit_records(&plain, |number, fields| {
             let text = |field: &Field<'_>| match field {
                 Field::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
                 other => format!("{other:?}"),
             };
-            seen.push((number, fields.iter().map(text).collect::<Vec<_>>().join(" ")));
+            records.push((number, fields.iter().map(text).collect::<Vec<_>>().join(" ")));
             ControlFlow::Continue(())
         })
         .unwrap();
         assert_eq!(
-            seen[0],
+            records[0],
             (0, "iov_since int8 iov_until int8 payload text".to_owned())
         );
-        assert_eq!(seen[1], (1, "0 100 v=1".to_owned()));
-        assert_eq!(seen[2], (2, "100 9223372036854775807 Null".to_owned()));
+        assert_eq!(records[1], (1, "0 100 v=1".to_owned()));
+        assert_eq!(records[2], (2, "100 9223372036854775807 Null".to_owned()));
     }
 
     #[test]
-    fn every_type_and_its_null() {
+    fn every_type_and_its_null_are_decoded() {
         let mut bytes = vec![0, 9, 1, 0, 0, 0, 1, 2, 255, 255, 255, 255, 255, 255, 255, 254];
         bytes.extend([3].into_iter().chain(1.5_f32.to_be_bytes()));
         bytes.extend([4].into_iter().chain(2.5_f64.to_be_bytes()));
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_named() {
+    fn every_kind_of_damage_has_its_error() {
         assert_eq!(count_rows(&[]), Ok(0));
         assert_eq!(
             count_rows(&[7, 8]),
@@ -277,9 +278,9 @@ mod tests {
         assert_eq!(count_rows(&[0x86]), Err(PayloadError::OpenRecord));
     }
 
-    /// A length may hold a 7 and so may text: a reader that splits on 7 miscounts this one.
+    /// A length or a text can contain the byte 7: a reader that splits at 7 miscounts this payload.
     #[test]
-    fn sevens_inside_fields_are_no_record_ends() {
+    fn a_byte_7_within_a_field_does_not_end_the_record() {
         let mut encoder = Encoder::default();
         encoder.column("payload", "text");
         encoder.end_record();

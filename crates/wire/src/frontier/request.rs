@@ -15,66 +15,67 @@ use thiserror::Error;
 
 use super::base64;
 
-/// Most payloads that one URL may ask for: the limit of the C client's interface.
+/// Maximum number of payloads in one URL: the limit of the interface of the C client.
 pub const MAX_PAYLOADS: usize = 32;
-/// Longest SQL text that [`decode_p1`] yields, in bytes. A client's request head ends at 8192
-/// bytes, and SQL shrinks by a factor of ten at most, so this refuses zip bombs and nothing else.
+/// Maximum length of the SQL that [`decode_p1`] returns, bytes. The request head of a client has at
+/// most 8,192 bytes, and SQL is compressed by a factor of at most ten, so that only zip bombs are
+/// refused.
 pub const MAX_SQL: usize = 256 * 1024;
 
-/// What is wrong with a request URL or with the SQL inside it.
+/// Why a request URL, or the SQL in it, is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum RequestError {
-    /// The path does not hold `/Frontier/type=...` or `/Frontier?type=...`.
+    /// The path does not contain `/Frontier/type=...` or `/Frontier?type=...`.
     #[error("no Frontier command in the URL")]
     NoCommand,
-    /// A group began with something else than `type`.
+    /// A group does not begin with `type`. The value is the name of its first parameter.
     #[error("Unsupported request type [{0}]")]
     Type(String),
-    /// A parameter without `=value`, or a `type` without a name.
+    /// A parameter has no `=value`, or a `type` has no name. The value is the parameter.
     #[error("parameter [{0}] has no value")]
     NoValue(String),
-    /// `encoding` did not follow `type`.
+    /// `type` is not followed by `encoding`. The value is the name of the parameter that follows.
     #[error("Unexpected parameter [{0}], expected encoding")]
     NotEncoding(String),
-    /// The URL ended after `type`.
+    /// The URL ends after `type`.
     #[error("command parse completed prematurely, encoding is missing")]
     Premature,
-    /// More than [`MAX_PAYLOADS`] groups.
+    /// The URL has more than [`MAX_PAYLOADS`] groups.
     #[error("more than {MAX_PAYLOADS} payloads in one request")]
     TooMany,
-    /// `p1` is absent.
+    /// The parameter `p1` is missing.
     #[error("parameter p1 is missing")]
     NoP1,
-    /// `p1` is no base64 in the protocol's alphabet.
+    /// `p1` is not base64 in the alphabet of the protocol.
     #[error("p1 is not base64")]
     Base64,
-    /// `p1` does not inflate as zlib data.
+    /// `p1` is not zlib data.
     #[error("p1 is not zlib data")]
     Zlib,
     /// The SQL is longer than [`MAX_SQL`].
     #[error("p1 inflates to more than {MAX_SQL} bytes")]
     TooLong,
-    /// The SQL is not text.
+    /// The SQL is not UTF-8 text.
     #[error("p1 does not hold text")]
     NotText,
 }
 
-/// How a payload is packed: `BLOB`, `BLOBzip` (level 5) or `BLOBzip1` to `BLOBzip9`.
+/// Encoding of a payload: `BLOB`, `BLOBzip` (level 5) or `BLOBzip1` to `BLOBzip9`.
 ///
-/// `BLOBzip0` is no value: the servlet would send plain bytes under a name that makes clients
-/// inflate them.
+/// `BLOBzip0` is not a valid encoding: the servlet would send plain bytes, but clients would
+/// inflate them because of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Plain bytes.
+    /// Not compressed.
     Blob,
-    /// Zlib at the servlet's default level, 5.
+    /// Zlib with the default level of the servlet, 5.
     BlobZip,
-    /// Zlib at this level, 1 to 9.
+    /// Zlib with this level, 1 to 9.
     BlobZipLevel(u8),
 }
 
 impl Encoding {
-    /// The encoding for a zip level 0 (plain) to 9; `None` above.
+    /// The encoding for a zlib level of 0 (not compressed) to 9; none for a greater level.
     pub fn from_level(level: u8) -> Option<Self> {
         match level {
             0 => Some(Self::Blob),
@@ -83,7 +84,7 @@ impl Encoding {
         }
     }
 
-    /// Reads the name used in URLs and documents; `None` for any other text.
+    /// The encoding with this name in URLs and documents; none for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         match text.strip_prefix("BLOB")? {
             "" => Some(Self::Blob),
@@ -95,7 +96,7 @@ impl Encoding {
         }
     }
 
-    /// The zlib level 1 to 9, or `None` for plain bytes.
+    /// The zlib level, 1 to 9; none if not compressed.
     pub fn level(self) -> Option<u32> {
         match self {
             Self::Blob => None,
@@ -115,19 +116,20 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// How long caches may keep an answer. What each means in seconds is the server's configuration.
+/// How long caches may keep a response. The configuration of the server defines the times in
+/// seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Ttl {
-    /// Says nothing in the URL.
+    /// The default, which is not in the URL.
     #[default]
     Long,
-    /// `&ttl=short`
+    /// The parameter `&ttl=short`.
     Short,
-    /// `&ttl=forever`; an empty result is then an error.
+    /// The parameter `&ttl=forever`. An empty result is then an error.
     Forever,
 }
 
-/// Which of the two URL forms to write. Clients send the slash form; the servlet takes both.
+/// Form of a URL. Clients send the slash form; the servlet accepts both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
     /// `.../Frontier/type=...`
@@ -137,9 +139,9 @@ pub enum Form {
     Query,
 }
 
-/// Writes the URL that asks for `queries`, one payload each, below `base` (a path such as
-/// `/FrontierProd`, an absolute URL for a proxy, or nothing). `freshkey` makes a distinct cache key
-/// and means nothing else.
+/// Builds the URL that requests `queries`, one payload each, below `base` (a path such as
+/// `/FrontierProd`, an absolute URL for a proxy, or empty). `freshkey` only makes the cache key
+/// different.
 pub fn build_url(
     base: &str,
     form: Form,
@@ -175,33 +177,33 @@ pub fn build_url(
     url
 }
 
-/// One group of a request: what is asked for, not yet judged (an unknown encoding is an error of
-/// its payload, not of the whole request).
+/// One group of a request. Its values are not checked, because an unknown encoding is an error of
+/// its payload, not of the whole request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// `frontier_request` for SQL.
+    /// Name of the object: `frontier_request` for SQL.
     pub object: String,
-    /// `1` in every client.
+    /// Version of the object: `1` in every client.
     pub version: String,
-    /// `DEFAULT` where the URL does not say.
+    /// Name of the method; `DEFAULT` if the URL does not contain it.
     pub method: String,
-    /// As written in the URL; see [`Encoding::parse`].
+    /// Name of the encoding as in the URL; see [`Encoding::parse`].
     pub encoding: String,
-    /// The packed SQL; see [`decode_p1`].
+    /// The encoded SQL; see [`decode_p1`]. None if it is missing.
     pub p1: Option<String>,
-    /// How long the answer may be cached.
+    /// How long the response may be cached.
     pub ttl: Ttl,
-    /// A signed answer was asked for (`sec=sig`).
+    /// Whether a signed response is requested (`sec=sig`).
     pub signed: bool,
 }
 
-/// Takes apart the target of a request line (a path or an absolute URL, either form).
+/// Parses the target of a request line: a path or an absolute URL, in either form.
 pub fn parse_target(target: &str) -> Result<Vec<Command>, RequestError> {
-    let at = target
+    let start = target
         .find("/Frontier/")
         .or_else(|| target.find("/Frontier?"))
         .ok_or(RequestError::NoCommand)?;
-    let text = &target[at + "/Frontier/".len()..];
+    let text = &target[start + "/Frontier/".len()..];
     if text.is_empty() {
         return Err(RequestError::NoCommand);
     }
@@ -219,7 +221,7 @@ pub fn parse_target(target: &str) -> Result<Vec<Command>, RequestError> {
         if commands.len() == MAX_PAYLOADS {
             return Err(RequestError::TooMany);
         }
-        let mut command = named(&value)?;
+        let mut command = parse_type(&value)?;
         let (name, value) = tokens.next().ok_or(RequestError::Premature)??;
         if name != "encoding" {
             return Err(RequestError::NotEncoding(name));
@@ -232,7 +234,7 @@ pub fn parse_target(target: &str) -> Result<Vec<Command>, RequestError> {
                 "ttl" if value == "short" => command.ttl = Ttl::Short,
                 "ttl" if value == "forever" => command.ttl = Ttl::Forever,
                 "sec" => command.signed = value == "sig",
-                _ => {} // freshkey, and whatever a later client adds: only part of the cache key
+                _ => {} // freshkey and parameters of later clients: only part of the cache key
             }
         }
         commands.push(command);
@@ -244,16 +246,16 @@ pub fn parse_target(target: &str) -> Result<Vec<Command>, RequestError> {
     }
 }
 
-/// What a signature covers of a request, beside the answer: the path from the last slash before the
-/// first `&` on, as the servlet sees it, that is percent-decoded.
+/// The part of a request that a signature covers in addition to the response: the path from the
+/// last slash before the first `&` on, percent-decoded as in the servlet.
 pub fn signed_part(target: &str) -> Vec<u8> {
     let names = target.find('&').unwrap_or(target.len());
     let from = target[..names].rfind('/').unwrap_or(0);
     percent_encoding::percent_decode_str(&target[from..]).collect()
 }
 
-/// `object:version:method` of a `type` parameter.
-fn named(value: &str) -> Result<Command, RequestError> {
+/// Parses `object:version:method`, the value of a `type` parameter.
+fn parse_type(value: &str) -> Result<Command, RequestError> {
     let mut parts = value.split(':').filter(|part| !part.is_empty());
     let object = parts.next().ok_or_else(|| RequestError::NoValue("type".into()))?;
     Ok(Command {
@@ -267,8 +269,8 @@ fn named(value: &str) -> Result<Command, RequestError> {
     })
 }
 
-/// Name and value of one parameter, percent-decoded. As in the servlet, a second `=` ends the
-/// value.
+/// Parses one parameter into name and value, percent-decoded. As in the servlet, a second `=` ends
+/// the value.
 fn parameter(token: &str) -> Result<(String, String), RequestError> {
     let mut parts = token.split('=').filter(|part| !part.is_empty());
     match (parts.next(), parts.next()) {
@@ -283,26 +285,30 @@ fn unescape(text: &str) -> String {
     }
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = |offset: usize| bytes.get(at + offset).and_then(|&b| char::from(b).to_digit(16));
-        match (bytes[at], hex(1), hex(2)) {
+    let mut index = 0;
+    while index < bytes.len() {
+        let hex = |offset: usize| {
+            bytes
+                .get(index + offset)
+                .and_then(|&b| char::from(b).to_digit(16))
+        };
+        match (bytes[index], hex(1), hex(2)) {
             (b'%', Some(high), Some(low)) => {
                 plain.push((high * 16 + low) as u8);
-                at += 2;
+                index += 2;
             }
             (b'+', ..) => plain.push(b' '),
             (other, ..) => plain.push(other),
         }
-        at += 1;
+        index += 1;
     }
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-/// Packs SQL for a URL: zlib level 9, base64, and `+ / =` written as `. - _`.
+/// Encodes SQL for a URL: zlib level 9, base64, and `. - _` instead of `+ / =`.
 pub fn encode_p1(sql: &str) -> String {
     let mut zlib = ZlibEncoder::new(Vec::with_capacity(sql.len()), Compression::new(9));
-    // Writing to a Vec cannot fail; what cannot fail needs no error for every caller to carry.
+    // Writing to a Vec cannot fail, so that the function returns no error.
     let packed = zlib
         .write_all(sql.as_bytes())
         .and_then(|()| zlib.finish())
@@ -318,7 +324,7 @@ pub fn encode_p1(sql: &str) -> String {
         .collect()
 }
 
-/// Unpacks what [`encode_p1`] made; at most [`MAX_SQL`] bytes.
+/// Decodes the output of [`encode_p1`], at most [`MAX_SQL`] bytes.
 pub fn decode_p1(p1: &str) -> Result<String, RequestError> {
     let standard: Vec<u8> = p1
         .bytes()
@@ -341,9 +347,9 @@ pub fn decode_p1(p1: &str) -> Result<String, RequestError> {
     String::from_utf8(sql).map_err(|_| RequestError::NotText)
 }
 
-/// Splits the bind form: a text with both `?` and `:` is SQL and, after each `:`, one value bound
-/// as text. There is no escape for `:` in the protocol. As in the servlet, empty values at the end
-/// are dropped.
+/// Splits the bind form: a text that contains both `?` and `:` consists of SQL and, after each `:`,
+/// one value that is bound as text. The protocol has no escape for `:`. As in the servlet, empty
+/// values at the end are omitted.
 pub fn split_binds(text: &str) -> (&str, Vec<&str>) {
     if !(text.contains('?') && text.contains(':')) {
         return (text, Vec::new());
@@ -363,7 +369,7 @@ mod tests {
     use crate::frontier::example;
 
     #[test]
-    fn url_of_the_worked_example_reads_back() {
+    fn the_url_of_the_worked_example_is_parsed_to_its_values() {
         let url = build_url(
             "/FrontierLab/",
             Form::Slash,
@@ -392,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn several_payloads_ttl_and_freshkey() {
+    fn urls_with_several_payloads_ttl_and_freshkey_are_parsed_to_their_values() {
         for form in [Form::Slash, Form::Query] {
             let url = build_url(
                 "http://h:1/X",
@@ -417,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_of_a_request() {
+    fn the_signed_part_begins_at_the_last_slash_before_the_parameters() {
         for (target, part) in [
             (
                 "http://h:8/a/Frontier/type=f:1:DEFAULT&encoding=BLOB&p1=a/b",
@@ -435,16 +441,16 @@ mod tests {
     }
 
     #[test]
-    fn tolerance_and_refusals() {
+    fn escapes_and_unknown_values_are_accepted_and_invalid_urls_are_refused() {
         let parse = |text: &str| parse_target(text);
-        let one =
+        let commands =
             parse("/a/Frontier/type=frontier_request:1&encoding=B%4cOB&sec=sig&p1=A%2eB&ttl=never").unwrap();
         assert_eq!(
-            (one[0].method.as_str(), one[0].encoding.as_str()),
+            (commands[0].method.as_str(), commands[0].encoding.as_str()),
             ("DEFAULT", "BLOB")
         );
         assert_eq!(
-            (one[0].p1.as_deref(), one[0].ttl, one[0].signed),
+            (commands[0].p1.as_deref(), commands[0].ttl, commands[0].signed),
             (Some("A.B"), Ttl::Long, true)
         );
         assert_eq!(parse("/index.html"), Err(RequestError::NoCommand));
@@ -472,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings() {
+    fn encodings_have_their_names_and_levels() {
         for (text, level) in [
             ("BLOB", None),
             ("BLOBzip", Some(5)),
@@ -502,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn bind_form() {
+    fn the_bind_form_is_split_into_sql_and_values() {
         assert_eq!(split_binds("SELECT 1"), ("SELECT 1", vec![]));
         assert_eq!(split_binds("SELECT ':'"), ("SELECT ':'", vec![]));
         assert_eq!(

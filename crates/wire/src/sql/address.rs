@@ -1,4 +1,4 @@
-//! Where a database is, and who logs in: URLs as the servers' own clients take them.
+//! URLs of databases with host and login, as the servers' own clients accept them.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use url::{Host, Url};
 
 use super::{Login, Server};
 
-/// A server's place, and a login there.
+/// The address of a database server, and a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Which server speaks there.
+    /// Kind of the server.
     pub server: Server,
-    /// Name or address of the host; an IPv6 address has no brackets.
+    /// Name or IP address of the host; an IPv6 address has no brackets.
     pub host: String,
     /// TCP port, 1 to 65535.
     pub port: u16,
-    /// Who logs in.
+    /// User, password and database.
     pub login: Login,
 }
 
-/// What is wrong with a URL. It never holds the URL itself, in which there may be a password.
+/// Why a URL is refused. It does not contain the URL, which may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Not a URL, or of another scheme.
+    /// The text is not a URL, or its scheme is not supported.
     #[error(
         "expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE or mysql:// or mariadb:// with the same parts"
     )]
@@ -31,23 +31,23 @@ pub enum AddressError {
     /// A part is missing.
     #[error("the {0} is missing")]
     Missing(&'static str),
-    /// A part is not what can stand there.
-    #[error("the {0} is not valid: percent-encode what is not a letter or digit")]
+    /// A part is not valid.
+    #[error("the {0} is not valid: percent-encode all characters except letters and digits")]
     Invalid(&'static str),
-    /// A parameter after `?`.
-    #[error("the parameter {0} is not known: only sslmode=disable, allow or prefer may be given")]
+    /// A parameter after `?` is not supported.
+    #[error("the parameter {0} is not known: expected sslmode=disable, sslmode=allow or sslmode=prefer")]
     Parameter(String),
-    /// TLS is demanded.
-    #[error("sslmode={0}: a URL does not ask for TLS; leave sslmode out (the driver sql has the key tls)")]
+    /// The URL requests TLS.
+    #[error("sslmode={0}: a URL cannot request TLS: remove sslmode, and use the key tls of the driver sql")]
     Tls(String),
 }
 
 impl Address {
-    /// Reads `postgresql://`, `postgres://`, `mysql://` and `mariadb://` URLs. User, password and
-    /// database are percent-decoded; the port is 5432 or 3306 if none is given.
+    /// Parses `postgresql://`, `postgres://`, `mysql://` and `mariadb://` URLs. User, password and
+    /// database are percent-decoded. The default port is 5432 or 3306.
     pub fn from_url(url: &str) -> Result<Self, AddressError> {
         let url = Url::parse(url).map_err(|_| AddressError::Form)?;
-        let (server, usual_port) = match url.scheme() {
+        let (server, default_port) = match url.scheme() {
             "postgresql" | "postgres" => (Server::Postgres, 5432),
             "mysql" | "mariadb" => (Server::Mysql, 3306),
             _ => return Err(AddressError::Form),
@@ -68,7 +68,7 @@ impl Address {
         if host.contains('/') {
             return Err(AddressError::Invalid("host"));
         }
-        let port = url.port().unwrap_or(usual_port);
+        let port = url.port().unwrap_or(default_port);
         if port == 0 {
             return Err(AddressError::Invalid("port"));
         }
@@ -102,7 +102,7 @@ impl Login {
 }
 
 impl fmt::Debug for Login {
-    /// Without the password: what is printed for debugging lands in logs.
+    /// Without the password, because the output of `Debug` can appear in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login")
             .field("user", &self.user)
@@ -112,7 +112,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Both protocols end texts with a NUL, so none can stand in one.
+/// Percent-decodes a part. A NUL is refused, because both protocols end texts with it.
 fn decoded(text: &str, part: &'static str) -> Result<String, AddressError> {
     let text = percent_decode_str(text)
         .decode_utf8()
@@ -143,29 +143,29 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_are_read() {
-        let found = address("postgresql://l%40b:p%3A%2Fw%20%C3%A9@db.example.org:6000/my%20data");
-        assert_eq!((found.server, found.port), (Server::Postgres, 6000));
-        assert_eq!(found.host, "db.example.org");
-        assert_eq!(found.login.user, "l@b");
-        assert_eq!(found.login.password.as_deref(), Some("p:/w é"));
-        assert_eq!(found.login.database, "my data");
-        assert!(!format!("{found:?}").contains("p:/w"), "{found:?}");
+    fn all_parts_are_parsed() {
+        let address = address("postgresql://l%40b:p%3A%2Fw%20%C3%A9@db.example.org:6000/my%20data");
+        assert_eq!((address.server, address.port), (Server::Postgres, 6000));
+        assert_eq!(address.host, "db.example.org");
+        assert_eq!(address.login.user, "l@b");
+        assert_eq!(address.login.password.as_deref(), Some("p:/w é"));
+        assert_eq!(address.login.database, "my data");
+        assert!(!format!("{address:?}").contains("p:/w"), "{address:?}");
     }
 
     #[test]
-    fn parts_may_be_left_out() {
-        let found = address("mariadb://root@[::1]");
-        assert_eq!((found.server, found.port), (Server::Mysql, 3306));
-        assert_eq!((found.host.as_str(), found.login.database.as_str()), ("::1", ""));
-        assert_eq!(found.login.password, None);
+    fn optional_parts_have_defaults() {
+        let local = address("mariadb://root@[::1]");
+        assert_eq!((local.server, local.port), (Server::Mysql, 3306));
+        assert_eq!((local.host.as_str(), local.login.database.as_str()), ("::1", ""));
+        assert_eq!(local.login.password, None);
         assert_eq!(address("mysql://a:@h:1/x").login.password, None);
-        let found = address("postgres://a@h/?sslmode=prefer");
-        assert_eq!((found.port, found.login.database.as_str()), (5432, ""));
+        let remote = address("postgres://a@h/?sslmode=prefer");
+        assert_eq!((remote.port, remote.login.database.as_str()), (5432, ""));
     }
 
     #[test]
-    fn what_cannot_be_is_refused_without_the_password() {
+    fn invalid_urls_are_refused_without_showing_the_password() {
         for (url, part) in [
             ("http://a:secret@h/x", "expected postgresql://"),
             ("postgresql:a", "host is missing"),

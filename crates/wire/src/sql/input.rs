@@ -1,24 +1,26 @@
-//! What has arrived and is not yet used.
+//! The buffer for bytes that were received and not yet processed.
 
 use std::ops::Range;
 
 use super::SqlProtocolError;
 
-/// Longest message that is taken, bytes. `PostgreSQL`'s own limit for a value is as long,
-/// `MariaDB`'s for a packet too.
+/// Maximum length of a message, bytes: the limits of `PostgreSQL` for a value and of `MariaDB` for
+/// a packet.
 pub(super) const MAX_MESSAGE_BYTES: usize = 1 << 30;
-/// Longest message of a login, bytes: what is longer comes from a server of another kind.
+/// Maximum length of a message during the login, bytes. A longer one is sent by a server of another
+/// kind.
 pub(super) const MAX_LOGIN_BYTES: usize = 64 * 1024;
-/// Room that an empty buffer keeps, bytes: thousands of sessions may each have seen one large row.
-const KEPT: usize = 256 * 1024;
+/// Maximum capacity of an empty buffer, bytes, because thousands of sessions may each have received
+/// one large row.
+const KEPT_CAPACITY: usize = 256 * 1024;
 
-/// Bytes in order of arrival. The message in use stays where it is until [`Input::release`].
+/// Bytes in order of arrival. The message in use is not moved until [`Input::release`].
 #[derive(Default)]
 pub(super) struct Input {
     bytes: Vec<u8>,
-    /// Where the message in use begins, or the next one.
+    /// Start of the message in use, or of the next one.
     start: usize,
-    /// Where the message in use ends; `start` if there is none.
+    /// End of the message in use; `start` if there is none.
     end: usize,
 }
 
@@ -27,24 +29,24 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// What is not yet used.
+    /// Bytes that are not yet processed.
     pub(super) fn rest(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// Forgets `count` bytes at the start: those of a header.
+    /// Skips `count` bytes at the start, which are a header.
     pub(super) fn skip(&mut self, count: usize) {
         self.start += count;
         self.end = self.start;
     }
 
-    /// Takes 4 bytes out at `at` after the start: the header between two parts of a message.
-    pub(super) fn cut(&mut self, at: usize) {
-        let at = self.start + at;
-        self.bytes.drain(at..at + 4);
+    /// Removes 4 bytes at `offset` after the start: the header between two parts of a message.
+    pub(super) fn cut(&mut self, offset: usize) {
+        let from = self.start + offset;
+        self.bytes.drain(from..from + 4);
     }
 
-    /// The next `length` bytes are the message in use.
+    /// Makes the next `length` bytes the message in use.
     pub(super) fn hold(&mut self, length: usize) {
         self.end = self.start + length;
     }
@@ -54,7 +56,7 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
-    /// Whether nothing has come behind the message in use.
+    /// Whether no bytes follow the message in use.
     pub(super) fn is_last(&self) -> bool {
         self.end == self.bytes.len()
     }
@@ -64,27 +66,27 @@ impl Input {
         &self.message()[range]
     }
 
-    /// The message in use is done with.
+    /// Ends the use of the message in use.
     pub(super) fn release(&mut self) {
         self.start = self.end;
     }
 
-    /// More is to come: moves what is left to the front, so that memory stays at one message and
-    /// one read.
+    /// Moves the remaining bytes to the front before more are received, so that the buffer contains
+    /// at most one message and one read.
     pub(super) fn settle(&mut self) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             (self.start, self.end) = (0, 0);
         }
         if self.bytes.is_empty() {
-            self.bytes.shrink_to(KEPT);
+            self.bytes.shrink_to(KEPT_CAPACITY);
         }
     }
 }
 
-/// What comes before a TLS handshake and is not asked for was put there by somebody else, to be
-/// taken for what comes through it (CVE-2021-23222).
-pub(super) fn nothing_behind(input: &Input) -> Result<(), SqlProtocolError> {
+/// Refuses bytes that follow the response to a TLS request: an attacker can have inserted them, so
+/// that the client would read them as if they were received through TLS (CVE-2021-23222).
+pub(super) fn check_no_excess(input: &Input) -> Result<(), SqlProtocolError> {
     if input.is_last() {
         Ok(())
     } else {
@@ -92,38 +94,37 @@ pub(super) fn nothing_behind(input: &Input) -> Result<(), SqlProtocolError> {
     }
 }
 
-/// The server does not take TLS.
-pub(super) fn no_tls(how: &str) -> SqlProtocolError {
+/// The error for a server without TLS. `settings`: the settings of the server that enable it.
+pub(super) fn no_tls(settings: &str) -> SqlProtocolError {
     SqlProtocolError::Login(format!(
-        "the server does not take TLS: switch it on there ({how}), or connect without TLS"
+        "the server does not support TLS: enable it on the server ({settings}), or connect without TLS"
     ))
 }
 
-/// Refuses a message before it is waited for.
+/// Refuses a message that is too long, before it is received.
 pub(super) fn check_length(length: usize, limit: usize) -> Result<(), SqlProtocolError> {
     if length <= limit {
         Ok(())
     } else if limit == MAX_MESSAGE_BYTES {
         Err(SqlProtocolError::TooLong(length as u64))
     } else {
-        Err(SqlProtocolError::Nonsense(
-            "a message of a login that is too long",
-        ))
+        Err(SqlProtocolError::Nonsense("message of a login that is too long"))
     }
 }
 
-/// Reads the fields of one message. What is missing is an error, never a panic.
+/// Reads the fields of one message. A missing field is an error, not a panic.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
-    whole: usize,
+    /// Length of the message, bytes.
+    length: usize,
 }
 
 impl<'a> Fields<'a> {
     pub(super) fn new(message: &'a [u8]) -> Self {
         Self {
             rest: message,
-            whole: message.len(),
+            length: message.len(),
         }
     }
 
@@ -135,16 +136,16 @@ impl<'a> Fields<'a> {
         self.rest
     }
 
-    /// How far it has read, bytes.
-    pub(super) fn at(&self) -> usize {
-        self.whole - self.rest.len()
+    /// Offset of the next field, bytes.
+    pub(super) fn offset(&self) -> usize {
+        self.length - self.rest.len()
     }
 
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], SqlProtocolError> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or(SqlProtocolError::Nonsense("a message ends too early"))?;
+            .ok_or(SqlProtocolError::Nonsense("message that ends too early"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -159,9 +160,9 @@ impl<'a> Fields<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// Up to the next NUL, which is skipped.
+    /// The bytes up to the next NUL, which is skipped.
     pub(super) fn until_nul(&mut self) -> Result<&'a [u8], SqlProtocolError> {
-        let length = memchr::memchr(0, self.rest).ok_or(SqlProtocolError::Nonsense("a text has no end"))?;
+        let length = memchr::memchr(0, self.rest).ok_or(SqlProtocolError::Nonsense("text without an end"))?;
         let text = self.take(length)?;
         self.byte()?;
         Ok(text)

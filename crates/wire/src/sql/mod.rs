@@ -1,28 +1,28 @@
-//! Clients of database servers, without I/O: bytes in, events out. The `sql` driver and the gateway
-//! share them.
+//! Clients of database servers, without I/O: the input are bytes, the output are events. The `sql`
+//! driver and the gateway share them.
 //!
-//! A [`Session`] is one connection. It logs in by itself, then takes one query after the other in
-//! the server's text protocol, which is what a plain client and the public servlet's drivers see:
+//! A [`Session`] is one connection. It logs in by itself, and then accepts one query after the
+//! other in the server's text protocol, which simple clients and the drivers of the public servlet
+//! use:
 //!
 //! ```text
 //! loop {
-//!     send(session.outgoing());            // whatever is there, also right after `new`
+//!     send(session.outgoing());            // if not empty, also immediately after `new`
 //!     match session.next()? {
-//!         Some(Event::Ready) => ...        // logged in, or the query is over: ask the next one
+//!         Some(Event::Ready) => ...        // logged in, or the query has ended: send the next one
 //!         Some(Event::Row) => for value in session.row() { ... }
 //!         Some(...) => ...
-//!         None => session.received(read()) // more bytes are wanted
+//!         None => session.received(read()) // more bytes are needed
 //!     }
 //! }
 //! ```
 //!
-//! A session of [`Session::secured`] asks for TLS before it says who it is, and announces when that
-//! begins ([`Event::StartTls`]); the caller does the handshake, and everything after it goes
-//! through that. Passwords are sent in clear if a `PostgreSQL` server asks for that, and to `MySQL`
-//! over TLS.
+//! A session of [`Session::secured`] requests TLS before it sends the name of the user, and returns
+//! [`Event::StartTls`] when the handshake is to begin. The caller performs the handshake and sends
+//! all further bytes through TLS. Passwords are sent in clear text if a `PostgreSQL` server
+//! requests it, and to `MySQL` over TLS.
 //!
-//! Memory: one message at a time; a row is read in place. Nothing is copied that the caller does
-//! not ask for.
+//! Memory: one message at a time; a row is read in place, and its values are not copied.
 
 mod address;
 mod input;
@@ -39,7 +39,7 @@ pub use address::{Address, AddressError};
 pub use mysql::LogEvent;
 pub use session::Session;
 
-/// Which server speaks.
+/// Kind of a database server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
     /// `PostgreSQL`, protocol 3.0.
@@ -48,86 +48,87 @@ pub enum Server {
     Mysql,
 }
 
-/// Who logs in, and where.
+/// User, password and database of a login.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// Name of the user.
     pub user: String,
-    /// Password, if one is known.
+    /// Password; none if it is not known.
     pub password: Option<String>,
-    /// Database; may be empty for `MariaDB`.
+    /// Name of the database; can be empty for `MariaDB`.
     pub database: String,
 }
 
 /// A column of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its type as the server's own client calls it: `int8`, `text`, `bytea`; `bigint`, `varchar`,
+    /// Name of its type in the server's own client: `int8`, `text`, `bytea`; `bigint`, `varchar`,
     /// `longblob`.
     pub type_name: String,
 }
 
-/// What has arrived.
+/// An event of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The session takes a query: it has logged in, or the last query is over.
+    /// The session accepts a query: it has logged in, or the previous query has ended.
     Ready,
-    /// The server is ready for a TLS handshake: do it, then call [`Session::tls_started`].
+    /// The server is ready for a TLS handshake: perform it, then call [`Session::tls_started`].
     StartTls,
-    /// A result begins. Not sent for statements without one.
+    /// A result begins. Not sent for statements without a result.
     Columns(Vec<Column>),
-    /// A row, to be read by [`Session::row`] until [`Session::next`] is called again.
+    /// A row, which [`Session::row`] returns until [`Session::next`] is called again.
     Row,
-    /// A result or statement has ended well.
+    /// A result or statement has ended without an error.
     Complete,
-    /// A row of `COPY ... TO STDOUT`, of so many bytes (`PostgreSQL` only).
+    /// A row of `COPY ... TO STDOUT`, with its length in bytes (`PostgreSQL` only).
     CopyRow(u64),
-    /// The server takes the data of a `COPY ... FROM STDIN` (`PostgreSQL` only).
+    /// The server waits for the data of a `COPY ... FROM STDIN` (`PostgreSQL` only).
     CopyIn,
-    /// The server refused the login (nothing follows) or the query (`Ready` follows).
+    /// The server refused the login (no event follows) or the query (`Ready` follows).
     Failed(Refusal),
-    /// Somebody has sent this over a channel that the session listens to; may come between any
-    /// others (`PostgreSQL` only).
+    /// A notification on a channel to which the session listens. It can occur between any other
+    /// events (`PostgreSQL` only).
     Notified {
-        /// Its channel.
+        /// Name of the channel.
         channel: String,
-        /// What was said.
+        /// Text of the notification.
         payload: String,
     },
     /// An event of the binary log, after [`Session::follow_log`] (`MariaDB` only).
     Log(LogEvent),
 }
 
-/// Whether a session is within a transaction block, as far as its server has said.
+/// Whether a session is within a transaction block, as its server has reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TransactionStatus {
-    /// It is not: every statement is a transaction of its own.
+    /// Not in a block: every statement is its own transaction.
     #[default]
     Idle,
-    /// It is: the block waits for its COMMIT or ROLLBACK.
+    /// In a block, which ends with COMMIT or ROLLBACK.
     Open,
-    /// An error has ended the block, and the server refuses every statement until a ROLLBACK
+    /// In a block that an error has ended: the server refuses every statement until a ROLLBACK
     /// (`PostgreSQL` only).
     Failed,
-    /// An error came, and `MariaDB` says nothing about the block with it: [`Session::ping`] asks.
+    /// Not known after an error, with which `MariaDB` does not report it. [`Session::ping`] asks
+    /// for it.
     Unknown,
 }
 
-/// An error as the server tells it.
+/// An error that the server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// SQLSTATE, five characters.
     pub code: String,
-    /// `MariaDB`'s own number of the error, where one SQLSTATE covers many; 0 from `PostgreSQL`.
+    /// `MariaDB`'s number of the error, which is more specific than the SQLSTATE; 0 for
+    /// `PostgreSQL`.
     pub number: u16,
-    /// Its text.
+    /// Text of the error.
     pub message: String,
 }
 
-/// What a session takes to make the server stop its query, over another connection (`PostgreSQL`
-/// only).
+/// The key with which another connection can cancel the query of a session (`PostgreSQL` only).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CancelKey {
     process: i32,
@@ -135,22 +136,22 @@ pub struct CancelKey {
 }
 
 impl CancelKey {
-    /// The whole of what is sent on the other connection; the server answers by closing it.
+    /// All bytes to send on the other connection. The server closes that connection in response.
     pub fn request(self) -> Vec<u8> {
         postgres::cancel_request(self)
     }
 }
 
-/// The conversation cannot go on: close the connection.
+/// An error after which the session cannot continue. The caller must close the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SqlProtocolError {
-    /// A message over the limit of 1 GiB.
-    #[error("the server announces a message of {0} bytes, over the limit of 1 GiB")]
+    /// The length of a message, bytes, exceeds the limit of 1 GiB.
+    #[error("the server announces a message of {0} bytes; the limit is 1 GiB")]
     TooLong(u64),
-    /// Not what the protocol has at this place.
-    #[error("the server does not keep to its protocol: {0}")]
+    /// The server violates its protocol. The text states how.
+    #[error("the server violates its protocol: {0}")]
     Nonsense(&'static str),
-    /// The login cannot be done from here; says what to do.
+    /// The login is not possible. The text states why, and what to do.
     #[error("login: {0}")]
     Login(String),
 }

@@ -1,5 +1,5 @@
-//! Conversations recorded from real servers: `PostgreSQL` 15.18, `MariaDB` 10.11.19. Whole, cut
-//! anywhere, and mutated.
+//! Exchanges recorded from real servers: `PostgreSQL` 15.18, `MariaDB` 10.11.19. They are replayed
+//! whole, in pieces, and with mutations.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -9,9 +9,9 @@ use super::{Event, Login, Server, Session, SqlProtocolError};
 const POSTGRES: &[u8] = include_bytes!("recorded/postgres.bin");
 const POSTGRES_REFUSED: &[u8] = include_bytes!("recorded/postgres-refused.bin");
 const MARIADB: &[u8] = include_bytes!("recorded/mariadb.bin");
-/// Of a server that does not offer to leave out EOF packets.
+/// Of a server without the capability to omit EOF packets.
 const MARIADB_EOF: &[u8] = include_bytes!("recorded/mariadb-eof.bin");
-/// The binary log, with checksums and without.
+/// The binary log, without checksums and with them.
 const MARIADB_LOG: &[u8] = include_bytes!("recorded/mariadb-log.bin");
 const MARIADB_LOG_CHECKED: &[u8] = include_bytes!("recorded/mariadb-log-checked.bin");
 const MARIADB_REFUSED: &[u8] = include_bytes!("recorded/mariadb-refused.bin");
@@ -25,10 +25,11 @@ fn session(server: Server) -> Session {
     Session::new(server, login)
 }
 
-/// Statements before the log was asked for, in the recordings that have one.
+/// Number of statements before the request for the binary log, in the recordings that have one.
 const BEFORE_LOG: usize = 4;
 
-/// Plays the server's bytes in pieces that end at `cuts`; gives a line for each event, and asks on.
+/// Replays the bytes of the server in pieces that end at `cuts`, and sends a query after each
+/// `Ready`. Returns a line for each event.
 fn play(
     server: Server,
     bytes: &[u8],
@@ -37,7 +38,7 @@ fn play(
     play_to(server, usize::MAX, bytes, cuts)
 }
 
-/// The same, and asks for the binary log after so many statements.
+/// The same, and requests the binary log after a number of `statements`.
 fn play_to(
     server: Server,
     statements: usize,
@@ -54,7 +55,7 @@ fn play_to(
         from = to;
         while let Some(event) = session.next()? {
             calls += 1;
-            assert!(calls <= 2 * bytes.len() + 2, "it loops");
+            assert!(calls <= 2 * bytes.len() + 2, "the session does not end");
             match &event {
                 Event::Ready if ready == statements => session.follow_log(7, "log.000001", 4),
                 Event::Ready => {
@@ -105,7 +106,7 @@ fn whole(server: Server, bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn postgres() {
+fn a_recorded_exchange_with_postgres_produces_its_events() {
     assert_eq!(
         whole(Server::Postgres, POSTGRES),
         [
@@ -143,7 +144,7 @@ fn postgres() {
 }
 
 #[test]
-fn mariadb() {
+fn a_recorded_exchange_with_mariadb_produces_its_events() {
     let lines = whole(Server::Mysql, MARIADB);
     assert_eq!(
         lines,
@@ -179,15 +180,15 @@ fn mariadb() {
 }
 
 #[test]
-fn mariadb_tells_of_changes_in_its_log() {
+fn a_recorded_binary_log_of_mariadb_produces_its_changes() {
     for bytes in [MARIADB_LOG, MARIADB_LOG_CHECKED] {
         let lines = play_to(Server::Mysql, BEFORE_LOG, bytes, [].into_iter()).unwrap();
-        let told = lines
+        let changes = lines
             .iter()
             .filter(|line| !["ready", "complete", "Nothing"].contains(&line.as_str()));
-        let told: Vec<&str> = told.map(String::as_str).collect();
+        let changes: Vec<&str> = changes.map(String::as_str).collect();
         assert_eq!(
-            told,
+            changes,
             [
                 r#"Table { schema: "d", name: "one" }"#,
                 "Commit",
@@ -206,7 +207,7 @@ fn mariadb_tells_of_changes_in_its_log() {
 }
 
 #[test]
-fn any_cut_gives_the_same() {
+fn pieces_of_any_size_produce_the_same_events() {
     let mut rng = Pcg64::seed_from_u64(5);
     for (server, bytes) in [
         (Server::Postgres, POSTGRES),
@@ -228,7 +229,7 @@ fn any_cut_gives_the_same() {
 }
 
 #[test]
-fn mutated_conversations_neither_panic_nor_loop() {
+fn mutated_exchanges_neither_panic_nor_loop() {
     let mut rng = Pcg64::seed_from_u64(6);
     let seeds = [
         (Server::Postgres, POSTGRES),
@@ -283,7 +284,7 @@ fn mutate(rng: &mut Pcg64, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn an_error_is_the_end() {
+fn after_an_error_the_session_returns_only_that_error() {
     let mut session = session(Server::Mysql);
     session.received(b"HTTP/1.1 400");
     let error = session.next().unwrap_err();

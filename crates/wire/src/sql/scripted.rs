@@ -1,4 +1,5 @@
-//! Conversations that no server at hand has: other ways to log in, and servers that cheat.
+//! Scripted exchanges that the servers of the tests do not have: other authentication methods, and
+//! servers that violate the protocol.
 
 use super::{CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError};
 
@@ -13,26 +14,26 @@ fn session(server: Server, password: Option<&str>) -> Session {
 
 type Step = Result<Option<Event>, SqlProtocolError>;
 
-fn hear(session: &mut Session, bytes: &[u8]) -> Step {
+fn receive(session: &mut Session, bytes: &[u8]) -> Step {
     session.outgoing().clear();
     session.received(bytes);
     session.next()
 }
 
-fn said(session: &mut Session) -> Vec<u8> {
+fn sent(session: &mut Session) -> Vec<u8> {
     std::mem::take(session.outgoing())
 }
 
-fn nonsense(step: &Step) -> &'static str {
+fn protocol_error(step: &Step) -> &'static str {
     match step {
-        Err(SqlProtocolError::Nonsense(what)) => what,
+        Err(SqlProtocolError::Nonsense(text)) => text,
         other => panic!("{other:?}"),
     }
 }
 
-fn no_login(step: &Step) -> &str {
+fn login_error(step: &Step) -> &str {
     match step {
-        Err(SqlProtocolError::Login(what)) => what,
+        Err(SqlProtocolError::Login(text)) => text,
         other => panic!("{other:?}"),
     }
 }
@@ -70,13 +71,13 @@ fn greeting(method: &[u8]) -> Vec<u8> {
 fn ready(server: Server) -> Session {
     let mut session = session(server, Some("secret"));
     let step = match server {
-        Server::Postgres => hear(
+        Server::Postgres => receive(
             &mut session,
             &[authentication(0, b""), message(b'Z', b"I")].concat(),
         ),
         Server::Mysql => {
-            hear(&mut session, &greeting(b"mysql_native_password")).unwrap();
-            hear(&mut session, &packet(2, b"\0\0\0\x02\0\0\0"))
+            receive(&mut session, &greeting(b"mysql_native_password")).unwrap();
+            receive(&mut session, &packet(2, b"\0\0\0\x02\0\0\0"))
         }
     };
     assert_eq!(step, Ok(Some(Event::Ready)));
@@ -88,8 +89,8 @@ fn postgres_must_prove_that_it_knows_the_password() {
     let offer = authentication(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0");
     let begin = || {
         let mut session = session(Server::Postgres, Some("secret"));
-        assert_eq!(hear(&mut session, &offer), Ok(None));
-        let first = String::from_utf8(said(&mut session)).unwrap();
+        assert_eq!(receive(&mut session, &offer), Ok(None));
+        let first = String::from_utf8(sent(&mut session)).unwrap();
         let nonce = first.rsplit("r=").next().unwrap().to_owned();
         assert!(nonce.len() >= 18, "{first}");
         (session, nonce)
@@ -97,36 +98,42 @@ fn postgres_must_prove_that_it_knows_the_password() {
     let (mut session, nonce) = begin();
     let answer = format!("r={nonce}server,s=QSXCR+Q6sek8bf92,i=4096");
     assert_eq!(
-        hear(&mut session, &authentication(11, answer.as_bytes())),
+        receive(&mut session, &authentication(11, answer.as_bytes())),
         Ok(None)
     );
-    assert!(String::from_utf8(said(&mut session)).unwrap().contains(",p="));
+    assert!(String::from_utf8(sent(&mut session)).unwrap().contains(",p="));
     let proof = authentication(12, b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
-    assert!(no_login(&hear(&mut session, &proof)).contains("does not prove"));
+    assert!(login_error(&receive(&mut session, &proof)).contains("did not prove"));
 
     let (mut session, _) = begin();
     assert_eq!(
-        nonsense(&hear(&mut session, &authentication(0, b""))),
-        "a message that has no place in a login"
+        protocol_error(&receive(&mut session, &authentication(0, b""))),
+        "unexpected message during the login"
     );
     let (mut session, nonce) = begin();
     let endless = format!("r={nonce}server,s=QSXCR+Q6sek8bf92,i=4000000000");
-    let step = hear(&mut session, &authentication(11, endless.as_bytes()));
-    assert_eq!(nonsense(&step), "SCRAM with too many rounds");
+    let step = receive(&mut session, &authentication(11, endless.as_bytes()));
+    assert_eq!(
+        protocol_error(&step),
+        "SCRAM without a number of rounds, or with more than 1,000,000"
+    );
     let (mut session, _) = begin();
     let other = authentication(11, b"r=anothernonce,s=QSXCR+Q6sek8bf92,i=4096");
-    assert_eq!(nonsense(&hear(&mut session, &other)), "SCRAM that cannot be read");
+    assert_eq!(
+        protocol_error(&receive(&mut session, &other)),
+        "invalid SCRAM message"
+    );
     for kind in [11, 12] {
         let mut session = self::session(Server::Postgres, Some("secret"));
         assert_eq!(
-            nonsense(&hear(&mut session, &authentication(kind, b"x"))),
-            "SCRAM out of order"
+            protocol_error(&receive(&mut session, &authentication(kind, b"x"))),
+            "unexpected SCRAM message"
         );
     }
 }
 
 #[test]
-fn postgres_asks_for_what_we_do_not_have() {
+fn postgres_methods_that_are_not_supported_are_login_errors() {
     for (bytes, part) in [
         (authentication(7, b""), "GSSAPI"),
         (authentication(2, b""), "Kerberos"),
@@ -137,9 +144,9 @@ fn postgres_asks_for_what_we_do_not_have() {
         ),
     ] {
         let mut session = session(Server::Postgres, Some("secret"));
-        let step = hear(&mut session, &bytes);
-        assert!(no_login(&step).contains(part), "{step:?}");
-        assert!(no_login(&step).contains("pg_hba.conf"), "{step:?}");
+        let step = receive(&mut session, &bytes);
+        assert!(login_error(&step).contains(part), "{step:?}");
+        assert!(login_error(&step).contains("pg_hba.conf"), "{step:?}");
     }
     for bytes in [
         authentication(3, b""),
@@ -147,7 +154,9 @@ fn postgres_asks_for_what_we_do_not_have() {
         authentication(10, b"SCRAM-SHA-256\0\0"),
     ] {
         let mut session = session(Server::Postgres, None);
-        assert!(no_login(&hear(&mut session, &bytes)).contains("the password of lab, and none is given"));
+        assert!(
+            login_error(&receive(&mut session, &bytes)).contains("the password of lab, which is missing")
+        );
     }
 }
 
@@ -155,22 +164,22 @@ fn postgres_asks_for_what_we_do_not_have() {
 #[test]
 fn postgres_md5_and_cancel_are_as_documented() {
     let mut session = session(Server::Postgres, Some("secret"));
-    let start = said(&mut session);
+    let start = sent(&mut session);
     assert!(start.starts_with(b"\0\0\0"), "{start:?}");
     assert!(
         start.ends_with(b"application_name\0plimsoll\0\0"),
         "{}",
         start.escape_ascii()
     );
-    assert_eq!(hear(&mut session, &authentication(5, b"salt")), Ok(None));
+    assert_eq!(receive(&mut session, &authentication(5, b"salt")), Ok(None));
     assert_eq!(
-        said(&mut session),
+        sent(&mut session),
         message(b'p', b"md5df422f44c27a931a8523f7017fde1b17\0")
     );
     let key = message(b'K', b"\0\0\x01\x02\x03\x04\x05\x06");
     assert_eq!(session.cancel_key(), None);
     assert_eq!(
-        hear(&mut session, &[authentication(0, b""), key].concat()),
+        receive(&mut session, &[authentication(0, b""), key].concat()),
         Ok(None)
     );
     let key = session.cancel_key();
@@ -186,34 +195,37 @@ fn postgres_md5_and_cancel_are_as_documented() {
 }
 
 #[test]
-fn mysql_logs_in_by_the_cache_of_hashes() {
+fn mysql_logs_in_with_a_cached_hash() {
     let mut session = session(Server::Mysql, Some("secret"));
-    assert!(said(&mut session).is_empty(), "the server speaks first");
-    assert_eq!(hear(&mut session, &greeting(b"caching_sha2_password")), Ok(None));
-    let response = said(&mut session);
+    assert!(sent(&mut session).is_empty(), "the server speaks first");
+    assert_eq!(
+        receive(&mut session, &greeting(b"caching_sha2_password")),
+        Ok(None)
+    );
+    let response = sent(&mut session);
     assert!(response.windows(4).any(|part| part == b"lab\0"));
     assert!(response.ends_with(b"caching_sha2_password\0"));
     assert_eq!(response[4 + 32 + 4], 32, "length of the proof");
-    assert_eq!(hear(&mut session, &packet(2, b"\x01\x03")), Ok(None));
+    assert_eq!(receive(&mut session, &packet(2, b"\x01\x03")), Ok(None));
     assert_eq!(
-        hear(&mut session, &packet(3, b"\0\0\0\x02\0\0\0")),
+        receive(&mut session, &packet(3, b"\0\0\0\x02\0\0\0")),
         Ok(Some(Event::Ready))
     );
 
     let mut session = self::session(Server::Mysql, Some("secret"));
-    hear(&mut session, &greeting(b"caching_sha2_password")).unwrap();
-    let step = hear(&mut session, &packet(2, b"\x01\x04"));
-    assert!(no_login(&step).contains("log in once"), "{step:?}");
+    receive(&mut session, &greeting(b"caching_sha2_password")).unwrap();
+    let step = receive(&mut session, &packet(2, b"\x01\x04"));
+    assert!(login_error(&step).contains("log in once"), "{step:?}");
 }
 
 #[test]
 fn mysql_switches_the_method() {
     let mut session = session(Server::Mysql, Some("secret"));
-    hear(&mut session, &greeting(b"caching_sha2_password")).unwrap();
+    receive(&mut session, &greeting(b"caching_sha2_password")).unwrap();
     let nonce: Vec<u8> = (1..=20).collect();
     let switch = [b"\xfemysql_native_password\0".as_slice(), &nonce, b"\0"].concat();
-    assert_eq!(hear(&mut session, &packet(2, &switch)), Ok(None));
-    let proof = said(&mut session);
+    assert_eq!(receive(&mut session, &packet(2, &switch)), Ok(None));
+    let proof = sent(&mut session);
     assert_eq!(proof[..4], [20, 0, 0, 3]);
     assert_eq!(proof.len(), 24);
     for (body, part) in [
@@ -222,26 +234,26 @@ fn mysql_switches_the_method() {
         (b"\xfemysql_clear_password\0", "mysql_clear_password"),
     ] {
         let mut session = self::session(Server::Mysql, Some("secret"));
-        hear(&mut session, &greeting(b"client_ed25519")).unwrap();
-        let step = hear(&mut session, &packet(2, body));
-        assert!(no_login(&step).contains(part), "{step:?}");
-        assert!(said(&mut session).is_empty(), "nothing of the password");
+        receive(&mut session, &greeting(b"client_ed25519")).unwrap();
+        let step = receive(&mut session, &packet(2, body));
+        assert!(login_error(&step).contains(part), "{step:?}");
+        assert!(sent(&mut session).is_empty(), "the password is not sent");
     }
 }
 
 #[test]
-fn mysql_gets_no_file_of_ours() {
+fn a_request_of_mysql_for_a_local_file_is_refused() {
     let mut session = ready(Server::Mysql);
     session.query("SELECT 1");
-    let step = hear(&mut session, &packet(1, b"\xfb/etc/passwd"));
-    assert_eq!(nonsense(&step), "a demand for a local file");
+    let step = receive(&mut session, &packet(1, b"\xfb/etc/passwd"));
+    assert_eq!(protocol_error(&step), "request for a local file");
 }
 
-/// It says so before it knows what the client understands: no SQLSTATE.
+/// The server sends this error before it knows the capabilities of the client: without SQLSTATE.
 #[test]
-fn mysql_without_room_says_so_in_place_of_a_greeting() {
+fn mysql_with_too_many_connections_sends_an_error_instead_of_a_greeting() {
     let mut session = session(Server::Mysql, None);
-    let step = hear(&mut session, &packet(0, b"\xff\x10\x04Too many connections"));
+    let step = receive(&mut session, &packet(0, b"\xff\x10\x04Too many connections"));
     let refusal = Refusal {
         code: "08004".to_owned(),
         number: 1040,
@@ -252,23 +264,23 @@ fn mysql_without_room_says_so_in_place_of_a_greeting() {
 }
 
 #[test]
-fn lengths_over_the_limit_are_refused_before_the_message_comes() {
+fn lengths_over_the_limit_are_refused_before_the_message_arrives() {
     for header in [b"D\x7f\xff\xff\xff", b"T\x40\0\0\x01"] {
         let mut session = ready(Server::Postgres);
         session.query("SELECT 1");
-        let step = hear(&mut session, header);
+        let step = receive(&mut session, header);
         assert!(
             matches!(step, Err(SqlProtocolError::TooLong(length)) if length > 1 << 30),
             "{step:?}"
         );
     }
-    // While somebody logs in, long is what another kind of server says.
+    // During the login, a long message is one of another kind of server.
     for (server, bytes) in [
         (Server::Postgres, b"HTTP/1.1 400"),
         (Server::Mysql, b"SSH-2.0-Open"),
     ] {
-        let step = hear(&mut session(server, None), bytes);
-        assert_eq!(nonsense(&step), "a message of a login that is too long");
+        let step = receive(&mut session(server, None), bytes);
+        assert_eq!(protocol_error(&step), "message of a login that is too long");
     }
 }
 
@@ -277,96 +289,93 @@ fn rows_have_as_many_values_as_there_are_columns() {
     let mut session = ready(Server::Postgres);
     session.query("SELECT 1");
     let column = b"\0\x01a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
-    let step = hear(&mut session, &message(b'T', column));
+    let step = receive(&mut session, &message(b'T', column));
     assert!(matches!(step, Ok(Some(Event::Columns(_)))), "{step:?}");
     let two = message(b'D', b"\0\x02\0\0\0\x01a\0\0\0\x01b");
     assert_eq!(
-        nonsense(&hear(&mut session, &two)),
-        "a row with more or fewer values than columns"
+        protocol_error(&receive(&mut session, &two)),
+        "row with more or fewer values than columns"
     );
 }
 
 #[test]
-fn a_query_that_no_server_could_take_is_refused_here() {
+fn a_query_that_a_server_cannot_accept_is_refused_by_the_session() {
     let mut session = ready(Server::Postgres);
-    said(&mut session);
+    sent(&mut session);
     session.query("SELECT '\0'");
-    assert!(said(&mut session).is_empty());
+    assert!(sent(&mut session).is_empty());
     assert!(matches!(session.next(), Ok(Some(Event::Failed(refusal))) if refusal.code == "54000"));
     assert_eq!(session.next(), Ok(Some(Event::Ready)));
     assert_eq!(session.next(), Ok(None));
 }
 
-/// Between two queries as well as in the middle of an answer.
+/// Between two queries and within a response.
 #[test]
-fn postgres_tells_what_somebody_has_notified() {
+fn notifications_of_postgres_are_events() {
     let mut session = ready(Server::Postgres);
-    let told = message(b'A', b"\0\0\0\x07changes\0public.t\0");
+    let notification = message(b'A', b"\0\0\0\x07changes\0public.t\0");
     let expected = Event::Notified {
         channel: "changes".to_owned(),
         payload: "public.t".to_owned(),
     };
-    assert_eq!(hear(&mut session, &told), Ok(Some(expected.clone())));
+    assert_eq!(receive(&mut session, &notification), Ok(Some(expected.clone())));
     session.query("SELECT 1");
-    let both = [told, message(b'C', b"SELECT 1\0")].concat();
-    assert_eq!(hear(&mut session, &both), Ok(Some(expected)));
+    let both = [notification, message(b'C', b"SELECT 1\0")].concat();
+    assert_eq!(receive(&mut session, &both), Ok(Some(expected)));
     assert_eq!(session.next(), Ok(Some(Event::Complete)));
     let cut = message(b'A', b"\0\0\0\x07changes\0public.t");
-    assert_eq!(
-        nonsense(&hear(&mut session, &cut)),
-        "a message that cannot be read"
-    );
+    assert_eq!(protocol_error(&receive(&mut session, &cut)), "invalid message");
 }
 
-/// A farewell while nothing is asked ends the session.
+/// An error between two queries ends the session.
 #[test]
-fn an_idle_session_hears_the_farewell() {
+fn an_idle_session_reads_the_last_error_of_its_server() {
     let mut session = ready(Server::Postgres);
-    let farewell = message(b'E', b"SFATAL\0C57P01\0Mbye\0\0");
+    let error = message(b'E', b"SFATAL\0C57P01\0Mbye\0\0");
     assert!(
-        matches!(hear(&mut session, &farewell), Ok(Some(Event::Failed(refusal))) if refusal.code == "57P01")
+        matches!(receive(&mut session, &error), Ok(Some(Event::Failed(refusal))) if refusal.code == "57P01")
     );
     let mut session = ready(Server::Mysql);
-    let farewell = packet(0, b"\xff\x87\x07#70100Connection was killed");
+    let error = packet(0, b"\xff\x87\x07#70100Connection was killed");
     assert!(
-        matches!(hear(&mut session, &farewell), Ok(Some(Event::Failed(refusal))) if refusal.number == 1927)
+        matches!(receive(&mut session, &error), Ok(Some(Event::Failed(refusal))) if refusal.number == 1927)
     );
     assert_eq!(session.next(), Ok(None));
 }
 
 #[test]
-fn the_state_of_a_transaction_is_what_the_server_said_last() {
+fn the_transaction_status_is_the_last_one_that_the_server_reported() {
     use super::TransactionStatus::{Failed, Idle, Open, Unknown};
     let mut session = ready(Server::Postgres);
     assert_eq!(session.transaction(), Idle);
     for (state, status) in [(b"T", Open), (b"E", Failed), (b"I", Idle)] {
         session.query("SELECT 1");
         let answer = [message(b'C', b"SELECT 1\0"), message(b'Z', state)].concat();
-        assert_eq!(hear(&mut session, &answer), Ok(Some(Event::Complete)));
+        assert_eq!(receive(&mut session, &answer), Ok(Some(Event::Complete)));
         assert_eq!(session.next(), Ok(Some(Event::Ready)));
         assert_eq!(session.transaction(), status);
     }
     session.query("SELECT 1");
-    let step = hear(&mut session, &message(b'Z', b"?"));
-    assert_eq!(nonsense(&step), "a state of the session that is none");
+    let step = receive(&mut session, &message(b'Z', b"?"));
+    assert_eq!(protocol_error(&step), "unknown transaction status");
 
     let mut session = ready(Server::Mysql);
     let ok = |status: u8| packet(1, &[0, 0, 0, status, 0, 0, 0]);
     for (status, expected) in [(3, Open), (2, Idle)] {
         session.query("SELECT 1");
-        assert_eq!(hear(&mut session, &ok(status)), Ok(Some(Event::Complete)));
+        assert_eq!(receive(&mut session, &ok(status)), Ok(Some(Event::Complete)));
         assert_eq!(session.next(), Ok(Some(Event::Ready)));
         assert_eq!(session.transaction(), expected);
     }
     session.query("SELECT 1");
-    let step = hear(&mut session, &packet(1, b"\xff\x26\x04#23000duplicate"));
+    let step = receive(&mut session, &packet(1, b"\xff\x26\x04#23000duplicate"));
     assert!(matches!(step, Ok(Some(Event::Failed(_)))), "{step:?}");
     assert_eq!(session.next(), Ok(Some(Event::Ready)));
     assert_eq!(session.transaction(), Unknown);
     session.outgoing().clear();
     session.ping();
-    assert_eq!(said(&mut session), packet(0, b"\x0e"));
-    assert_eq!(hear(&mut session, &ok(3)), Ok(Some(Event::Complete)));
+    assert_eq!(sent(&mut session), packet(0, b"\x0e"));
+    assert_eq!(receive(&mut session, &ok(3)), Ok(Some(Event::Complete)));
     assert_eq!(session.transaction(), Open);
 }
 
@@ -380,56 +389,55 @@ fn secured(server: Server) -> Session {
 }
 
 #[test]
-fn postgres_says_who_it_is_only_within_tls() {
+fn postgres_receives_the_user_only_through_tls() {
     let mut session = secured(Server::Postgres);
-    assert_eq!(said(&mut session), b"\0\0\0\x08\x04\xd2\x16\x2f");
+    assert_eq!(sent(&mut session), b"\0\0\0\x08\x04\xd2\x16\x2f");
     assert_eq!(session.next(), Ok(None));
-    assert_eq!(hear(&mut session, b"S"), Ok(Some(Event::StartTls)));
-    assert!(said(&mut session).is_empty());
+    assert_eq!(receive(&mut session, b"S"), Ok(Some(Event::StartTls)));
+    assert!(sent(&mut session).is_empty());
     session.tls_started();
-    assert!(said(&mut session).ends_with(b"application_name\0plimsoll\0\0"));
+    assert!(sent(&mut session).ends_with(b"application_name\0plimsoll\0\0"));
     let bytes = [authentication(0, b""), message(b'Z', b"I")].concat();
-    assert_eq!(hear(&mut session, &bytes), Ok(Some(Event::Ready)));
+    assert_eq!(receive(&mut session, &bytes), Ok(Some(Event::Ready)));
 
-    let step = hear(&mut secured(Server::Postgres), b"N");
-    assert!(no_login(&step).contains("does not take TLS: switch it on there (ssl = on)"));
-    // What somebody on the way has put behind the answer must not be taken for what comes through
-    // TLS.
+    let step = receive(&mut secured(Server::Postgres), b"N");
+    assert!(login_error(&step).contains("does not support TLS: enable it on the server (ssl = on)"));
+    // Bytes that an attacker inserts after the response must not count as received through TLS.
     let injected = [b"S".as_slice(), &authentication(0, b"")].concat();
-    let step = hear(&mut secured(Server::Postgres), &injected);
-    assert_eq!(nonsense(&step), "bytes before the TLS handshake");
-    let step = hear(&mut secured(Server::Postgres), b"HTTP/1.1 400");
-    assert_eq!(nonsense(&step), "an answer to the request for TLS that is none");
+    let step = receive(&mut secured(Server::Postgres), &injected);
+    assert_eq!(protocol_error(&step), "bytes before the TLS handshake");
+    let step = receive(&mut secured(Server::Postgres), b"HTTP/1.1 400");
+    assert_eq!(protocol_error(&step), "invalid response to the TLS request");
 }
 
 #[test]
-fn mysql_says_who_it_is_only_within_tls_and_shows_the_password_only_there() {
+fn mysql_receives_the_user_and_the_password_only_through_tls() {
     let mut session = secured(Server::Mysql);
     assert_eq!(
-        hear(&mut session, &greeting(b"caching_sha2_password")),
+        receive(&mut session, &greeting(b"caching_sha2_password")),
         Ok(Some(Event::StartTls))
     );
-    let request = said(&mut session);
+    let request = sent(&mut session);
     assert_eq!(request[..4], [32, 0, 0, 1]);
-    assert_eq!(request.len(), 36, "nothing but what is to be agreed on");
+    assert_eq!(request.len(), 36, "only the capabilities");
     assert_eq!(request[5] & 8, 8, "CLIENT_SSL");
     session.tls_started();
-    let response = said(&mut session);
+    let response = sent(&mut session);
     assert_eq!(response[3], 2, "the packet after the request");
     assert_eq!(response[4..36], request[4..36]);
     assert!(response.windows(4).any(|part| part == b"lab\0"));
-    // The server does not know the hash: it wants the password itself.
-    assert_eq!(hear(&mut session, &packet(3, b"\x01\x04")), Ok(None));
-    assert_eq!(said(&mut session), packet(4, b"secret\0"));
+    // The server does not have the hash in its cache and requests the password itself.
+    assert_eq!(receive(&mut session, &packet(3, b"\x01\x04")), Ok(None));
+    assert_eq!(sent(&mut session), packet(4, b"secret\0"));
     let ok = packet(5, b"\0\0\0\x02\0\0\0");
-    assert_eq!(hear(&mut session, &ok), Ok(Some(Event::Ready)));
+    assert_eq!(receive(&mut session, &ok), Ok(Some(Event::Ready)));
 
     let mut plain = greeting(b"mysql_native_password");
-    // The second byte of the capabilities, behind header, version, number and random bytes.
+    // The second byte of the capabilities, after header, version, number and random bytes.
     plain[26] &= !8;
-    let step = hear(&mut secured(Server::Mysql), &plain);
-    assert!(no_login(&step).contains("does not take TLS"), "{step:?}");
+    let step = receive(&mut secured(Server::Mysql), &plain);
+    assert!(login_error(&step).contains("does not support TLS"), "{step:?}");
     let injected = [greeting(b"mysql_native_password"), ok].concat();
-    let step = hear(&mut secured(Server::Mysql), &injected);
-    assert_eq!(nonsense(&step), "bytes before the TLS handshake");
+    let step = receive(&mut secured(Server::Mysql), &injected);
+    assert_eq!(protocol_error(&step), "bytes before the TLS handshake");
 }

@@ -1,4 +1,4 @@
-//! One connection, whichever server speaks.
+//! A session with a server of either kind.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,20 +7,20 @@ use super::input::{Input, MAX_MESSAGE_BYTES};
 use super::{CancelKey, Event, Login, Refusal, Server, SqlProtocolError, TransactionStatus};
 use super::{mysql, postgres};
 
-/// Places of a row's values in the message in use; none for NULL.
-pub(super) type Places = Vec<Option<Range<usize>>>;
+/// Ranges of a row's values in the message in use; none for NULL.
+pub(super) type Ranges = Vec<Option<Range<usize>>>;
 
-/// What the two protocols share.
+/// State that the two protocols share.
 #[derive(Default)]
 pub(super) struct Common {
     pub(super) input: Input,
     pub(super) outgoing: Vec<u8>,
-    pub(super) row: Places,
-    /// Columns of the result in progress: every row has as many values.
+    pub(super) row: Ranges,
+    /// Number of columns of the result in progress, and of values in every row.
     pub(super) columns: usize,
     pub(super) transaction: TransactionStatus,
-    /// What follows without another message.
-    pub(super) then: VecDeque<Event>,
+    /// Events that follow without another message.
+    pub(super) queued: VecDeque<Event>,
 }
 
 enum Client {
@@ -36,12 +36,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that will log in by itself, without TLS.
+    /// A session without TLS. It logs in by itself.
     pub fn new(server: Server, login: Login) -> Self {
         Self::with(server, login, false)
     }
 
-    /// The same with TLS: a server that does not take it is an error.
+    /// A session with TLS. A server that does not support TLS is an error.
     pub fn secured(server: Server, login: Login) -> Self {
         Self::with(server, login, true)
     }
@@ -59,21 +59,21 @@ impl Session {
         }
     }
 
-    /// Bytes to be sent: the caller sends them, and clears (or drains) what it has sent.
+    /// Bytes to send. The caller sends them, and removes those that it has sent.
     pub fn outgoing(&mut self) -> &mut Vec<u8> {
         &mut self.common.outgoing
     }
 
-    /// Takes what was read. Call [`Self::next`] until it gives none before reading on: that bounds
-    /// the memory.
+    /// Appends bytes that were read. Call [`Self::next`] until it returns none before the next
+    /// read, so that memory is bounded.
     pub fn received(&mut self, bytes: &[u8]) {
         self.common.input.push(bytes);
     }
 
-    /// What has arrived; none if more bytes are wanted. There may be something to send after it in
-    /// any case.
+    /// Returns the next event; none if more bytes are needed. In both cases there can be bytes to
+    /// send afterwards.
     ///
-    /// After an error, and after a refused login, nothing comes any more.
+    /// After an error, and after a refused login, there are no further events.
     #[allow(
         clippy::should_implement_trait,
         reason = "not an iterator: none is not the end"
@@ -84,7 +84,7 @@ impl Session {
         }
         self.common.row.clear();
         self.common.input.release();
-        if let Some(event) = self.common.then.pop_front() {
+        if let Some(event) = self.common.queued.pop_front() {
             return Ok(Some(event));
         }
         let result = match &mut self.client {
@@ -99,18 +99,18 @@ impl Session {
         result
     }
 
-    /// Values of the row that [`Event::Row`] announced, as text; none for NULL. As many as there
-    /// are columns. Empty after any other event.
+    /// Values of the row after [`Event::Row`], as text, one per column; none for NULL. Empty after
+    /// any other event.
     pub fn row(&self) -> impl Iterator<Item = Option<&[u8]>> {
         let input = &self.common.input;
         self.common
             .row
             .iter()
-            .map(|place| place.clone().map(|place| input.part(place)))
+            .map(|range| range.clone().map(|range| input.part(range)))
     }
 
-    /// The handshake that [`Event::StartTls`] asked for is done: what was received from then on
-    /// came through it.
+    /// Called after the handshake that [`Event::StartTls`] requested. All bytes received from then
+    /// on must come through TLS.
     pub fn tls_started(&mut self) {
         match &mut self.client {
             Client::Postgres(client) => client.tls_started(&mut self.common),
@@ -118,16 +118,16 @@ impl Session {
         }
     }
 
-    /// Asks a query, after [`Event::Ready`]. `PostgreSQL` takes several statements, separated by
+    /// Sends a query, after [`Event::Ready`]. `PostgreSQL` accepts several statements, separated by
     /// semicolons.
     ///
-    /// A query that no server could take (1 GiB; for `PostgreSQL` one with a NUL) is refused here,
-    /// with the same events.
+    /// A query that a server cannot accept (1 GiB or longer; for `PostgreSQL` one with a NUL) is
+    /// refused here, with the events of a refusal by the server.
     pub fn query(&mut self, sql: &str) {
         let reason = if sql.len() >= MAX_MESSAGE_BYTES - 1 {
-            "the query is too long"
+            "the query is longer than 1 GiB"
         } else if matches!(self.client, Client::Postgres(_)) && sql.contains('\0') {
-            "there is a NUL in the query"
+            "the query contains a NUL"
         } else {
             return match &mut self.client {
                 Client::Postgres(client) => client.query(sql, &mut self.common),
@@ -139,11 +139,11 @@ impl Session {
             number: 0,
             message: reason.to_owned(),
         };
-        self.common.then.extend([Event::Failed(refusal), Event::Ready]);
+        self.common.queued.extend([Event::Failed(refusal), Event::Ready]);
     }
 
-    /// Asks for nothing but the state of the session, after [`Event::Ready`]; [`Event::Complete`]
-    /// and [`Event::Ready`] follow. `MariaDB` only: does nothing elsewhere, where the state is
+    /// Asks for the transaction status, after [`Event::Ready`]; [`Event::Complete`] and
+    /// [`Event::Ready`] follow. `MariaDB` only: does nothing with `PostgreSQL`, where the status is
     /// always known.
     pub fn ping(&mut self) {
         if let Client::Mysql(client) = &mut self.client {
@@ -151,35 +151,34 @@ impl Session {
         }
     }
 
-    /// Whether it is within a transaction block, after [`Event::Ready`].
+    /// Transaction status, after [`Event::Ready`].
     pub fn transaction(&self) -> TransactionStatus {
         self.common.transaction
     }
 
-    /// Data of a `COPY ... FROM STDIN`, after [`Event::CopyIn`]; any number of times, cut anywhere.
-    /// `PostgreSQL` only: does nothing elsewhere.
+    /// Sends data of a `COPY ... FROM STDIN`, after [`Event::CopyIn`], in any number of pieces of
+    /// any length. `PostgreSQL` only: does nothing with `MariaDB`.
     pub fn copy_data(&mut self, bytes: &[u8]) {
         if let Client::Postgres(client) = &mut self.client {
             client.copy_data(bytes, &mut self.common);
         }
     }
 
-    /// The data of a `COPY` is complete; [`Event::Complete`] follows.
+    /// Ends the data of a `COPY`; [`Event::Complete`] follows.
     pub fn copy_done(&mut self) {
         if let Client::Postgres(client) = &mut self.client {
             client.copy_done(&mut self.common);
         }
     }
 
-    /// Gives up a `COPY`; [`Event::Failed`] follows.
+    /// Cancels a `COPY`; [`Event::Failed`] follows.
     pub fn copy_fail(&mut self) {
         if let Client::Postgres(client) = &mut self.client {
             client.copy_fail(&mut self.common);
         }
     }
 
-    /// What it takes to cancel this session's query; none before the login is complete, and for
-    /// `MariaDB`.
+    /// Key to cancel a query of this session; none before the login is complete, and for `MariaDB`.
     pub fn cancel_key(&self) -> Option<CancelKey> {
         match &self.client {
             Client::Postgres(client) => client.cancel_key(),
@@ -187,16 +186,17 @@ impl Session {
         }
     }
 
-    /// Asks for the binary log from this place on, after [`Event::Ready`]: [`Event::Log`] follows
-    /// without end. `replica` is the number of the one who asks, which no other replica of the
-    /// server may have. `MariaDB` only: does nothing elsewhere.
+    /// Requests the binary log from a file and position on, after [`Event::Ready`]: an endless
+    /// sequence of [`Event::Log`] follows. `replica` is the server id of this client, which no
+    /// other replica of the server may have. `MariaDB` only: does nothing with `PostgreSQL`.
     pub fn follow_log(&mut self, replica: u32, file: &str, position: u32) {
         if let Client::Mysql(client) = &mut self.client {
             client.follow_log(replica, file, position, &mut self.common);
         }
     }
 
-    /// Says good-bye, between two queries: to be sent, and the connection closed.
+    /// Queues the closing message of the protocol, between two queries. The caller sends it and
+    /// closes the connection.
     pub fn quit(&mut self) {
         match &mut self.client {
             Client::Postgres(client) => client.quit(&mut self.common),

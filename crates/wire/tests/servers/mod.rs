@@ -299,13 +299,13 @@ fn programs(kind: Kind) -> Option<PathBuf> {
     match kind {
         Kind::Postgres => {
             let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-            let mut found: Vec<PathBuf> = versions
+            let mut directories: Vec<PathBuf> = versions
                 .flatten()
                 .map(|version| version.path().join("bin"))
                 .filter(|programs| programs.join("postgres").exists())
                 .collect();
-            found.sort();
-            found.pop()
+            directories.sort();
+            directories.pop()
         }
         Kind::Mariadb => {
             let programs = PathBuf::from("/usr/sbin");
@@ -373,13 +373,13 @@ fn make(kind: Kind, programs: &Path, directory: &Path) {
 /// `initdb`, the users, and how each of them logs in.
 fn make_postgres(programs: &Path, directory: &Path, data: &Path) {
     let program = |name: &str| programs.join(name).display().to_string();
-    let place = data.display().to_string();
+    let data_path = data.display().to_string();
     run(
         directory,
         &[
             &program("initdb"),
             "-D",
-            &place,
+            &data_path,
             "-U",
             "lab",
             "-A",
@@ -402,7 +402,7 @@ fn make_postgres(programs: &Path, directory: &Path, data: &Path) {
     let words = unprivileged(directory);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(program("postgres"));
-    command.args(["--single", "-D", &place, "-j", "postgres"]);
+    command.args(["--single", "-D", &data_path, "-j", "postgres"]);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -1,23 +1,23 @@
-//! `exec`: runs any executable: once per transaction, or as a long-lived program that makes one
-//! transaction for each line on its standard input.
+//! `exec`: runs a client program, either once per transaction, or as a long-lived program that
+//! carries out one transaction for each line on its standard input.
 //!
 //! Stamps: start before the program is spawned (long-lived: before the request is written to it);
-//! connected when a program newly started runs; first byte at its first output; end when it has
-//! ended (long-lived: when its report was read). Payload and items: as the program reports them, or
-//! as `bytes` says. Wire bytes are not seen from here: 0. Session (long-lived): number of the
-//! program, as it is started anew when it dies.
+//! connected when a new program has started; first byte at its first output; end when it has ended
+//! (long-lived: when its report was read). Payload and items: as the program reports them, or by
+//! the setting `bytes`. Wire bytes cannot be measured: 0. Session (long-lived): number of the
+//! program, which is started again if it ends.
 //!
-//! Codes: `exit N`, `signal N`, or what the program reports; `not found`, `not executable`; `no
-//! report` and `no byte count` (wrong); time-outs say what was waited for. A time-out ends the
-//! whole process group.
+//! Codes: `exit N`, `signal N`, or the code that the program reports; `not found`, `not
+//! executable`; `no report` and `no byte count` (wrong); the code of a timeout states what the
+//! tester waited for. A timeout ends the whole process group.
 //!
-//! Metrics: `cpu_s`, `max_rss_bytes` (once per transaction only), `program_s`: the time that the
-//! program measured itself, or `program_s (estimated)`: the whole time minus the measured cost of
-//! starting and reaping a program that does nothing; and what it reports.
+//! Metrics: `cpu_s`, `max_rss_bytes` (only once per transaction); `program_s`, the time that the
+//! program itself measured, or `program_s (estimated)`, the whole time minus the measured cost of
+//! starting and reaping a program that does nothing; and the metrics that the program reports.
 //!
-//! A report is a JSON object on a line of its own: `{"bytes": 0, "items": 0, "ok": true, "code":
-//! "", "start_ns": 0, "end_ns": 0, "metrics": {"name": 0.0}}`, every key optional. Once per
-//! transaction the last one counts.
+//! A report is a JSON object on one line: `{"bytes": 0, "items": 0, "ok": true, "code": "",
+//! "start_ns": 0, "end_ns": 0, "metrics": {"name": 0.0}}`. Every key is optional. In the mode once
+//! per transaction the last report counts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,16 +36,16 @@ use crate::api::DriverInfo;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
 use crate::program::{Program, ProgramExit, ProgramStatus};
 
-/// See [`DriverInfo`].
+/// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
     file_keys: &["files", "command", "env"],
     blocking: true,
     ..DriverInfo::new("exec", "runs any executable, once per transaction or long-lived")
 };
 
-/// Most metrics of one report that are taken.
+/// Maximum number of metrics that are read from one report.
 const MAX_METRICS: usize = 64;
-/// Programs started to measure what starting one costs.
+/// Number of programs that are started to measure the cost of a start.
 const TRIALS: usize = 11;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -61,7 +61,7 @@ struct Settings {
     mode: Mode,
     env: BTreeMap<String, String>,
     cwd: Option<PathBuf>,
-    /// What its programs need.
+    /// Files that the programs need.
     #[serde(default)]
     files: Vec<PathBuf>,
 }
@@ -90,7 +90,7 @@ enum Bytes {
     Json,
 }
 
-/// What a program says of a transaction.
+/// A program's report of a transaction.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Report {
@@ -116,11 +116,11 @@ pub struct Exec {
     cwd: Option<PathBuf>,
     operations: Vec<Operation>,
     names: Names,
-    /// What starting and reaping a program costs, s; none: not known.
+    /// Cost of starting and reaping a program, s; none if it is not known.
     spawn_s: Option<f64>,
 }
 
-/// Names of metrics.
+/// Codes of the names of metrics.
 #[derive(Debug, Clone, Copy)]
 struct Names {
     cpu: Code,
@@ -146,15 +146,23 @@ impl BlockingDriver for Exec {
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
         let settings: Settings = setup.settings()?;
         if let Some(directory) = settings.cwd.as_ref().filter(|directory| !directory.is_dir()) {
-            return Err(format!("cwd: {} is no directory", directory.display()));
+            return Err(format!(
+                "cwd: {} is not a directory on this host: create it, or correct the path",
+                directory.display()
+            ));
         }
         if let Some(file) = settings.files.iter().find(|file| !file.is_file()) {
-            return Err(format!("files: {} is not on this host", file.display()));
+            return Err(format!(
+                "files: {} is not on this host: copy it there",
+                file.display()
+            ));
         }
         let mut env = Vec::new();
         for (name, text) in &settings.env {
             if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(format!("env: \"{name}\" is no name of a variable"));
+                return Err(format!(
+                    "env: expected the name of an environment variable, got \"{name}\""
+                ));
             }
             env.push((name.clone(), setup.common_template(text)));
         }
@@ -183,7 +191,7 @@ impl BlockingDriver for Exec {
 fn operation(setup: &Setup<'_>, index: usize, mode: Mode) -> Result<Operation, String> {
     let request: RequestSettings = setup.request(index)?;
     if request.command.is_empty() {
-        return Err("command: there is none".to_owned());
+        return Err("command: expected a program and its arguments, got an empty list".to_owned());
     }
     let bytes = match request.bytes {
         BytesSettings::None => Bytes::None,
@@ -193,18 +201,20 @@ fn operation(setup: &Setup<'_>, index: usize, mode: Mode) -> Result<Operation, S
             let regex = Regex::new(&pattern).map_err(|error| format!("bytes: {error}"))?;
             if regex.captures_len() < 2 {
                 return Err(format!(
-                    "bytes: the pattern {pattern} has no group (...) around the number"
+                    "bytes: expected a pattern with a group (...) around the number, got \"{pattern}\": it has no group"
                 ));
             }
             Bytes::Regex(regex)
         }
     };
     if mode == Mode::LongLived && request.stdin.is_some() {
-        return Err("stdin: a long-lived program gets its requests there; leave it out".to_owned());
+        return Err(
+            "stdin: a long-lived program receives its requests on standard input: remove this key".to_owned(),
+        );
     }
     if mode == Mode::LongLived && matches!(bytes, Bytes::Regex(_)) {
         return Err(
-            "bytes: a long-lived program reports by JSON lines; use json or a fixed number".to_owned(),
+            "bytes: a long-lived program reports in JSON lines: use json or a fixed number".to_owned(),
         );
     }
     Ok(Operation {
@@ -218,8 +228,8 @@ fn operation(setup: &Setup<'_>, index: usize, mode: Mode) -> Result<Operation, S
     })
 }
 
-/// What starting a program that does nothing and reaping it takes, s: the median of a few. Measured
-/// once per process.
+/// Time to start and reap a program that does nothing, s: the median of [`TRIALS`] programs.
+/// Measured once per process.
 fn spawn_cost() -> Option<f64> {
     static COST: OnceLock<Option<f64>> = OnceLock::new();
     *COST.get_or_init(|| {
@@ -258,8 +268,8 @@ impl Drop for Tester {
 impl BlockingTester for Tester {
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
         match self.driver.mode {
-            Mode::PerTransaction => once(&self.driver, request, attempt, limit),
-            Mode::LongLived => self.ask(request, attempt, limit),
+            Mode::PerTransaction => run_program(&self.driver, request, attempt, limit),
+            Mode::LongLived => self.send_request(request, attempt, limit),
         }
     }
 }
@@ -299,14 +309,14 @@ impl Exec {
                 };
                 attempt.finish_text(Outcome::Error, code);
                 let name = command.get_program().to_string_lossy().into_owned();
-                attempt.note = Some(format!("the program {name} cannot be started: {error}"));
+                attempt.note = Some(format!("the program \"{name}\" cannot be started: {error}"));
                 None
             }
         }
     }
 
-    /// Takes over what a program reports; false if it says that it failed.
-    fn take(&self, report: &Report, operation: &Operation, attempt: &mut Attempt) -> bool {
+    /// Copies a report to `attempt`; returns false if the program reports a failure.
+    fn apply(&self, report: &Report, operation: &Operation, attempt: &mut Attempt) -> bool {
         attempt.payload = if let Bytes::Fixed(bytes) = operation.bytes {
             bytes
         } else {
@@ -339,7 +349,7 @@ impl Exec {
     }
 }
 
-/// The last line of an output that is a JSON object.
+/// The report in the last line of an output that is one.
 fn last_report(output: &[u8]) -> Option<Report> {
     output.rsplit(|&byte| byte == b'\n').find_map(parse_report)
 }
@@ -350,6 +360,7 @@ fn parse_report(line: &[u8]) -> Option<Report> {
         .then(|| serde_json::from_slice(line).ok())?
 }
 
+/// The last three lines that are not empty, each cut to 300 characters, separated by " / ".
 fn last_lines(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text
@@ -366,8 +377,8 @@ fn last_lines(bytes: &[u8]) -> String {
     lines.join(" / ")
 }
 
-/// One program for one transaction.
-fn once(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
+/// Runs a program for one transaction.
+fn run_program(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
     let Some(mut program) = driver.start(request, attempt) else {
         return;
     };
@@ -378,9 +389,9 @@ fn once(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limit: &Lim
     }
     program.write(&input, true);
     loop {
-        let seen = program.watch(limit);
+        let status = program.watch(limit);
         note_first_byte(&program, attempt);
-        match seen {
+        match status {
             ProgramStatus::Moved => {}
             ProgramStatus::Ended => break,
             ProgramStatus::Due(due) => {
@@ -391,10 +402,10 @@ fn once(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limit: &Lim
         }
     }
     attempt.end = attempt.now();
-    let ended = program.reap();
-    program.pull();
+    let exit = program.reap();
+    program.read_available();
     note_first_byte(&program, attempt);
-    judge(driver, operation, &program, &ended, attempt);
+    conclude(driver, operation, &program, &exit, attempt);
 }
 
 fn note_first_byte(program: &Program, attempt: &mut Attempt) {
@@ -404,19 +415,20 @@ fn note_first_byte(program: &Program, attempt: &mut Attempt) {
     }
 }
 
-fn judge(
+/// Sets outcome, code and metrics of a transaction whose program has ended.
+fn conclude(
     driver: &Exec,
     operation: &Operation,
     program: &Program,
-    ended: &ProgramExit,
+    exit: &ProgramExit,
     attempt: &mut Attempt,
 ) {
-    // Output that was still in the pipe when the program ended came before its end.
+    // Output that was in the pipe when the program ended was written before its end.
     attempt.first_byte = attempt.first_byte.min(attempt.end);
-    attempt.metrics.push((driver.names.cpu, ended.cpu_s));
-    attempt.metrics.push((driver.names.rss, ended.max_rss as f64));
+    attempt.metrics.push((driver.names.cpu, exit.cpu_s));
+    attempt.metrics.push((driver.names.rss, exit.max_rss as f64));
     let mut missing = None;
-    let mut said = None;
+    let mut failure_code = None;
     match &operation.bytes {
         Bytes::None => {}
         Bytes::Fixed(bytes) => attempt.payload = *bytes,
@@ -426,27 +438,27 @@ fn judge(
         },
         Bytes::Json => match last_report(program.out.bytes()) {
             Some(report) => {
-                let ok = driver.take(&report, operation, attempt);
-                said = (!ok).then_some(report.code);
+                let ok = driver.apply(&report, operation, attempt);
+                failure_code = (!ok).then_some(report.code);
             }
             None => missing = Some("no report"),
         },
     }
     driver.estimate(attempt);
     let code = |text: &str, attempt: &Attempt| attempt.code_of(text);
-    if !ended.good() {
-        let word = said
-            .filter(|said| !said.is_empty())
-            .unwrap_or_else(|| ended.word());
-        let number = code(&word, attempt);
+    if !exit.is_success() {
+        let text = failure_code
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| exit.word());
+        let number = code(&text, attempt);
         attempt.conclude(Outcome::Error, number);
         attempt.note = Some(format!(
-            "a program has failed ({}): {}",
-            ended.word(),
+            "a client program failed ({}): {}",
+            exit.word(),
             last_lines(program.err.bytes())
         ));
-    } else if let Some(said) = said {
-        let number = code(if said.is_empty() { "failed" } else { &said }, attempt);
+    } else if let Some(text) = failure_code {
+        let number = code(if text.is_empty() { "failed" } else { &text }, attempt);
         attempt.conclude(Outcome::Error, number);
     } else if let Some(missing) = missing {
         let number = code(missing, attempt);
@@ -459,10 +471,11 @@ fn judge(
     }
 }
 
-/// The number in the last match: programs that show their progress print the whole at the end.
+/// The number in the last match, because a program that shows its progress prints the total at the
+/// end.
 fn last_number(regex: &Regex, output: &[u8]) -> Option<u64> {
-    let found = regex.captures_iter(output).last()?;
-    std::str::from_utf8(found.get(1)?.as_bytes())
+    let captures = regex.captures_iter(output).last()?;
+    std::str::from_utf8(captures.get(1)?.as_bytes())
         .ok()?
         .trim()
         .parse()
@@ -470,11 +483,11 @@ fn last_number(regex: &Regex, output: &[u8]) -> Option<u64> {
 }
 
 impl Tester {
-    /// One transaction of a long-lived program.
-    fn ask(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
+    /// Carries out one transaction with a long-lived program.
+    fn send_request(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
         let driver = Arc::clone(&self.driver);
-        let which = request.operation;
-        let (mut program, session) = if let Some(running) = self.programs[which].take() {
+        let operation = request.operation;
+        let (mut program, session) = if let Some(running) = self.programs[operation].take() {
             attempt.begin();
             running
         } else {
@@ -486,8 +499,8 @@ impl Tester {
         };
         attempt.session = session;
         attempt.waiting = Waiting::FirstByte;
-        // What it printed since its last report is not the answer to this.
-        program.pull();
+        // Output since the last report is not the response to this request.
+        program.read_available();
         while program.out.take_line().is_some() {}
         let fill = &request.fill;
         let mut line =
@@ -498,32 +511,30 @@ impl Tester {
             if let Some(report) = next_report(&mut program) {
                 attempt.end = attempt.now();
                 attempt.first_byte = attempt.end;
-                let ok = driver.take(&report, &driver.operations[which], attempt);
-                let word = if ok || !report.code.is_empty() {
+                let ok = driver.apply(&report, &driver.operations[operation], attempt);
+                let text = if ok || !report.code.is_empty() {
                     report.code.as_str()
                 } else {
                     "failed"
                 };
-                let code = attempt.code_of(word);
+                let code = attempt.code_of(text);
                 attempt.conclude(if ok { Outcome::Ok } else { Outcome::Error }, code);
-                self.programs[which] = Some((program, session));
+                self.programs[operation] = Some((program, session));
                 return;
             }
             match program.watch(limit) {
                 ProgramStatus::Moved => {}
                 ProgramStatus::Ended => {
-                    program.pull();
+                    program.read_available();
                     if memchr::memchr(b'\n', program.out.bytes()).is_some() {
-                        // Its last report first; that it has ended shows at the next transaction.
+                        // The last report is read first. The next transaction detects that the
+                        // program has ended.
                         continue;
                     }
-                    let ended = program.reap();
-                    attempt.finish_text(Outcome::Error, &ended.word());
+                    let exit = program.reap();
+                    attempt.finish_text(Outcome::Error, &exit.word());
                     let text = last_lines(program.err.bytes());
-                    attempt.note = Some(format!(
-                        "a long-lived program has ended ({}): {text}",
-                        ended.word()
-                    ));
+                    attempt.note = Some(format!("a long-lived program ended ({}): {text}", exit.word()));
                     return;
                 }
                 ProgramStatus::Due(due) => {

@@ -1,4 +1,4 @@
-//! One question to a gateway: the SQL packed into a URL, and the head around it.
+//! Requests to a gateway: the SQL statements encoded in a URL, and the head around it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,20 +14,20 @@ use super::settings::{Refresh, Version};
 use crate::drivers::http::Target;
 use crate::drivers::versions::Versions;
 
-/// Paths that an [`Ask`] remembers.
+/// Maximum number of paths that an [`Ask`] stores.
 const MAX_PATHS: usize = 10_000;
 
-/// What is asked.
+/// The queries of one request, and the settings of their URL.
 pub(super) struct Ask {
-    /// One payload each.
+    /// The queries, one payload each.
     queries: Vec<Template>,
     encoding: Encoding,
     ttl: Ttl,
     refresh: Refresh,
     freshkey: Option<Template>,
-    /// Of the one payload.
+    /// Versions in the response, which then has one payload.
     versions: Option<Versions>,
-    /// The path below the server's own, if it is always the same. Packing SQL into a URL costs more
+    /// The path below the server's own path, if it is constant: encoding SQL in a URL costs more
     /// than sending it.
     ready: Option<String>,
     paths: Paths,
@@ -53,47 +53,47 @@ impl Ask {
         };
         let constant = |template: &Template| template.constant().is_some();
         if ask.queries.iter().all(constant) && ask.freshkey.as_ref().is_none_or(constant) {
-            ask.ready = Some(ask.packed(fill, None));
+            ask.ready = Some(ask.encode(fill, None));
         }
         ask
     }
 
-    /// Payloads of a good answer.
+    /// Number of payloads in a correct response.
     pub(super) fn payloads(&self) -> u32 {
         self.queries.len() as u32
     }
 
-    /// What is said of the versions that a good answer holds.
+    /// Versions in a correct response; none if they are not read.
     pub(super) fn versions(&self) -> Option<&Versions> {
         self.versions.as_ref()
     }
 
-    /// The path below the server's own. `unique`: a key that no cache has seen, in place of the own
-    /// one.
+    /// The path below the server's own path. `unique`: a key that no cache has stored, which
+    /// replaces the key of the workload.
     pub(super) fn path(&self, fill: &Fill<'_>, unique: Option<&str>) -> Cow<'_, str> {
         match (&self.ready, unique) {
             (Some(ready), None) => Cow::Borrowed(ready),
             (Some(ready), Some(key)) if self.freshkey.is_none() => {
                 Cow::Owned(format!("{ready}&freshkey={key}"))
             }
-            _ => Cow::Owned(self.packed(fill, unique)),
+            _ => Cow::Owned(self.encode(fill, unique)),
         }
     }
 
-    fn packed(&self, fill: &Fill<'_>, unique: Option<&str>) -> String {
+    fn encode(&self, fill: &Fill<'_>, unique: Option<&str>) -> String {
         let filled = |template: &Template| {
             let mut text = Vec::new();
             template.fill(fill, &mut text);
-            // Values are numbers and texts, so that what is filled in is text as well.
+            // Values are numbers and texts, so that the filled template is valid UTF-8.
             String::from_utf8(text).unwrap_or_default()
         };
         let queries: Vec<String> = self.queries.iter().map(filled).collect();
-        let path = self.paths.of(queries.join("\0"), || {
+        let path = self.paths.get_or_encode(queries.join("\0"), || {
             build_url("", Form::Slash, &queries, self.encoding, self.ttl, None)
         });
         let key = match unique {
             Some(key) => Some(key.to_owned()),
-            None => self.freshkey.as_ref().map(|template| escaped(&filled(template))),
+            None => self.freshkey.as_ref().map(|template| escape(&filled(template))),
         };
         match key {
             Some(key) => format!("{path}&freshkey={key}"),
@@ -105,7 +105,7 @@ impl Ask {
     pub(super) fn write(&self, path: &str, to: &Head<'_>, out: &mut Vec<u8>) {
         let target = to.target;
         let host = match to.version {
-            // As the public client says it: without the port.
+            // Without the port, as the public client sends it.
             Version::V1_0 => without_port(&target.authority),
             Version::V1_1 => &target.authority,
         };
@@ -131,22 +131,22 @@ impl Ask {
     }
 }
 
-/// Paths of queries that were packed before. Packing costs more than most answers take, and what is
-/// drawn from lists comes again and again; when there is room for no more, what is new is packed
+/// Paths of queries that were encoded before, at most [`MAX_PATHS`]. Encoding takes longer than
+/// most responses, and queries from lists are repeated. If the map is full, a new query is encoded
 /// each time.
 #[derive(Default)]
 struct Paths(RwLock<HashMap<String, Arc<str>>>);
 
 impl Paths {
-    fn of(&self, queries: String, pack: impl FnOnce() -> String) -> Arc<str> {
+    fn get_or_encode(&self, queries: String, encode: impl FnOnce() -> String) -> Arc<str> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = known.get(&queries) {
             return Arc::clone(path);
         }
-        let room = known.len() < MAX_PATHS;
+        let has_capacity = known.len() < MAX_PATHS;
         drop(known);
-        let path: Arc<str> = pack().into();
-        if room {
+        let path: Arc<str> = encode().into();
+        if has_capacity {
             let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
             known.insert(queries, Arc::clone(&path));
         }
@@ -154,7 +154,7 @@ impl Paths {
     }
 }
 
-/// What stands around the path.
+/// The parts of the head of a request around the path.
 pub(super) struct Head<'a> {
     pub(super) target: &'a Target,
     pub(super) id: &'a str,
@@ -164,29 +164,29 @@ pub(super) struct Head<'a> {
 }
 
 fn without_port(authority: &str) -> &str {
-    // An IPv6 address stands in brackets, and is full of colons.
+    // An IPv6 address is in brackets and contains colons.
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,
     }
 }
 
-/// A key for a URL: what has a meaning there is escaped.
-fn escaped(key: &str) -> String {
+/// Escapes a key for a URL.
+fn escape(key: &str) -> String {
     let mut out = String::with_capacity(key.len());
     for byte in key.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "%{byte:02X}");
         }
     }
     out
 }
 
-/// Gives keys that no cache has seen: the time at which the run was prepared, the tester, and its
-/// request.
+/// Creates keys that no cache has stored, from the time at which the run was prepared, the number
+/// of the tester, and the number of its request.
 pub(super) struct UniqueKeys(String);
 
 impl UniqueKeys {
@@ -205,23 +205,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_before_is_remembered_up_to_a_bound() {
+    fn encoded_paths_are_stored_up_to_a_limit() {
         let paths = Paths::default();
         for turn in 0..2 {
             for number in 0..MAX_PATHS + 2 {
-                let mut packed = false;
-                let path = paths.of(number.to_string(), || {
-                    packed = true;
+                let mut encoded = false;
+                let path = paths.get_or_encode(number.to_string(), || {
+                    encoded = true;
                     format!("/{number}")
                 });
                 assert_eq!(*path, *format!("/{number}"));
-                assert_eq!(packed, turn == 0 || number >= MAX_PATHS);
+                assert_eq!(encoded, turn == 0 || number >= MAX_PATHS);
             }
         }
     }
 
     #[test]
-    fn hosts_lose_their_port_and_keys_what_means_something() {
+    fn the_port_of_a_host_is_removed_and_keys_are_escaped() {
         for (authority, host) in [
             ("h:8000", "h"),
             ("h", "h"),
@@ -231,7 +231,7 @@ mod tests {
         ] {
             assert_eq!(without_port(authority), host);
         }
-        assert_eq!(escaped("a-1.b_c~"), "a-1.b_c~");
-        assert_eq!(escaped("a&b=c d/é"), "a%26b%3Dc%20d%2F%C3%A9");
+        assert_eq!(escape("a-1.b_c~"), "a-1.b_c~");
+        assert_eq!(escape("a&b=c d/é"), "a%26b%3Dc%20d%2F%C3%A9");
     }
 }

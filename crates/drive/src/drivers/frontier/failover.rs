@@ -1,29 +1,29 @@
-//! Which server and which proxy a request goes to, and where it goes after a failure: the order of
-//! the public Frontier client (2.10), as pure decisions. No clock, no I/O: what happened in, what
-//! is next out.
+//! Choice of server and proxy for a request and for the tries after a failure, in the order of the
+//! public Frontier client (2.10). Pure decisions: no clock, no I/O.
 //!
-//! In short: a proxy that cannot be connected to is bad, and the next one is tried; at the end of
-//! the proxies the servers are tried directly. A connection that breaks says nothing of whose fault
-//! it was: the next server is tried through the same group of proxies, then the next group. An
-//! error of the server makes it bad, and the next server is tried; when all have failed, the first
-//! again through the next proxy, then directly. An answer that is none is asked for again from the
-//! same place past its caches, if it was old. Bad proxies are forgotten five minutes after the
-//! lists were last made good, bad servers after thirty, both when nothing is left to try.
+//! Summary of the order: a proxy without a connection is marked bad, and the next proxy is tried;
+//! after the last proxy the servers are tried directly. After a failed connection it is not known
+//! whether proxy or server failed: the next server is tried through the same group of proxies, then
+//! the next group. A server that reports an error is marked bad, and the next server is tried; when
+//! all have failed, the first server is tried again through the next proxy, then directly. An
+//! invalid response is requested again on the same route without its caches, if it was old. Marks
+//! of proxies are removed five minutes after the last removal, marks of servers after thirty
+//! minutes, and both when no route remains.
 //!
-//! Without balancing each proxy is a group of its own; with it, all of them are one. A host is one
-//! place here however many addresses its name has: the client's rounds over the addresses of a name
-//! are not followed.
+//! Without balancing each proxy is a separate group; with balancing all proxies are one group.
+//! Difference to the public client: a host counts once, even if its name has several addresses,
+//! over which the public client iterates.
 
 use plimsoll_schedule::{Rng, uniform};
 
-/// Proxies are made good again this long after the last time, ns.
-const FORGET_PROXIES_NS: i64 = 300 * 1_000_000_000;
-/// Servers likewise.
-const FORGET_SERVERS_NS: i64 = 1800 * 1_000_000_000;
-/// An answer that makes no sense and has been in a cache for longer than this is asked for anew, s.
+/// Interval after which marks of bad proxies are removed, ns.
+const RESET_PROXIES_NS: i64 = 300 * 1_000_000_000;
+/// Interval after which marks of bad servers are removed, ns.
+const RESET_SERVERS_NS: i64 = 1800 * 1_000_000_000;
+/// An invalid response that was in a cache for longer than this is requested again, s.
 const STALE_ERROR_S: u64 = 300;
 
-/// A way to a server.
+/// A route to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) server: usize,
@@ -31,41 +31,41 @@ pub(super) struct Way {
     pub(super) proxy: Option<usize>,
 }
 
-/// What went wrong with a try, as the client tells errors apart.
+/// Kinds of failures that the public client distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trouble {
     /// No connection.
     Connect,
-    /// The connection broke, or nothing came for too long.
+    /// The connection failed, or a timeout expired.
     Network,
-    /// An answer that is none of the protocol's, or that reports an error of the whole request.
+    /// The response is invalid, or reports an error of the whole request.
     Protocol,
     /// Status 5xx or 404, or a query that failed.
     Server,
 }
 
-/// A try that went wrong.
+/// A failed try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct FailedTry {
     pub(super) trouble: Trouble,
-    /// Seconds that the answer has been in caches, where they say so.
+    /// Time for which the response was in caches, s; none if they did not report it.
     pub(super) age: Option<u64>,
-    /// Seconds that it may be old, where the server says so.
+    /// Maximum age of the response, s; none if the server did not report it.
     pub(super) max_age: Option<u64>,
 }
 
 /// What the next try asks of caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fresh {
-    /// What the workload says.
+    /// The setting of the workload.
     AsAsked,
-    /// Nothing older, s.
+    /// No response older than this, s.
     MaxAge(u64),
-    /// Nothing of theirs.
+    /// No cached response.
     NoCache,
 }
 
-/// Over what the first tries are spread.
+/// Over which hosts the first tries are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Balance {
     None,
@@ -73,7 +73,7 @@ pub(super) enum Balance {
     Servers,
 }
 
-/// Where one tester stands.
+/// State of the failover of one tester.
 #[derive(Debug)]
 pub(super) struct Failover {
     proxies: Ring,
@@ -81,11 +81,12 @@ pub(super) struct Failover {
     to_server: bool,
     rng: Rng,
     fresh: Fresh,
-    /// Within a request: the servers were begun anew at the next proxy.
-    begun_anew: bool,
-    /// When proxies and servers were last made good (raw, ns); none before the first request.
-    good_since: Option<(i64, i64)>,
-    /// Nothing was left to try: all is made good before the next request.
+    /// Within a request: the round over the servers was restarted with the next proxy.
+    restarted: bool,
+    /// Times at which the marks of proxies and of servers were last removed (raw, ns); none before
+    /// the first request.
+    reset_at: Option<(i64, i64)>,
+    /// No route remained: all marks are removed before the next request.
     spent: bool,
 }
 
@@ -99,39 +100,39 @@ impl Failover {
             to_server,
             rng,
             fresh: Fresh::AsAsked,
-            begun_anew: false,
-            good_since: None,
+            restarted: false,
+            reset_at: None,
             spent: false,
         }
     }
 
-    /// Before a request, at `now` (raw, ns): makes good what was bad for long enough. Says whether
-    /// it did, in which case connections are to be closed, so that the first in the lists are used
-    /// again.
-    pub(super) fn forget(&mut self, now: i64) -> bool {
-        let Some((proxies, servers)) = self.good_since else {
-            self.good_since = Some((now, now));
+    /// Removes the marks that have expired, before a request at `now` (raw, ns). Returns whether
+    /// marks were removed; then the caller closes the connections, so that the first hosts of the
+    /// lists are used again.
+    pub(super) fn reset_expired(&mut self, now: i64) -> bool {
+        let Some((proxies, servers)) = self.reset_at else {
+            self.reset_at = Some((now, now));
             return false;
         };
         let spent = std::mem::take(&mut self.spent);
-        if !spent && now - proxies < FORGET_PROXIES_NS {
+        if !spent && now - proxies < RESET_PROXIES_NS {
             return false;
         }
-        self.proxies.make_good();
-        let servers_due = spent || now - servers >= FORGET_SERVERS_NS;
+        self.proxies.reset();
+        let servers_due = spent || now - servers >= RESET_SERVERS_NS;
         if servers_due {
-            self.servers.make_good();
+            self.servers.reset();
         }
-        self.good_since = Some((now, if servers_due { now } else { servers }));
+        self.reset_at = Some((now, if servers_due { now } else { servers }));
         true
     }
 
-    /// A request begins: its first way. `open`: whether there is a connection for the way of the
-    /// last one, which then serves again.
-    pub(super) fn begin(&mut self, open: impl FnOnce(Way) -> bool) -> Way {
+    /// Begins a request, and returns its first route. `is_open`: whether the route of the previous
+    /// request has an open connection; then that route is used again.
+    pub(super) fn begin(&mut self, is_open: impl FnOnce(Way) -> bool) -> Way {
         self.fresh = Fresh::AsAsked;
-        self.begun_anew = false;
-        if !open(self.way()) {
+        self.restarted = false;
+        if !is_open(self.way()) {
             self.proxies.shuffle(&mut self.rng);
             self.servers.shuffle(&mut self.rng);
         }
@@ -143,19 +144,19 @@ impl Failover {
         self.fresh
     }
 
-    /// After a failure: the next way, or none if nothing is left to try.
-    pub(super) fn after(&mut self, failed: Failed) -> Option<Way> {
+    /// The route of the next try after a failed one; none if no route remains.
+    pub(super) fn after(&mut self, failed: FailedTry) -> Option<Way> {
         if let Some(fresh) = self.fresher(failed) {
             self.fresh = fresh;
             return Some(self.way());
         }
         self.fresh = Fresh::AsAsked;
-        let more = match self.proxies.current() {
-            Some(_) if failed.trouble != Trouble::Server => self.past_proxy(failed.trouble),
-            proxy => self.past_server(failed.trouble, proxy.is_some()),
+        let has_next = match self.proxies.current() {
+            Some(_) if failed.trouble != Trouble::Server => self.advance_past_proxy(failed.trouble),
+            proxy => self.advance_past_server(failed.trouble, proxy.is_some()),
         };
-        self.spent = !more;
-        more.then(|| self.way())
+        self.spent = !has_next;
+        has_next.then(|| self.way())
     }
 
     fn way(&self) -> Way {
@@ -165,33 +166,34 @@ impl Failover {
         }
     }
 
-    /// Whether the same place is asked again, past its caches.
-    fn fresher(&self, failed: Failed) -> Option<Fresh> {
+    /// What the next try on the same route asks of caches; none if the route is not tried again.
+    fn fresher(&self, failed: FailedTry) -> Option<Fresh> {
         let protocol = failed.trouble == Trouble::Protocol;
         match self.fresh {
             Fresh::AsAsked if protocol || failed.max_age.is_some() => {
-                let most = failed.max_age.filter(|&age| age > 0).unwrap_or(STALE_ERROR_S);
+                let max_age = failed.max_age.filter(|&age| age > 0).unwrap_or(STALE_ERROR_S);
                 failed
                     .age
-                    .is_some_and(|age| age > most)
-                    .then_some(Fresh::MaxAge(most))
+                    .is_some_and(|age| age > max_age)
+                    .then_some(Fresh::MaxAge(max_age))
             }
-            // Clears what was cached with a Last-Modified that does not change.
+            // Removes a cached response whose Last-Modified does not change.
             Fresh::MaxAge(_) if protocol => Some(Fresh::NoCache),
             _ => None,
         }
     }
 
-    /// Something between us and the server failed, and there is a proxy in between.
-    fn past_proxy(&mut self, trouble: Trouble) -> bool {
+    /// Chooses the next route after a failure between tester and server, with a proxy on the route.
+    /// Returns whether there is one.
+    fn advance_past_proxy(&mut self, trouble: Trouble) -> bool {
         let mut group_ends = self.proxies.ends_group();
-        if self.begun_anew && group_ends {
-            // Else servers begun anew and proxies begun anew could go on in turns for ever.
-            self.begun_anew = false;
+        if self.restarted && group_ends {
+            // Otherwise restarts of servers and of proxies could alternate without end.
+            self.restarted = false;
             group_ends = false;
         }
         if trouble != Trouble::Connect && group_ends {
-            // Server or proxy: nobody can tell, so neither is bad.
+            // It is not known whether server or proxy failed, so that neither is marked bad.
             if self.servers.advance(false) {
                 self.proxies.restart_group();
                 return true;
@@ -206,17 +208,18 @@ impl Failover {
         self.to_server
     }
 
-    /// The server failed, or there is nothing but the server.
-    fn past_server(&mut self, trouble: Trouble, by_proxy: bool) -> bool {
+    /// Chooses the next route after a failure of the server, or after any failure without a proxy.
+    /// Returns whether there is one.
+    fn advance_past_server(&mut self, trouble: Trouble, by_proxy: bool) -> bool {
         if self.servers.advance(true) {
             return true;
         }
         if !by_proxy || trouble != Trouble::Server {
             return false;
         }
-        // It could have been the proxy all the same.
+        // The proxy may have caused the failure.
         self.servers.restart();
-        self.begun_anew = true;
+        self.restarted = true;
         self.proxies.advance(false) || self.to_server
     }
 }
@@ -224,12 +227,13 @@ impl Failover {
 /// Proxies or servers, in the order in which they are tried.
 #[derive(Debug)]
 struct Ring {
+    /// Per host, whether it is marked bad.
     bad: Vec<bool>,
-    /// All are one group, entered anywhere.
+    /// Whether all hosts are one group, whose first host is random.
     balanced: bool,
-    /// Where a balanced round began.
+    /// First host of a balanced round.
     first: usize,
-    /// Past the last: none is left.
+    /// Current host; the number of hosts if none remains.
     current: usize,
 }
 
@@ -247,27 +251,28 @@ impl Ring {
         (self.current < self.bad.len()).then_some(self.current)
     }
 
-    fn make_good(&mut self) {
+    /// Removes all marks, and returns to the first host.
+    fn reset(&mut self) {
         self.bad.fill(false);
         (self.first, self.current) = (0, 0);
     }
 
-    /// Enters a balanced group anywhere, if several are good.
+    /// Chooses a random first host of a balanced group, if several are not marked bad.
     fn shuffle(&mut self, rng: &mut Rng) {
         if !self.balanced || self.current().is_none() {
             return;
         }
-        let good = || (0..self.bad.len()).filter(|&which| !self.bad[which]);
+        let good = || (0..self.bad.len()).filter(|&host| !self.bad[host]);
         let count = good().count();
         if count > 1
-            && let Some(which) = good().nth(uniform(rng, count as u64) as usize)
+            && let Some(host) = good().nth(uniform(rng, count as u64) as usize)
         {
-            (self.first, self.current) = (which, which);
+            (self.first, self.current) = (host, host);
         }
     }
 
-    /// Goes on to the next that is good. Past the last of them all are made good again, for a later
-    /// round.
+    /// Marks the current host if `bad`, and advances to the next host that is not marked. After the
+    /// last one, removes all marks for a later round, and returns false.
     fn advance(&mut self, bad: bool) -> bool {
         if bad && let Some(current) = self.bad.get_mut(self.current) {
             *current = true;
@@ -295,7 +300,7 @@ impl Ring {
         }
     }
 
-    /// Goes back to the first that is good.
+    /// Returns to the first host that is not marked bad.
     fn restart(&mut self) {
         self.current = self.first;
         if self.bad.get(self.current) == Some(&true) {
@@ -307,7 +312,7 @@ impl Ring {
         !self.balanced || (self.current + 1) % self.bad.len().max(1) == self.first
     }
 
-    /// Goes back to the beginning of the current group.
+    /// Returns to the first host of the current group.
     fn restart_group(&mut self) {
         if self.balanced {
             self.restart();

@@ -1,31 +1,31 @@
-//! `frontier`: SQL through a `FroNtier` gateway, or through caches in front of it, over the same
-//! HTTP as `http`. Each answer is verified as a client must: base64, zlib, MD5, size and number of
-//! records.
+//! `frontier`: SQL queries through a `FroNtier` gateway, or through caches in front of it, with the
+//! same HTTP client as `http`. Each response is verified, as a client must do: base64, zlib, MD5,
+//! size and number of records.
 //!
 //! Stamps as in `http`: start before the first system call, connected when a new connection is
-//! ready, first byte and end right after the reads that brought them. **Verification comes after
-//! the end**: it is the tester's own work, not the service's. It is no part of any request or
-//! response time; the tester is free again, and its next planned start is counted, when it is done.
-//! What it does cost is a part of the tester's core, and of the rate of a closed load; while one
-//! answer is verified, the other testers of that core wait to read theirs.
+//! ready, first byte and end immediately after the reads that returned them. **A response is
+//! verified after the end**: this is work of the tester, not of the service. It is not part of the
+//! request time or the response time: when it is done, the tester is free, and its next start is
+//! planned from then. It uses CPU time of the tester's core, and so reduces the rate of a closed
+//! load: while one response is verified, the other testers of that core wait to read theirs.
 //!
-//! A transaction is one request of the user, with what a client does for it: `chatter` before it,
-//! further tries after a failure (`failover`). First byte, cache, items, payload, outcome and code
-//! are those of its last exchange; bytes are those of all, and so is the time: the answers of
-//! chatter and of tries that failed are verified within it.
+//! A transaction is one request of the user, with the requests that a client sends for it:
+//! `chatter` before it, and further tries after a failure (`failover`). First byte, cache, items,
+//! payload, outcome and code are those of its last exchange. Bytes and time are those of all
+//! exchanges: the responses of chatter and of failed tries are verified within the transaction.
 //!
 //! Items: records. Payload: bytes of the result sets, decoded and inflated. Wire bytes: heads and
-//! bodies of both directions. Cache: what `Cache-Status`, `X-Cache` or `Age` say.
+//! bodies of both directions. Cache: as `Cache-Status`, `X-Cache` or `Age` report.
 //!
-//! Outcome `wrong` is an answer that fails its verification; codes `not frontier`, `truncated`,
+//! Outcome `wrong`: a response whose verification fails; codes `not frontier`, `truncated`,
 //! `misplaced`, `payloads`, `encoding`, `quality`, `base64`, `md5`, `inflate`, `too big`, `size`,
-//! `records`, `result set`. Outcome `error`: `frontier error` (the gateway says so in a good
-//! document; the first messages become notes), any status but 200 (the code), and the codes of
-//! broken exchanges as in `http`.
+//! `records`, `result set`. Outcome `error`: `frontier error` (the gateway reports an error in a
+//! valid document; the first messages become notes), every status except 200 (the code), and the
+//! codes of failed exchanges as in `http`.
 //!
 //! Metrics: `chatter requests`; `uncached` (1); `tries` (if more than one), `failed_tries_s`,
-//! `direct` (1: past proxies); `object` and `version` ([`super::versions`]), the latter read during
-//! the verification.
+//! `direct` (1: without proxies); `object` and `version` ([`super::versions`]), the latter read
+//! during the verification.
 
 mod ask;
 mod failover;
@@ -44,12 +44,12 @@ use self::ask::{Ask, UniqueKeys};
 use self::failover::{Balance, Failover, Way};
 use self::settings::{FailoverSetting, RequestSettings, Settings, Version};
 use self::uncached::Uncached;
-use self::verdict::Judge;
+use self::verdict::Verifier;
 use super::http::{self, Connection, Target};
 use super::versions::Versions;
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, Request, Setup};
-use crate::http1::patience::Patience;
+use crate::http1::timeouts::Timeouts;
 use crate::net::Host;
 use crate::net::tls;
 use crate::reactor::Io;
@@ -57,7 +57,7 @@ use crate::round_trips;
 
 pub use self::tester::Tester;
 
-/// See [`DriverInfo`].
+/// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
     schemes: &["http", "https"],
     ..DriverInfo::new("frontier", "SQL through a Frontier gateway, answers verified")
@@ -72,20 +72,20 @@ pub struct Frontier {
     keep: bool,
     version: Version,
     id: String,
-    patience: Patience,
+    timeouts: Timeouts,
     choose: Choose,
     order: Order,
-    /// The public client's ways around failures; none: a failure is one.
+    /// Failover as in the public client; none: a failure ends the transaction.
     client: Option<Client>,
     uncached: Option<(Uncached, UniqueKeys)>,
     seed: u64,
     workload: u64,
-    judge: Judge,
+    verifier: Verifier,
     metrics: Metrics,
     trips: round_trips::Names,
 }
 
-/// A server, by proxies and directly, as far as either is used.
+/// A server, through proxies and directly, where these are used.
 struct Server {
     name: String,
     secure: bool,
@@ -95,18 +95,18 @@ struct Server {
 
 struct Operation {
     ask: Ask,
-    /// As many as there are queries to choose from.
+    /// The validation queries, sent in turn.
     chatter: Vec<Ask>,
 }
 
-/// How the public client is configured.
+/// Configuration of the public client.
 #[derive(Clone, Copy)]
 struct Client {
     balance: Balance,
     to_server: bool,
 }
 
-/// Names of metrics.
+/// Codes of the names of metrics.
 struct Metrics {
     chatter: Code,
     uncached: Code,
@@ -144,14 +144,14 @@ impl AsyncDriver for Frontier {
                 to_server: settings.failover_to_server,
             }),
             id: settings.id,
-            patience: Patience {
+            timeouts: Timeouts {
                 connect_ns: limit(settings.connect_timeout_ns),
                 read_ns: limit(settings.read_timeout_ns),
             },
             uncached,
             seed: setup.seed,
             workload: setup.workload,
-            judge: Judge::new(setup.codes),
+            verifier: Verifier::new(setup.codes),
             metrics: Metrics::new(setup.codes),
             trips: round_trips::Names::new(setup.codes),
         })
@@ -186,7 +186,7 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
     } else {
         None
     };
-    let directly =
+    let is_direct =
         proxies.is_empty() || settings.failover == FailoverSetting::Client && settings.failover_to_server;
     let server = |endpoint: &Endpoint| {
         let by_proxy = if proxies.is_empty() {
@@ -194,7 +194,7 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
         } else {
             Some(http::target(setup, endpoint, &proxies, connector.as_ref())?)
         };
-        let direct = if directly {
+        let direct = if is_direct {
             let target = http::target(setup, endpoint, &[], connector.as_ref());
             Some(target.map_err(|error| match &by_proxy {
                 Some(_) => format!("{error}; or set failover_to_server: false"),
@@ -209,7 +209,9 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
             .flatten()
             .any(|target| target.base.contains('?'))
         {
-            return Err(format!("endpoint {name}: {url}: a gateway's URL has no query"));
+            return Err(format!(
+                "endpoint {name}: expected a URL without a query, got \"{url}\""
+            ));
         }
         Ok(Server {
             name,
@@ -225,7 +227,7 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
     let request: RequestSettings = setup.request(index)?;
     let form = request.check(index)?;
     let template = |text: &String| setup.template(index, text);
-    // Fills templates that hold nothing to fill.
+    // Used only to fill templates without placeholders.
     let fill = Fill {
         tester: 0,
         n: 0,
@@ -246,7 +248,8 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
         .is_some_and(|versions| versions.column().is_none())
     {
         return Err(format!(
-            "version of operation {index}: a gateway writes nothing: give column, and write by the driver sql"
+            "version of operation {index}: expected column, got written: a gateway cannot write; use the \
+             driver sql for writing"
         ));
     }
     let ask = |queries, own| Ask::new(queries, form, request.refresh, own, &fill);
@@ -260,17 +263,18 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
 }
 
 impl Frontier {
-    /// The failures of one tester; none if they are none of the driver's.
+    /// The failover of one tester; none if the workload has no failover.
     fn failover(&self, number: u32) -> Option<Failover> {
         let Client { balance, to_server } = self.client?;
-        // Above all those of `Uncached`, which are made of a tester and a number below 2^40.
+        // Differs from the members of `Uncached`, which consist of a tester and the small number of
+        // a span.
         let member = u64::from(number) << 40 | ((1 << 40) - 1);
         let rng = rng(self.seed, Stream::Driver, self.workload, member);
         let servers = self.servers.len();
         Some(Failover::new(servers, self.proxies, balance, to_server, rng))
     }
 
-    /// The way that the target says.
+    /// The route of a request without failover, by the settings of the target.
     fn way(&self, request: &Request<'_>) -> Way {
         let fill = &request.fill;
         let n = match self.choose {
@@ -278,8 +282,8 @@ impl Frontier {
             Choose::PerRequest => fill.n,
         };
         let proxy = (self.proxies > 0).then(|| match self.order {
-            // The endpoints go round first: with as many of both, each would else meet but one of
-            // the others.
+            // The endpoint changes first. Otherwise, with as many proxies as endpoints, each
+            // endpoint would be used with one proxy only.
             Order::RoundRobin => {
                 let turn = u64::from(fill.tester) + n;
                 (turn / self.servers.len() as u64 % self.proxies as u64) as usize
@@ -302,12 +306,15 @@ impl Frontier {
             Some(_) => server.by_proxy.as_ref(),
             None => server.direct.as_ref(),
         };
-        #[allow(clippy::expect_used, reason = "ways lead by what `servers` has made")]
-        target.expect("a way is one that was prepared")
+        #[allow(
+            clippy::expect_used,
+            reason = "`servers` has created the target of every route"
+        )]
+        target.expect("the target of a route exists")
     }
 
-    /// Number of the connection that a way uses: a plain proxy takes requests for every server on
-    /// one.
+    /// Number of the connection of a route. Without TLS, one connection to a proxy transfers
+    /// requests for all servers.
     fn connection(&self, way: Way) -> usize {
         match way.proxy {
             None => self.proxies + way.server,
@@ -322,11 +329,12 @@ impl Frontier {
         self.proxies + self.servers.len() + self.servers.len() * self.proxies
     }
 
-    /// For messages. The URL of a proxy may hold a secret.
-    fn named(&self, way: Way) -> String {
+    /// Description of a route for messages. It does not contain the URL of a proxy, which may
+    /// contain a secret.
+    fn describe(&self, way: Way) -> String {
         let server = &self.servers[way.server].name;
         match way.proxy {
-            Some(proxy) => format!("{server} by proxy {}", proxy + 1),
+            Some(proxy) => format!("{server} through proxy {}", proxy + 1),
             None => format!("{server} directly"),
         }
     }

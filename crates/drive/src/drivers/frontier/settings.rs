@@ -1,4 +1,4 @@
-//! What the lab says of a workload and of its requests.
+//! Settings of a workload and of its requests.
 
 use plimsoll_model::{Choose, Order};
 use plimsoll_wire::frontier::request::{Encoding, MAX_PAYLOADS, Ttl};
@@ -8,10 +8,10 @@ use super::failover::{Balance, Fresh};
 use crate::drivers::http::Connection;
 use crate::drivers::versions::VersionSettings;
 
-/// Longest value of `X-Frontier-Id`, bytes: that of the C client.
+/// Maximum length of the value of `X-Frontier-Id`, bytes, as in the C client.
 const MAX_ID: usize = 256;
 
-/// Of a workload.
+/// Settings of a workload.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -19,7 +19,7 @@ pub(super) struct Settings {
     pub(super) http: Version,
     pub(super) id: String,
     pub(super) proxies: Vec<String>,
-    /// How the target says that one of several is chosen.
+    /// When and in which order proxies are chosen, as the target specifies.
     pub(super) choose: Choose,
     pub(super) order: Order,
     pub(super) failover: FailoverSetting,
@@ -27,7 +27,7 @@ pub(super) struct Settings {
     pub(super) load_balance: BalanceSetting,
     pub(super) connect_timeout_ns: u64,
     pub(super) read_timeout_ns: u64,
-    /// 0 to 1.
+    /// Share of the requests that must miss every cache, 0 to 1.
     pub(super) uncached: f64,
     pub(super) chatter: Chatter,
 }
@@ -40,7 +40,7 @@ pub(super) struct Chatter {
     pub(super) queries: Vec<String>,
 }
 
-/// Of HTTP.
+/// Version of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) enum Version {
     #[serde(rename = "1.0")]
@@ -57,8 +57,8 @@ impl Version {
         }
     }
 
-    /// What a connection that is kept, or not, is called in a request; nothing where it is the
-    /// default.
+    /// The header that requests to keep or close the connection; empty if that is the default of
+    /// this version.
     pub(super) fn connection(self, keep: bool) -> &'static str {
         match (self, keep) {
             (Self::V1_0, true) => "Connection: keep-alive\r\n",
@@ -87,17 +87,21 @@ impl Settings {
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_id()?;
         if self.connect_timeout_ns == 0 || self.read_timeout_ns == 0 {
-            return Err("connect_timeout, read_timeout: they must be longer than 0s".to_owned());
+            return Err("connect_timeout, read_timeout: expected more than 0s, got 0s".to_owned());
         }
         if !(0.0..=1.0).contains(&self.uncached) {
-            return Err(format!("uncached: {} is no share of 0 to 1", self.uncached));
+            return Err(format!(
+                "uncached: expected a share of 0 to 1, got {}",
+                self.uncached
+            ));
         }
         if self.chatter.requests > 0 && self.chatter.queries.iter().all(|query| query.trim().is_empty()) {
-            return Err("chatter: there is no query: give at least one".to_owned());
+            return Err("chatter: expected at least one query, got none".to_owned());
         }
         if self.load_balance != BalanceSetting::None && self.failover == FailoverSetting::None {
             return Err(
-                "load_balance: it belongs to failover: client; else the target says how its endpoints and proxies are chosen"
+                "load_balance: needs failover: client; without it, the target determines how endpoints and \
+                 proxies are chosen"
                     .to_owned(),
             );
         }
@@ -107,10 +111,14 @@ impl Settings {
     fn check_id(&self) -> Result<(), String> {
         let plain = |byte: u8| (b' '..0x7f).contains(&byte);
         if self.id.trim().is_empty() {
-            Err("id: it is empty, and gateways refuse requests without X-Frontier-Id".to_owned())
+            Err(
+                "id: expected a text, got an empty one: gateways refuse requests without X-Frontier-Id"
+                    .to_owned(),
+            )
         } else if self.id.len() > MAX_ID || !self.id.bytes().all(plain) {
             Err(format!(
-                "id: X-Frontier-Id has at most {MAX_ID} characters of ASCII, and no line ends"
+                "id: expected at most {MAX_ID} ASCII characters without line ends, got {:?}",
+                self.id
             ))
         } else {
             Ok(())
@@ -126,11 +134,11 @@ impl Settings {
     }
 }
 
-/// Of an operation.
+/// Settings of an operation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestSettings {
-    /// One payload each.
+    /// The queries, one payload each.
     pub(super) queries: Vec<String>,
     zip: u8,
     ttl: TtlSetting,
@@ -148,25 +156,29 @@ enum TtlSetting {
 }
 
 impl RequestSettings {
-    /// Checks the request of operation `index`; gives its encoding and ttl.
+    /// Checks the request of operation `index`. Returns its encoding and TTL.
     pub(super) fn check(&self, index: usize) -> Result<(Encoding, Ttl), String> {
         if self.queries.is_empty() || self.queries.iter().any(|query| query.trim().is_empty()) {
-            return Err(format!("query of operation {index}: it is empty"));
+            return Err(format!(
+                "query of operation {index}: expected an SQL statement, got an empty text"
+            ));
         }
         if self.queries.len() > MAX_PAYLOADS {
             let count = self.queries.len();
             return Err(format!(
-                "queries of operation {index}: {count} are more than the {MAX_PAYLOADS} payloads of one request"
+                "queries of operation {index}: expected at most {MAX_PAYLOADS}, the payloads of one request, got \
+                 {count}"
             ));
         }
         if self.version.is_some() && self.queries.len() > 1 {
             return Err(format!(
-                "version of operation {index}: it is that of one query, and a batch has several: give batch: 1"
+                "version of operation {index}: expected one query, got a batch of {}: set batch: 1",
+                self.queries.len()
             ));
         }
         let zip = self.zip;
         let encoding = Encoding::from_level(zip)
-            .ok_or_else(|| format!("zip of operation {index}: {zip} is no level; expected 0 to 9"))?;
+            .ok_or_else(|| format!("zip of operation {index}: expected 0 to 9, got {zip}"))?;
         let ttl = match self.ttl {
             TtlSetting::Short => Ttl::Short,
             TtlSetting::Long => Ttl::Long,
@@ -176,7 +188,7 @@ impl RequestSettings {
     }
 }
 
-/// What caches on the way are asked to do: `none`, `no-cache`, `max-age=N` (s).
+/// What a request asks of caches: `none`, `no-cache`, `max-age=N` (s).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum Refresh {
@@ -195,15 +207,15 @@ impl TryFrom<String> for Refresh {
             "no-cache" => Ok(Self::NoCache),
             other => seconds(other)
                 .map(Self::MaxAge)
-                .ok_or_else(|| format!("refresh: \"{other}\"; expected none, no-cache or max-age=N")),
+                .ok_or_else(|| format!("refresh: expected none, no-cache or max-age=N, got \"{other}\"")),
         }
     }
 }
 
 impl Refresh {
-    /// Appends the value of Cache-Control. The C client always takes an answer that is one second
-    /// too old, and so do we: it decides what a cache does, and what the gateway says of stale
-    /// answers. `fresh`: what a failure asks for on top.
+    /// Appends the value of Cache-Control. As the C client does, it always accepts a response that
+    /// is one second too old: this determines what a cache does, and what the gateway reports about
+    /// stale responses. `fresh`: what the try after a failure requires in addition.
     pub(super) fn write(self, fresh: Fresh, out: &mut Vec<u8>) {
         out.extend_from_slice(b"max-stale=1");
         let age = match (self, fresh) {
@@ -224,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cache_control_is_that_of_the_client() {
+    fn cache_control_is_that_of_the_public_client() {
         for (refresh, fresh, expected) in [
             ("none", Fresh::AsAsked, "max-stale=1"),
             ("no-cache", Fresh::AsAsked, "max-stale=1,no-cache"),

@@ -1,4 +1,4 @@
-//! A tester of `frontier`: what it asks in one transaction, and what it does when that fails.
+//! A tester of `frontier`: the requests of one transaction, and the tries after a failure.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::Frontier;
 use super::ask::{Ask, Head};
 use super::failover::{Failover, Fresh, Way};
 use super::settings::Version;
-use super::verdict::{Bad, Good, Judge};
+use super::verdict::{FailedResponse, GoodResponse, Verifier};
 use crate::driver::{AsyncTester, Attempt, Request, Waiting};
 use crate::drivers::versions::Versions;
 use crate::http1::connection::{Connections, Exchange, Replace};
 use crate::reactor::Io;
 
-/// Longest answer, bytes.
-const MAX_ANSWER: usize = 256 * 1024 * 1024;
-/// The public client closes its connection after a body of this size, as caches did not keep it
-/// reliably.
+/// Maximum length of a response, bytes.
+const MAX_RESPONSE: usize = 256 * 1024 * 1024;
+/// The public client closes its connection after a body of this size or larger, because some caches
+/// did not keep it reliably.
 const MAX_KEPT_OPEN_BYTES: u64 = 16 * 1024;
 
 /// A tester: its connections, its view of proxies and servers, and its buffers.
@@ -26,19 +26,20 @@ pub struct Tester {
     driver: Arc<Frontier>,
     connections: Connections,
     failover: Option<Failover>,
-    /// Which query of the chatter is next.
-    chat: usize,
+    /// Index of the next query of the chatter, before the division by their number.
+    next_chatter: usize,
     request: Vec<u8>,
     body: Vec<u8>,
 }
 
-/// What happened in a transaction so far.
+/// State of a transaction in progress.
 struct Turn<'a> {
     driver: &'a Frontier,
     begun: bool,
+    /// Duration of the failed tries, ns.
     failed_ns: i64,
-    /// Of tries that failed, in words.
-    story: String,
+    /// Descriptions of the failed tries.
+    failures: String,
 }
 
 impl Tester {
@@ -47,49 +48,49 @@ impl Tester {
             driver: Arc::clone(driver),
             connections: Connections::new(io, driver.connections(), driver.trips),
             failover: driver.failover(number),
-            chat: number as usize,
+            next_chatter: number as usize,
             request: Vec::new(),
             body: Vec::new(),
         }
     }
 
-    /// Asks until there is a good answer, or nothing is left to try: then the transaction is
-    /// concluded.
-    async fn put(
+    /// Sends a request, on one route after the other, until there is a correct response. If no
+    /// route remains, concludes the transaction and returns none.
+    async fn send(
         &mut self,
         (ask, path): (&Ask, &str),
         request: &Request<'_>,
         turn: &mut Turn<'_>,
         attempt: &mut Attempt,
-    ) -> Option<Good> {
+    ) -> Option<GoodResponse> {
         let driver = turn.driver;
         let mut way = self.first_way(request, attempt);
         loop {
             self.write(ask, path, way);
-            turn.next(attempt);
-            let from = attempt.now();
+            turn.begin_try(attempt);
+            let begun = attempt.now();
             if self.failover.is_some() {
                 attempt.endpoint = Some(way.server);
             }
-            let bad = match self.attempt(ask, way, attempt).await {
+            let failed = match self.attempt(ask, way, attempt).await {
                 Ok(good) => {
                     if self.failover.is_some() && driver.proxies > 0 && way.proxy.is_none() {
                         set_metric(attempt, driver.metrics.direct, 1.0);
                     }
                     return Some(good);
                 }
-                Err(bad) => bad,
+                Err(failed) => failed,
             };
             let next = self
                 .failover
                 .as_mut()
-                .and_then(|failover| failover.after(bad.failed));
+                .and_then(|failover| failover.after(failed.failed_try));
             let Some(next) = next else {
-                bad.conclude(attempt);
-                turn.ended(way, &bad, attempt);
+                failed.conclude(attempt);
+                turn.note_end(way, &failed, attempt);
                 return None;
             };
-            turn.failed(way, &bad, attempt.now() - from, attempt);
+            turn.record_failure(way, &failed, attempt.now() - begun, attempt);
             if driver.connection(next) != driver.connection(way) {
                 self.connections.close_way(driver.connection(way));
             }
@@ -97,8 +98,8 @@ impl Tester {
         }
     }
 
-    /// The transaction is concluded.
-    fn ended(&mut self, attempt: &mut Attempt) {
+    /// Called after the transaction is concluded.
+    fn end(&mut self, attempt: &mut Attempt) {
         self.connections.ended(attempt);
         attempt.freed();
     }
@@ -108,7 +109,7 @@ impl Tester {
         let Some(failover) = &mut self.failover else {
             return driver.way(request);
         };
-        if failover.forget(attempt.now()) {
+        if failover.reset_expired(attempt.now()) {
             self.connections.close();
         }
         let connections = &self.connections;
@@ -129,8 +130,13 @@ impl Tester {
         ask.write(path, &head, &mut self.request);
     }
 
-    /// One try.
-    async fn attempt(&mut self, ask: &Ask, way: Way, attempt: &mut Attempt) -> Result<Good, Bad> {
+    /// Carries out one try.
+    async fn attempt(
+        &mut self,
+        ask: &Ask,
+        way: Way,
+        attempt: &mut Attempt,
+    ) -> Result<GoodResponse, FailedResponse> {
         let driver = &*self.driver;
         self.body.clear();
         let connection = driver.connection(way);
@@ -141,8 +147,8 @@ impl Tester {
             head_only: false,
             keep: driver.keep,
             body: Some(&mut self.body),
-            max_kept: MAX_ANSWER,
-            patience: driver.patience,
+            max_kept: MAX_RESPONSE,
+            timeouts: driver.timeouts,
             replace: if self.failover.is_some() {
                 Replace::Any
             } else {
@@ -150,25 +156,27 @@ impl Tester {
             },
         };
         match self.connections.exchange(exchange, attempt).await {
-            Ok(answer) => {
-                attempt.cache = answer.cache;
-                if driver.version == Version::V1_0 && answer.body >= MAX_KEPT_OPEN_BYTES {
+            Ok(response) => {
+                attempt.cache = response.cache;
+                if driver.version == Version::V1_0 && response.body >= MAX_KEPT_OPEN_BYTES {
                     self.connections.spend(connection, attempt);
                 }
                 let column = ask.versions().and_then(Versions::column);
-                driver.judge.answered(answer, &self.body, ask.payloads(), column)
+                driver
+                    .verifier
+                    .verify(response, &self.body, ask.payloads(), column)
             }
-            Err(failure) => Err(Judge::broken(failure, attempt.waiting)),
+            Err(failure) => Err(Verifier::broken(failure, attempt.waiting)),
         }
     }
 
-    /// The queries before the query, each with its path: what has to be packed is packed before the
-    /// start.
+    /// The validation queries before the query of the user, each with its path: the paths are
+    /// encoded before the start.
     fn chatter<'a>(&mut self, driver: &'a Frontier, request: &Request<'_>) -> Vec<(&'a Ask, Cow<'a, str>)> {
         let asks = &driver.operations[request.operation].chatter;
         let mut next = || {
-            let ask = &asks[self.chat % asks.len()];
-            self.chat = self.chat.wrapping_add(1);
+            let ask = &asks[self.next_chatter % asks.len()];
+            self.next_chatter = self.next_chatter.wrapping_add(1);
             (ask, ask.path(&request.fill, None))
         };
         (0..driver.chatter).map(|_| next()).collect()
@@ -181,17 +189,17 @@ impl AsyncTester for Tester {
         let ask = &driver.operations[request.operation].ask;
         let unique = driver.uncached.as_ref().and_then(|(uncached, keys)| {
             let fill = &request.fill;
-            uncached.chosen(fill.tester, fill.n).then(|| keys.of(fill))
+            uncached.is_chosen(fill.tester, fill.n).then(|| keys.of(fill))
         });
         let path = ask.path(&request.fill, unique.as_deref());
         let mut turn = Turn::new(&driver);
         if driver.chatter > 0 {
             let chatter = self.chatter(&driver, request);
             for (done, (ask, path)) in (1_u32..).zip(&chatter) {
-                let answered = self.put((ask, path), request, &mut turn, attempt).await;
+                let response = self.send((ask, path), request, &mut turn, attempt).await;
                 set_metric(attempt, driver.metrics.chatter, f64::from(done));
-                if answered.is_none() {
-                    self.ended(attempt);
+                if response.is_none() {
+                    self.end(attempt);
                     return;
                 }
             }
@@ -199,15 +207,15 @@ impl AsyncTester for Tester {
         if unique.is_some() {
             set_metric(attempt, driver.metrics.uncached, 1.0);
         }
-        if let Some(good) = self.put((ask, &path), request, &mut turn, attempt).await {
-            attempt.items = good.rows;
-            attempt.payload = good.payload;
+        if let Some(response) = self.send((ask, &path), request, &mut turn, attempt).await {
+            attempt.items = response.rows;
+            attempt.payload = response.payload;
             attempt.conclude(Outcome::Ok, Code::NONE);
             if let Some(versions) = ask.versions() {
-                versions.note_read(&request.fill, good.newest, attempt);
+                versions.note_read(&request.fill, response.newest, attempt);
             }
         }
-        self.ended(attempt);
+        self.end(attempt);
     }
 
     fn reset(&mut self) {
@@ -221,12 +229,12 @@ impl<'a> Turn<'a> {
             driver,
             begun: false,
             failed_ns: 0,
-            story: String::new(),
+            failures: String::new(),
         }
     }
 
-    /// A request goes out next: the first of a transaction is its start.
-    fn next(&mut self, attempt: &mut Attempt) {
+    /// Called before each request. The first one is the start of the transaction.
+    fn begin_try(&mut self, attempt: &mut Attempt) {
         if std::mem::replace(&mut self.begun, true) {
             attempt.first_byte = NOT_HAPPENED;
             attempt.cache = Cache::None;
@@ -236,42 +244,42 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// A try failed, and there will be another. Metrics are kept up to date, as the time may be up
-    /// at any moment.
-    fn failed(&mut self, way: Way, bad: &Bad, took_ns: i64, attempt: &mut Attempt) {
+    /// Records a failed try that is followed by another one. The metrics are updated at once,
+    /// because the timeout of the transaction can expire at any time.
+    fn record_failure(&mut self, way: Way, failed: &FailedResponse, took_ns: i64, attempt: &mut Attempt) {
         let metrics = &self.driver.metrics;
         attempt.attempt = attempt.attempt.saturating_add(1);
         self.failed_ns += took_ns;
         set_metric(attempt, metrics.tries, f64::from(attempt.attempt) + 1.0);
         set_metric(attempt, metrics.failed_tries, self.failed_ns as f64 / 1e9);
-        let told = self.told(way, bad);
-        self.story.push_str(&told);
-        self.story.push_str("; ");
-        attempt.note = Some(format!("frontier: {}and then tried again", self.story));
+        let failure = self.describe(way, failed);
+        self.failures.push_str(&failure);
+        self.failures.push_str("; ");
+        attempt.note = Some(format!("frontier: {}then tried again", self.failures));
     }
 
-    /// Nothing is left to try.
-    fn ended(&self, way: Way, bad: &Bad, attempt: &mut Attempt) {
-        if !self.story.is_empty() {
-            let told = self.told(way, bad);
-            attempt.note = Some(format!("frontier: {}{told}", self.story));
-        } else if let Some(note) = &bad.note {
+    /// Sets the note of a transaction that has failed, because no route remains.
+    fn note_end(&self, way: Way, failed: &FailedResponse, attempt: &mut Attempt) {
+        if !self.failures.is_empty() {
+            let failure = self.describe(way, failed);
+            attempt.note = Some(format!("frontier: {}{failure}", self.failures));
+        } else if let Some(note) = &failed.note {
             attempt.note = Some(format!("frontier: {note}"));
         }
     }
 
-    /// A try that failed, in words.
-    fn told(&self, way: Way, bad: &Bad) -> String {
-        let place = self.driver.named(way);
-        let word = bad.word(self.driver.judge.codes());
-        match &bad.note {
-            Some(note) => format!("{place}: {word} ({note})"),
-            None => format!("{place}: {word}"),
+    /// Description of a failed try.
+    fn describe(&self, way: Way, failed: &FailedResponse) -> String {
+        let route = self.driver.describe(way);
+        let code = failed.code_text(self.driver.verifier.codes());
+        match &failed.note {
+            Some(note) => format!("{route}: {code} ({note})"),
+            None => format!("{route}: {code}"),
         }
     }
 }
 
-/// Sets a metric of the transaction, once.
+/// Sets a metric of the transaction, and replaces its previous value.
 fn set_metric(attempt: &mut Attempt, name: Code, value: f64) {
     match attempt.metrics.iter_mut().find(|(known, _)| *known == name) {
         Some((_, known)) => *known = value,

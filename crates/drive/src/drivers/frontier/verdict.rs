@@ -1,4 +1,5 @@
-//! What an answer is worth: to the record, and to the choice of the next try.
+//! Verification of responses: outcome and code of the transaction, and the kind of failure that
+//! determines the next try.
 
 use std::cell::RefCell;
 
@@ -6,60 +7,61 @@ use plimsoll_model::{Code, Codes, Outcome};
 use plimsoll_wire::frontier::document::{DocumentError, Reader, ServerError, Summary};
 use plimsoll_wire::frontier::payload::{Field, Fields};
 
-use super::failover::{Failed, Trouble};
+use super::failover::{FailedTry, Trouble};
 use crate::driver::{Attempt, Waiting};
 use crate::drivers::http::Statuses;
 use crate::drivers::versions::Newest;
 use crate::failure::Failure;
-use crate::http1::answer::Answer;
+use crate::http1::response::Response;
 
-/// Largest result set that is accepted, bytes after inflating.
+/// Maximum size of a result set, bytes after inflating.
 const MAX_PAYLOAD: u64 = 256 * 1024 * 1024;
 
 thread_local! {
-    /// One for all testers of a lane, as no verification is ever interrupted: its buffers (three
-    /// times an answer) stay in the cache, and memory does not grow with the number of testers.
+    /// One reader for all testers of a lane, because a verification is not interrupted: its buffers
+    /// (three times a response) stay in the cache, and memory does not grow with the number of
+    /// testers.
     static READER: RefCell<Reader> = RefCell::new(Reader::new(MAX_PAYLOAD));
 }
 
-/// A good answer.
+/// A correct response.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Good {
+pub(super) struct GoodResponse {
     pub(super) rows: u64,
     pub(super) payload: u64,
-    /// The newest version, of whom it was asked.
+    /// The newest version in the response; none if versions are not read or there is none.
     pub(super) newest: Option<i64>,
 }
 
-/// One that is not, or none.
+/// A response that is not correct, or an exchange that failed.
 #[derive(Debug)]
-pub(super) struct Bad {
-    why: Why,
-    pub(super) failed: Failed,
-    /// In words, for a person.
+pub(super) struct FailedResponse {
+    cause: Cause,
+    pub(super) failed_try: FailedTry,
+    /// Description for the user.
     pub(super) note: Option<String>,
 }
 
 #[derive(Debug)]
-enum Why {
+enum Cause {
     Failure(Failure),
-    Answer(Outcome, Code),
+    Response(Outcome, Code),
 }
 
-impl Bad {
-    /// Ends the transaction with it.
+impl FailedResponse {
+    /// Ends the transaction with outcome and code of this failure.
     pub(super) fn conclude(&self, attempt: &mut Attempt) {
-        match &self.why {
-            Why::Failure(failure) => attempt.fail(failure),
-            Why::Answer(outcome, code) => attempt.conclude(*outcome, *code),
+        match &self.cause {
+            Cause::Failure(failure) => attempt.fail(failure),
+            Cause::Response(outcome, code) => attempt.conclude(*outcome, *code),
         }
     }
 
-    /// A word or two, as in the column `code`.
-    pub(super) fn word(&self, codes: &Codes) -> String {
-        match &self.why {
-            Why::Failure(failure) => failure.code.to_string(),
-            Why::Answer(_, code) => codes
+    /// Text of the code.
+    pub(super) fn code_text(&self, codes: &Codes) -> String {
+        match &self.cause {
+            Cause::Failure(failure) => failure.code.to_string(),
+            Cause::Response(_, code) => codes
                 .texts()
                 .get(usize::from(code.0))
                 .cloned()
@@ -68,15 +70,15 @@ impl Bad {
     }
 }
 
-/// Codes of answers that are no good.
-pub(super) struct Judge {
+/// Verifies responses, with the codes of those that are not correct.
+pub(super) struct Verifier {
     codes: Codes,
     statuses: Statuses,
     error: Code,
     payloads: Code,
 }
 
-impl Judge {
+impl Verifier {
     pub(super) fn new(codes: &Codes) -> Self {
         Self {
             codes: codes.clone(),
@@ -90,17 +92,17 @@ impl Judge {
         &self.codes
     }
 
-    /// Of an exchange that broke while `waiting`.
-    pub(super) fn broken(failure: Failure, waiting: Waiting) -> Bad {
+    /// The result of an exchange that failed while the tester waited for `waiting`.
+    pub(super) fn broken(failure: Failure, waiting: Waiting) -> FailedResponse {
         let trouble = match (failure.code.as_ref(), failure.outcome) {
             ("bad response" | "answer too long to keep", _) => Trouble::Protocol,
             (_, Outcome::Refused) => Trouble::Connect,
             (_, Outcome::Timeout) if waiting == Waiting::Connect => Trouble::Connect,
             _ => Trouble::Network,
         };
-        Bad {
-            why: Why::Failure(failure),
-            failed: Failed {
+        FailedResponse {
+            cause: Cause::Failure(failure),
+            failed_try: FailedTry {
                 trouble,
                 age: None,
                 max_age: None,
@@ -109,88 +111,96 @@ impl Judge {
         }
     }
 
-    /// Of a whole answer to a request for so many `payloads`. `column`: of versions that it is to
-    /// be looked through for.
-    pub(super) fn answered(
+    /// Verifies a complete response to a request with `payloads` payloads. `column`: column of the
+    /// versions to read; none: versions are not read.
+    pub(super) fn verify(
         &self,
-        answer: Answer,
+        response: Response,
         body: &[u8],
         payloads: u32,
         column: Option<&str>,
-    ) -> Result<Good, Bad> {
-        let bad = |outcome, code, trouble, max_age, note| Bad {
-            why: Why::Answer(outcome, code),
-            failed: Failed {
+    ) -> Result<GoodResponse, FailedResponse> {
+        let failed = |outcome, code, trouble, max_age, note| FailedResponse {
+            cause: Cause::Response(outcome, code),
+            failed_try: FailedTry {
                 trouble,
-                age: answer.age,
+                age: response.age,
                 max_age,
             },
             note,
         };
-        if answer.status != 200 {
-            let trouble = match answer.status {
+        if response.status != 200 {
+            let trouble = match response.status {
                 404 | 500..=599 => Trouble::Server,
                 _ => Trouble::Protocol,
             };
-            let code = self.statuses.code(answer.status);
-            return Err(bad(Outcome::Error, code, trouble, None, None));
+            let code = self.statuses.code(response.status);
+            return Err(failed(Outcome::Error, code, trouble, None, None));
         }
         let mut newest = None;
-        let look = |_, result: &[u8]| newest = column.and_then(|column| newest_in(result, column));
-        match READER.with_borrow_mut(|reader| reader.read(body, look)) {
+        let on_result = |_, result: &[u8]| newest = column.and_then(|column| newest_in(result, column));
+        match READER.with_borrow_mut(|reader| reader.read(body, on_result)) {
             Ok(Summary {
                 error: Some(error), ..
             }) => {
-                let note = Some(format!("the gateway says: {}", error.message));
+                let note = Some(format!("the gateway reports: {}", error.message));
                 let trouble = trouble_of(&error);
-                Err(bad(Outcome::Error, self.error, trouble, error.max_age, note))
+                Err(failed(Outcome::Error, self.error, trouble, error.max_age, note))
             }
-            Ok(found) if found.payloads == payloads => Ok(Good {
-                rows: found.rows,
-                payload: found.payload_bytes,
+            Ok(summary) if summary.payloads == payloads => Ok(GoodResponse {
+                rows: summary.rows,
+                payload: summary.payload_bytes,
                 newest,
             }),
-            // A good document, and an answer to another question.
-            Ok(_) => Err(bad(Outcome::Wrong, self.payloads, Trouble::Protocol, None, None)),
+            // A valid document, but the response to another request.
+            Ok(_) => Err(failed(
+                Outcome::Wrong,
+                self.payloads,
+                Trouble::Protocol,
+                None,
+                None,
+            )),
             Err(error) => {
-                let code = self.codes.number(word(&error));
+                let code = self.codes.number(code_text(&error));
                 let note = Some(error.to_string());
-                Err(bad(Outcome::Wrong, code, Trouble::Protocol, None, note))
+                Err(failed(Outcome::Wrong, code, Trouble::Protocol, None, note))
             }
         }
     }
 }
 
-/// The greatest number in a column of a result set.
+/// The greatest integer in a column of a result set; none if there is none.
 fn newest_in(result: &[u8], column: &str) -> Option<i64> {
     let mut newest = Newest::of(column);
     let mut names = Vec::new();
-    let (mut is_row, mut at) = (false, 0);
+    let (mut is_row, mut index) = (false, 0);
     for field in Fields::new(result) {
         match field.ok()? {
             Field::EndOfRecord => {
                 if !is_row {
-                    newest.columns(names.iter().copied());
+                    newest.set_columns(names.iter().copied());
                 }
-                (is_row, at) = (true, 0);
+                (is_row, index) = (true, 0);
                 continue;
             }
-            // Names and types of columns, in turn.
-            Field::Bytes(name) if !is_row && at % 2 == 0 => {
+            // The header contains the name and the type of each column in turn.
+            Field::Bytes(name) if !is_row && index % 2 == 0 => {
                 names.push(std::str::from_utf8(name).unwrap_or_default());
             }
-            Field::Bytes(text) if is_row && newest.at() == Some(at) => newest.text(text),
-            Field::Int4(number) if is_row && newest.at() == Some(at) => newest.number(number.into()),
-            Field::Int8(number) if is_row && newest.at() == Some(at) => newest.number(number),
+            Field::Bytes(text) if is_row && newest.index() == Some(index) => newest.add_text(text),
+            Field::Int4(number) if is_row && newest.index() == Some(index) => {
+                newest.add_number(number.into());
+            }
+            Field::Int8(number) if is_row && newest.index() == Some(index) => newest.add_number(number),
             _ => {}
         }
-        at += 1;
+        index += 1;
     }
-    newest.found()
+    newest.version()
 }
 
-/// The client takes an error of a query for one of the server, and an error of the document for one
-/// of the protocol.
+/// The public client handles an error of a query as one of the server, and an error of the document
+/// as one of the protocol.
 fn trouble_of(error: &ServerError) -> Trouble {
     if error.payload > 0 {
         Trouble::Server
@@ -199,7 +209,7 @@ fn trouble_of(error: &ServerError) -> Trouble {
     }
 }
 
-fn word(error: &DocumentError) -> &'static str {
+fn code_text(error: &DocumentError) -> &'static str {
     match error {
         DocumentError::NotFrontier => "not frontier",
         DocumentError::Truncated => "truncated",

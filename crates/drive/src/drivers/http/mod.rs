@@ -1,16 +1,16 @@
-//! `http`: HTTP/1.1 and HTTPS requests, on a kept connection or one per request, straight or
-//! through a forward proxy.
+//! `http`: HTTP/1.1 and HTTPS requests, on a kept connection or with one connection per request,
+//! directly or through a forward proxy.
 //!
 //! Stamps: start before the first system call (connect, or write on a kept connection); connected
-//! when a new connection is ready to carry the request (with TLS: after the handshake; through a
-//! tunnel: after it); first byte and end right after the reads that brought them. Wire bytes: heads
-//! and bodies of both directions (of TLS the plain side). Payload: the body without transfer
-//! coding, as it came (not decompressed). TLS sessions are not resumed. Items: 1 for each good
-//! answer.
+//! when a new connection can transfer the request (with TLS or a tunnel: after that is
+//! established); first byte and end immediately after the reads that returned them. Wire bytes:
+//! heads and bodies of both directions (with TLS: before encryption). Payload: the body without
+//! transfer coding, not decompressed. TLS sessions are not resumed. Items: 1 for each correct
+//! response.
 //!
 //! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `kept
-//! connection closed`, `bad response`, `tls ...`, `proxy STATUS`; time-outs say what was waited
-//! for. Outcome `wrong` is an answer whose status or body is not expected.
+//! connection closed`, `bad response`, `tls ...`, `proxy STATUS`; the code of a timeout states what
+//! the tester waited for. Outcome `wrong`: a response whose status or body is not expected.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,32 +27,32 @@ use url::Url;
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
-use crate::http1::patience::Patience;
+use crate::http1::timeouts::Timeouts;
 use crate::net::Host;
 use crate::net::tls::{self, TlsSettings};
 use crate::reactor::Io;
 use crate::round_trips::Names;
 
-/// See [`DriverInfo`].
+/// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
     schemes: &["http", "https"],
     file_keys: &["ca_file", "cert", "key", "token_file", "body_file"],
     ..DriverInfo::new("http", "HTTP/1.1 and HTTPS requests")
 };
 
-/// Methods of requests that may be sent again (RFC 9110, section 9.2.2; the last three from IANA's
-/// registry of methods).
+/// Methods whose requests may be sent again (RFC 9110, section 9.2.2; the last three are from
+/// IANA's registry of methods).
 const IDEMPOTENT: [&str; 9] = [
     "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PROPFIND", "REPORT", "SEARCH",
 ];
 
-/// Longest body that an expectation looks through, bytes: each tester may hold one.
+/// Maximum length of a body that is compared with an expectation, bytes. Each tester may store one.
 const MAX_BODY: usize = 16 * 1024 * 1024;
-/// Room for a body that a tester keeps between requests, bytes.
-const IDLE_BODY: usize = 256 * 1024;
+/// Maximum capacity of the buffer for bodies that a tester keeps between requests, bytes.
+const KEPT_BODY_CAPACITY: usize = 256 * 1024;
 
-/// How long a token is used before its file is looked at again.
-const TOKEN_AGE: Duration = Duration::from_secs(1);
+/// Interval at which the file of a token is checked for changes.
+const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -107,11 +107,11 @@ pub struct Http {
 pub(super) struct Target {
     /// Value of the header Host.
     pub(super) authority: String,
-    /// `http://host:port` where a proxy must be told it, else nothing.
+    /// `http://host:port` for a request line that a proxy reads; empty otherwise.
     pub(super) origin: String,
     /// Path (and query) of the endpoint's URL; empty if it has none.
     pub(super) base: String,
-    /// One way, or one per proxy.
+    /// One route, or one per proxy.
     pub(super) routes: Vec<Route>,
 }
 
@@ -125,7 +125,7 @@ struct Operation {
     regex: Option<Regex>,
     keep_body: bool,
     replace: Replace,
-    /// Per endpoint: the whole request, if it is always the same.
+    /// Per endpoint: the whole request, if it is constant.
     ready: Vec<Option<Vec<u8>>>,
 }
 
@@ -189,12 +189,12 @@ impl AsyncDriver for Http {
 }
 
 fn parse_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("{text} is no URL: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("expected a URL, got \"{text}\" ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("{text}: expected http:// or https://"));
+        return Err(format!("expected http:// or https://, got \"{text}\""));
     }
     if url.host_str().is_none() {
-        return Err(format!("{text}: there is no host"));
+        return Err(format!("expected a URL with a host, got \"{text}\""));
     }
     Ok(url)
 }
@@ -209,7 +209,7 @@ fn resolve(setup: &Setup<'_>, url: &Url) -> Result<Host, String> {
 pub(super) fn proxy(setup: &Setup<'_>, text: &str) -> Result<Arc<Host>, String> {
     let url = parse_url(text).map_err(|error| format!("proxies: {error}"))?;
     if url.scheme() != "http" {
-        return Err(format!("proxies: {text}: a proxy is spoken to over http://"));
+        return Err(format!("proxies: expected http://HOST:PORT, got \"{text}\""));
     }
     resolve(setup, &url)
         .map(Arc::new)
@@ -238,14 +238,14 @@ pub(super) fn target(
     };
     let tunnel = (secure && !proxies.is_empty())
         .then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes());
-    let ways = if proxies.is_empty() {
+    let hosts = if proxies.is_empty() {
         vec![Arc::new(
             resolve(setup, &url).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
         )]
     } else {
         proxies.to_vec()
     };
-    let routes = ways
+    let routes = hosts
         .into_iter()
         .map(|host| Route {
             host,
@@ -253,7 +253,7 @@ pub(super) fn target(
             tls: tls.clone(),
         })
         .collect();
-    // "/" alone is what a URL without a path has; an operation's own path comes in its place.
+    // A URL without a path has the path "/"; the path of the operation replaces it.
     let base = if url.path() == "/" { "" } else { url.path() };
     let base = url
         .query()
@@ -276,12 +276,17 @@ fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operati
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_token = |text: &str| !text.is_empty() && text.bytes().all(token);
     if !is_token(&request.method) {
-        return Err(format!("method: \"{}\" is no HTTP method", request.method));
+        return Err(format!(
+            "method: expected an HTTP method such as GET, got \"{}\"",
+            request.method
+        ));
     }
     let mut headers = Vec::new();
     for (name, text) in &request.headers {
         if !is_token(name) || text.contains(['\r', '\n', '\0']) {
-            return Err(format!("headers: \"{name}\" is no valid header"));
+            return Err(format!(
+                "headers: \"{name}\": expected a name of letters, digits and hyphens, and a value without line ends"
+            ));
         }
         headers.push((name.clone(), setup.template(index, text)));
     }
@@ -292,7 +297,7 @@ fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operati
             let bytes = std::fs::read(&file);
             Body::Bytes(bytes.map_err(|error| format!("body_file: cannot read {}: {error}", file.display()))?)
         }
-        (Some(_), Some(_)) => return Err("give either body or body_file".to_owned()),
+        (Some(_), Some(_)) => return Err("expected body or body_file, got both".to_owned()),
     };
     let regex = request.expect.regex.as_deref().map(Regex::new).transpose();
     let regex = regex.map_err(|error| format!("expect.regex: {error}"))?;
@@ -316,7 +321,7 @@ fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operati
 }
 
 impl Operation {
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         self.path.constant().is_some()
             && self.headers.iter().all(|(_, text)| text.constant().is_some())
             && !matches!(&self.body, Body::Text(text) if text.constant().is_none())
@@ -325,7 +330,7 @@ impl Operation {
     fn has_header(&self, name: &str) -> bool {
         self.headers
             .iter()
-            .any(|(given, _)| given.eq_ignore_ascii_case(name))
+            .any(|(header, _)| header.eq_ignore_ascii_case(name))
     }
 
     fn expects(&self, status: u16) -> bool {
@@ -358,7 +363,7 @@ impl Http {
             drawn: &[],
         };
         for index in 0..self.operations.len() {
-            if self.operations[index].constant() {
+            if self.operations[index].is_constant() {
                 let ready = self
                     .targets
                     .iter()
@@ -377,8 +382,8 @@ impl Http {
     fn render(&self, operation: &Operation, target: &Target, fill: &Fill<'_>, out: &mut Vec<u8>) {
         let mut text = Vec::new();
         operation.path.fill(fill, &mut text);
-        // Likewise "/" alone is the path of a request that gives none: a URL with a path is asked
-        // for as it is written.
+        // A request without a path has the path "/", too: the URL of the endpoint is then requested
+        // as it is written.
         if text == b"/" && !target.base.is_empty() {
             text.clear();
         }
@@ -402,7 +407,7 @@ impl Http {
         let mut header = |name: &str, value: &[u8]| {
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
-            // A value from a list may hold a line end, which would begin another header.
+            // A value of a list may contain a line end, which would begin another header.
             out.extend(value.iter().map(|&byte| {
                 if matches!(byte, b'\r' | b'\n' | 0) {
                     b' '
@@ -447,8 +452,8 @@ impl Http {
     }
 }
 
-/// Bytes that would break the request line are escaped; `%` is not, so that a path may be written
-/// escaped.
+/// Appends a byte of a path. Bytes that are not allowed in a request line are escaped; `%` is not,
+/// so that a path can contain escapes.
 fn push_escaped(out: &mut Vec<u8>, byte: u8) {
     if byte <= b' ' || byte >= 0x7f {
         out.extend_from_slice(format!("%{byte:02X}").as_bytes());
@@ -457,14 +462,15 @@ fn push_escaped(out: &mut Vec<u8>, byte: u8) {
     }
 }
 
-/// A bearer token in a file, read again when the file changes: tokens of grids live for minutes.
+/// A bearer token in a file, which is read again when the file changes, because tokens of grids are
+/// valid for minutes.
 struct Token {
     file: PathBuf,
     state: Mutex<TokenState>,
 }
 
 struct TokenState {
-    looked: Instant,
+    checked: Instant,
     modified: Option<SystemTime>,
     header: Arc<[u8]>,
 }
@@ -475,7 +481,7 @@ impl Token {
             .map_err(|error| format!("token_file: cannot read {}: {error}", file.display()))?;
         Ok(Self {
             state: Mutex::new(TokenState {
-                looked: Instant::now(),
+                checked: Instant::now(),
                 modified,
                 header,
             }),
@@ -489,12 +495,12 @@ impl Token {
         Ok((modified, format!("Bearer {}", token.trim()).into_bytes().into()))
     }
 
-    /// Value of the header. A file that cannot be read any more leaves the last token in use: the
-    /// service will say no.
+    /// Value of the header Authorization. If the file cannot be read any more, the last token is
+    /// used, and the service will refuse it.
     fn header(&self) -> Arc<[u8]> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.looked.elapsed() >= TOKEN_AGE {
-            state.looked = Instant::now();
+        if state.checked.elapsed() >= TOKEN_CHECK_INTERVAL {
+            state.checked = Instant::now();
             let modified = std::fs::metadata(&self.file)
                 .and_then(|data| data.modified())
                 .ok();
@@ -508,10 +514,10 @@ impl Token {
     }
 }
 
-/// Codes of statuses, looked up once each.
+/// Codes of HTTP statuses, each looked up once.
 pub(super) struct Statuses {
     codes: Codes,
-    /// Number of the code plus one; 0: not looked up yet.
+    /// Per status: number of the code plus one; 0: not looked up yet.
     known: Vec<AtomicU32>,
 }
 
@@ -569,15 +575,15 @@ impl AsyncTester for Tester {
             keep: driver.keep,
             body: operation.keep_body.then_some(&mut self.body),
             max_kept: MAX_BODY,
-            patience: Patience::ENDLESS,
+            timeouts: Timeouts::NONE,
             replace: operation.replace,
         };
         match self.connections.exchange(exchange, attempt).await {
-            Ok(answer) => {
-                attempt.payload = answer.body;
-                attempt.cache = answer.cache;
-                let code = driver.statuses.code(answer.status);
-                if !operation.expects(answer.status) {
+            Ok(response) => {
+                attempt.payload = response.body;
+                attempt.cache = response.cache;
+                let code = driver.statuses.code(response.status);
+                if !operation.expects(response.status) {
                     attempt.conclude(Outcome::Wrong, code);
                 } else if operation.keep_body && !operation.expects_body(&self.body) {
                     attempt.conclude(Outcome::Wrong, driver.unexpected);
@@ -589,7 +595,7 @@ impl AsyncTester for Tester {
             Err(failure) => attempt.fail(&failure),
         }
         self.body.clear();
-        self.body.shrink_to(IDLE_BODY);
+        self.body.shrink_to(KEPT_BODY_CAPACITY);
         self.connections.ended(attempt);
     }
 

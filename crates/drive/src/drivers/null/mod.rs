@@ -1,6 +1,7 @@
-//! `null`: does nothing. Measures the tester itself: schedule, stamps, books and recording.
+//! `null`: a driver without requests. It measures the load generator itself: schedule, stamps,
+//! counters and recording.
 //!
-//! Stamps: start and end, around nothing. One item, no payload, no bytes. No codes.
+//! Stamps: start and end, immediately after each other. One item, no payload, no bytes. No codes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,25 +13,25 @@ use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::reactor::Io;
 
-/// See [`DriverInfo`].
+/// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo::new("null", "does nothing: measures the tester itself");
 
-/// The driver, and its tester: there is nothing to keep.
+/// The driver, which is also its tester, because there is no state.
 #[derive(Debug, Clone, Copy)]
 pub struct Null;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoSettings {}
 
 impl AsyncDriver for Null {
     type Tester = Self;
     const FILES: u64 = 0;
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
-        let Nothing {} = setup.settings()?;
+        let NoSettings {} = setup.settings()?;
         for operation in 0..setup.requests.len() {
-            let Nothing {} = setup.request(operation)?;
+            let NoSettings {} = setup.request(operation)?;
         }
         Ok(Self)
     }

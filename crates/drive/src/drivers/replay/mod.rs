@@ -1,20 +1,20 @@
-//! `replay`: does to a directory what a trace of file I/O tells. One job, the whole trace, is one
+//! `replay`: replays a trace of file I/O in a directory. One job, the whole trace, is one
 //! transaction.
 //!
-//! Stamps: start before the replay, end after its last thread; nothing between is told apart. Both
-//! hold some milliseconds in which the job's threads are made ready: the metric `job_s` is exact.
-//! Payload: bytes read and written. Items: calls performed. Wire bytes: 0. Before the run begins,
-//! and between two jobs of a tester, its directory is prepared: that time is in no transaction and
-//! no lateness.
+//! Stamps: start before the replay, end after its last thread. The time between them includes some
+//! milliseconds in which the threads of the job are created; the metric `job_s` does not include
+//! them. Payload: bytes read and written. Items: calls performed. Wire bytes: 0. Before the run
+//! begins, and between two jobs of a tester, its directory is prepared. That time is not part of a
+//! transaction, and does not make the next one late.
 //!
-//! Outcomes: ok where every result was that of the trace. Else wrong, and the code names the most
+//! Outcomes: ok if every result was that of the trace. Otherwise wrong, and the code is the most
 //! frequent difference: `open: ENOENT, was ok`, `mkdir refused`, `lost`, `let go`. Error: `too many
 //! threads`, `no memory`, `no threads`. `timeout`: the job was stopped.
 //!
-//! Metrics: see [`told`].
+//! The metrics are listed in [`metrics`].
 
-mod place;
-mod told;
+mod directories;
+mod metrics;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,10 +34,10 @@ use serde::Deserialize;
 
 use crate::api::DriverInfo;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Due, Limit, Request, Setup};
-use place::{JobDirectory, Places};
-use told::Names;
+use directories::{JobDirectories, JobDirectory};
+use metrics::Names;
 
-/// See [`DriverInfo`].
+/// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
     file_keys: &["trace"],
     blocking: true,
@@ -48,8 +48,8 @@ pub(crate) const INFO: DriverInfo = DriverInfo {
     )
 };
 
-/// How often it is looked whether a job must end.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval at which is checked whether a job must end.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,15 +81,15 @@ struct Settings {
     trace: PathBuf,
     root: PathBuf,
     timing: Pace,
-    /// What computing is multiplied by in `diff`.
+    /// With the timing `diff`: factor for the times between calls.
     scale: f64,
     order: Sequence,
-    /// Texts of files for names, not their names.
+    /// Content of the file of `map`, not its path. The same applies to `ignore`.
     map: Option<String>,
     ignore: Option<String>,
     copies: Copies,
     prepare: Prepare,
-    /// 0..=1: how much a compressor saves.
+    /// Share that a compressor saves, 0 to 1.
     compressibility: f64,
     clean: bool,
     read_maps: bool,
@@ -99,20 +99,22 @@ struct Settings {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoSettings {}
 
-/// The driver: the trace, in memory once for all testers.
+/// The driver. All testers share the trace in memory.
 pub struct Replay {
     settings: Settings,
     trace: Trace,
     table: Table,
     may_write_shared: bool,
-    places: Places,
-    /// Of every job; none where jobs share files, as each then has names of its own.
+    directories: JobDirectories,
+    /// The plan of every job; none if jobs share files, because each then has different names.
     plan: Option<Arc<Plan>>,
-    /// What all jobs share, once it is prepared: something to tell, or why it could not be.
+    /// Result of the preparation of the files that all jobs share: a message for the user, or the
+    /// error.
     shared: OnceLock<Result<Option<String>, String>>,
-    made: Mutex<Vec<JobDirectory>>,
+    /// Directories of testers and of shared files.
+    created: Mutex<Vec<JobDirectory>>,
     seed: u64,
     names: Names,
 }
@@ -123,11 +125,12 @@ impl BlockingDriver for Replay {
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
         let settings: Settings = setup.settings()?;
         for operation in 0..setup.requests.len() {
-            let Nothing {} = setup.request(operation)?;
+            let NoSettings {} = setup.request(operation)?;
         }
         if !settings.allow_root && nix::unistd::geteuid().is_root() {
             return Err(
-                "permissions do not keep root from anything below the directory: run as another user, or give `allow_root: true`"
+                "allow_root: the engine runs as root, so that permissions do not protect files below the \
+                 directory: run it as another user, or set `allow_root: true`"
                     .to_owned(),
             );
         }
@@ -136,12 +139,12 @@ impl BlockingDriver for Replay {
         let rules = rules(&settings)?;
         let table = trace.place(&rules);
         let shares = !settings.copies.shared.is_empty();
-        let places = Places::new(&settings.root, shares)?;
+        let directories = JobDirectories::new(&settings.root, shares)?;
         let plan = plan(&trace, &table, &settings, b"", b"")?;
         if plan.workers.iter().all(|worker| worker.actions.is_empty()) {
             return Err(format!(
-                "trace: {file}: nothing of its {} calls is left to replay: {} are on names that are ignored",
-                plan.calls, plan.ignored
+                "trace: {file}: there are no calls to replay: {} of its {} calls are on names that are ignored",
+                plan.ignored, plan.calls
             ));
         }
         Ok(Self {
@@ -149,33 +152,34 @@ impl BlockingDriver for Replay {
             may_write_shared: rules.may_write_shared(),
             plan: (!shares).then(|| Arc::new(plan)),
             shared: OnceLock::new(),
-            made: Mutex::default(),
+            created: Mutex::default(),
             seed: setup.seed,
             settings,
             trace,
             table,
-            places,
+            directories,
         })
     }
 
     fn tester(self: &Arc<Self>, number: u32) -> Result<Tester, String> {
-        let mut notes = self.share()?;
-        let own = self.places.make(&self.places.of(number))?;
+        let mut notes = self.prepare_shared()?;
+        let own = self.directories.create(&self.directories.name(number))?;
         let directory = own.path.clone();
-        self.keep(own);
-        let beneath = place::open(&directory)?;
-        notes.extend(self.make_ready(&beneath, &directory, Copy::Private, self.seed_of(number))?);
+        self.add_created(own);
+        let beneath = directories::open(&directory)?;
+        notes.extend(self.prepare_directory(&beneath, &directory, Copy::Private, self.seed_of(number))?);
         let (root, plan) = if let Some(plan) = &self.plan {
             (directory.as_path(), Arc::clone(plan))
         } else {
-            let own = self.places.of(number);
-            let (own, shared) = (own.as_bytes(), place::SHARED.as_bytes());
+            let own = self.directories.name(number);
+            let (own, shared) = (own.as_bytes(), directories::SHARED.as_bytes());
             let plan = plan(&self.trace, &self.table, &self.settings, own, shared)?;
-            (self.places.above(), Arc::new(plan))
+            (self.directories.parent(), Arc::new(plan))
         };
         if self.trace.is_cut {
             notes.push(
-                "the trace has no end: its recording was broken off, and what is there is replayed".into(),
+                "the trace is incomplete, because its recording was interrupted: the calls in it are replayed"
+                    .into(),
             );
         }
         Ok(Tester {
@@ -193,16 +197,16 @@ impl BlockingDriver for Replay {
         if !self.settings.clean {
             return Vec::new();
         }
-        let made = std::mem::take(&mut *self.made.lock().unwrap_or_else(PoisonError::into_inner));
-        // Where nothing was prepared here, what was prepared before is whose it was.
+        let created = std::mem::take(&mut *self.created.lock().unwrap_or_else(PoisonError::into_inner));
+        // With `prepare: none`, the files were prepared by the user and are not removed.
         let prepares = self.settings.prepare != Prepare::None;
-        let left = made
+        let messages = created
             .iter()
             .filter(|_| prepares)
-            .filter_map(place::clean)
+            .filter_map(directories::clean)
             .collect();
-        self.places.leave(&made);
-        left
+        self.directories.remove_empty(&created);
+        messages
     }
 }
 
@@ -222,7 +226,7 @@ fn rules(settings: &Settings) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// `private`, `shared`: directories beneath the root; empty for the root itself.
+/// Plans a job. `private`, `shared`: directories below the root; empty for the root itself.
 fn plan(
     trace: &Trace,
     table: &Table,
@@ -242,31 +246,32 @@ fn plan(
 }
 
 impl Replay {
-    /// Makes what all jobs share, once; every tester waits for it.
-    fn share(&self) -> Result<Vec<String>, String> {
+    /// Prepares the files that all jobs share, once; every tester waits for it. Returns messages
+    /// for the user to the first caller.
+    fn prepare_shared(&self) -> Result<Vec<String>, String> {
         if self.plan.is_some() {
             return Ok(Vec::new());
         }
         let mut is_first = false;
         let shared = self.shared.get_or_init(|| {
             is_first = true;
-            let made = self.places.make(place::SHARED)?;
-            let directory = made.path.clone();
-            self.keep(made);
-            let beneath = place::open(&directory)?;
-            self.make_ready(&beneath, &directory, Copy::Shared, self.seed)
+            let created = self.directories.create(directories::SHARED)?;
+            let directory = created.path.clone();
+            self.add_created(created);
+            let beneath = directories::open(&directory)?;
+            self.prepare_directory(&beneath, &directory, Copy::Shared, self.seed)
         });
         let note = shared.clone()?;
         Ok(note.filter(|_| is_first).into_iter().collect())
     }
 
-    fn keep(&self, made: JobDirectory) {
-        let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(made);
+    fn add_created(&self, directory: JobDirectory) {
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        created.push(directory);
     }
 
-    /// What files of a tester are filled with: two testers' are not to be one for what removes
-    /// duplicates.
+    /// Seed for the contents of the files of a tester. It differs between testers, so that a file
+    /// system that removes duplicates stores the files of each.
     fn seed_of(&self, number: u32) -> u64 {
         self.seed.wrapping_add(1 + u64::from(number))
     }
@@ -283,17 +288,17 @@ impl Replay {
     }
 }
 
-/// A tester: one job after the other, in a directory of its own.
+/// A tester: it replays one job after the other in its own directory.
 pub struct Tester {
     driver: Arc<Replay>,
     number: u32,
-    /// Its directory, to be prepared.
+    /// Its directory, for the preparation.
     beneath: Beneath,
     directory: PathBuf,
-    /// What its job may reach: its directory, or, where jobs share files, the one above.
+    /// Root of its job: its directory, or the directory above if jobs share files.
     root: Root,
     plan: Arc<Plan>,
-    /// Of its preparation, for its next transaction.
+    /// Message of the preparation, for the note of its next transaction.
     note: Option<String>,
 }
 
@@ -301,20 +306,20 @@ impl BlockingTester for Tester {
     fn renew(&mut self, attempt: &mut Attempt) -> Result<(), String> {
         let driver = &self.driver;
         let seed = driver.seed_of(self.number);
-        self.note = driver.make_ready(&self.beneath, &self.directory, Copy::Private, seed)?;
+        self.note = driver.prepare_directory(&self.beneath, &self.directory, Copy::Private, seed)?;
         attempt.freed();
         Ok(())
     }
 
     fn operate(&mut self, _: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
         let driver = Arc::clone(&self.driver);
-        let done = watched(*limit, |stop| {
+        let result = with_limit(*limit, |stop| {
             attempt.begin();
-            let done = self.job(stop);
+            let result = self.run_job(stop);
             attempt.end = attempt.now();
-            done
+            result
         });
-        match done {
+        match result {
             Ok(replayed) if replayed.stopped => match limit.due() {
                 Some(Due::Timeout) => {
                     let code = attempt.code_of("timeout");
@@ -322,7 +327,7 @@ impl BlockingTester for Tester {
                 }
                 _ => limit.finish(attempt, Due::Cancelled),
             },
-            Ok(replayed) => driver.names.tell(&replayed, driver.settings.per_call, attempt),
+            Ok(replayed) => driver.names.report(&replayed, driver.settings.per_call, attempt),
             Err(error) => {
                 let code = attempt.code_of(&code(&error));
                 attempt.conclude(Outcome::Error, code);
@@ -339,17 +344,17 @@ impl BlockingTester for Tester {
 }
 
 impl Tester {
-    fn job(&self, stop: &AtomicBool) -> Result<Replayed, RunError> {
-        let (asked, trace) = (&self.driver.settings, &self.driver.trace);
+    fn run_job(&self, stop: &AtomicBool) -> Result<Replayed, RunError> {
+        let (config, trace) = (&self.driver.settings, &self.driver.trace);
         let settings = run::Settings {
-            timing: match asked.timing {
+            timing: match config.timing {
                 Pace::Afap => Timing::Afap,
                 Pace::Exact => Timing::Exact,
-                Pace::Diff => Timing::Diff { scale: asked.scale },
+                Pace::Diff => Timing::Diff { scale: config.scale },
             },
-            compressible: asked.compressibility,
+            compressible: config.compressibility,
             seed: self.driver.seed_of(self.number),
-            allow_root: asked.allow_root,
+            allow_root: config.allow_root,
             ..run::Settings::default()
         };
         run::run(
@@ -363,8 +368,8 @@ impl Tester {
     }
 }
 
-/// Does `work` with a flag that becomes true when it must end.
-fn watched<T>(
+/// Calls `work` with a flag that another thread sets when the transaction must end.
+fn with_limit<T>(
     limit: Limit<'_>,
     work: impl FnOnce(&AtomicBool) -> Result<T, RunError>,
 ) -> Result<T, RunError> {
@@ -373,15 +378,15 @@ fn watched<T>(
         let (done, is_done) = mpsc::channel::<()>();
         let stop = &stop;
         let watch = move || {
-            while is_done.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            while is_done.recv_timeout(CHECK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
                 if limit.due().is_some() {
                     stop.store(true, Ordering::Relaxed);
                     return;
                 }
             }
         };
-        let watching = std::thread::Builder::new().name("replay-watch".into());
-        if let Err(why) = watching.spawn_scoped(scope, watch) {
+        let builder = std::thread::Builder::new().name("replay-watch".into());
+        if let Err(why) = builder.spawn_scoped(scope, watch) {
             return Err(RunError::Scarce { what: "threads", why });
         }
         let result = work(stop);

@@ -1,4 +1,4 @@
-//! How a transaction with a database server fails.
+//! Failures of transactions with a database server.
 
 use std::borrow::Cow;
 
@@ -8,17 +8,17 @@ use plimsoll_wire::sql::{Refusal, SqlProtocolError};
 use super::code::{code, login_code};
 use crate::failure::Failure;
 
-/// What to do where a login without a password is refused.
-const NO_PASSWORD: &str = "; no password was given: give sql: {password: {secret: \"${env:NAME}\"}}, or \
+/// Advice for a login without a password that is refused.
+const NO_PASSWORD: &str = "; no password was given: set sql: {password: {secret: \"${env:NAME}\"}}, or \
                            USER:${env:NAME}@HOST in the URL";
 
 /// How a transaction failed.
 pub(super) enum Broken {
-    /// A kept connection gave no byte of an answer before it broke.
+    /// A kept connection was closed before any byte of a response.
     Stale,
-    /// On the way.
+    /// The exchange failed.
     Failure(Failure),
-    /// By the server's word, or for what the server said.
+    /// The server reported an error, or sent an invalid response.
     Refused {
         outcome: Outcome,
         code: Cow<'static, str>,
@@ -48,7 +48,7 @@ impl From<SqlProtocolError> for Broken {
 }
 
 impl Broken {
-    /// A query that the server refused.
+    /// The server refused a query.
     pub(super) fn query(refusal: Refusal) -> Self {
         Self::Refused {
             outcome: Outcome::Error,
@@ -57,8 +57,8 @@ impl Broken {
         }
     }
 
-    /// Adds what to do where a login without a password fails for want of one, which servers then
-    /// speak of.
+    /// Adds [`NO_PASSWORD`] if a login without a password failed and the server's message contains
+    /// "password".
     pub(super) fn without_password(mut self) -> Self {
         if let Self::Refused { code, message, .. } = &mut self
             && code == "login refused"
@@ -69,7 +69,7 @@ impl Broken {
         self
     }
 
-    /// A login that the server refused.
+    /// The server refused a login.
     pub(super) fn login(refusal: Refusal) -> Self {
         Self::Refused {
             outcome: Outcome::Refused,

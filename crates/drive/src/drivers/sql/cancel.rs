@@ -1,6 +1,6 @@
-//! Tells `PostgreSQL` servers that nobody waits for a query any more. A server that works on a
-//! query does not look at its connection, and would go on with what a time-out has given up: load
-//! that no one has planned.
+//! Cancels queries of `PostgreSQL` servers after a timeout. A server that executes a query does not
+//! check its connection, and would continue after the client has closed it: load that is not part
+//! of the plan.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll_wire::sql::CancelKey;
 
-/// Most requests that wait; those that find no room are not sent.
-const ROOM: usize = 4096;
-/// Longest time for one connection.
+/// Maximum number of requests in the queue. If the queue is full, a request is not sent.
+const QUEUE_CAPACITY: usize = 4096;
+/// Timeout for connecting and for sending one request.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// A request that has waited for so long is not sent: its query is long over, or has become the
-/// target's own affair.
-const STALE: Duration = Duration::from_secs(5);
+/// A request that has waited longer than this is not sent, because its query has ended or should
+/// not be disturbed any more.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 struct PendingCancel {
     address: SocketAddr,
@@ -24,20 +24,23 @@ struct PendingCancel {
     since: Instant,
 }
 
-/// Sends requests to cancel from a thread of its own, which starts with the first one and ends with
-/// the driver. Connecting may block; testers must not.
+/// Sends cancel requests from a separate thread, because connecting can block, and testers must not
+/// block. The thread starts with the first request and ends with the driver.
 #[derive(Default)]
 pub(super) struct Canceller {
     sender: OnceLock<Option<SyncSender<PendingCancel>>>,
 }
 
 impl Canceller {
-    /// Asks for it. Never waits; nobody learns how it went.
+    /// Queues a request. Does not wait, and does not report whether it succeeds.
     pub(super) fn cancel(&self, address: SocketAddr, key: CancelKey) {
         let sender = self.sender.get_or_init(|| {
-            let (sender, wanted) = sync_channel(ROOM);
+            let (sender, requests) = sync_channel(QUEUE_CAPACITY);
             let thread = std::thread::Builder::new().name("sql-cancel".to_owned());
-            thread.spawn(move || work(&wanted)).ok().map(|_| sender)
+            thread
+                .spawn(move || send_requests(&requests))
+                .ok()
+                .map(|_| sender)
         });
         if let Some(sender) = sender {
             let since = Instant::now();
@@ -46,9 +49,9 @@ impl Canceller {
     }
 }
 
-fn work(wanted: &Receiver<PendingCancel>) {
-    for PendingCancel { address, key, since } in wanted {
-        if since.elapsed() < STALE
+fn send_requests(requests: &Receiver<PendingCancel>) {
+    for PendingCancel { address, key, since } in requests {
+        if since.elapsed() < MAX_AGE
             && let Ok(mut stream) = TcpStream::connect_timeout(&address, TIMEOUT)
             && stream.set_write_timeout(Some(TIMEOUT)).is_ok()
         {

@@ -1,16 +1,16 @@
-//! What a server's error is called in the column `code`.
+//! Codes of the errors of database servers, for the column `code`.
 
 use std::borrow::Cow;
 
 use plimsoll_wire::sql::Refusal;
 
-/// A few words where the error is common, else its SQLSTATE. `number` tells apart what `MariaDB`
-/// puts under one SQLSTATE.
+/// The code of an error: a short text for a common error, otherwise its SQLSTATE. `number`
+/// distinguishes errors for which `MariaDB` uses the same SQLSTATE.
 pub(super) fn code(refusal: &Refusal) -> Cow<'static, str> {
     let known = of_number(refusal.number).or_else(|| of_state(&refusal.code));
     match known {
         Some(known) => Cow::Borrowed(known),
-        // Codes are kept for the whole run: no server invents one.
+        // The dictionary keeps every code for the whole run: a server must not add arbitrary texts.
         None if refusal.code.len() == 5 && refusal.code.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
             Cow::Owned(format!("SQLSTATE {}", refusal.code))
         }
@@ -21,14 +21,14 @@ pub(super) fn code(refusal: &Refusal) -> Cow<'static, str> {
 /// The code of a login that was refused.
 pub(super) fn login_code(refusal: &Refusal) -> Cow<'static, str> {
     match (refusal.number, refusal.code.as_str()) {
-        // Of a database, a host that may not log in, a host that failed too often; of whatever
-        // kind, nobody is let in.
+        // The user may not use the database, the host may not log in, or the host failed too often.
+        // In every case the login is refused.
         (1044 | 1045 | 1129 | 1130 | 1698, _) | (_, "28000" | "28P01") => Cow::Borrowed("login refused"),
         _ => code(refusal),
     }
 }
 
-/// Numbers of `MariaDB`, of those whose SQLSTATE says too little.
+/// Codes of error numbers of `MariaDB` whose SQLSTATE is not specific enough.
 fn of_number(number: u16) -> Option<&'static str> {
     Some(match number {
         1040 | 1203 | 1226 => "too many connections",
@@ -47,8 +47,8 @@ fn of_number(number: u16) -> Option<&'static str> {
     })
 }
 
-/// SQLSTATE: those of appendix A of `PostgreSQL`'s documentation, and `MariaDB`'s own (42S...,
-/// 70100, 08S01).
+/// Codes of SQLSTATE: those of appendix A of the documentation of `PostgreSQL`, and `MariaDB`'s own
+/// (42S..., 70100, 08S01).
 fn of_state(state: &str) -> Option<&'static str> {
     Some(match state {
         "42601" => "syntax error",
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_a_few_words_or_their_number() {
+    fn common_errors_have_a_text_and_others_their_sqlstate() {
         for (state, number, expected) in [
             ("42601", 0, "syntax error"),
             ("42000", 1064, "syntax error"),

@@ -1,4 +1,4 @@
-//! One connection to a database server, on a lane's reactor.
+//! A connection to a database server, on a lane's reactor.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 use plimsoll_wire::sql::{CancelKey, Event, Refusal, Session, SqlProtocolError, TransactionStatus};
 
 use super::broken::Broken;
-use super::network::Place;
+use super::network::DatabaseServer;
 use crate::driver::{Attempt, Waiting};
 use crate::drivers::versions::Newest;
 use crate::failure::Failure;
@@ -16,10 +16,10 @@ use crate::net::transport::{Security, Transport};
 use crate::reactor::Io;
 use crate::round_trips::Names;
 
-/// Reads in a row before the other testers of the lane have their turn.
-const READS: u32 = 16;
-/// Room for queries that a connection keeps, bytes.
-const KEPT: usize = 64 * 1024;
+/// Number of reads in a row before the other testers of the lane run.
+const MAX_READS: u32 = 16;
+/// Maximum capacity of the buffer for queries that a connection keeps, bytes.
+const KEPT_CAPACITY: usize = 64 * 1024;
 
 /// A connection that is logged in.
 pub(super) struct Connection {
@@ -30,26 +30,26 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and logs in. The bytes count; neither first byte nor end is stamped.
+    /// Connects and logs in. Bytes are counted; first byte and end are not stamped.
     pub(super) async fn open(
         io: &Io,
-        place: &Place,
+        server: &DatabaseServer,
         (number, names): (u32, Names),
         attempt: &mut Attempt,
     ) -> Result<Self, Broken> {
         attempt.waiting = Waiting::Connect;
-        let stream = names.connect(&place.host, io, attempt).await;
-        let login = place.login.clone();
+        let stream = names.connect(&server.host, io, attempt).await;
+        let login = server.login.clone();
         let connection = Self {
             transport: Transport::Plain(stream.map_err(|error| Failure::connecting(&error))?),
-            session: match place.tls {
-                Some(_) => Session::secured(place.server, login),
-                None => Session::new(place.server, login),
+            session: match server.tls {
+                Some(_) => Session::secured(server.server, login),
+                None => Session::new(server.server, login),
             },
             number,
         };
-        let logged_in = connection.log_in(io, (place.tls.as_ref(), names), attempt).await;
-        let connection = logged_in.map_err(|broken| match &place.login.password {
+        let logged_in = connection.log_in(io, (server.tls.as_ref(), names), attempt).await;
+        let connection = logged_in.map_err(|broken| match &server.login.password {
             Some(_) => broken,
             None => broken.without_password(),
         })?;
@@ -67,7 +67,7 @@ impl Connection {
             match self.event(io, attempt).await? {
                 Event::Ready => return Ok(self),
                 Event::StartTls => {
-                    // What asks for TLS must be sent before it begins.
+                    // The request for TLS must be sent before the handshake.
                     self.send(attempt).await.map_err(talking)?;
                     let (Transport::Plain(stream), Some(security)) = (self.transport, tls) else {
                         return Err(Failure::error("bad response").into());
@@ -90,14 +90,14 @@ impl Connection {
         self.session.cancel_key()
     }
 
-    /// Whether the server still listens, as far as is known without waiting. Takes in what it said
-    /// since the last query.
+    /// Whether the connection can be used, as far as this is known without waiting. Reads what the
+    /// server sent since the last query.
     pub(super) fn check_alive(&mut self, io: &Io) -> bool {
-        if self.transport.closed() {
+        if self.transport.is_closed() {
             return false;
         }
         let mut buffer = io.buffer();
-        // The reactor wakes tasks by what it knows of sockets.
+        // A waker is not needed, because the reactor wakes tasks by the events of their sockets.
         let mut context = Context::from_waker(Waker::noop());
         loop {
             match self.transport.poll_read(&mut context, &mut buffer) {
@@ -105,19 +105,20 @@ impl Connection {
                 Poll::Ready(Ok(0) | Err(_)) => return false,
                 Poll::Ready(Ok(count)) => self.session.received(&buffer[..count]),
             }
-            // Between two queries anything but a notice is a farewell.
+            // Between two queries a server sends only notices, except when it closes.
             if !matches!(self.session.next(), Ok(None)) {
                 return false;
             }
         }
     }
 
-    /// Asks a query and fetches its whole result; counts rows and bytes, and stamps first byte and
-    /// end. Gives the server's error if the query failed and the connection takes another.
+    /// Sends a query and reads its whole result; counts rows and bytes, and stamps first byte and
+    /// end. Returns the server's error if the query failed and the connection can be used for
+    /// another.
     ///
-    /// `kept`: a connection that breaks before any byte of the answer is told from one that fails.
-    /// `newest`: shown the values of its column.
-    pub(super) async fn ask(
+    /// `kept`: the connection was used before; if it is closed before any byte of the response, the
+    /// error is [`Broken::Stale`]. `newest` receives the values of its column.
+    pub(super) async fn query(
         &mut self,
         io: &Io,
         sql: &str,
@@ -127,20 +128,20 @@ impl Connection {
     ) -> Result<Option<Refusal>, Broken> {
         attempt.waiting = Waiting::FirstByte;
         self.session.query(sql);
-        // A server that refuses a query before it has read all of it may close: its answer counts,
-        // if there is one.
+        // A server that refuses a query before it has read all of it may close the connection. Its
+        // response counts, if there is one.
         let unsent = self.send(attempt).await.err();
         let received = attempt.received;
         let mut refusal = None;
         let mut reads = 0;
-        while !self.take_in(&mut refusal, newest, attempt)? {
+        while !self.read_events(&mut refusal, newest, attempt)? {
             if unsent.is_none() {
                 self.send(attempt).await.map_err(talking)?;
             }
-            let broken = match self.receive(io, |count| attempt.read(count)).await {
+            let error = match self.receive(io, |count| attempt.read(count)).await {
                 Ok(1..) => {
                     reads += 1;
-                    if reads % READS == 0 {
+                    if reads % MAX_READS == 0 {
                         io.yield_now().await;
                     }
                     continue;
@@ -151,10 +152,10 @@ impl Connection {
             if let Some(refusal) = refusal {
                 return Err(Broken::query(refusal));
             }
-            if kept && attempt.received == received && broken.as_ref().is_none_or(is_gone) {
+            if kept && attempt.received == received && error.as_ref().is_none_or(is_closed) {
                 return Err(Broken::Stale);
             }
-            return Err(match unsent.as_ref().or(broken.as_ref()) {
+            return Err(match unsent.as_ref().or(error.as_ref()) {
                 None => Failure::closed_early(),
                 Some(error) => Failure::talking(error),
             }
@@ -163,8 +164,8 @@ impl Connection {
         Ok(refusal)
     }
 
-    /// Takes what has arrived; gives whether the query is over.
-    fn take_in(
+    /// Processes the messages that have arrived. Returns whether the query has ended.
+    fn read_events(
         &mut self,
         refusal: &mut Option<Refusal>,
         newest: &mut Option<Newest<'_>>,
@@ -178,27 +179,27 @@ impl Connection {
                     let values = self.session.row().flatten();
                     attempt.payload += values.map(|value| value.len() as u64).sum::<u64>();
                     if let Some(newest) = newest
-                        && let Some(text) = newest.at().and_then(|at| self.session.row().nth(at)?)
+                        && let Some(text) = newest.index().and_then(|index| self.session.row().nth(index)?)
                     {
-                        newest.text(text);
+                        newest.add_text(text);
                     }
                 }
                 Event::CopyRow(bytes) => {
                     attempt.items += 1;
                     attempt.payload += bytes;
                 }
-                Event::Failed(told) => drop(refusal.get_or_insert(told)),
+                Event::Failed(error) => drop(refusal.get_or_insert(error)),
                 Event::CopyIn => {
                     self.session.copy_fail();
                     refusal.get_or_insert_with(|| Refusal {
                         code: "0A000".to_owned(),
                         number: 0,
-                        message: "COPY FROM STDIN: a query has no data to give".to_owned(),
+                        message: "COPY FROM STDIN is not supported: a query cannot send data".to_owned(),
                     });
                 }
                 Event::Columns(columns) => {
                     if let Some(newest) = newest {
-                        newest.columns(columns.iter().map(|column| column.name.as_str()));
+                        newest.set_columns(columns.iter().map(|column| column.name.as_str()));
                     }
                 }
                 Event::Complete | Event::StartTls | Event::Notified { .. } | Event::Log(_) => {}
@@ -207,14 +208,14 @@ impl Connection {
         Ok(false)
     }
 
-    /// Whether statements so far have left a transaction block open.
+    /// Whether the statements so far have left a transaction block open.
     pub(super) fn has_open_transaction(&self) -> bool {
         self.session.transaction() == TransactionStatus::Open
     }
 
-    /// Ends a transaction block that a failed query has left behind: with it `PostgreSQL` would
-    /// refuse every further query, and `MariaDB` would keep its locks. Returns whether there was
-    /// one. Bytes are counted, nothing is stamped. After an error the connection is of no more use.
+    /// Ends a transaction block that a failed query has left open. Otherwise `PostgreSQL` would
+    /// refuse every further query, and `MariaDB` would keep the locks. Returns whether there was a
+    /// block. Bytes are counted, nothing is stamped. After an error the connection cannot be used.
     pub(super) async fn roll_back(&mut self, io: &Io, attempt: &mut Attempt) -> Result<bool, Broken> {
         if self.session.transaction() == TransactionStatus::Unknown {
             self.session.ping();
@@ -228,7 +229,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Waits for the end of a command that has no result; an error of the server is one here, too.
+    /// Waits for the end of a command without a result. An error of the server is returned as an
+    /// error.
     async fn until_ready(&mut self, io: &Io, attempt: &mut Attempt) -> Result<(), Broken> {
         loop {
             match self.event(io, attempt).await? {
@@ -239,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// What comes next. Bytes are counted, nothing is stamped.
+    /// Waits for the next event. Bytes are counted, nothing is stamped.
     async fn event(&mut self, io: &Io, attempt: &mut Attempt) -> Result<Event, Broken> {
         loop {
             if let Some(event) = self.session.next()? {
@@ -254,7 +256,8 @@ impl Connection {
         }
     }
 
-    /// Says good-bye, as far as that can be done without waiting, and closes.
+    /// Sends the closing message of the protocol, if that is possible without waiting, and closes
+    /// the connection.
     pub(super) fn close(mut self, attempt: &mut Attempt) {
         self.session.quit();
         let mut context = Context::from_waker(Waker::noop());
@@ -264,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// Sends whatever the session has to send.
+    /// Sends all bytes that the session has queued.
     async fn send(&mut self, attempt: &mut Attempt) -> io::Result<()> {
         let Self {
             transport, session, ..
@@ -280,18 +283,18 @@ impl Connection {
             poll_fn(|context| transport.poll_flush(context)).await?;
         }
         out.clear();
-        out.shrink_to(KEPT);
+        out.shrink_to(KEPT_CAPACITY);
         Ok(())
     }
 
-    /// Reads once, into the session; `note` is called right after the system call, if it brought
-    /// something.
-    async fn receive(&mut self, io: &Io, mut note: impl FnMut(usize)) -> io::Result<usize> {
+    /// Reads once, and passes the bytes to the session. `on_read` is called with their number
+    /// immediately after the system call, unless it is 0.
+    async fn receive(&mut self, io: &Io, mut on_read: impl FnMut(usize)) -> io::Result<usize> {
         poll_fn(|context| {
             let mut buffer = io.buffer();
             let count = ready!(self.transport.poll_read(context, &mut buffer))?;
             if count > 0 {
-                note(count);
+                on_read(count);
                 self.session.received(&buffer[..count]);
             }
             Poll::Ready(Ok(count))
@@ -300,7 +303,7 @@ impl Connection {
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
+fn is_closed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe

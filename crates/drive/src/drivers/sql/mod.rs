@@ -1,9 +1,9 @@
-//! `sql`: queries to a database, on a kept connection or one per query.
+//! `sql`: queries to a database, on a kept connection or with one connection per query.
 //!
-//! The scheme of the endpoints says which: `sqlite:/absolute/path` (testers are threads),
-//! `postgresql://` (or `postgres://`), `mariadb://` (or `mysql://`) with
-//! `USER:PASSWORD@HOST:PORT/DATABASE` (testers are tasks). All endpoints of a workload are of one
-//! kind.
+//! The scheme of the endpoints determines the database: `sqlite:/absolute/path` (testers are
+//! threads), `postgresql://` (or `postgres://`), `mariadb://` (or `mysql://`) with
+//! `USER:PASSWORD@HOST:PORT/DATABASE` (testers are tasks). All endpoints of a workload have the
+//! same kind of database.
 
 mod broken;
 mod cancel;
@@ -25,7 +25,7 @@ use crate::net::tls::TlsSettings;
 pub use network::Network;
 pub use sqlite::Sqlite;
 
-/// See [`DriverInfo`].
+/// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
     schemes: &["sqlite", "postgresql", "postgres", "mysql", "mariadb"],
     file_keys: &["ca_file", "cert", "key"],
@@ -33,10 +33,10 @@ pub(crate) const INFO: DriverInfo = DriverInfo {
     ..DriverInfo::new("sql", "queries to SQLite, PostgreSQL and MariaDB")
 };
 
-/// Which database.
+/// Kind of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A file.
+    /// `SQLite`: a file.
     Sqlite,
     /// `PostgreSQL`.
     Postgres,
@@ -57,7 +57,7 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Keeping {
+enum ConnectionMode {
     Kept,
     PerQuery,
 }
@@ -65,18 +65,18 @@ enum Keeping {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
-    connection: Keeping,
-    /// For endpoints whose URL has none.
+    connection: ConnectionMode,
+    /// Password for endpoints whose URL contains none.
     #[serde(default)]
     password: Option<String>,
-    /// None: without TLS.
+    /// Settings of TLS; none: without TLS.
     #[serde(default)]
     tls: Option<TlsSettings>,
 }
 
 impl Settings {
-    fn keeps(&self) -> bool {
-        self.connection == Keeping::Kept
+    fn keeps_connections(&self) -> bool {
+        self.connection == ConnectionMode::Kept
     }
 }
 
@@ -87,25 +87,25 @@ struct RequestSettings {
     version: Option<VersionSettings>,
 }
 
-/// What an operation asks.
+/// The query of an operation.
 struct Query {
     text: Template,
     versions: Option<Versions>,
 }
 
 impl Query {
-    /// The column of versions that it reads.
+    /// The column of the versions that the query reads; none if it reads none.
     fn column(&self) -> Option<&str> {
         self.versions.as_ref()?.column()
     }
 }
 
-/// Whether testers of these endpoints are threads.
+/// Whether the testers for these endpoints are threads.
 pub fn blocks(endpoints: &[Endpoint]) -> bool {
     matches!(kind(endpoints), Ok(Kind::Sqlite))
 }
 
-/// The one kind of all endpoints. An error names no URL: there may be a password in it.
+/// The kind of database of all endpoints. The error contains no URL, which may contain a password.
 pub fn kind(endpoints: &[Endpoint]) -> Result<Kind, String> {
     let of = |endpoint: &Endpoint| {
         Kind::of(endpoint).ok_or_else(|| {
@@ -116,12 +116,12 @@ pub fn kind(endpoints: &[Endpoint]) -> Result<Kind, String> {
             )
         })
     };
-    let (first, others) = endpoints.split_first().ok_or("there is no endpoint")?;
+    let (first, others) = endpoints.split_first().ok_or("expected at least one endpoint")?;
     let kind = of(first)?;
     for other in others {
         if of(other)? != kind {
             return Err(format!(
-                "endpoints {} and {} are different databases: give each a workload of its own",
+                "endpoints {} and {} are different kinds of databases: use a separate workload for each kind",
                 first.name, other.name
             ));
         }
@@ -129,17 +129,19 @@ pub fn kind(endpoints: &[Endpoint]) -> Result<Kind, String> {
     Ok(kind)
 }
 
-fn keeps(setup: &Setup<'_>) -> Result<bool, String> {
+fn keeps_connections(setup: &Setup<'_>) -> Result<bool, String> {
     let settings: Settings = setup.settings()?;
-    Ok(settings.keeps())
+    Ok(settings.keeps_connections())
 }
 
-/// The queries, per operation.
+/// The queries of the operations.
 fn queries(setup: &Setup<'_>) -> Result<Vec<Query>, String> {
     let query = |index| {
         let request: RequestSettings = setup.request(index)?;
         if request.query.trim().is_empty() {
-            return Err(format!("query of operation {index}: it is empty"));
+            return Err(format!(
+                "query of operation {index}: expected an SQL statement, got an empty text"
+            ));
         }
         Ok(Query {
             text: setup.template(index, &request.query),
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_a_workload_are_of_one_kind() {
+    fn endpoints_of_a_workload_must_have_one_kind_of_database() {
         assert_eq!(of(&["sqlite:/a", "sqlite:/b"]), Ok(Kind::Sqlite));
         assert_eq!(
             of(&["postgres://a@h/x", "postgresql://b@h/y"]),
@@ -172,7 +174,7 @@ mod tests {
         );
         assert_eq!(of(&["mysql://a@h/x", "mariadb://a@g/x"]), Ok(Kind::Mariadb));
         let message = of(&["mysql://a@h/x", "postgres://a@h/x"]).unwrap_err();
-        assert!(message.contains("e0 and e1 are different"), "{message}");
+        assert!(message.contains("e0 and e1 are different kinds"), "{message}");
         let message = of(&["oracle://a:secret@h/x"]).unwrap_err();
         assert!(message.contains("endpoint e0: expected sqlite:"), "{message}");
         assert!(!message.contains("secret"), "{message}");

@@ -1,38 +1,38 @@
 //! `sql` with `PostgreSQL` and `MariaDB` over TCP, plain or within TLS; testers are tasks.
 //!
-//! Stamps: start right before the first system call, which connects, or sends the query on a kept
-//! connection; connected when the login is complete, that of TLS before it; first byte at the first
-//! byte of the answer to the query; end right after the read that completed it. A connection per
-//! query is closed after the end, with the protocol's good-bye, and that counts neither as response
-//! nor as lateness of what follows.
+//! Stamps: start immediately before the first system call, which connects, or sends the query on a
+//! kept connection; connected when the login, including the TLS handshake, is complete; first byte
+//! at the first byte of the response to the query; end immediately after the read that completed
+//! it. A connection per query is closed after the end, with the closing message of the protocol.
+//! That time is not part of the response time, and does not make the next transaction late.
 //!
-//! The query goes out as it is (`PostgreSQL`'s simple protocol, `COM_QUERY`), and values come as
-//! text, as to a plain client. The whole result is fetched and forgotten, one message at a time.
-//! Items: rows. Payload: bytes of the values as text, as they are on the wire (a `bytea` in
-//! hexadecimal); NULL has none. Wire bytes: all, those of the login included. A statement without a
-//! result has neither items nor payload, and is good when the server says that it is complete.
+//! The query is sent as it is (`PostgreSQL`'s simple protocol, `COM_QUERY`), and values are
+//! received as text, as by a simple client. The whole result is read and discarded, one message at
+//! a time. Items: rows. Payload: bytes of the values as text, as on the wire (a `bytea` in
+//! hexadecimal); NULL has none. Wire bytes: all, including those of the login. A statement without
+//! a result has neither items nor payload, and is ok if the server reports that it is complete.
 //!
-//! Logging in is the tester's own work too: a SCRAM password of `PostgreSQL` takes its client about
-//! a millisecond of CPU, in which the other testers of the lane wait.
+//! The login also costs CPU time of the tester: a SCRAM password of `PostgreSQL` takes about a
+//! millisecond, during which the other testers of the lane wait.
 //!
-//! A kept connection that the server has closed while nothing was asked is replaced; once within a
-//! transaction if that turns out only after the query was sent (`attempt` 1), as with HTTP, and
-//! only for queries that do nothing but read ([`super::read_only`]).
+//! A kept connection that the server has closed while it was idle is replaced. If this is detected
+//! only after the query was sent, the connection is replaced once within the transaction
+//! (`attempt` 1), as with HTTP, and only for queries that only read ([`super::read_only`]).
 //!
-//! A transaction block that a failed query has left behind is rolled back on a kept connection,
-//! after the end of the transaction and before the next one; metric `rollback_s`. If that fails,
-//! the connection is replaced. A block that a good query leaves open stays open, as the query says
-//! so; a note tells about it.
+//! A transaction block that a failed query has left open is rolled back on a kept connection, after
+//! the end of the transaction and before the next one; metric `rollback_s`. If that fails, the
+//! connection is replaced. A block that a successful query leaves open remains open, because the
+//! query began it; a note reports it.
 //!
-//! A time-out closes the connection. A `PostgreSQL` server would not notice before it has something
-//! to send, so that it is asked to cancel the query, as well as that goes ([`super::cancel`]). A
-//! `MariaDB` server cannot be told without another login; it notices when it writes, or when it
-//! looks at its connection: closing is what a client can do.
+//! A timeout closes the connection. A `PostgreSQL` server would detect this only when it sends
+//! something, so that a cancel request is sent, without a guarantee ([`super::cancel`]). A
+//! `MariaDB` server can only be asked with another login; it detects the close when it writes or
+//! checks its connection.
 //!
 //! Codes: `syntax error`, `no such table`, `permission denied`, `admin shutdown`, `query cancelled`
-//! and the like ([`super::code`]), else `SQLSTATE xxxxx`; `bad response`, `answer too long` (a
-//! message over 1 GiB); those of broken exchanges. What keeps a login from coming about is refused:
-//! `login refused`, `too many connections`, `no such database`, `cannot connect now`.
+//! and others ([`super::code`]), otherwise `SQLSTATE xxxxx`; `bad response`, `answer too long` (a
+//! message over 1 GiB); those of failed exchanges. If a login fails, the outcome is refused: `login
+//! refused`, `too many connections`, `no such database`, `cannot connect now`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,15 +55,15 @@ use crate::net::transport::Security;
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
 
-/// Most characters of a server's message in a note.
+/// Maximum number of characters of a server's message in a note.
 const MAX_NOTE: usize = 500;
 
-/// What a person should know of a query that begins a transaction and does not end it.
-const LEFT_OPEN: &str = "sql: a query left a transaction open, whose locks are kept until a later query of the same tester \
-                         ends it: end the query with COMMIT";
+/// Note for a query that begins a transaction block and does not end it.
+const LEFT_OPEN: &str = "sql: a query left a transaction open; its locks are kept until a later query of the \
+                         same tester ends it: end the query with COMMIT";
 
-/// A server to ask.
-pub(super) struct Place {
+/// A database server: addresses, login and TLS.
+pub(super) struct DatabaseServer {
     pub(super) host: Host,
     pub(super) server: Server,
     pub(super) login: Login,
@@ -74,7 +74,7 @@ pub(super) struct Place {
 pub struct Network {
     keep: bool,
     /// Per endpoint.
-    places: Vec<Place>,
+    servers: Vec<DatabaseServer>,
     /// Per operation.
     queries: Vec<Query>,
     canceller: Canceller,
@@ -82,20 +82,20 @@ pub struct Network {
     rollback: Code,
 }
 
-fn place(
+fn database_server(
     setup: &Setup<'_>,
     endpoint: &Endpoint,
     settings: &Settings,
     connector: Option<&TlsConnector>,
-) -> Result<Place, String> {
-    let named = |error: String| format!("endpoint {}: {error}", endpoint.name);
-    let mut address = Address::from_url(&endpoint.url).map_err(|error| named(error.to_string()))?;
+) -> Result<DatabaseServer, String> {
+    let with_endpoint = |error: String| format!("endpoint {}: {error}", endpoint.name);
+    let mut address = Address::from_url(&endpoint.url).map_err(|error| with_endpoint(error.to_string()))?;
     let password = &mut address.login.password;
     *password = password.take().or_else(|| settings.password.clone());
     let secure = |connector: &TlsConnector| Ok((connector.clone(), tls::server_name(&address.host)?));
-    Ok(Place {
-        tls: connector.map(secure).transpose().map_err(named)?,
-        host: setup.host(&address.host, address.port).map_err(named)?,
+    Ok(DatabaseServer {
+        tls: connector.map(secure).transpose().map_err(with_endpoint)?,
+        host: setup.host(&address.host, address.port).map_err(with_endpoint)?,
         server: address.server,
         login: address.login,
     })
@@ -110,10 +110,10 @@ impl AsyncDriver for Network {
             Some(tls) => Some(TlsConnector::from(tls::client(Some(tls))?)),
             None => None,
         };
-        let place = |endpoint| place(setup, endpoint, &settings, connector.as_ref());
+        let server = |endpoint| database_server(setup, endpoint, &settings, connector.as_ref());
         Ok(Self {
-            keep: settings.keeps(),
-            places: setup.endpoints.iter().map(place).collect::<Result<_, _>>()?,
+            keep: settings.keeps_connections(),
+            servers: setup.endpoints.iter().map(server).collect::<Result<_, _>>()?,
             queries: queries(setup)?,
             canceller: Canceller::default(),
             names: Names::new(setup.codes),
@@ -123,8 +123,8 @@ impl AsyncDriver for Network {
 
     fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
         Tester {
-            kept: self.places.iter().map(|_| None).collect(),
-            trips: RoundTrips::new(self.names, self.places.len()),
+            kept: self.servers.iter().map(|_| None).collect(),
+            trips: RoundTrips::new(self.names, self.servers.len()),
             driver: Arc::clone(self),
             io: Rc::clone(io),
             sessions: 0,
@@ -156,7 +156,7 @@ impl AsyncTester for Tester {
             text.clear();
             template.fill(&request.fill, &mut text);
         }
-        // Values are numbers and texts, so that what is filled in is text as well.
+        // Values are numbers and texts, so that the filled template is valid UTF-8.
         let sql = match template.constant() {
             Some(text) => text,
             None => std::str::from_utf8(&text).unwrap_or_default(),
@@ -170,10 +170,10 @@ impl AsyncTester for Tester {
         self.running = None;
         match result {
             Ok(()) => attempt.conclude(Outcome::Ok, Code::NONE),
-            Err(broken) => failed(attempt, broken),
+            Err(broken) => fail(attempt, broken),
         }
         if let (Some(versions), Some(newest), Outcome::Ok) = (&query.versions, newest, attempt.outcome) {
-            versions.note_read(&request.fill, newest.found(), attempt);
+            versions.note_read(&request.fill, newest.version(), attempt);
         }
         if !driver.keep
             && let Some(connection) = self.kept[request.endpoint].take()
@@ -186,18 +186,18 @@ impl AsyncTester for Tester {
         self.text = text;
     }
 
-    /// The connection of what was abandoned has gone with it; the others are as they were.
+    /// The connection of the abandoned query was dropped with it; the others are not affected.
     fn reset(&mut self) {
         if let Some((endpoint, key)) = self.running.take() {
-            let address = self.driver.places[endpoint].host.address();
+            let address = self.driver.servers[endpoint].host.address();
             self.driver.canceller.cancel(address, key);
         }
     }
 }
 
 impl Tester {
-    /// Asks a query, on a kept connection or a new one. A connection that takes another query is
-    /// kept in any case.
+    /// Sends a query on a kept connection or a new one, and reads the result. The connection is
+    /// kept if it can be used for another query.
     async fn exchange(
         &mut self,
         endpoint: usize,
@@ -217,14 +217,14 @@ impl Tester {
             let reused = kept.is_some();
             let mut connection = match kept.take() {
                 Some(connection) => connection,
-                // Boxed: a login is rare where it matters, and its state would make every task
-                // larger.
+                // Boxed, because the state of a login would make every task larger, and logins are
+                // rare with kept connections.
                 None => Box::pin(self.open(endpoint, attempt)).await?,
             };
             attempt.session = if self.driver.keep { connection.number } else { 0 };
             self.running = connection.cancel_key().map(|key| (endpoint, key));
             let was_open = connection.has_open_transaction();
-            let result = connection.ask(&io, sql, reused, newest, attempt).await;
+            let result = connection.query(&io, sql, reused, newest, attempt).await;
             match result {
                 Ok(refusal) => {
                     if refusal.is_none() && connection.has_open_transaction() && !was_open && self.driver.keep
@@ -235,7 +235,7 @@ impl Tester {
                     self.kept[endpoint] = Some(connection);
                     return refusal.map_or(Ok(()), |refusal| Err(Broken::query(refusal)));
                 }
-                // The server may have carried it out before it closed.
+                // The server may have executed the query before it closed.
                 Err(Broken::Stale) if !is_read_only(sql) => return Err(Failure::not_repeated().into()),
                 Err(Broken::Stale) => attempt.attempt = 1,
                 Err(broken) => return Err(broken),
@@ -243,15 +243,15 @@ impl Tester {
         }
     }
 
-    /// Leaves no transaction block of a failed query behind. The connection is kept if that can be
-    /// had.
+    /// Rolls back the transaction block of a failed query, if there is one. The connection is kept
+    /// if the rollback succeeds.
     async fn roll_back(&mut self, endpoint: usize, attempt: &mut Attempt) {
         let Some(mut connection) = self.kept[endpoint].take() else {
             return;
         };
         attempt.freed();
         let begun = attempt.free;
-        // One whose rollback fails is closed, and that rolls back, too.
+        // If the rollback fails, the connection is closed, and the server rolls back, too.
         if let Ok(rolled_back) = connection.roll_back(&self.io, attempt).await {
             self.kept[endpoint] = Some(connection);
             attempt.freed();
@@ -264,19 +264,19 @@ impl Tester {
 
     async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Connection, Broken> {
         let driver = Arc::clone(&self.driver);
-        let place = &driver.places[endpoint];
+        let server = &driver.servers[endpoint];
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
-        let connection = Connection::open(&io, place, (number, driver.names), attempt).await?;
+        let connection = Connection::open(&io, server, (number, driver.names), attempt).await?;
         self.sessions = number;
         Ok(connection)
     }
 }
 
-/// Ends the attempt. What was fetched before it failed is no answer, and does not count.
-fn failed(attempt: &mut Attempt, broken: Broken) {
+/// Ends the attempt with a failure. Rows that were read before the failure do not count.
+fn fail(attempt: &mut Attempt, broken: Broken) {
     (attempt.items, attempt.payload) = (0, 0);
     match broken {
-        // Only a reused connection is stale, and the loop above has then opened another.
+        // Only a reused connection can be stale, and `exchange` then opens another.
         Broken::Stale => attempt.finish_text(Outcome::Error, "closed early"),
         Broken::Failure(failure) => attempt.fail(&failure),
         Broken::Refused {

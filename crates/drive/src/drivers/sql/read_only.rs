@@ -1,12 +1,12 @@
-//! Which queries may be sent a second time.
+//! Which queries may be sent again.
 
-/// Words that begin a statement that only reads.
-const BEGIN: [&str; 8] = [
+/// First words of statements that only read.
+const READ_WORDS: [&str; 8] = [
     "select", "values", "table", "with", "show", "explain", "describe", "desc",
 ];
-/// Words with which such a statement writes, locks, or acts on the session nevertheless, also as
-/// names of functions.
-const ACT: [&str; 26] = [
+/// Words with which such a statement can write, lock, or change the session. Some are names of
+/// functions.
+const WRITE_WORDS: [&str; 26] = [
     "alter",
     "analyze",
     "call",
@@ -35,22 +35,22 @@ const ACT: [&str; 26] = [
     "update",
 ];
 
-/// Whether nothing in the text can change anything but what a function does that it calls.
+/// Whether a query only reads, apart from the effects of functions that it calls.
 ///
-/// Errs to false. Quotes and comments are not told apart from the rest: servers differ in what they
-/// take for one, so that such a word makes a query one that writes wherever it stands.
+/// Returns false in case of doubt. Quoted texts and comments are not recognized, because servers
+/// differ in their syntax: one of [`WRITE_WORDS`] anywhere in the query makes the result false.
 pub(super) fn is_read_only(sql: &str) -> bool {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    let is_any = |words: &[&str], word: &str| words.iter().any(|one| one.eq_ignore_ascii_case(word));
-    let begins_well = |statement: &str| {
+    let is_any = |words: &[&str], word: &str| words.iter().any(|known| known.eq_ignore_ascii_case(word));
+    let is_read = |statement: &str| {
         let statement = statement.trim_start_matches(|sign: char| sign.is_whitespace() || sign == '(');
         let end = statement.find(|sign| !is_word(sign)).unwrap_or(statement.len());
-        is_any(&BEGIN, &statement[..end])
+        is_any(&READ_WORDS, &statement[..end])
     };
     let mut statements = sql.split(';').filter(|statement| !statement.trim().is_empty());
     let mut words = sql.split(|sign| !is_word(sign));
-    // What stands in such a comment is executed by one server and not by the other.
-    statements.all(begins_well) && !words.any(|word| is_any(&ACT, word)) && !sql.contains("/*!")
+    // Some servers execute the text of a comment that begins with /*!.
+    statements.all(is_read) && !words.any(|word| is_any(&WRITE_WORDS, word)) && !sql.contains("/*!")
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_write_is_not_read_only() {
+    fn a_query_that_can_write_is_not_read_only() {
         for sql in [
             "SELECT 1",
             " (select a from t) union select b from u; ",

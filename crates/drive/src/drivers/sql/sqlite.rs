@@ -1,23 +1,24 @@
-//! `sql` with `sqlite:/absolute/path`, opened read-only; each tester is a thread with a connection
-//! of its own.
+//! `sql` with `sqlite:/absolute/path`, opened read-only. Each tester is a thread with its own
+//! connection.
 //!
 //! Stamps: start before the database is opened, or before the query is prepared on a kept
-//! connection; connected when a newly opened connection is there (`SQLite` reads nothing of the
-//! file before the first query); first byte after the first step, when there is a row or the query
-//! has ended; end after the step that says that there are no more rows. Closing a connection comes
-//! after the end, and counts neither as response nor as lateness of what follows.
+//! connection; connected when a new connection is open (`SQLite` does not read the file before the
+//! first query); first byte after the first step, which returns a row or ends the query; end after
+//! the step that ends the query. A connection is closed after the end. That time is not part of the
+//! response time, and does not make the next transaction late.
 //!
-//! The whole result is fetched, and each value copied out as a client would. Items: rows. Payload:
-//! bytes of the values as text; those of a BLOB as they are; NULL has none. Wire bytes: there is no
-//! wire, 0. Kept connections keep their prepared statements ([`CACHED_STATEMENTS`]).
+//! The whole result is read, and each value is copied, as a client does. Items: rows. Payload:
+//! bytes of the values as text; a BLOB counts as it is; NULL has none. Wire bytes: 0, because there
+//! is no network. Kept connections keep their prepared statements ([`CACHED_STATEMENTS`]).
 //!
-//! Nothing is waited for that another process has locked: a busy database is an error at once. A
-//! time-out interrupts the query between two steps of `SQLite`'s virtual machine; a single call of
-//! an SQL function that takes long is not.
+//! The tester does not wait for locks of other processes: if the database is busy, the transaction
+//! fails at once. A timeout interrupts the query between two steps of `SQLite`'s virtual machine; a
+//! single call of a slow SQL function is not interrupted.
 //!
-//! Codes: `busy`, `locked`, `syntax error`, `no such table` and the like, `parameters` (the query
-//! wants values), `several statements`, `read-only`, `not a database`, `corrupt`, `disk I/O`,
-//! `interrupted`, `sqlite N`; `cannot open` (refused); time-outs say what was waited for.
+//! Codes: `busy`, `locked`, `syntax error`, `no such table` and other messages, `parameters` (the
+//! query contains parameters), `several statements`, `read-only`, `not a database`, `corrupt`,
+//! `disk I/O`, `interrupted`, `sqlite N`; `cannot open` (refused); the code of a timeout states
+//! what the tester waited for.
 
 use std::fmt::Write as _;
 use std::os::fd::RawFd;
@@ -30,17 +31,18 @@ use plimsoll_model::{Code, Endpoint, Outcome};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Statement};
 
-use super::{Query, keeps, queries};
+use super::{Query, keeps_connections, queries};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
 use crate::drivers::versions::Newest;
 
-/// Statements that a kept connection keeps prepared.
+/// Number of prepared statements that a kept connection keeps.
 const CACHED_STATEMENTS: usize = 256;
-/// Virtual machine steps between two looks at the clock: some 10 us, of which the look is well
-/// below 1 %.
+/// Number of steps of the virtual machine between two readings of the clock: about 10 µs, of which
+/// the reading takes much less than 1 %.
 const STEPS: i32 = 1000;
-/// Time between two looks at whether the run has given up, ns: that look is a system call.
-const LOOK_NS: u64 = 2_000_000;
+/// Interval at which a tester checks whether the run cancels transactions, ns. The check is a
+/// system call.
+const CANCEL_CHECK_NS: u64 = 2_000_000;
 
 /// The driver.
 pub struct Sqlite {
@@ -57,7 +59,7 @@ impl BlockingDriver for Sqlite {
     fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
         let databases = setup.endpoints.iter().map(database).collect::<Result<_, _>>()?;
         Ok(Self {
-            keep: keeps(setup)?,
+            keep: keeps_connections(setup)?,
             databases,
             queries: queries(setup)?,
         })
@@ -75,8 +77,8 @@ impl BlockingDriver for Sqlite {
     }
 }
 
-/// The file of an endpoint. That it is missing is seen when it is opened: it may be made before the
-/// run begins.
+/// The file of an endpoint. Whether it exists is not checked here, because it may be created before
+/// the run begins.
 fn database(endpoint: &Endpoint) -> Result<PathBuf, String> {
     endpoint
         .url
@@ -85,20 +87,20 @@ fn database(endpoint: &Endpoint) -> Result<PathBuf, String> {
         .filter(|path| path.is_absolute())
         .ok_or_else(|| {
             let (name, url) = (&endpoint.name, &endpoint.url);
-            format!("endpoint {name}: {url}: expected sqlite:/absolute/path")
+            format!("endpoint {name}: expected sqlite:/absolute/path, got \"{url}\"")
         })
 }
 
-/// What a connection's progress handler looks at: when to give up. A watchdog thread would be
-/// another thread per tester, or one that wakes for all of them.
+/// When the progress handler of a connection ends a query. Rejected: a watchdog thread, which would
+/// be another thread per tester, or one that wakes for all testers.
 #[derive(Debug)]
 struct Watch {
     zero: Instant,
-    /// ns since `zero`.
+    /// Timeout of the query, ns since `zero`.
     deadline: AtomicU64,
-    /// When to look at `cancel` again, likewise.
-    look: AtomicU64,
-    /// Becomes readable when the run gives up.
+    /// Time of the next check of `cancel`, ns since `zero`.
+    next_check: AtomicU64,
+    /// Descriptor that becomes readable when the run cancels transactions.
     cancel: AtomicI32,
 }
 
@@ -107,7 +109,7 @@ impl Watch {
         Self {
             zero: Instant::now(),
             deadline: AtomicU64::new(u64::MAX),
-            look: AtomicU64::new(0),
+            next_check: AtomicU64::new(0),
             cancel: AtomicI32::new(-1),
         }
     }
@@ -116,34 +118,36 @@ impl Watch {
         self.zero.elapsed().as_nanos() as u64
     }
 
-    /// Before each query. Everything is used on one thread only: `Relaxed` orders enough.
+    /// Sets the limits of a query, before it starts. Only one thread uses them, so that `Relaxed`
+    /// is sufficient.
     fn arm(&self, limit: &Limit<'_>) {
         let deadline = self.now().saturating_add(limit.left_ns());
         self.deadline.store(deadline, Ordering::Relaxed);
-        self.look.store(0, Ordering::Relaxed);
+        self.next_check.store(0, Ordering::Relaxed);
         self.cancel.store(limit.cancel_fd(), Ordering::Relaxed);
     }
 
-    fn over(&self) -> bool {
+    /// Checks whether the query must end.
+    fn check_over(&self) -> bool {
         let now = self.now();
         if now >= self.deadline.load(Ordering::Relaxed) {
             return true;
         }
-        if now < self.look.load(Ordering::Relaxed) {
+        if now < self.next_check.load(Ordering::Relaxed) {
             return false;
         }
-        self.look.store(now + LOOK_NS, Ordering::Relaxed);
-        readable(self.cancel.load(Ordering::Relaxed))
+        self.next_check.store(now + CANCEL_CHECK_NS, Ordering::Relaxed);
+        is_readable(self.cancel.load(Ordering::Relaxed))
     }
 }
 
-fn readable(fd: RawFd) -> bool {
+fn is_readable(fd: RawFd) -> bool {
     let mut poll = libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: `poll` is one valid entry; a descriptor below 0 is ignored. Nothing is waited for.
+    // SAFETY: `poll` is one valid entry; a descriptor below 0 is ignored. The call does not wait.
     unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLIN != 0 }
 }
 
@@ -183,11 +187,11 @@ impl BlockingTester for Tester {
             Some(kept) => kept,
             None => match self.open(&driver.databases[request.endpoint], attempt) {
                 Ok(kept) => kept,
-                Err(error) => return failed(attempt, limit, &error),
+                Err(error) => return fail(attempt, limit, &error),
             },
         };
         attempt.session = if driver.keep { kept.session } else { 0 };
-        // Values are numbers and texts, so that what is filled in is text as well.
+        // Values are numbers and texts, so that the filled template is valid UTF-8.
         let sql = match template.constant() {
             Some(text) => text,
             None => std::str::from_utf8(&self.text).unwrap_or_default(),
@@ -198,10 +202,10 @@ impl BlockingTester for Tester {
             Ok(()) => {
                 attempt.conclude(Outcome::Ok, Code::NONE);
                 if let (Some(versions), Some(newest)) = (&query.versions, newest) {
-                    versions.note_read(&request.fill, newest.found(), attempt);
+                    versions.note_read(&request.fill, newest.version(), attempt);
                 }
             }
-            Err(error) => failed(attempt, limit, &error),
+            Err(error) => fail(attempt, limit, &error),
         }
         if driver.keep {
             self.kept[request.endpoint] = Some(kept);
@@ -215,14 +219,14 @@ impl BlockingTester for Tester {
 impl Tester {
     fn open(&mut self, path: &Path, attempt: &mut Attempt) -> Result<OpenConnection, Error> {
         attempt.waiting = Waiting::Connect;
-        // A tester is one thread: `SQLite` needs no locks of its own. Without the flag for URIs any
-        // path is a path.
+        // A tester is one thread, so that `SQLite` needs no mutex. The flag for URIs is not set, so
+        // that every path is used as it is.
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(Duration::ZERO)?;
         connection.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         let watch = Arc::clone(&self.watch);
-        connection.progress_handler(STEPS, Some(move || watch.over()))?;
+        connection.progress_handler(STEPS, Some(move || watch.check_over()))?;
         attempt.connected = attempt.now();
         self.sessions += 1;
         Ok(OpenConnection {
@@ -248,7 +252,7 @@ fn run(
     }
 }
 
-/// Fetches all rows; stamps first byte and end.
+/// Reads all rows; stamps first byte and end.
 fn fetch(
     statement: &mut Statement<'_>,
     row: &mut Vec<u8>,
@@ -257,7 +261,7 @@ fn fetch(
 ) -> Result<(), Error> {
     let columns = statement.column_count();
     if let Some(newest) = newest {
-        newest.columns(statement.column_names());
+        newest.set_columns(statement.column_names());
     }
     let mut rows = statement.query([])?;
     let mut next = rows.next()?;
@@ -266,15 +270,15 @@ fn fetch(
     while let Some(values) = next {
         row.clear();
         for index in 0..columns {
-            attempt.payload += take(values.get_ref(index)?, row);
+            attempt.payload += copy_value(values.get_ref(index)?, row);
         }
         std::hint::black_box(&*row);
         if let Some(newest) = newest
-            && let Some(at) = newest.at()
+            && let Some(index) = newest.index()
         {
-            match values.get_ref(at)? {
-                ValueRef::Integer(number) => newest.number(number),
-                ValueRef::Text(text) => newest.text(text),
+            match values.get_ref(index)? {
+                ValueRef::Integer(number) => newest.add_number(number),
+                ValueRef::Text(text) => newest.add_text(text),
                 _ => {}
             }
         }
@@ -285,8 +289,8 @@ fn fetch(
     Ok(())
 }
 
-/// Copies a value; gives the bytes of its text.
-fn take(value: ValueRef<'_>, row: &mut Vec<u8>) -> u64 {
+/// Appends a value to `row`, and returns the length of its text, bytes.
+fn copy_value(value: ValueRef<'_>, row: &mut Vec<u8>) -> u64 {
     match value {
         ValueRef::Null => 0,
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
@@ -300,8 +304,8 @@ fn take(value: ValueRef<'_>, row: &mut Vec<u8>) -> u64 {
         }
         ValueRef::Real(number) => {
             row.extend_from_slice(&number.to_ne_bytes());
-            // The shortest text that reads back as the same number, with a point, as our Frontier
-            // gateway sends it.
+            // The shortest text with a point that is parsed as the same number, as Plimsoll's
+            // Frontier gateway sends it.
             let mut length = Length(0);
             // Counting cannot fail.
             let _ = write!(length, "{number:?}");
@@ -310,7 +314,7 @@ fn take(value: ValueRef<'_>, row: &mut Vec<u8>) -> u64 {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written to it.
 struct Length(u64);
 
 impl std::fmt::Write for Length {
@@ -320,8 +324,8 @@ impl std::fmt::Write for Length {
     }
 }
 
-/// Ends the attempt. What was fetched before it failed is no answer, and does not count.
-fn failed(attempt: &mut Attempt, limit: &Limit<'_>, error: &Error) {
+/// Ends the attempt with a failure. Rows that were read before the failure do not count.
+fn fail(attempt: &mut Attempt, limit: &Limit<'_>, error: &Error) {
     (attempt.items, attempt.payload) = (0, 0);
     let interrupted = error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted);
     if let Some(due) = limit.due().filter(|_| interrupted) {
@@ -333,7 +337,7 @@ fn failed(attempt: &mut Attempt, limit: &Limit<'_>, error: &Error) {
     };
     attempt.finish_text(outcome, &code(error));
     attempt.note = Some(match error {
-        // Its Display repeats the query, which may be long.
+        // The Display of this error repeats the query, which may be long.
         Error::SqlInputError { msg, .. } => format!("sql: {msg}"),
         other => format!("sql: {other}"),
     });
@@ -369,7 +373,8 @@ fn code(error: &Error) -> String {
     }
 }
 
-/// The kind of an error in a query, without the names in it: codes must stay few.
+/// The kind of an error in a query, without the names that it contains: there must be only a few
+/// different codes.
 fn of_message(message: &str) -> String {
     if ["syntax error", "unrecognized token", "incomplete input"]
         .iter()
@@ -388,20 +393,20 @@ mod tests {
     fn the_length_of_a_value_is_that_of_its_text() {
         let mut row = Vec::new();
         for number in [0, 7, -1, 10, 99, -100, i64::MAX, i64::MIN] {
-            let length = take(ValueRef::Integer(number), &mut row);
+            let length = copy_value(ValueRef::Integer(number), &mut row);
             assert_eq!(length, number.to_string().len() as u64, "{number}");
         }
         for (number, text) in [(1.0, "1.0"), (-0.1, "-0.1"), (1e300, "1e300")] {
             assert_eq!(
-                take(ValueRef::Real(number), &mut row),
+                copy_value(ValueRef::Real(number), &mut row),
                 text.len() as u64,
                 "{text}"
             );
         }
         row.clear();
-        assert_eq!(take(ValueRef::Text("é".as_bytes()), &mut row), 2);
-        assert_eq!(take(ValueRef::Blob(&[0, 255]), &mut row), 2);
-        assert_eq!(take(ValueRef::Null, &mut row), 0);
+        assert_eq!(copy_value(ValueRef::Text("é".as_bytes()), &mut row), 2);
+        assert_eq!(copy_value(ValueRef::Blob(&[0, 255]), &mut row), 2);
+        assert_eq!(copy_value(ValueRef::Null, &mut row), 0);
         assert_eq!(row, [0xc3, 0xa9, 0, 255]);
     }
 
@@ -420,29 +425,32 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_goes_off_by_its_time_or_by_its_descriptor() {
+    fn a_watch_ends_a_query_at_its_deadline_or_when_its_descriptor_is_readable() {
         let watch = Watch::new();
-        assert!(!watch.over());
+        assert!(!watch.check_over());
         watch.deadline.store(0, Ordering::Relaxed);
-        assert!(watch.over());
+        assert!(watch.check_over());
         watch.deadline.store(u64::MAX, Ordering::Relaxed);
         let fd = crate::reactor::event_fd().unwrap();
         watch
             .cancel
             .store(std::os::fd::AsRawFd::as_raw_fd(&fd), Ordering::Relaxed);
-        watch.look.store(0, Ordering::Relaxed);
-        assert!(!watch.over());
-        let one = 1_u64.to_ne_bytes();
-        // SAFETY: the descriptor is open, the buffer holds the eight bytes.
+        watch.next_check.store(0, Ordering::Relaxed);
+        assert!(!watch.check_over());
+        let increment = 1_u64.to_ne_bytes();
+        // SAFETY: the descriptor is open, and the buffer has eight bytes.
         unsafe {
             libc::write(
                 std::os::fd::AsRawFd::as_raw_fd(&fd),
-                one.as_ptr().cast(),
-                one.len(),
+                increment.as_ptr().cast(),
+                increment.len(),
             )
         };
-        assert!(!watch.over(), "looked a moment ago");
-        watch.look.store(0, Ordering::Relaxed);
-        assert!(watch.over());
+        assert!(
+            !watch.check_over(),
+            "the descriptor was checked less than 2 ms ago"
+        );
+        watch.next_check.store(0, Ordering::Relaxed);
+        assert!(watch.check_over());
     }
 }

@@ -1,12 +1,13 @@
-//! `tcp`: sends a text and reads so many bytes, a line, or to the end. For simple protocols, and to
-//! measure the tool itself against the smallest of servers.
+//! `tcp`: sends a text and reads a number of bytes, a line, or everything to the end. For simple
+//! protocols, and to measure the load generator itself with a minimal server.
 //!
 //! Stamps: start before the first system call; connected on a new connection; first byte and end
-//! right after the reads that brought them. Payload: the bytes of the answer (a line without its
-//! end). Wire bytes: the bytes sent and read. Items: 1 for each good answer.
+//! immediately after the reads that returned them. Payload: the bytes of the response (a line
+//! without its end). Wire bytes: the bytes sent and read. Items: 1 for each correct response.
 //!
-//! Codes: none when it went well; `too many bytes` (wrong: more came than was asked for); `line too
-//! long`, `refused`, `unreachable`, `reset`, `closed early`; time-outs say what was waited for.
+//! Codes: none for a correct response; `too many bytes` (wrong: the response is longer than
+//! expected); `line too long`, `refused`, `unreachable`, `reset`, `closed early`; the code of a
+//! timeout states what the tester waited for.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -25,13 +26,13 @@ use crate::net::{Host, Stream};
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
 
-/// See [`DriverInfo`].
+/// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
     schemes: &["tcp"],
     ..DriverInfo::new("tcp", "sends a text and reads bytes, a line, or to the end")
 };
 
-/// Longest line, bytes.
+/// Maximum length of a line, bytes.
 const MAX_LINE: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -78,10 +79,10 @@ impl AsyncDriver for Tcp {
         let mut hosts = Vec::new();
         for endpoint in setup.endpoints {
             let url = Url::parse(&endpoint.url).ok().filter(|url| url.scheme() == "tcp");
-            let place = url.as_ref().and_then(|url| Some((url.host_str()?, url.port()?)));
-            let (host, port) = place.ok_or_else(|| {
+            let address = url.as_ref().and_then(|url| Some((url.host_str()?, url.port()?)));
+            let (host, port) = address.ok_or_else(|| {
                 format!(
-                    "endpoint {}: expected tcp://HOST:PORT, found {}",
+                    "endpoint {}: expected tcp://HOST:PORT, got \"{}\"",
                     endpoint.name, endpoint.url
                 )
             })?;
@@ -161,7 +162,8 @@ impl AsyncTester for Tester {
 }
 
 impl Tester {
-    /// A kept connection that turns out to be closed is replaced, once.
+    /// Sends the request and reads the response. A kept connection that the peer has closed is
+    /// replaced once.
     async fn exchange(
         &mut self,
         host: &Host,
@@ -169,7 +171,9 @@ impl Tester {
         expect: Expect,
         attempt: &mut Attempt,
     ) -> Result<Outcome, Failure> {
-        let mut kept = self.kept[endpoint].take().filter(|(stream, _)| !stream.closed());
+        let mut kept = self.kept[endpoint]
+            .take()
+            .filter(|(stream, _)| !stream.is_closed());
         loop {
             let reused = kept.is_some();
             let (mut stream, session) = if let Some(kept) = kept.take() {
@@ -189,7 +193,7 @@ impl Tester {
             attempt.session = if self.driver.keep { session } else { 0 };
             attempt.waiting = Waiting::FirstByte;
             let result = round_trip(&self.io, &mut stream, &self.request, expect, attempt).await;
-            let untouched = attempt.received == 0;
+            let is_unanswered = attempt.received == 0;
             match result {
                 Ok(outcome) => {
                     self.trips.ended(endpoint, &stream, attempt);
@@ -198,7 +202,7 @@ impl Tester {
                     }
                     return Ok(outcome);
                 }
-                Err(_) if reused && untouched => attempt.attempt = 1,
+                Err(_) if reused && is_unanswered => attempt.attempt = 1,
                 Err(failure) => return Err(failure),
             }
         }
@@ -246,15 +250,15 @@ async fn round_trip(
         }
         attempt.read(count);
         length += count as u64;
-        let whole = match expect {
+        let complete = match expect {
             Expect::Close => None,
             Expect::Bytes { count } => (length >= count).then_some((count, count)),
-            Expect::Line => line.map(|at| {
-                let line = length - count as u64 + at as u64;
+            Expect::Line => line.map(|index| {
+                let line = length - count as u64 + index as u64;
                 (line, line + 1)
             }),
         };
-        if let Some((payload, end)) = whole {
+        if let Some((payload, end)) = complete {
             attempt.payload = payload;
             return Ok(if length == end {
                 Outcome::Ok

@@ -1,4 +1,4 @@
-//! Real database servers with a table that is known.
+//! Real database servers with a table whose rows are known.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use plimsoll_wire::sql::{Address, Event, Session};
 
 use crate::servers::{Database, Kind};
 
-/// The servers that this machine can run, with table `t` of 1000 rows: a number, and 100 letters.
+/// The servers that this machine can run, with a table `t` of 1,000 rows: a number and 100 letters.
 pub fn servers() -> impl Iterator<Item = &'static Database> {
     [postgres(), mariadb()].into_iter().flatten()
 }
@@ -34,13 +34,13 @@ fn filled(kind: Kind) -> Option<Database> {
     Some(database)
 }
 
-/// Asks by a client of its own; gives the first value.
+/// Sends a query from a separate client. Returns the first value of the result.
 pub fn ask(database: &Database, sql: &str) -> Option<String> {
     let address = Address::from_url(&database.url()).unwrap();
     let mut stream = TcpStream::connect((address.host.as_str(), address.port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut session = Session::new(address.server, address.login);
-    let mut room = vec![0; 100_000];
+    let mut buffer = vec![0; 100_000];
     let (mut value, mut asked) = (None, false);
     loop {
         match session.next().unwrap() {
@@ -62,15 +62,16 @@ pub fn ask(database: &Database, sql: &str) -> Option<String> {
             None => {
                 stream.write_all(session.outgoing()).unwrap();
                 session.outgoing().clear();
-                let count = stream.read(&mut room).unwrap();
+                let count = stream.read(&mut buffer).unwrap();
                 assert!(count > 0);
-                session.received(&room[..count]);
+                session.received(&buffer[..count]);
             }
         }
     }
 }
 
-/// Asks a `MariaDB` server as root through the socket: `lab` may not. Gives the first value.
+/// Sends a query to a `MariaDB` server as root through its socket, because the user `lab` lacks the
+/// right. Returns the first value of the result.
 pub fn as_root(server: &Database, sql: &str) -> String {
     let socket = format!("--socket={}", server.directory.join("socket").display());
     let mut command = std::process::Command::new("mariadb");
@@ -80,7 +81,7 @@ pub fn as_root(server: &Database, sql: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// How many connections of the user `idle` wait for a query after their first one.
+/// Number of connections of the user `idle` that wait for a query after their first one.
 pub fn idle(server: &Database) -> u32 {
     let count = match server.kind {
         Kind::Postgres => ask(
@@ -96,7 +97,7 @@ pub fn idle(server: &Database) -> u32 {
     count.parse().unwrap()
 }
 
-/// Closes them from the server's side.
+/// Closes these connections on the server.
 pub fn close_idle(server: &Database) {
     match server.kind {
         Kind::Postgres => {
@@ -107,7 +108,7 @@ pub fn close_idle(server: &Database) {
     }
 }
 
-/// Queries of ours that the server works on.
+/// Number of queries with the text `what` that the server executes.
 pub fn at_work(database: &Database, what: &str) -> u32 {
     let sql = match database.kind {
         Kind::Postgres => format!(

@@ -26,7 +26,7 @@ fn on_one_lane(spec: Value) -> Going {
 }
 
 #[test]
-fn rows_and_bytes_are_the_server_s_on_either_kind_of_connection() {
+fn rows_and_bytes_are_counted_on_kept_and_new_connections() {
     for server in servers() {
         let bytes: u64 = ask(
             server,
@@ -66,7 +66,7 @@ fn rows_and_bytes_are_the_server_s_on_either_kind_of_connection() {
                 }
             }
         }
-        // The query alone is the same each time, and a login comes with more.
+        // The bytes of the query are always the same; a login adds more.
         let query = sent.iter().find(|(new, _)| !new).unwrap().1;
         assert!(
             sent.iter().all(|(new, sent)| *new == (*sent != query)),
@@ -76,7 +76,7 @@ fn rows_and_bytes_are_the_server_s_on_either_kind_of_connection() {
 }
 
 #[test]
-fn closing_is_neither_response_nor_lateness() {
+fn closing_is_not_part_of_response_time_or_lateness() {
     for server in servers() {
         let ran = run(sql(
             &server.url(),
@@ -95,7 +95,7 @@ fn closing_is_neither_response_nor_lateness() {
 }
 
 #[test]
-fn texts_are_filled_and_passwords_taken() {
+fn templates_are_filled_and_passwords_are_used() {
     for server in servers() {
         let user = if server.kind == Kind::Postgres {
             "scram"
@@ -126,7 +126,7 @@ fn texts_are_filled_and_passwords_taken() {
 }
 
 #[test]
-fn what_goes_wrong_has_a_code_and_a_note() {
+fn each_failure_has_a_code_and_a_note() {
     for server in servers() {
         let endless = if server.kind == Kind::Postgres {
             "SET statement_timeout = 50; SELECT pg_sleep(10)"
@@ -211,7 +211,7 @@ fn what_goes_wrong_has_a_code_and_a_note() {
 }
 
 #[test]
-fn rubbish_and_silence_are_no_database() {
+fn an_invalid_response_and_a_silent_server_are_failures() {
     for (scheme, bytes, outcome, code) in [
         (
             "postgresql",
@@ -262,14 +262,14 @@ fn two_hundred_testers_share_a_thread() {
 
 /// Five testers of a user that may have three connections.
 #[test]
-fn more_testers_than_connections_are_refused_by_name() {
+fn testers_beyond_the_connection_limit_are_refused_with_its_code() {
     for server in servers() {
         let ran = run(crowd(&server.url_of(&format!("few:{PASSWORD_ENCODED}")), 5));
         assert_crowded(&ran, 3);
     }
 }
 
-/// So many testers, each of which keeps its connection for two seconds after its one query.
+/// A number of testers, each of which keeps its connection for two seconds after its only query.
 fn crowd(url: &str, testers: u32) -> Value {
     let mut spec = sql(
         url,
@@ -282,25 +282,25 @@ fn crowd(url: &str, testers: u32) -> Value {
     spec
 }
 
-/// The last places may stay empty: connections that have just closed, or that are refused together,
-/// count for a while.
-fn assert_crowded(ran: &Ran, room: usize) {
+/// The last connections may not be used: those that have just closed, or that are refused at the
+/// same time, count for a while.
+fn assert_crowded(ran: &Ran, limit: usize) {
     let results = ran.results();
-    let count = |result| results.iter().filter(|one| **one == result).count();
+    let count = |expected| results.iter().filter(|result| **result == expected).count();
     let good = count((Outcome::Ok, ""));
     let refused = count((Outcome::Refused, "too many connections"));
-    assert!((1..=room).contains(&good), "{results:?} {:?}", ran.notes);
+    assert!((1..=limit).contains(&good), "{results:?} {:?}", ran.notes);
     assert_eq!(good + refused, results.len(), "{results:?} {:?}", ran.notes);
 }
 
 #[test]
-fn a_time_out_closes_the_connection_and_cancels_the_query() {
+fn a_timeout_closes_the_connection_and_cancels_the_query() {
     for server in servers() {
         let query = match server.kind {
             Kind::Postgres => "SELECT pg_sleep(60) AS marked_a",
             Kind::Mariadb => "SELECT sleep(60) AS marked_a",
         };
-        // The time-out includes the connection, which a busy server takes its time for.
+        // The timeout includes the connection, which is slow with a busy server.
         let mut spec = sql(&server.url(), "kept", query, 8, json!({"each_tester": 2}));
         spec["workloads"][0]["timeout_ns"] = json!(5 * SECOND);
         let ran = run(spec);
@@ -323,7 +323,7 @@ fn a_time_out_closes_the_connection_and_cancels_the_query() {
 }
 
 #[test]
-fn what_still_runs_at_the_end_is_cancelled() {
+fn queries_in_progress_at_the_end_are_cancelled() {
     let Some(server) = postgres() else { return };
     let mut spec = sql(
         &server.url(),
@@ -364,11 +364,11 @@ fn connections_that_the_server_closed_while_idle_are_replaced() {
     }
 }
 
-/// Lets everybody in, and answers `answers` queries of each connection; the next one it reads, and
-/// closes.
+/// A server that accepts every login and responds to `answers` queries of each connection. It reads
+/// the next query and closes the connection.
 fn forgetful(answers: usize) -> Server {
     Server::start(move |mut stream| {
-        let mut room = [0; 1000];
+        let mut buffer = [0; 1000];
         let ready = b"Z\0\0\0\x05I".as_slice();
         let row = b"T\0\0\0\x1a\0\x01a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\0\0\0\0\0\0D\0\0\0\x0b\0\x01\0\0\0\x015C\0\0\0\x06S\0".as_slice();
         let welcome = [b"R\0\0\0\x08\0\0\0\0", ready].concat();
@@ -376,11 +376,11 @@ fn forgetful(answers: usize) -> Server {
             .into_iter()
             .chain((0..answers).map(|_| [row, ready].concat()))
         {
-            if stream.read(&mut room).is_err() || stream.write_all(&answer).is_err() {
+            if stream.read(&mut buffer).is_err() || stream.write_all(&answer).is_err() {
                 return;
             }
         }
-        let _ = stream.read(&mut room);
+        let _ = stream.read(&mut buffer);
     })
 }
 
@@ -396,12 +396,12 @@ fn a_kept_connection_that_closes_on_the_query_is_replaced_once() {
         let server = forgetful(answers);
         let url = format!("postgresql://a@127.0.0.1:{}/x", server.port);
         let ran = run(sql(&url, "kept", "SELECT 5", 1, json!({"each_tester": 3})));
-        let found: Vec<_> = ran
+        let outcomes: Vec<_> = ran
             .transactions
             .iter()
             .map(|t| (t.outcome, ran.code(t), t.attempt))
             .collect();
-        assert_eq!(found, results);
+        assert_eq!(outcomes, results);
         let items: u64 = ran.transactions.iter().map(|t| t.items + t.payload).sum();
         assert_eq!(items, 6 * answers as u64);
     }
@@ -419,16 +419,16 @@ fn a_statement_that_writes_is_not_sent_again() {
     }
 }
 
-/// A server of its own, as it is ended and started.
+/// It uses a separate server, which is ended and started again.
 #[test]
-fn a_server_killed_in_the_middle_gives_errors_and_then_works_again() {
+fn a_killed_server_causes_errors_until_it_is_started_again() {
     for kind in [Kind::Postgres, Kind::Mariadb] {
         let Some(mut server) = Database::start(kind) else {
             continue;
         };
         if kind == Kind::Mariadb {
-            // Its least; the server itself then refuses, before it has learned what the client
-            // understands.
+            // The minimum. The server then refuses a connection before it knows the capabilities of
+            // the client.
             as_root(&server, "SET GLOBAL max_connections = 10");
             assert_crowded(&run(crowd(&server.url(), 15)), 10);
         }
@@ -514,7 +514,7 @@ fn wrong_endpoints_are_refused_with_advice_and_without_passwords() {
         json!([{"name": "a", "url": "postgresql://a@127.0.0.1/x"}, {"name": "b", "url": "sqlite:/x"}]);
     let message = refused(spec);
     assert!(
-        message.contains("endpoints a and b are different databases"),
+        message.contains("endpoints a and b are different kinds of databases"),
         "{message}"
     );
 }

@@ -25,7 +25,7 @@ fn once(url: &str, query: &str) -> Ran {
 }
 
 #[test]
-fn a_known_table_has_its_rows_and_bytes_on_either_kind_of_connection() {
+fn rows_and_bytes_of_a_table_are_counted_on_kept_and_new_connections() {
     let database = Database::new();
     for connection in ["kept", "per-query"] {
         let ran = run(sql(&database.url(), connection, KINDS, json!({"each_tester": 3})));
@@ -51,7 +51,7 @@ fn a_known_table_has_its_rows_and_bytes_on_either_kind_of_connection() {
 }
 
 #[test]
-fn closing_a_connection_is_neither_response_nor_lateness() {
+fn closing_a_connection_is_not_part_of_response_time_or_lateness() {
     let database = Database::new();
     let mut spec = sql(&database.url(), "per-query", KINDS, json!({"each_tester": 5}));
     spec["workloads"][0]["load"] = closed(1);
@@ -65,7 +65,7 @@ fn closing_a_connection_is_neither_response_nor_lateness() {
 }
 
 #[test]
-fn texts_are_filled() {
+fn templates_are_filled() {
     let database = Database::new();
     let query = "SELECT '{tester}' UNION ALL SELECT '{word}' UNION ALL SELECT 'z' LIMIT {n}";
     let mut spec = sql(&database.url(), "kept", query, json!({"each_tester": 4}));
@@ -80,7 +80,7 @@ fn texts_are_filled() {
 }
 
 #[test]
-fn a_time_out_interrupts_the_query_and_keeps_the_connection() {
+fn a_timeout_interrupts_the_query_and_keeps_the_connection() {
     let database = Database::new();
     let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c";
     for (query, code) in [(ENDLESS, "timeout first byte"), (rows, "timeout body")] {
@@ -96,7 +96,7 @@ fn a_time_out_interrupts_the_query_and_keeps_the_connection() {
 }
 
 #[test]
-fn what_still_runs_at_the_end_is_cancelled() {
+fn queries_in_progress_at_the_end_are_cancelled() {
     let database = Database::new();
     let mut spec = sql(&database.url(), "kept", ENDLESS, json!({"duration_ns": SECOND}));
     spec["drain_ns"] = json!(40 * MS);
@@ -112,7 +112,7 @@ fn what_still_runs_at_the_end_is_cancelled() {
 }
 
 #[test]
-fn what_goes_wrong_has_a_code() {
+fn each_failure_has_a_code() {
     let database = Database::new();
     for (query, code) in [
         ("SELEC 1", "syntax error"),
@@ -169,7 +169,10 @@ fn wrong_settings_are_refused_with_advice() {
     let message = refused(sql("sqlite:relative", "kept", KINDS, end()));
     assert!(message.contains("expected sqlite:/absolute/path"), "{message}");
     let message = refused(sql("sqlite:/x", "kept", " ", end()));
-    assert!(message.contains("query of operation 0: it is empty"), "{message}");
+    assert!(
+        message.contains("query of operation 0: expected an SQL statement"),
+        "{message}"
+    );
     let message = refused(sql("sqlite:/x", "pooled", KINDS, end()));
     assert!(message.contains("pooled"), "{message}");
 }

@@ -67,7 +67,7 @@ fn one_row(server: &Database, tls: Value) -> Ran {
 }
 
 #[test]
-fn queries_go_through_tls_with_an_authority_of_our_own() {
+fn queries_use_tls_with_a_private_ca() {
     let pki = pki("sql-tls", false);
     for kind in [Kind::Postgres, Kind::Mariadb] {
         let Some(server) = secure(kind, &pki) else {
@@ -143,7 +143,7 @@ fn a_client_certificate_logs_in() {
 }
 
 #[test]
-fn a_server_without_tls_is_refused_with_what_to_do() {
+fn a_server_without_tls_is_refused_with_advice() {
     let pki = pki("sql-none", false);
     // MariaDB 10.11 has none without a certificate.
     for server in super::filled::servers() {
@@ -157,7 +157,7 @@ fn a_server_without_tls_is_refused_with_what_to_do() {
         assert!(
             ran.notes
                 .iter()
-                .any(|(_, text)| text.contains("does not take TLS: switch it on there"))
+                .any(|(_, text)| text.contains("does not support TLS: enable it on the server"))
         );
         let ran = asked(&server.url(), trusted(&pki.directory), "kept");
         let about_passwords = |text: &str| text.contains("no password was given");

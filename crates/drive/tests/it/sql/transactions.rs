@@ -1,4 +1,4 @@
-//! Transactions that fail half-way, on connections that are kept.
+//! Transaction blocks with failed queries, on kept connections.
 
 use std::io::{Read, Write};
 
@@ -47,7 +47,7 @@ fn table(server: &Database, name: &str, columns: &str, rows: &str) {
 }
 
 #[test]
-fn testers_whose_transactions_deadlock_go_on() {
+fn testers_continue_after_a_deadlock() {
     for server in servers() {
         table(server, "pair", "n int PRIMARY KEY, v int", "(1, 0), (2, 0)");
         let queries = [two_rows(server.kind, 1, 2), two_rows(server.kind, 2, 1)];
@@ -68,7 +68,7 @@ fn testers_whose_transactions_deadlock_go_on() {
         let done = ran.transactions.len() - codes.len();
         let counted = ask(server, "SELECT v FROM pair WHERE n = 1").unwrap();
         assert_eq!(counted, done.to_string(), "what failed has left nothing");
-        // MariaDB has itself rolled back what it chose to fail.
+        // MariaDB has itself rolled back the transaction that it chose to fail.
         let rolled_back = if server.kind == Kind::Postgres {
             codes.len()
         } else {
@@ -79,7 +79,7 @@ fn testers_whose_transactions_deadlock_go_on() {
 }
 
 #[test]
-fn a_block_that_an_error_leaves_open_is_rolled_back_after_the_end() {
+fn a_block_that_a_failed_query_leaves_open_is_rolled_back_after_the_end() {
     for server in servers() {
         table(server, "once", "n int PRIMARY KEY", "");
         let twice = "INSERT INTO once VALUES (1); INSERT INTO once VALUES (1); COMMIT";
@@ -112,48 +112,49 @@ fn a_block_that_an_error_leaves_open_is_rolled_back_after_the_end() {
 }
 
 #[test]
-fn a_block_that_a_good_query_leaves_open_is_told_once_and_ends_with_the_next_failure() {
+fn a_block_that_a_successful_query_leaves_open_is_noted_once_and_ends_with_the_next_failure() {
     for server in servers() {
         let begin = "START TRANSACTION".to_owned();
         let mut spec = of(&server.url(), &[begin, "SELECT absent FROM t".to_owned()], 1, 4);
-        // Three that leave it open, then the failure.
+        // Three queries that leave the block open, then the failure.
         spec["workloads"][0]["operations"][0]["weight"] = json!(0.0);
         spec["workloads"][0]["operations"][0]["first"] = json!(3);
         let ran = run(spec);
         let ok = (Outcome::Ok, "");
         let expected = [ok, ok, ok, (Outcome::Error, "no such column")];
         assert_eq!(ran.results(), expected, "{:?}", ran.notes);
-        let told = ran
+        let notes = ran
             .notes
             .iter()
             .filter(|(_, text)| text.contains("left a transaction open"));
-        assert_eq!(told.count(), 1, "{:?}", ran.notes);
+        assert_eq!(notes.count(), 1, "{:?}", ran.notes);
         assert_eq!(ran.metric("rollback_s").len(), 1);
     }
 }
 
-/// What a query's error answers with, in a block: deadlock, then a state.
+/// Response to a query in a block: the error of a deadlock, then a status.
 const DEADLOCK: &[u8] = b"E\0\0\0\x0fC40P01\0Mx\0\0Z\0\0\0\x05E";
 
-/// Fails every query, and then says nothing to the ROLLBACK; or closes on it.
+/// A server that fails every query, and then does not respond to the ROLLBACK, or closes the
+/// connection on it.
 fn without_rollback(close: bool) -> Server {
     Server::start(move |mut stream| {
-        let mut room = [0; 1000];
+        let mut buffer = [0; 1000];
         for answer in [b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I".as_slice(), DEADLOCK] {
-            if stream.read(&mut room).is_err() || stream.write_all(answer).is_err() {
+            if stream.read(&mut buffer).is_err() || stream.write_all(answer).is_err() {
                 return;
             }
         }
-        let _ = stream.read(&mut room);
-        assert!(room.windows(8).any(|part| part == b"ROLLBACK"));
+        let _ = stream.read(&mut buffer);
+        assert!(buffer.windows(8).any(|part| part == b"ROLLBACK"));
         if !close {
-            let _ = stream.read(&mut room);
+            let _ = stream.read(&mut buffer);
         }
     })
 }
 
 #[test]
-fn a_connection_whose_rollback_fails_is_replaced_and_the_transaction_stays_what_it_was() {
+fn a_connection_whose_rollback_fails_is_replaced_and_the_outcome_does_not_change() {
     for close in [true, false] {
         let server = without_rollback(close);
         let url = format!("postgresql://a@127.0.0.1:{}/x", server.port);

@@ -1,11 +1,12 @@
-//! How a `MariaDB` or `MySQL` password is proved without being sent.
+//! Authentication of `MariaDB` and `MySQL` that does not send the password.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::sql::SqlProtocolError;
 
-/// Methods that can be done without TLS, if the server has the password's hash in its cache.
+/// Authentication methods that need no TLS; `caching_sha2_password` only if the server has the hash
+/// of the password in its cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     /// `mysql_native_password`.
@@ -15,8 +16,8 @@ pub(super) enum Method {
 }
 
 impl Method {
-    /// The method of that name, if it is one of ours.
-    pub(super) fn named(name: &[u8]) -> Option<Self> {
+    /// The method with this name; none if it is not supported.
+    pub(super) fn from_name(name: &[u8]) -> Option<Self> {
         match name {
             b"mysql_native_password" => Some(Self::Native),
             b"caching_sha2_password" => Some(Self::CachingSha2),
@@ -31,7 +32,7 @@ impl Method {
         }
     }
 
-    /// The proof for the server's 20 random bytes; empty for an empty password.
+    /// The proof for `nonce`, the server's 20 random bytes; empty for an empty password.
     pub(super) fn proof(self, password: &str, nonce: &[u8]) -> Vec<u8> {
         if password.is_empty() {
             return Vec::new();
@@ -59,19 +60,21 @@ fn caching_sha2(password: &str, nonce: &[u8]) -> Vec<u8> {
     once.iter().zip(mask).map(|(a, b)| a ^ b).collect()
 }
 
-/// The server wants a method that we do not have.
+/// The error for a method that is not supported.
 pub(super) fn unknown(name: &[u8]) -> SqlProtocolError {
     SqlProtocolError::Login(format!(
-        "the server asks for {}: give the user mysql_native_password, or caching_sha2_password",
+        "the server requests {}: set the method of the user to mysql_native_password or caching_sha2_password",
         String::from_utf8_lossy(name)
     ))
 }
 
-/// The server does not know the password's hash by heart, and wants the password itself.
+/// The error for a server that does not have the hash of the password in its cache and requests the
+/// password itself.
 pub(super) fn full() -> SqlProtocolError {
     SqlProtocolError::Login(
-        "caching_sha2_password wants the password itself, which is sent over TLS only: connect with TLS (sql.tls), log in \
-         once with the server's own client, so that the server has it in its cache, or give the user mysql_native_password"
+        "caching_sha2_password requests the password itself, which is sent only over TLS: connect with TLS \
+         (sql.tls); or log in once with the server's own client, which puts the password into the server's \
+         cache; or set the method of the user to mysql_native_password"
             .to_owned(),
     )
 }
@@ -88,9 +91,9 @@ mod tests {
         })
     }
 
-    /// Computed by Python's hashlib from the formulas of the servers' manuals.
+    /// Computed with Python's hashlib from the formulas in the manuals of the servers.
     #[test]
-    fn proofs_are_those_of_a_second_implementation() {
+    fn proofs_equal_those_of_a_second_implementation() {
         let nonce: Vec<u8> = (1..=20).collect();
         assert_eq!(
             hex(&Method::Native.proof("secret", &nonce)),

@@ -4,11 +4,11 @@ use super::lenenc::{bytes, number};
 use crate::sql::input::Fields;
 use crate::sql::{Column, SqlProtocolError};
 
-/// The character set of what is not text.
+/// The character set of binary values.
 const BINARY: u16 = 63;
-/// Most bytes of a character in the connection's character set, utf8mb4; the server counts a text's
-/// length with it.
-const WIDEST: u32 = 4;
+/// Maximum length of a character in the connection's character set, utf8mb4, bytes. The server
+/// computes the length of a text column with it.
+const MAX_CHAR_BYTES: u32 = 4;
 const FLAG_ENUM: u16 = 0x0100;
 const FLAG_SET: u16 = 0x0800;
 
@@ -22,7 +22,7 @@ pub(super) fn column(message: &[u8]) -> Result<Column, SqlProtocolError> {
     bytes(&mut fields)?; // name in the table
     if number(&mut fields)? < 10 {
         return Err(SqlProtocolError::Nonsense(
-            "a description of a column is too short",
+            "description of a column that is too short",
         ));
     }
     let charset = u16::from_le_bytes(fields.array()?);
@@ -62,13 +62,14 @@ fn type_name(kind: u8, flags: u16, binary: bool, length: u32) -> &'static str {
         254 if binary => "binary",
         254 => "char",
         249..=252 if binary => blob(length),
-        249..=252 => text(length / WIDEST),
+        249..=252 => text(length / MAX_CHAR_BYTES),
         255 => "geometry",
         _ => "unknown",
     }
 }
 
-/// The server gives all sizes of BLOB the same type; their greatest length tells them apart.
+/// Name of a BLOB type. All BLOB types have the same number and are distinguished by their maximum
+/// length.
 fn blob(length: u32) -> &'static str {
     match length {
         0..=0xff => "tinyblob",

@@ -1,9 +1,9 @@
-//! `MariaDB` and `MySQL`, protocol 10, `COM_QUERY`: every value comes as text.
+//! `MariaDB` and `MySQL`, protocol 10, `COM_QUERY`: every value is received as text.
 //!
-//! Source: "Clients & Utilities / Client/Server Protocol" of `MariaDB`'s knowledge base, and the
-//! protocol pages of `MySQL`'s source documentation. Of the optional capabilities only those are
-//! asked for that make conversations shorter or the same with both servers; several statements in
-//! one query are not, so that a value in a query cannot become one.
+//! Sources: "Clients & Utilities / Client/Server Protocol" of `MariaDB`'s knowledge base, and the
+//! protocol pages of `MySQL`'s source documentation. The client requests only those optional
+//! capabilities that shorten the exchange or make it equal with both servers. It does not request
+//! several statements in one query, so that a value in a query cannot become a statement.
 
 mod auth;
 mod binlog;
@@ -16,7 +16,7 @@ pub use self::binlog::LogEvent;
 use self::auth::Method;
 use self::binlog::Log;
 use self::packets::{FULL, Packets};
-use super::input::{Fields, MAX_LOGIN_BYTES, MAX_MESSAGE_BYTES, no_tls, nothing_behind};
+use super::input::{Fields, MAX_LOGIN_BYTES, MAX_MESSAGE_BYTES, check_no_excess, no_tls};
 use super::session::Common;
 use super::{Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
@@ -34,13 +34,13 @@ const NEEDED: u32 = PROTOCOL_41 | SECURE_CONNECTION;
 const WANTED: u32 =
     NEEDED | LONG_PASSWORD | LONG_FLAG | TRANSACTIONS | MULTI_RESULTS | PLUGIN_AUTH | DEPRECATE_EOF;
 
-/// `utf8mb4_general_ci`, which both servers know.
+/// `utf8mb4_general_ci`, which both servers support.
 const CHARSET: u8 = 45;
-/// Status: within a transaction, begun by a statement or by one that came without `autocommit`.
+/// Status flag: in a transaction, begun explicitly or by a statement without `autocommit`.
 const IN_TRANSACTION: u16 = 1;
-/// Status: another result follows.
+/// Status flag: another result follows.
 const MORE_RESULTS: u16 = 8;
-/// Most columns of a result; the servers' own limit is 4096.
+/// Maximum number of columns of a result; the limit of the servers is 4096.
 const MAX_COLUMNS: u64 = 65_535;
 
 const OK: u8 = 0;
@@ -51,18 +51,18 @@ const ERR: u8 = 0xff;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Greeting,
-    /// TLS is to begin.
+    /// The caller performs the TLS handshake.
     Tls,
     Login,
     Idle,
-    /// What a query begins to answer with.
-    Answer,
-    /// So many columns are still to be described.
+    /// The first message of the response to a query follows.
+    Response,
+    /// The descriptions of this number of columns follow.
     Columns(u16),
-    /// An EOF after the descriptions, where EOF is not deprecated.
+    /// An EOF follows the descriptions, if EOF is not deprecated.
     ColumnsEnd,
     Rows,
-    /// The binary log, without end.
+    /// Events of the binary log follow, without end.
     Log,
     Over,
 }
@@ -72,8 +72,8 @@ pub(super) struct Client {
     tls: bool,
     phase: Phase,
     capabilities: u32,
-    /// What the greeting asked to be proved, until TLS has begun.
-    asked: Option<(Method, Vec<u8>)>,
+    /// Method and nonce of the greeting, until TLS has started.
+    pending_login: Option<(Method, Vec<u8>)>,
     packets: Packets,
     columns: Vec<Column>,
     log: Log,
@@ -90,7 +90,7 @@ impl Client {
             tls,
             phase: Phase::Greeting,
             capabilities: 0,
-            asked: None,
+            pending_login: None,
             packets: Packets::default(),
             columns: Vec::new(),
             log: Log::new(),
@@ -100,17 +100,17 @@ impl Client {
     pub(super) fn query(&mut self, sql: &str, common: &mut Common) {
         debug_assert!(self.phase == Phase::Idle, "a query before the session is ready");
         if self.phase == Phase::Idle {
-            self.phase = Phase::Answer;
+            self.phase = Phase::Response;
             self.packets.begin();
             self.packets.send(&[&[3], sql.as_bytes()], &mut common.outgoing);
         }
     }
 
-    /// `COM_PING`: its answer says the state of the session.
+    /// `COM_PING`: its response contains the transaction status.
     pub(super) fn ping(&mut self, common: &mut Common) {
         debug_assert!(self.phase == Phase::Idle, "a ping before the session is ready");
         if self.phase == Phase::Idle {
-            self.phase = Phase::Answer;
+            self.phase = Phase::Response;
             self.packets.begin();
             self.packets.send(&[&[0x0e]], &mut common.outgoing);
         }
@@ -130,7 +130,7 @@ impl Client {
     }
 
     pub(super) fn quit(&mut self, common: &mut Common) {
-        // Before the login there is nobody to say it to.
+        // Before the login the server does not accept commands.
         if !matches!(self.phase, Phase::Greeting | Phase::Tls | Phase::Over) {
             self.packets.begin();
             self.packets.send(&[&[1]], &mut common.outgoing);
@@ -155,11 +155,7 @@ impl Client {
     }
 
     fn step(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
-        let first = *common
-            .input
-            .message()
-            .first()
-            .ok_or(nonsense("an empty packet"))?;
+        let first = *common.input.message().first().ok_or(nonsense("empty packet"))?;
         if self.phase == Phase::Over {
             return Ok(None);
         }
@@ -169,17 +165,17 @@ impl Client {
         match self.phase {
             Phase::Greeting => self.greeting(common),
             Phase::Login => self.login(first, common),
-            Phase::Answer => self.answer(first, common),
+            Phase::Response => self.response(first, common),
             Phase::Columns(left) => self.column(left, common),
             Phase::ColumnsEnd => {
                 if first != EOF || common.input.message().len() > 8 {
-                    return Err(nonsense("no end after the descriptions of columns"));
+                    return Err(nonsense("no EOF after the descriptions of columns"));
                 }
-                Ok(Some(self.rows_begin(common)))
+                Ok(Some(self.begin_rows(common)))
             }
             Phase::Rows => self.row(first, common),
             Phase::Log => self.log_event(first, common).map(Some),
-            Phase::Tls | Phase::Idle | Phase::Over => Err(nonsense("an unexpected packet")),
+            Phase::Tls | Phase::Idle | Phase::Over => Err(nonsense("unexpected packet")),
         }
     }
 
@@ -187,7 +183,7 @@ impl Client {
         let mut fields = Fields::new(common.input.message());
         fields.byte()?;
         let number = u16::from_le_bytes(fields.array()?);
-        // Before it knows what the client understands, the server leaves the SQLSTATE out.
+        // Before the server knows the client's capabilities, it omits the SQLSTATE.
         let code = if fields.rest().first() == Some(&b'#') {
             fields.byte()?;
             String::from_utf8_lossy(fields.take(5)?).into_owned()
@@ -201,10 +197,10 @@ impl Client {
             Phase::Greeting | Phase::Tls | Phase::Login | Phase::Idle | Phase::Log | Phase::Over => {
                 Phase::Over
             }
-            Phase::Answer | Phase::Columns(_) | Phase::ColumnsEnd | Phase::Rows => {
-                common.then.push_back(Event::Ready);
-                // A deadlock ends the transaction, a duplicate key does not, and an error carries
-                // no status.
+            Phase::Response | Phase::Columns(_) | Phase::ColumnsEnd | Phase::Rows => {
+                common.queued.push_back(Event::Ready);
+                // A deadlock ends the transaction, a duplicate key does not, and an error message
+                // contains no status.
                 common.transaction = TransactionStatus::Unknown;
                 Phase::Idle
             }
@@ -219,9 +215,9 @@ impl Client {
     fn greeting(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
         let mut fields = Fields::new(common.input.message());
         if fields.byte()? != 10 {
-            return Err(nonsense("a greeting of another protocol than version 10"));
+            return Err(nonsense("greeting of a protocol version other than 10"));
         }
-        fields.until_nul()?; // the server's version
+        fields.until_nul()?; // version of the server
         fields.take(4)?; // number of the connection
         let mut nonce = fields.take(8)?.to_vec();
         fields.byte()?;
@@ -230,7 +226,7 @@ impl Client {
         let high: [u8; 2] = fields.array()?;
         let offered = u32::from_le_bytes([low[0], low[1], high[0], high[1]]);
         if offered & NEEDED != NEEDED {
-            return Err(nonsense("a server of before version 4.1"));
+            return Err(nonsense("server before version 4.1"));
         }
         let length = usize::from(fields.byte()?);
         fields.take(10)?;
@@ -239,9 +235,9 @@ impl Client {
         let method = if offered & PLUGIN_AUTH == 0 {
             Method::Native
         } else {
-            // One that we do not have is not yet the end: the user's may be another, to which the
+            // An unknown method is not an error yet: the user may have another one, to which the
             // server then switches.
-            Method::named(fields.until_nul()?).unwrap_or(Method::Native)
+            Method::from_name(fields.until_nul()?).unwrap_or(Method::Native)
         };
         self.capabilities = offered & WANTED;
         if !self.login.database.is_empty() {
@@ -251,11 +247,11 @@ impl Client {
             if offered & SSL == 0 {
                 return Err(no_tls("ssl_cert, ssl_key"));
             }
-            nothing_behind(&common.input)?;
+            check_no_excess(&common.input)?;
             self.capabilities |= SSL;
-            // The beginning of the response, which then comes again as a whole.
+            // The first part of the handshake response, which is sent again completely through TLS.
             self.packets.send(&[&self.head()], &mut common.outgoing);
-            self.asked = Some((method, nonce));
+            self.pending_login = Some((method, nonce));
             self.phase = Phase::Tls;
             return Ok(Some(Event::StartTls));
         }
@@ -264,15 +260,15 @@ impl Client {
         Ok(None)
     }
 
-    /// Says who logs in, and proves it.
+    /// Sends user and proof of the password.
     pub(super) fn tls_started(&mut self, common: &mut Common) {
-        if let Some((method, nonce)) = self.asked.take() {
+        if let Some((method, nonce)) = self.pending_login.take() {
             self.respond(method, &nonce, common);
             self.phase = Phase::Login;
         }
     }
 
-    /// What a response begins with, which is all of a request for TLS.
+    /// The first part of a handshake response, which is also the whole TLS request.
     fn head(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
         body.extend_from_slice(&self.capabilities.to_le_bytes());
@@ -282,7 +278,7 @@ impl Client {
         body
     }
 
-    /// `HandshakeResponse41`.
+    /// Sends a `HandshakeResponse41`.
     fn respond(&mut self, method: Method, nonce: &[u8], common: &mut Common) {
         let proof = method.proof(self.login.password.as_deref().unwrap_or_default(), nonce);
         let mut body = self.head();
@@ -315,31 +311,31 @@ impl Client {
                     Ok(None)
                 }
                 [4] => Err(auth::full()),
-                _ => Err(nonsense("a step of a login that has no place here")),
+                _ => Err(nonsense("unexpected step of the login")),
             },
             EOF if fields.is_empty() => Err(auth::unknown(b"mysql_old_password")),
             EOF => {
                 let name = fields.until_nul()?;
-                let method = Method::named(name).ok_or_else(|| auth::unknown(name))?;
+                let method = Method::from_name(name).ok_or_else(|| auth::unknown(name))?;
                 let nonce = fields.rest().get(..20).ok_or(nonsense("too few random bytes"))?;
                 let password = self.login.password.as_deref().unwrap_or_default();
                 let proof = method.proof(password, nonce);
                 self.packets.send(&[&proof], &mut common.outgoing);
                 Ok(None)
             }
-            _ => Err(nonsense("a packet that has no place in a login")),
+            _ => Err(nonsense("unexpected packet during the login")),
         }
     }
 
-    fn answer(&mut self, first: u8, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
+    fn response(&mut self, first: u8, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
         match first {
             OK => self.complete(common).map(Some),
-            lenenc::NULL => Err(nonsense("a demand for a local file")),
+            lenenc::NULL => Err(nonsense("request for a local file")),
             _ => {
                 let mut fields = Fields::new(common.input.message());
                 let count = lenenc::number(&mut fields)?;
                 if count == 0 || count > MAX_COLUMNS || !fields.is_empty() {
-                    return Err(nonsense("a result that begins with no number of columns"));
+                    return Err(nonsense("result without a valid number of columns"));
                 }
                 self.columns = Vec::new();
                 self.phase = Phase::Columns(count as u16);
@@ -358,10 +354,10 @@ impl Client {
             self.phase = Phase::ColumnsEnd;
             return Ok(None);
         }
-        Ok(Some(self.rows_begin(common)))
+        Ok(Some(self.begin_rows(common)))
     }
 
-    fn rows_begin(&mut self, common: &mut Common) -> Event {
+    fn begin_rows(&mut self, common: &mut Common) -> Event {
         self.phase = Phase::Rows;
         common.columns = self.columns.len();
         Event::Columns(std::mem::take(&mut self.columns))
@@ -369,23 +365,23 @@ impl Client {
 
     fn row(&mut self, first: u8, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
         let message = common.input.message();
-        // A value whose length begins with the same byte makes a message longer than a packet.
+        // If the length of a value begins with the same byte, the message is longer than a packet.
         if first == EOF && message.len() < FULL {
             return self.complete(common).map(Some);
         }
         let mut fields = Fields::new(message);
         for _ in 0..common.columns {
-            let place = if fields.rest().first() == Some(&lenenc::NULL) {
+            let range = if fields.rest().first() == Some(&lenenc::NULL) {
                 fields.byte()?;
                 None
             } else {
                 let length = lenenc::bytes(&mut fields)?.len();
-                Some(fields.at() - length..fields.at())
+                Some(fields.offset() - length..fields.offset())
             };
-            common.row.push(place);
+            common.row.push(range);
         }
         if !fields.is_empty() {
-            return Err(nonsense("a row longer than its values"));
+            return Err(nonsense("row with excess bytes"));
         }
         Ok(Some(Event::Row))
     }
@@ -396,21 +392,21 @@ impl Client {
                 let event = common.input.message().get(1..).unwrap_or_default();
                 self.log.event(event).map(Event::Log)
             }
-            EOF => Err(nonsense("an end of the binary log")),
-            _ => Err(nonsense("a packet that has no place in the binary log")),
+            EOF => Err(nonsense("end of the binary log")),
+            _ => Err(nonsense("unexpected packet in the binary log")),
         }
     }
 
-    /// OK, or the old EOF: the end of a statement or result.
+    /// Reads OK or the old EOF, which end a statement or result.
     fn complete(&mut self, common: &mut Common) -> Result<Event, SqlProtocolError> {
         let message = common.input.message();
         let mut fields = Fields::new(message);
-        let old = fields.byte()? == EOF && self.capabilities & DEPRECATE_EOF == 0;
-        if old {
+        let is_old_eof = fields.byte()? == EOF && self.capabilities & DEPRECATE_EOF == 0;
+        if is_old_eof {
             fields.take(2)?; // warnings
         } else {
-            lenenc::number(&mut fields)?; // rows
-            lenenc::number(&mut fields)?; // last number given
+            lenenc::number(&mut fields)?; // affected rows
+            lenenc::number(&mut fields)?; // last insert id
         }
         let status = u16::from_le_bytes(fields.array()?);
         common.transaction = if status & IN_TRANSACTION == 0 {
@@ -419,10 +415,10 @@ impl Client {
             TransactionStatus::Open
         };
         self.phase = if status & MORE_RESULTS == 0 {
-            common.then.push_back(Event::Ready);
+            common.queued.push_back(Event::Ready);
             Phase::Idle
         } else {
-            Phase::Answer
+            Phase::Response
         };
         Ok(Event::Complete)
     }

@@ -1,27 +1,27 @@
-//! Messages in packets of up to 16 MiB.
+//! Messages, which consist of packets of up to 16 MiB.
 
 use crate::sql::SqlProtocolError;
 use crate::sql::input::{Input, check_length};
 
-/// Body of a packet that is continued by the next one.
+/// Length of the body of a packet that the next packet continues, bytes.
 pub(super) const FULL: usize = 0xff_ffff;
 
-/// Cuts messages into packets, and joins packets into messages.
+/// Splits messages into packets, and joins packets to messages.
 #[derive(Default)]
 pub(super) struct Packets {
-    /// Number of the next packet to be sent.
+    /// Number of the next packet to send.
     next: u8,
-    /// Bytes of an arriving message that are already joined.
+    /// Length of the joined part of a message that is being received, bytes.
     joined: usize,
 }
 
 impl Packets {
-    /// A command begins: packets are counted from 0.
+    /// Begins a command, whose packets are numbered from 0.
     pub(super) fn begin(&mut self) {
         self.next = 0;
     }
 
-    /// Appends a message in as many packets as it takes.
+    /// Appends a message, in as many packets as necessary.
     pub(super) fn send(&mut self, parts: &[&[u8]], out: &mut Vec<u8>) {
         let mut body: Vec<&[u8]> = parts.to_vec();
         let mut left: usize = parts.iter().map(|part| part.len()).sum();
@@ -30,11 +30,11 @@ impl Packets {
             out.extend_from_slice(&(length as u32).to_le_bytes()[..3]);
             out.push(self.next);
             self.next = self.next.wrapping_add(1);
-            let mut room = length;
+            let mut free = length;
             for part in &mut body {
-                let (now, later) = part.split_at(room.min(part.len()));
+                let (now, later) = part.split_at(free.min(part.len()));
                 out.extend_from_slice(now);
-                room -= now.len();
+                free -= now.len();
                 *part = later;
             }
             left -= length;
@@ -44,8 +44,8 @@ impl Packets {
         }
     }
 
-    /// Holds the next whole message, its packets joined and without their headers; false if it is
-    /// not there yet. A message over `limit` bytes is refused.
+    /// Makes the next complete message the message in use, with its packets joined and without
+    /// their headers. Returns false if it is not complete. A message over `limit` bytes is refused.
     pub(super) fn hold(&mut self, input: &mut Input, limit: usize) -> Result<bool, SqlProtocolError> {
         loop {
             let rest = &input.rest()[self.joined..];

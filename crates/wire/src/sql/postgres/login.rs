@@ -1,4 +1,4 @@
-//! How a password of `PostgreSQL` is shown or proved.
+//! Password authentication of `PostgreSQL`.
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::md5_hash;
@@ -10,9 +10,10 @@ use super::{nonsense, put};
 use crate::sql::session::Common;
 use crate::sql::{Login, SqlProtocolError};
 
-/// Greatest number of rounds of a password's hash that is computed: the server chooses it, and it
-/// is work for us (its usual 4096 take about a millisecond).
+/// Maximum number of rounds of a password's hash. The server chooses the number, and the client
+/// computes them (the default, 4096, takes about a millisecond).
 const MAX_ROUNDS: u32 = 1_000_000;
+
 enum Scram {
     First(ScramSha256),
     Final(ScramSha256),
@@ -37,16 +38,16 @@ impl Proof {
         let password = self.login.password.as_deref().ok_or_else(|| {
             let user = &self.login.user;
             SqlProtocolError::Login(format!(
-                "the server asks for the password of {user}, and none is given"
+                "the server requests the password of {user}, which is missing"
             ))
         })?;
         Ok(password.as_bytes())
     }
 
-    /// Answers one of the server's demands.
+    /// Responds to an authentication message of the server.
     pub(super) fn answer(&mut self, message: &Message, common: &mut Common) -> Result<(), SqlProtocolError> {
         let method = match message {
-            // A server that skips its own proof may not be the one that knows the password.
+            // With SCRAM the server must prove that it knows the password, too.
             Message::AuthenticationOk if self.scram.is_none() => return Ok(()),
             Message::AuthenticationCleartextPassword => {
                 let password = self.password()?;
@@ -60,7 +61,7 @@ impl Proof {
             }
             Message::AuthenticationSasl(body) => {
                 let offered = body.mechanisms().any(|name| Ok(name == SCRAM_SHA_256));
-                if offered.map_err(|_| nonsense("a list of methods that cannot be read"))? {
+                if offered.map_err(|_| nonsense("invalid list of authentication methods"))? {
                     return self.scram_first(common);
                 }
                 "SASL without SCRAM-SHA-256"
@@ -70,10 +71,11 @@ impl Proof {
             Message::AuthenticationGss => "GSSAPI",
             Message::AuthenticationKerberosV5 => "Kerberos V5",
             Message::AuthenticationSspi => "SSPI",
-            _ => return Err(nonsense("a message that has no place in a login")),
+            _ => return Err(nonsense("unexpected message during the login")),
         };
         Err(SqlProtocolError::Login(format!(
-            "the server asks for {method}: give the user a method of scram-sha-256, md5, password or trust in pg_hba.conf"
+            "the server requests {method}: set the method of the user in pg_hba.conf to scram-sha-256, md5, \
+             password or trust"
         )))
     }
 
@@ -88,7 +90,7 @@ impl Proof {
 
     fn scram_answer(&mut self, data: &[u8], common: &mut Common) -> Result<(), SqlProtocolError> {
         let Some(Scram::First(mut scram)) = self.scram.take() else {
-            return Err(nonsense("SCRAM out of order"));
+            return Err(nonsense("unexpected SCRAM message"));
         };
         let rounds = data.rsplit(|byte| *byte == b',').find_map(|part| {
             std::str::from_utf8(part.strip_prefix(b"i=")?)
@@ -97,11 +99,13 @@ impl Proof {
                 .ok()
         });
         if rounds.is_none_or(|rounds| rounds > MAX_ROUNDS) {
-            return Err(nonsense("SCRAM with too many rounds"));
+            return Err(nonsense(
+                "SCRAM without a number of rounds, or with more than 1,000,000",
+            ));
         }
         scram
             .update(data)
-            .map_err(|_| nonsense("SCRAM that cannot be read"))?;
+            .map_err(|_| nonsense("invalid SCRAM message"))?;
         put(common, |buffer| frontend::sasl_response(scram.message(), buffer))?;
         self.scram = Some(Scram::Final(scram));
         Ok(())
@@ -109,10 +113,13 @@ impl Proof {
 
     fn scram_end(&mut self, data: &[u8]) -> Result<(), SqlProtocolError> {
         let Some(Scram::Final(mut scram)) = self.scram.take() else {
-            return Err(nonsense("SCRAM out of order"));
+            return Err(nonsense("unexpected SCRAM message"));
         };
         scram.finish(data).map_err(|_| {
-            SqlProtocolError::Login("the server does not prove that it knows the password".to_owned())
+            SqlProtocolError::Login(
+                "the server did not prove that it knows the password: check the host and the password"
+                    .to_owned(),
+            )
         })
     }
 }

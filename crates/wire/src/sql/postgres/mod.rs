@@ -1,7 +1,7 @@
-//! `PostgreSQL`, protocol 3.0, simple queries: every value comes as text.
+//! `PostgreSQL`, protocol 3.0, simple queries: every value is received as text.
 //!
-//! Messages are read and written by `postgres-protocol`, except the rows, which are read where they
-//! lie. Source: chapter "Frontend/Backend Protocol" of `PostgreSQL`'s documentation.
+//! Messages are read and written by `postgres-protocol`, except rows, which are read in place.
+//! Source: chapter "Frontend/Backend Protocol" of the documentation of `PostgreSQL`.
 
 mod login;
 mod types;
@@ -15,22 +15,24 @@ use postgres_protocol::message::frontend;
 
 use self::login::Proof;
 use self::types::type_name;
-use super::input::{Fields, Input, MAX_LOGIN_BYTES, MAX_MESSAGE_BYTES, check_length, no_tls, nothing_behind};
+use super::input::{
+    Fields, Input, MAX_LOGIN_BYTES, MAX_MESSAGE_BYTES, check_length, check_no_excess, no_tls,
+};
 use super::session::Common;
 use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
 
-/// Longest message of `COPY` data, bytes.
+/// Maximum length of a message of `COPY` data, bytes.
 const COPY_PIECE: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// TLS has been asked for; the answer is one byte.
+    /// TLS was requested; the response is one byte.
     Tls,
     Login,
     Idle,
     Query,
     CopyIn,
-    /// Login refused, or the connection given up by the server.
+    /// The login was refused, or the server ended the session.
     Over,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct Client {
     key: Option<CancelKey>,
 }
 
-/// The whole of a request to cancel.
+/// All bytes of a cancel request.
 pub(super) fn cancel_request(key: CancelKey) -> Vec<u8> {
     let mut buffer = BytesMut::new();
     frontend::cancel_request(key.process, key.secret, &mut buffer);
@@ -66,24 +68,24 @@ impl Client {
         client
     }
 
-    /// Says who logs in, and where.
+    /// Sends user and database.
     pub(super) fn tls_started(&mut self, common: &mut Common) {
         if self.phase != Phase::Tls {
             return;
         }
         let login = self.login.login();
-        // No client_encoding: text comes as the bytes that the database has.
+        // Without client_encoding, text is received as the bytes that the database contains.
         let mut parameters = vec![("user", login.user.as_str()), ("application_name", "plimsoll")];
         if !login.database.is_empty() {
             parameters.push(("database", &login.database));
         }
         self.phase = Phase::Login;
         if put(common, |buffer| frontend::startup_message(parameters, buffer)).is_err() {
-            // No URL gives a name with a NUL in it.
-            common.then.push_back(Event::Failed(Refusal {
+            // A name from a URL contains no NUL.
+            common.queued.push_back(Event::Failed(Refusal {
                 code: "28000".to_owned(),
                 number: 0,
-                message: "there is a NUL in the name of the user or database".to_owned(),
+                message: "the name of the user or database contains a NUL".to_owned(),
             }));
             self.phase = Phase::Over;
         }
@@ -97,7 +99,7 @@ impl Client {
         debug_assert!(self.phase == Phase::Idle, "a query before the session is ready");
         if self.phase == Phase::Idle {
             self.phase = Phase::Query;
-            // It fails on a NUL or a message over 2 GiB only; the session has looked for both.
+            // It fails only with a NUL or a message over 2 GiB; the session has excluded both.
             let _ = put(common, |buffer| frontend::query(sql, buffer));
         }
     }
@@ -151,7 +153,7 @@ impl Client {
             }
             if tag == DATA_ROW_TAG {
                 if self.phase != Phase::Query {
-                    return Err(nonsense("a row without a query"));
+                    return Err(nonsense("row without a query"));
                 }
                 read_row(common)?;
                 return Ok(Some(Event::Row));
@@ -163,12 +165,12 @@ impl Client {
         }
     }
 
-    /// Any message but a row; they are few.
+    /// Processes a message that is not a row. There are only a few of them.
     fn message(&mut self, common: &mut Common) -> Result<Option<Event>, SqlProtocolError> {
         let mut copy = BytesMut::from(common.input.message());
         let message = Message::parse(&mut copy)
-            .map_err(|_| nonsense("a message that cannot be read"))?
-            .ok_or(nonsense("a message that is not whole"))?;
+            .map_err(|_| nonsense("invalid message"))?
+            .ok_or(nonsense("incomplete message"))?;
         let event = match (message, self.phase) {
             (Message::NoticeResponse(_) | Message::ParameterStatus(_), _)
             | (Message::CopyOutResponse(_) | Message::CopyDone, Phase::Query) => None,
@@ -177,7 +179,7 @@ impl Client {
             (Message::NotificationResponse(body), _) => {
                 let text = |part: std::io::Result<&str>| {
                     part.map(str::to_owned)
-                        .map_err(|_| nonsense("a notification that is no text"))
+                        .map_err(|_| nonsense("notification that is not UTF-8 text"))
                 };
                 Some(Event::Notified {
                     channel: text(body.channel())?,
@@ -198,7 +200,7 @@ impl Client {
                     b'I' => TransactionStatus::Idle,
                     b'T' => TransactionStatus::Open,
                     b'E' => TransactionStatus::Failed,
-                    _ => return Err(nonsense("a state of the session that is none")),
+                    _ => return Err(nonsense("unknown transaction status")),
                 };
                 Some(Event::Ready)
             }
@@ -214,7 +216,7 @@ impl Client {
                 self.phase = Phase::CopyIn;
                 Some(Event::CopyIn)
             }
-            _ => return Err(nonsense("a message that has no place here")),
+            _ => return Err(nonsense("unexpected message")),
         };
         Ok(event)
     }
@@ -222,10 +224,7 @@ impl Client {
     fn refused(&mut self, body: &ErrorResponseBody) -> Result<Event, SqlProtocolError> {
         let (mut code, mut message) = (String::new(), String::new());
         let mut fields = body.fields();
-        while let Some(field) = fields
-            .next()
-            .map_err(|_| nonsense("an error that cannot be read"))?
-        {
+        while let Some(field) = fields.next().map_err(|_| nonsense("invalid error message"))? {
             let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
             match field.type_() {
                 b'C' => code = text(),
@@ -234,7 +233,7 @@ impl Client {
             }
         }
         match self.phase {
-            // An error between two queries is the last word before the server closes.
+            // An error between two queries is the last message before the server closes.
             Phase::Tls | Phase::Login | Phase::Idle => self.phase = Phase::Over,
             Phase::CopyIn => self.phase = Phase::Query,
             Phase::Query | Phase::Over => {}
@@ -247,17 +246,17 @@ impl Client {
     }
 }
 
-/// The answer to the request for TLS.
+/// Reads the response to the TLS request.
 fn begin_tls(input: &mut Input) -> Result<Option<Event>, SqlProtocolError> {
     match input.rest().first() {
         None => Ok(None),
         Some(b'S') => {
             input.skip(1);
-            nothing_behind(input)?;
+            check_no_excess(input)?;
             Ok(Some(Event::StartTls))
         }
         Some(b'N') => Err(no_tls("ssl = on")),
-        Some(_) => Err(nonsense("an answer to the request for TLS that is none")),
+        Some(_) => Err(nonsense("invalid response to the TLS request")),
     }
 }
 
@@ -268,14 +267,15 @@ fn put(
 ) -> Result<(), SqlProtocolError> {
     let mut buffer = BytesMut::new();
     write(&mut buffer)
-        .map_err(|_| SqlProtocolError::Login("there is a NUL in the name or password".to_owned()))?;
+        .map_err(|_| SqlProtocolError::Login("the user name or password contains a NUL".to_owned()))?;
     common.outgoing.extend_from_slice(&buffer);
     Ok(())
 }
 
-/// Holds the next whole message, header included; gives its tag.
+/// Makes the next complete message, including its header, the message in use. Returns its tag; none
+/// if it is not complete.
 fn message(input: &mut Input, limit: usize) -> Result<Option<u8>, SqlProtocolError> {
-    let header = Header::parse(input.rest()).map_err(|_| nonsense("a message without a length"))?;
+    let header = Header::parse(input.rest()).map_err(|_| nonsense("message without a valid length"))?;
     let Some(header) = header else { return Ok(None) };
     let length = header.len() as usize + 1;
     check_length(length, limit)?;
@@ -296,33 +296,33 @@ fn columns(body: &RowDescriptionBody, common: &mut Common) -> Result<Event, SqlP
             })
         })
         .collect()
-        .map_err(|_| nonsense("a description of columns that cannot be read"))?;
+        .map_err(|_| nonsense("invalid description of columns"))?;
     common.columns = columns.len();
     Ok(Event::Columns(columns))
 }
 
-/// Notes the places of a row's values.
+/// Stores the ranges of a row's values.
 fn read_row(common: &mut Common) -> Result<(), SqlProtocolError> {
     let mut fields = Fields::new(common.input.message());
     fields.take(5)?; // the header
     let count = usize::from(u16::from_be_bytes(fields.array()?));
     if count != common.columns {
-        return Err(nonsense("a row with more or fewer values than columns"));
+        return Err(nonsense("row with more or fewer values than columns"));
     }
     for _ in 0..count {
-        let place = match i32::from_be_bytes(fields.array()?) {
+        let range = match i32::from_be_bytes(fields.array()?) {
             -1 => None,
             length => {
-                let length = usize::try_from(length).map_err(|_| nonsense("a value of negative length"))?;
-                let start = fields.at();
+                let length = usize::try_from(length).map_err(|_| nonsense("value of negative length"))?;
+                let start = fields.offset();
                 fields.take(length)?;
                 Some(start..start + length)
             }
         };
-        common.row.push(place);
+        common.row.push(range);
     }
     if !fields.is_empty() {
-        return Err(nonsense("a row longer than its values"));
+        return Err(nonsense("row with excess bytes"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Names of `PostgreSQL`'s own types.
 
-/// `oid` and `typname` of `pg_type`, in the order of `oid`: those that a result is likely to have.
-/// They are the same in every server; the test against a real one compares them.
+/// `oid` and `typname` of `pg_type`, in the order of `oid`: the types that results usually have.
+/// They are the same in every server; a test compares them with a real one.
 pub(super) const TYPES: [(u32, &str); 88] = [
     (16, "bool"),
     (17, "bytea"),
@@ -93,10 +93,10 @@ pub(super) const TYPES: [(u32, &str); 88] = [
     (5069, "xid8"),
 ];
 
-/// Name of a type: `oid<N>` of one that is not in the list.
+/// Name of a type; `oid<N>` for a type that is not in the list.
 pub(super) fn type_name(oid: u32) -> String {
     match TYPES.binary_search_by_key(&oid, |(oid, _)| *oid) {
-        Ok(at) => TYPES[at].1.to_owned(),
+        Ok(index) => TYPES[index].1.to_owned(),
         Err(_) => format!("oid{oid}"),
     }
 }

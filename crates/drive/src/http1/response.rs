@@ -1,29 +1,30 @@
-//! One answer, read from whatever pieces it comes in. No I/O: bytes in, whether it is complete out.
+//! Parser of one response, which may arrive in any pieces. No I/O: the input are bytes, the output
+//! is whether the response is complete.
 
 use plimsoll_model::Cache;
 
 use super::body::Chunked;
 use super::head::{self, Bad, Framing, Head, MAX_HEAD_BYTES};
 
-/// What came back.
+/// A complete response, without its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answer {
-    /// Three digits.
+pub struct Response {
+    /// HTTP status, three digits.
     pub status: u16,
-    /// Bytes of the body, transfer coding removed.
+    /// Length of the body without transfer coding, bytes.
     pub body: u64,
-    /// What caches said.
+    /// What caches reported.
     pub cache: Cache,
-    /// Seconds that it has been in caches, where they say so.
+    /// Time for which the response was in caches, s; none if they did not report it.
     pub age: Option<u64>,
 }
 
-/// Why an answer cannot be read.
+/// Why a response cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It is not HTTP.
+    /// It is not valid HTTP.
     Bad,
-    /// Its body does not fit into memory.
+    /// Its body is longer than can be kept.
     TooLong,
 }
 
@@ -33,24 +34,24 @@ impl From<Bad> for Unreadable {
     }
 }
 
-/// Reads one answer. Nothing is copied unless a head comes in pieces.
+/// Reads one response. Bytes of a head are copied only if it arrives in pieces.
 #[derive(Debug)]
 pub struct Reader {
     head_only: bool,
-    /// Longest body that is kept, bytes.
+    /// Maximum length of a body that is kept, bytes.
     max_kept: usize,
     /// The pieces of a head so far.
     partial: Vec<u8>,
     head: Option<Head>,
     chunked: Chunked,
     length: u64,
-    /// Bytes came after the end of the answer.
+    /// Bytes followed the end of the response.
     excess: bool,
 }
 
 impl Reader {
-    /// `head_only`: the request was HEAD. `max_kept`: bytes of a body that is kept, above which it
-    /// is [`Unreadable::TooLong`].
+    /// `head_only`: the request was HEAD. `max_kept`: maximum length of a body that is kept, bytes;
+    /// a longer one is [`Unreadable::TooLong`].
     pub fn new(head_only: bool, max_kept: usize) -> Self {
         Self {
             head_only,
@@ -63,8 +64,8 @@ impl Reader {
         }
     }
 
-    /// Takes a piece; gives whether the answer is complete. The body goes to `keep`, if there is
-    /// one.
+    /// Reads a piece, and returns whether the response is complete. The body is appended to `keep`,
+    /// unless that is none.
     pub fn feed(&mut self, bytes: &[u8], keep: Option<&mut Vec<u8>>) -> Result<bool, Unreadable> {
         if self.head.is_some() {
             return self.feed_body(bytes, keep);
@@ -77,8 +78,8 @@ impl Reader {
         }
         let seen = self.partial.len();
         self.partial.extend_from_slice(bytes);
-        // A head that comes byte by byte must not be parsed anew for each; what is too long is
-        // found by the parser.
+        // A head that arrives byte by byte must not be parsed again for each byte. The parser
+        // detects a head that is too long.
         if self.partial.len() < MAX_HEAD_BYTES && !head::may_be_whole(&self.partial, seen) {
             return Ok(false);
         }
@@ -89,13 +90,13 @@ impl Reader {
         }
     }
 
-    /// Parses a head, past interim ones; gives where the body begins. What is incomplete is put
-    /// aside.
+    /// Parses a head, and skips interim ones; returns the offset of the body. Stores an incomplete
+    /// head.
     fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Bad> {
         let mut from = 0;
         loop {
             match head::parse(&bytes[from..], self.head_only)? {
-                // 101 would be another protocol, which nobody has asked for.
+                // Status 101 changes the protocol, which was not requested.
                 Some(head) if head.status == 101 => return Err(Bad),
                 Some(head) if head.status < 200 => from += head.length,
                 Some(head) => {
@@ -112,8 +113,8 @@ impl Reader {
 
     fn feed_body(&mut self, bytes: &[u8], mut keep: Option<&mut Vec<u8>>) -> Result<bool, Unreadable> {
         let Some(head) = self.head else { return Ok(false) };
-        let so_far = self.length;
-        let mut length = so_far;
+        let previous_length = self.length;
+        let mut length = previous_length;
         let max_kept = self.max_kept as u64;
         let mut take = |data: &[u8]| {
             length += data.len() as u64;
@@ -124,15 +125,15 @@ impl Reader {
             }
         };
         let (taken, done) = match head.framing {
-            Framing::Length(whole) => {
-                let left = usize::try_from(whole - so_far).unwrap_or(usize::MAX);
+            Framing::Length(total) => {
+                let left = usize::try_from(total - previous_length).unwrap_or(usize::MAX);
                 let count = left.min(bytes.len());
                 take(&bytes[..count]);
                 (count, count == left)
             }
             Framing::Chunked => {
                 let count = self.chunked.feed(bytes, &mut take)?;
-                (count, self.chunked.done())
+                (count, self.chunked.is_done())
             }
             Framing::ToEnd => {
                 take(bytes);
@@ -147,21 +148,22 @@ impl Reader {
         Ok(done)
     }
 
-    /// The peer has closed; gives whether that completes the answer.
-    pub fn end(&self) -> bool {
+    /// Whether the response is complete when the peer closes the connection.
+    pub fn ends_at_close(&self) -> bool {
         self.head.is_some_and(|head| head.framing == Framing::ToEnd)
     }
 
-    /// The answer, and whether the connection may carry another. Only of one that is complete.
-    pub fn answer(&self) -> Option<(Answer, bool)> {
+    /// The response, which must be complete, and whether the connection can be used for another
+    /// request; none without a head.
+    pub fn response(&self) -> Option<(Response, bool)> {
         let head = self.head?;
-        let answer = Answer {
+        let response = Response {
             status: head.status,
             body: self.length,
             cache: head.cache,
             age: head.age,
         };
-        Some((answer, head.keep && !self.excess))
+        Some((response, head.keep && !self.excess))
     }
 }
 
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_cut_gives_the_same_answer() {
+    fn pieces_of_any_size_produce_the_same_response() {
         let plain = "HTTP/1.1 100 Go\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         let chunked = "HTTP/1.1 201 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
         for (text, status) in [(plain, 200), (chunked, 201)] {
@@ -178,59 +180,62 @@ mod tests {
             for size in 1..=bytes.len() {
                 let (mut reader, mut body) = (Reader::new(false, 1024), Vec::new());
                 let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
-                for (at, piece) in pieces.iter().enumerate() {
+                for (index, piece) in pieces.iter().enumerate() {
                     let done = reader.feed(piece, Some(&mut body)).unwrap();
-                    assert_eq!(done, at + 1 == pieces.len(), "{text:?} by {size}");
+                    assert_eq!(done, index + 1 == pieces.len(), "{text:?} by {size}");
                 }
-                let expected = Answer {
+                let expected = Response {
                     status,
                     body: 5,
                     cache: Cache::None,
                     age: None,
                 };
-                assert_eq!(reader.answer(), Some((expected, true)));
+                assert_eq!(reader.response(), Some((expected, true)));
                 assert_eq!(body, b"hello");
             }
         }
     }
 
     #[test]
-    fn what_follows_an_answer_spoils_the_connection() {
+    fn a_connection_is_not_reused_after_excess_bytes() {
         let mut reader = Reader::new(false, 1024);
         assert_eq!(
             reader.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab", None),
             Ok(true)
         );
-        assert!(!reader.answer().unwrap().1);
+        assert!(!reader.response().unwrap().1);
     }
 
     #[test]
     fn a_body_without_a_length_ends_with_the_connection() {
         let mut reader = Reader::new(false, 1024);
-        assert!(!reader.end());
+        assert!(!reader.ends_at_close());
         assert_eq!(reader.feed(b"HTTP/1.1 200 OK\r\n\r\nab", None), Ok(false));
-        assert!(reader.end());
-        assert_eq!(reader.answer().unwrap().0.body, 2);
+        assert!(reader.ends_at_close());
+        assert_eq!(reader.response().unwrap().0.body, 2);
     }
 
     #[test]
-    fn a_body_that_is_too_long_to_keep_is_not_kept() {
-        let answer = format!("HTTP/1.1 200 OK\r\n\r\n{}", "a".repeat(2000));
+    fn a_body_that_is_too_long_to_keep_is_an_error_and_not_stored() {
+        let response = format!("HTTP/1.1 200 OK\r\n\r\n{}", "a".repeat(2000));
         let (mut reader, mut body) = (Reader::new(false, 1024), Vec::new());
-        let mut fed = Ok(false);
-        for piece in answer.as_bytes().chunks(100) {
-            fed = reader.feed(piece, Some(&mut body));
-            if fed.is_err() {
+        let mut result = Ok(false);
+        for piece in response.as_bytes().chunks(100) {
+            result = reader.feed(piece, Some(&mut body));
+            if result.is_err() {
                 break;
             }
         }
-        assert_eq!(fed, Err(Unreadable::TooLong));
+        assert_eq!(result, Err(Unreadable::TooLong));
         assert!(body.capacity() <= 2048, "{}", body.capacity());
-        assert_eq!(Reader::new(false, 1024).feed(answer.as_bytes(), None), Ok(false));
+        assert_eq!(
+            Reader::new(false, 1024).feed(response.as_bytes(), None),
+            Ok(false)
+        );
     }
 
     #[test]
-    fn mutated_answers_never_panic() {
+    fn mutated_responses_do_not_panic() {
         let text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nAge: 3\r\n\r\n4\r\nwiki\r\n0\r\n\r\n";
         let mut state = 1_u64;
         let mut next = || {
@@ -242,8 +247,8 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes = text.to_vec();
             for _ in 0..=next() % 4 {
-                let at = next() % bytes.len();
-                bytes[at] = next() as u8;
+                let index = next() % bytes.len();
+                bytes[index] = next() as u8;
             }
             let mut reader = Reader::new(false, 1024);
             let size = 1 + next() % bytes.len();

@@ -1,16 +1,16 @@
-//! What a job tells: outcome, code and metrics of its transaction.
+//! Outcome, code and metrics of a job.
 //!
 //! | metric | meaning |
 //! |---|---|
-//! | `job_s` | from its first action to the end of its last one |
-//! | `untraced_s` | the same as recorded, without what tracing cost |
+//! | `job_s` | time from its first action to the end of its last one |
+//! | `untraced_s` | the same time in the recording, without the tracing cost |
 //! | `achieved_over_recorded` | `job_s / untraced_s` |
-//! | `in_calls_s` | time in calls, summed over threads, and of it: |
-//! | `read_s`, `write_s`, `sync_s`, `metadata_s` | in calls that read data, write data, sync, and all others |
-//! | `read_bytes`, `write_bytes` | |
-//! | `mismatches`, `refusals` | calls whose result was not that of the trace; that the sandbox has not made |
-//! | `lateness_p99_us` | of actions that had a time |
-//! | `CALL.calls`, `CALL.total_s`, `CALL.p50_us`, `CALL.p99_us`, `CALL.max_us` | of each kind of call, where `per_call` asks for it |
+//! | `in_calls_s` | time in calls, summed over threads |
+//! | `read_s`, `write_s`, `sync_s`, `metadata_s` | part of it in calls that read data, write data, sync, and in all other calls |
+//! | `read_bytes`, `write_bytes` | bytes that calls read and wrote |
+//! | `mismatches`, `refusals` | calls whose result was not that of the trace; calls that the sandbox refused |
+//! | `lateness_p99_us` | 99th percentile of the lateness of actions with a planned time |
+//! | `CALL.calls`, `CALL.total_s`, `CALL.p50_us`, `CALL.p99_us`, `CALL.max_us` | number and times of each kind of call, with `per_call` |
 
 use plimsoll_model::{Code, Codes, Outcome};
 use plimsoll_replay::action::Operation;
@@ -18,7 +18,7 @@ use plimsoll_replay::result::{CallTimes, Replayed};
 
 use crate::driver::Attempt;
 
-/// Numbers of the metrics' names.
+/// Codes of the names of metrics.
 pub(super) struct Names {
     job: Code,
     untraced: Code,
@@ -32,14 +32,14 @@ pub(super) struct Names {
     lateness: Code,
 }
 
-/// What a call does, as a place in `kinds`.
+/// Index of the kind of an operation in `kinds`.
 fn kind(operation: Operation) -> usize {
     use Operation as O;
     match operation {
         O::Fsync | O::Fdatasync | O::Syncfs | O::SyncRange => 2,
-        // What the kernel copies waits for the writing, as a rule.
-        one if one.writes() => 1,
-        one if one.reads() => 0,
+        // A copy within the kernel counts as a write, which usually takes most of its time.
+        operation if operation.writes() => 1,
+        operation if operation.reads() => 0,
         _ => 3,
     }
 }
@@ -60,14 +60,14 @@ impl Names {
         }
     }
 
-    /// Enters a job that came to its end.
-    pub(super) fn tell(&self, job: &Replayed, per_call: bool, attempt: &mut Attempt) {
+    /// Sets outcome, code and metrics of a job that has ended.
+    pub(super) fn report(&self, job: &Replayed, per_call: bool, attempt: &mut Attempt) {
         attempt.items = job.performed;
         attempt.payload = job.read_bytes + job.write_bytes;
-        self.measure(job, attempt);
+        self.add_metrics(job, attempt);
         if per_call {
             for (call, times) in &job.by_call {
-                each(call, times, attempt);
+                add_call_metrics(call, times, attempt);
             }
         }
         if job.is_faithful() {
@@ -80,7 +80,7 @@ impl Names {
         }
     }
 
-    fn measure(&self, job: &Replayed, attempt: &mut Attempt) {
+    fn add_metrics(&self, job: &Replayed, attempt: &mut Attempt) {
         let mut in_calls = [0.0; 4];
         for &operation in Operation::ALL {
             if let Some(times) = job.by_call.get(operation.name()) {
@@ -101,48 +101,60 @@ impl Names {
         metrics.push((self.write_bytes, job.write_bytes as f64));
         metrics.push((
             self.mismatches,
-            sum(&mut job.mismatches.iter().map(|one| one.count)),
+            sum(&mut job.mismatches.iter().map(|mismatch| mismatch.count)),
         ));
-        metrics.push((self.refusals, sum(&mut job.refusals.iter().map(|one| one.count))));
+        metrics.push((
+            self.refusals,
+            sum(&mut job.refusals.iter().map(|refusal| refusal.count)),
+        ));
         if job.lateness.count > 0 {
             metrics.push((self.lateness, job.lateness.p99_us));
         }
     }
 }
 
-fn each(call: &str, times: &CallTimes, attempt: &mut Attempt) {
-    let found = [
+fn add_call_metrics(call: &str, times: &CallTimes, attempt: &mut Attempt) {
+    let metrics = [
         ("calls", times.count as f64),
         ("total_s", times.total_s),
         ("p50_us", times.times.p50_us),
         ("p99_us", times.times.p99_us),
         ("max_us", times.times.max_us),
     ];
-    for (what, value) in found {
-        let name = attempt.code_of(&format!("{call}.{what}"));
+    for (metric, value) in metrics {
+        let name = attempt.code_of(&format!("{call}.{metric}"));
         attempt.metrics.push((name, value));
     }
 }
 
-/// Of a job that was not faithful: a code, and the same for people.
+/// Code and note of a job whose results differ from the trace.
 fn difference(job: &Replayed) -> (String, String) {
-    if let Some(one) = job.mismatches.first() {
-        let code = format!("{}: {}, was {}", one.call, one.got, one.recorded);
-        let example = one.examples.first().map_or("", |example| example.path.as_str());
-        let note = format!("{} x {code} ({example})", one.count);
+    if let Some(mismatch) = job.mismatches.first() {
+        let code = format!("{}: {}, was {}", mismatch.call, mismatch.got, mismatch.recorded);
+        let example = mismatch
+            .examples
+            .first()
+            .map_or("", |example| example.path.as_str());
+        let note = format!("{} x {code} ({example})", mismatch.count);
         return (code, note);
     }
-    if let Some(one) = job.refusals.first() {
-        let example = one.examples.first().map_or("", String::as_str);
-        let note = format!("{} x {} refused: {} ({example})", one.count, one.call, one.why);
-        return (format!("{} refused", one.call), note);
+    if let Some(refusal) = job.refusals.first() {
+        let example = refusal.examples.first().map_or("", String::as_str);
+        let note = format!(
+            "{} x {} refused: {} ({example})",
+            refusal.count, refusal.call, refusal.why
+        );
+        return (format!("{} refused", refusal.call), note);
     }
     if job.lost > 0 {
-        let note = format!("{} calls had no open file, as it could not be opened", job.lost);
+        let note = format!(
+            "{} calls were not made, because their file could not be opened",
+            job.lost
+        );
         return ("lost".to_owned(), note);
     }
     let note = format!(
-        "{} calls waited too long for others, and were let go",
+        "{} calls stopped waiting for other calls, because these took too long",
         job.waits.let_go
     );
     ("let go".to_owned(), note)
