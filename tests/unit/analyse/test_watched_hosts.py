@@ -8,7 +8,7 @@ from plimsoll.analyse.components.bottleneck import bottleneck
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, hosts_used
 from plimsoll.analyse.components.watched import host_notes
 from plimsoll.analyse.hosts.clocks import greatest_bound, start_spread, unknown_clocks
-from plimsoll.analyse.hosts.coverage import loss, lost_agents, tester_agents
+from plimsoll.analyse.hosts.coverage import agents_with_testers, loss, lost_agents
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import SAME, Agent, AgentClock, RunAgents, links_of_hosts
@@ -106,7 +106,7 @@ def test_a_link_is_weighed_where_its_capacity_is_declared() -> None:
 def test_an_agent_without_testers_is_neither_lost_nor_does_its_clock_count() -> None:
     gone = RunAgents((HERE, agent("db1", "watch", AgentClock(), lost=True)), 0, None, 100)
     assert (
-        tester_agents(gone) == (HERE,)
+        agents_with_testers(gone) == (HERE,)
         and lost_agents(gone, {}) == ()
         and loss(gone, {}, Window(0, 10)) is None
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plimsoll.analyse.hosts.coverage import tester_agents
+from plimsoll.analyse.hosts.coverage import agents_with_testers
 from plimsoll.analyse.results.hosts import AgentClockResult, HostEvent, HostsResult
 from plimsoll.analyse.results.wording import number, quantity
 from plimsoll.analyse.window.transactions import Window
@@ -24,14 +24,14 @@ _BEGINS = {
 def greatest_bound(run_agents: RunAgents) -> int:
     """The greatest known bound (ns) of the clocks of the agents with testers; 0 for one clock. Agents of watched hosts
     do not count, because they contribute to no series of the testers; their bounds are reported with them."""
-    return max((agent.clock.bound_ns or 0 for agent in tester_agents(run_agents)), default=0)
+    return max((agent.clock.bound_ns or 0 for agent in agents_with_testers(run_agents)), default=0)
 
 
 def unknown_clocks(run_agents: RunAgents) -> tuple[str, ...]:
     """Names of the agents whose clock bound is not known, except lost agents without transactions."""
     return tuple(
         agent.name
-        for agent in tester_agents(run_agents)
+        for agent in agents_with_testers(run_agents)
         if agent.clock.bound_ns is None and (agent.rows or not agent.lost)
     )
 
@@ -39,7 +39,7 @@ def unknown_clocks(run_agents: RunAgents) -> tuple[str, ...]:
 def start_spread(run_agents: RunAgents) -> tuple[float | None, float | None]:
     """Time (ms) between the start of the first agent and that of the last, and its maximum error (ms): each of the two
     starts may be wrong by the bound of its agent. None: not known."""
-    known = [agent.clock for agent in tester_agents(run_agents) if agent.clock.started_ns is not None]
+    known = [agent.clock for agent in agents_with_testers(run_agents) if agent.clock.started_ns is not None]
     started = [clock.started_ns for clock in known if clock.started_ns is not None]
     if len(started) < 2:
         return None, None

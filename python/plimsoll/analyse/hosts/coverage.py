@@ -10,7 +10,7 @@ from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import TESTERS, Agent, RunAgents
 
 
-def tester_agents(run_agents: RunAgents) -> tuple[Agent, ...]:
+def agents_with_testers(run_agents: RunAgents) -> tuple[Agent, ...]:
     """The agents with testers."""
     return tuple(agent for agent in run_agents.agents if agent.role == TESTERS)
 
@@ -38,7 +38,7 @@ def _spans(run_agents: RunAgents, last_ns: Mapping[str, int]) -> list[tuple[str,
     """Name of each agent and the time (ns) from and until which it was present (None: until the end). A start within
     the clock bound of zero counts as zero."""
     spans = []
-    for agent in tester_agents(run_agents):
+    for agent in agents_with_testers(run_agents):
         started, bound = agent.clock.started_ns or 0, agent.clock.bound_ns or 0
         since = started if started > max(bound, 1_000_000) else 0
         until = agent.lost_ns if agent.lost_ns is not None else last_ns.get(agent.name, 0)
@@ -61,7 +61,9 @@ def mean_coverage(steps: Sequence[CoverageStep], agents: int, window: Window) ->
 
 def lost_agents(run_agents: RunAgents, last_ns: Mapping[str, int]) -> tuple[LostAgent, ...]:
     """The agents with testers that were lost, by time."""
-    lost = [_lost_agent(agent, last_ns.get(agent.name)) for agent in tester_agents(run_agents) if agent.lost]
+    lost = [
+        _lost_agent(agent, last_ns.get(agent.name)) for agent in agents_with_testers(run_agents) if agent.lost
+    ]
     return tuple(sorted(lost, key=lambda agent: (agent.lost_s is None, agent.lost_s, agent.agent)))
 
 
@@ -89,7 +91,7 @@ def loss(run_agents: RunAgents, last_ns: Mapping[str, int], window: Window) -> L
     known = run_agents.started + (missing or 0)
     return Loss(
         agents=lost,
-        of=len(tester_agents(run_agents)),
+        of=len(agents_with_testers(run_agents)),
         on_disk=None if missing is None or known == 0 else run_agents.started / known,
         unknown=_unknown_share(run_agents, last_ns, window),
     )
@@ -102,17 +104,17 @@ def _unknown_share(run_agents: RunAgents, last_ns: Mapping[str, int], window: Wi
     if not run_agents.outstanding or window.end <= window.start:
         return 0.0
     unknown = 0
-    for agent in tester_agents(run_agents):
+    for agent in agents_with_testers(run_agents):
         if agent.lost:
             known = max(agent.reported_ns or 0, last_ns.get(agent.name, 0), window.start)
             until = window.end if agent.lost_ns is None else min(agent.lost_ns, window.end)
             unknown += max(0, until - known)
-    return unknown / (len(tester_agents(run_agents)) * (window.end - window.start))
+    return unknown / (len(agents_with_testers(run_agents)) * (window.end - window.start))
 
 
 def missing_rows(run_agents: RunAgents) -> int | None:
     """Number of transactions of lost agents that live.jsonl counts and that are not on disk; None: not known."""
-    lost = [agent for agent in tester_agents(run_agents) if agent.lost]
+    lost = [agent for agent in agents_with_testers(run_agents) if agent.lost]
     if not lost or run_agents.live_started is None or any(agent.rows is None for agent in lost):
         return None
     return max(0, run_agents.live_started - run_agents.started)

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.hosts.clocks import clock_results, events, greatest_bound, start_spread, unknown_clocks
-from plimsoll.analyse.hosts.coverage import coverage, lost_agents, mean_coverage, missing_rows, tester_agents
+from plimsoll.analyse.hosts.coverage import (
+    agents_with_testers,
+    coverage,
+    lost_agents,
+    mean_coverage,
+    missing_rows,
+)
 from plimsoll.analyse.results.hosts import HostsResult, PlaceResult, RttSource
 from plimsoll.analyse.results.run import TesterResult
 from plimsoll.analyse.run.placed import TesterSums
@@ -62,7 +68,7 @@ class RoundTrips:
 def tester_placement(run_agents: RunAgents, owners: Sequence[str]) -> TesterPlacement:
     """The places of the testers. `owners`: name of the agent of each tester; empty for a tester without
     transactions."""
-    agents = tester_agents(run_agents)
+    agents = agents_with_testers(run_agents)
     number = {agent.name: at for at, agent in enumerate(agents)}
     agent = np.array([number.get(name, NOWHERE) for name in owners], dtype=np.int64)
     hosts = tuple(dict.fromkeys((member.site, member.host) for member in agents))
@@ -108,8 +114,8 @@ def hosts_result(
     sums = summary.by_tester
     testers, last = _by_agent(placement, sums)
     steps = coverage(run_agents, testers, last)
-    agents = len(tester_agents(run_agents))
-    bounds = [agent.clock.bound_ns for agent in tester_agents(run_agents)]
+    agents = len(agents_with_testers(run_agents))
+    bounds = [agent.clock.bound_ns for agent in agents_with_testers(run_agents)]
     bound = greatest_bound(run_agents)
     sites: tuple[PlaceResult, ...] = ()
     hosts: tuple[PlaceResult, ...] = ()
