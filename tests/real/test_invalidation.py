@@ -70,7 +70,7 @@ class Site:
         return text, "HIT" in (answer.getheader("X-Cache") or "")
 
     def stats(self) -> dict[str, Any]:
-        (gate,) = [one for one in self.fleet.running if one.wanted.name == "gate"]
+        (gate,) = [one for one in self.fleet.running if one.spec.name == "gate"]
         assert gate.counters is not None
         source = gate.counters()
         source.open()
@@ -140,7 +140,7 @@ def test_a_change_reaches_the_lower_cache_and_leaves_other_objects_there(site: S
 def test_a_cache_that_is_started_anew_is_told_where_it_was(site: Site) -> None:
     """Ports are those of the fleet: the gateway runs on."""
     before = site.url("lower")
-    (lower,) = [one for one in site.fleet.running if one.wanted.name == "lower"]
+    (lower,) = [one for one in site.fleet.running if one.spec.name == "lower"]
     assert lower.process is not None
     lower.process.stop()
     assert site.fleet.ensure(site.config, {}, same_cell=True) == ["lower"]

@@ -147,7 +147,7 @@ class Squid:
     """The site's cache, whose rules are changed while it runs."""
 
     def __init__(self, site: Site) -> None:
-        (running,) = [one for one in site.fleet.running if one.wanted.name == "cache"]
+        (running,) = [one for one in site.fleet.running if one.spec.name == "cache"]
         self.file = running.directory / "squid.conf"
         self.text = self.file.read_text()
         self.pid = int((running.directory / "squid" / "squid.pid").read_text())

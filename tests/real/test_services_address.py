@@ -122,9 +122,9 @@ def test_their_counters_are_read(fleet: tuple[RunningServices, str]) -> None:
         if service.counters is not None:
             source = service.counters()
             source.open()
-            assert source.read().counters, service.wanted.name
+            assert source.read().counters, service.spec.name
             source.close()
-            read.add(service.wanted.name)
+            read.add(service.spec.name)
     assert read == {"pg", "maria", "gate", "upper", "lower", "front", "web"}
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from plimsoll.deploy.binary import elf_facts, find_engine
-from plimsoll.deploy.hosts import HostBackend, Ready
+from plimsoll.deploy.hosts import HostBackend, ReadyHost
 from plimsoll.deploy.hosts import ssh as ssh_hosts
-from plimsoll.deploy.hosts.check import Checked, check
+from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.errors import Interrupted
 from plimsoll.plan.model_hosts import Host, Hosts, Ssh
@@ -45,7 +45,7 @@ def kind_of(hosts: Hosts, token: str = TOKEN, engine: Path | None = None) -> Ssh
     return SshHosts(hosts, engine or find_engine(), token)
 
 
-def only(ready: Sequence[Ready]) -> Ready:
+def only(ready: Sequence[ReadyHost]) -> ReadyHost:
     [one] = ready
     return one
 
@@ -79,7 +79,7 @@ def test_engine_and_files_are_copied_once_and_agents_are_calls_of_ssh(sshd: Sshd
     spool = f"{first[0].directory}/spool-{TOKEN}/h1"
     assert argv[0] == "ssh" and argv[-2:] == ["h1", f"exec {first[0].engine} attach --directory {spool}"]
     assert not any("BatchMode=no" in word or "StrictHostKeyChecking=no" in word for word in argv)
-    assert [one.proven for one in kind.clean(everything=True)] == [True, True]
+    assert [one.is_clean for one in kind.clean(everything=True)] == [True, True]
     assert ours(sshd) == [] and not (sshd.home / "cache" / "plimsoll").exists()
 
 
@@ -103,7 +103,7 @@ def test_one_dead_host_of_ten_delays_and_spoils_nothing(sshd: Sshd) -> None:
     assert ready[0].reason.startswith("it does not answer (Connection ")
     assert [one.reason for one in ready[1:]] == [""] * 9
     assert [agent.name for agent in kind.agents(ready)] == [f"h{number}" for number in range(9)]
-    assert all(one.proven for one in kind.clean(everything=True)[1:])
+    assert all(one.is_clean for one in kind.clean(everything=True)[1:])
 
 
 def test_who_does_not_let_us_in_is_told_by_its_reason(sshd: Sshd) -> None:
@@ -208,7 +208,7 @@ def test_any_login_shell_and_what_it_prints(tmp_path: Path, shell: str) -> None:
     with running_sshd(tmp_path / "sshd", noisy) as sshd:
         kind = kind_of(hosts_of(sshd, "h1"))
         assert only(kind.prepare([Path(__file__)])).reason == ""
-        assert [one.proven for one in kind.clean(everything=True)] == [True]
+        assert [one.is_clean for one in kind.clean(everything=True)] == [True]
         assert ours(sshd) == []
 
 
@@ -235,7 +235,7 @@ def test_an_interrupt_ends_every_call(tmp_path: Path) -> None:
 
 
 @contextmanager
-def agent_like(ready: Ready, token: str) -> Iterator[subprocess.Popen[bytes]]:
+def agent_like(ready: ReadyHost, token: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of the engine on that host, with a spool of this experiment."""
     spool = f"{ready.directory}/spool-{token}/h1"
     Path(spool).mkdir(parents=True)
@@ -267,11 +267,11 @@ def test_cleaning_ends_our_agents_and_leaves_those_of_others(sshd: Sshd) -> None
         os.kill(mine.pid, signal.SIGSTOP)  # so that the polite way does not do
         [cleaned] = kind.clean()
         assert mine.wait(5) == -signal.SIGKILL and theirs.poll() is None
-        assert cleaned.proven and cleaned.kept == (ready.engine,), "it is in use"
+        assert cleaned.is_clean and cleaned.kept == (ready.engine,), "it is in use"
         assert not Path(f"{ready.directory}/spool-{TOKEN}").exists()
         [cleaned] = other.clean()
         assert theirs.wait(5) is not None
-        assert cleaned.proven and cleaned.kept == ()
+        assert cleaned.is_clean and cleaned.kept == ()
     assert not Path(ready.directory).exists()
 
 
@@ -281,11 +281,11 @@ def test_an_engine_that_another_host_with_the_same_home_may_run_is_kept(sshd: Ss
     theirs = Path(ready.directory) / "spool-other"  # no process of it is on this host
     theirs.mkdir()
     [cleaned] = kind.clean()
-    assert cleaned.proven and cleaned.kept_because == [f"{ready.engine} (in use by others)"]
+    assert cleaned.is_clean and cleaned.kept_descriptions == [f"{ready.engine} (in use by others)"]
     assert Path(ready.engine).exists()
     theirs.rmdir()
     [cleaned] = kind.clean()
-    assert cleaned.proven and not cleaned.kept and not Path(ready.directory).exists()
+    assert cleaned.is_clean and not cleaned.kept and not Path(ready.directory).exists()
 
 
 def test_what_was_measured_is_kept_until_it_is_discarded(sshd: Sshd) -> None:
@@ -296,10 +296,10 @@ def test_what_was_measured_is_kept_until_it_is_discarded(sshd: Sshd) -> None:
     (spool / "h1" / "h1-000.arrow").write_bytes(b"segment")
     for everything in (False, True):
         [cleaned] = kind.clean(everything=everything)
-        assert cleaned.kept == (str(spool),) and cleaned.proven
+        assert cleaned.kept == (str(spool),) and cleaned.is_clean
     assert (spool / "h1" / "h1-000.arrow").read_bytes() == b"segment"
     [cleaned] = kind.clean(everything=True, discard=True)
-    assert cleaned.kept == () and cleaned.proven and not spool.exists()
+    assert cleaned.kept == () and cleaned.is_clean and not spool.exists()
 
 
 def test_a_host_that_cannot_be_looked_at_is_not_proven_clean(sshd: Sshd) -> None:
@@ -308,7 +308,7 @@ def test_a_host_that_cannot_be_looked_at_is_not_proven_clean(sshd: Sshd) -> None
         Hosts(kind="ssh", hosts=(Host("h1", "127.0.0.1", "s", port=1),), ssh=hosts.ssh)
     )
     [cleaned] = kind.clean()
-    assert not cleaned.proven and cleaned.reason.startswith("it cannot be reached")
+    assert not cleaned.is_clean and cleaned.reason.startswith("it cannot be reached")
 
 
 HOSTS_FILE = """\
@@ -335,14 +335,14 @@ def attaching() -> Path:
 def test_hosts_are_checked_by_their_agents(attaching: Path, sshd: Sshd) -> None:
     hosts = hosts_of(sshd, "h1", "h2")
     kind = kind_of(hosts)
-    found: list[Checked] = check(kind, hosts, attaching, baseline=True)
+    found: list[CheckedHost] = check(kind, hosts, attaching, baseline=True)
     assert [one.reason for one in found] == ["", ""]
     for one in found:
         assert one.facts is not None
         assert one.facts["cores"] >= 1 and one.facts["architecture"] == elf_facts(attaching).architecture
         assert one.facts["rtt_ns"]["min"] > 0 and one.facts["clock"]["bound_ns"] >= 0
         assert one.facts["baseline"]["cpu_per_s"] > 0
-    assert all(one.proven and not one.kept for one in kind.clean(everything=True))
+    assert all(one.is_clean and not one.kept for one in kind.clean(everything=True))
     assert ours(sshd) == []
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.deploy.testbed import down, standing, up
+from plimsoll.deploy.testbed import down, running_testbeds, up
 from plimsoll.plan.hosts.testbed import load_testbed
 from tests.conftest import Lab, descendants_in
 from tests.real import test_testbed
@@ -45,7 +45,7 @@ def bed(home: Path, lab: Lab) -> Iterator[Path]:
     lab.env["XDG_RUNTIME_DIR"] = str(home)
     yield lab.file(BED, "bed.yaml")
     until("its processes are gone", lambda: not descendants_in(lab.directory), 20)
-    left = standing()
+    left = running_testbeds()
     for one in left:
         down(one.name)
     assert not left, "a testbed is left"
@@ -166,7 +166,7 @@ def test_check_takes_a_testbed_that_is_up_and_leaves_it_up(lab: Lab, bed: Path) 
             < 15e6
             < found["far-1"]["facts"]["clock"]["bound_ns"]
         )
-        assert [one.name for one in standing()] == ["hosts"]
+        assert [one.name for one in running_testbeds()] == ["hosts"]
         # From within, by hand, it stays where it is; on another host it is refused.
         words = [
             sys.executable,
@@ -242,7 +242,7 @@ def by_sigterm(outer: subprocess.Popen[str], lab: Lab) -> None:
 def by_stop(outer: subprocess.Popen[str], lab: Lab) -> None:
     done = lab.run("stop", "--all")
     assert done.code == 0 and done.out.startswith("stopped "), done.err
-    assert not standing(), "what was brought up for it is down, too"
+    assert not running_testbeds(), "what was brought up for it is down, too"
 
 
 def by_killing_the_outer_process(outer: subprocess.Popen[str], lab: Lab) -> None:
@@ -275,7 +275,7 @@ def test_however_it_ends_nothing_is_left(
     end(outer, lab)
     done = finish(outer)
     assert done.code in codes, (done.code, done.err)
-    until("the testbed is down", lambda: not standing(), 30)
+    until("the testbed is down", lambda: not running_testbeds(), 30)
     until("its processes are gone", lambda: not descendants_in(lab.directory), 20)
     if end in (by_ctrl_c, by_sigterm, by_stop, by_killing_the_outer_process):
         assert not spools(lab), "what was measured was brought in"
@@ -288,17 +288,17 @@ def test_what_agents_keep_is_collected_after_the_testbed_was_brought_up_again(la
     outer = lab.start("run", on_testbed(lab, duration="120s"))
     until("it measures", measuring(lab, outer))
     os.kill(inner(outer), signal.SIGKILL)
-    assert finish(outer).code == 1 and not standing()
+    assert finish(outer).code == 1 and not running_testbeds()
     assert {path.name for path in spools(lab)} == set(HOSTS)
     results = lab.results()
     done = lab.run("collect", results)
     assert done.code == 0, done.out + done.err
-    assert "transactions in the results" in done.out and not standing() and not spools(lab)
+    assert "transactions in the results" in done.out and not running_testbeds() and not spools(lab)
     # Going on is a run like any other.
     text = (results / "experiment.yaml").read_text()
     assert "duration: 120s" in text
     done = lab.run("run", "--resume", results, "--set", "x=1")
-    assert done.code == 2 and not standing()
+    assert done.code == 2 and not running_testbeds()
 
 
 @pytest.mark.long

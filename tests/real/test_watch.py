@@ -130,7 +130,7 @@ def site() -> Iterator[Site]:
     manager, squid, exporter, node = ports(4)
     nobody = account()
     place = Path(tempfile.mkdtemp(prefix="plimsoll-test-", dir="/var/tmp"))
-    nobody.give(place, 0o755)
+    nobody.set_owner(place, 0o755)
     Origin.asked = 0
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Origin) as origin, contextlib.ExitStack() as ended:
         threading.Thread(target=origin.serve_forever, daemon=True).start()

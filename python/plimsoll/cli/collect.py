@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.deploy.testbed.inside import on_lab
-from plimsoll.drive.bringing_in import bring_in, outstanding
+from plimsoll.deploy.testbed.inside import run_on_lab
+from plimsoll.drive.bringing_in import fetch_outstanding, outstanding_runs
 from plimsoll.drive.resume import resumed_plan
 from plimsoll.errors import ExitCode
 
@@ -27,13 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Fetches the measurements; returns 98 if some are still missing."""
     plan, directory = resumed_plan(args.directory, args.set)
-    if not outstanding(directory.path):
+    if not outstanding_runs(directory.path):
         print(f"{args.directory}: no measurements are missing")
         return int(ExitCode.PASSED)
-    if (code := on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
+    if (code := run_on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
         return code
     missing = False
-    for run in bring_in(plan, directory.path, find_engine()):
+    for run in fetch_outstanding(plan, directory.path, find_engine()):
         held = "no transactions" if run.transactions is None else f"{run.transactions:,} transactions"
         print(f"run {run.run}: {held} in the results")
         for line in run.missing:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.binary import engine_version, find_engine, require_same_version
-from plimsoll.deploy.hosts import Cleaned, HostBackend
-from plimsoll.deploy.hosts.check import FIGURES, Checked, check
+from plimsoll.deploy.hosts import CleanedHost, HostBackend
+from plimsoll.deploy.hosts.check import FIGURES, CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
-from plimsoll.deploy.testbed.inside import on_lab
+from plimsoll.deploy.testbed.inside import run_on_lab
 from plimsoll.errors import ExitCode
 from plimsoll.plan.hosts.spread import fewest
 from plimsoll.plan.load_hosts import load_all_hosts
@@ -54,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
     engine = find_engine()
     require_same_version(engine_version(engine), engine)
     hosts_of = load_all_hosts(args.file, args.set)
-    if (lab_code := on_lab(hosts_of.testers, args.words)) is not None:
+    if (lab_code := run_on_lab(hosts_of.testers, args.words)) is not None:
         return lab_code
     backends = [(hosts, _kind(hosts, engine)) for hosts in (*hosts_of.testers, *hosts_of.watched)]
     if args.does == "clean":
@@ -93,7 +93,7 @@ def _kind(hosts: Hosts, engine: Path) -> HostBackend:
     return hosts_of_kind(hosts, engine, f"check{secrets.token_hex(4)}", lambda: None)
 
 
-def lines(checked: Sequence[Checked], needed: int, *, baseline: bool) -> list[str]:
+def lines(checked: Sequence[CheckedHost], needed: int, *, baseline: bool) -> list[str]:
     """The table of hosts as lines of text, followed by the remarks about single hosts."""
     head = ["host", "site", "cores", "memory", "kernel", "architecture", "files", "ports", "rtt", "clock"]
     rows = [[*head, *(words for words, _ in FIGURES.values())] if baseline else head]
@@ -150,13 +150,13 @@ def _clock(clock: Mapping[str, Any]) -> str:
     return f"{clock['offset_ns'] / 1e6:+.3f} ms ± {clock['bound_ns'] / 1e6:.3f} ms"
 
 
-def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
-    proven = all(cleaned_host.proven for cleaned_host in cleaned)
+def _clean(cleaned: Sequence[CleanedHost], args: argparse.Namespace) -> int:
+    proven = all(cleaned_host.is_clean for cleaned_host in cleaned)
     if args.json:
         shown = [
             {
                 "name": cleaned_host.host.name,
-                "clean": cleaned_host.proven,
+                "clean": cleaned_host.is_clean,
                 "kept": cleaned_host.kept,
                 "left": cleaned_host.left,
                 "reason": cleaned_host.reason,
@@ -166,7 +166,7 @@ def _clean(cleaned: Sequence[Cleaned], args: argparse.Namespace) -> int:
         print(json.dumps({"format": FORMAT, "hosts": shown}, indent=1))
     else:
         for cleaned_host in cleaned:
-            kept = [f"kept {item}" for item in cleaned_host.kept_because]
+            kept = [f"kept {item}" for item in cleaned_host.kept_descriptions]
             left = [f"LEFT {item}" for item in cleaned_host.left]
             unknown = [f"could not be checked: {cleaned_host.reason}"] if cleaned_host.reason else []
             texts = [*left, *unknown, *kept] or ["clean: no process or file of Plimsoll is left"]

@@ -15,7 +15,7 @@ from plimsoll.assemble.run_table import write_runs
 from plimsoll.assemble.set_up import setup_of
 from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.collect.results import Results, open_results
-from plimsoll.drive.bringing_in import outstanding
+from plimsoll.drive.bringing_in import outstanding_runs
 from plimsoll.drive.directory import write_json, write_text
 from plimsoll.drive.experiment import Outcome
 from plimsoll.errors import ExitCode
@@ -45,7 +45,7 @@ def next_commands(outcome: Outcome) -> list[str]:
     lines = [
         f"run {run}: measurements of {', '.join(agents)} are missing; unless a Dask worker made them and has ended, "
         f"the hosts may still have them; fetch them with: plimsoll collect {outcome.directory}"
-        for run, agents in outstanding(outcome.directory).items()
+        for run, agents in outstanding_runs(outcome.directory).items()
         if agents
     ]
     if outcome.interrupted or outcome.stopped_early:

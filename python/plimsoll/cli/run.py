@@ -12,12 +12,12 @@ from pathlib import Path
 from plimsoll.cli.outcome import conclude
 from plimsoll.cli.progress import Progress
 from plimsoll.deploy.binary import find_engine
-from plimsoll.deploy.testbed.inside import on_lab
-from plimsoll.drive.bringing_in import bring_in
+from plimsoll.deploy.testbed.inside import run_on_lab
+from plimsoll.drive.bringing_in import fetch_outstanding
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.experiment import ExperimentRunner, Outcome
 from plimsoll.drive.probe import IN_FILE, probe
-from plimsoll.drive.registry import running
+from plimsoll.drive.registry import running_experiments
 from plimsoll.drive.resume import done_runs, resumed_plan
 from plimsoll.errors import BadInput
 from plimsoll.plan import Plan, load_experiment, make_plan
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
         plan, directory = make_plan(load_experiment(args.file, args.set), secrets.randbits(32)), None
     else:
         raise BadInput("give an experiment file, or --resume DIR; plimsoll init writes an example file")
-    if (code := on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
+    if (code := run_on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
         return code
     done: frozenset[str] = frozenset()
     if directory is None:
@@ -74,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
         now = datetime.datetime.now(datetime.UTC)
         directory = ResultsDirectory.create(args.out, plan.experiment.name, now)
     else:
-        for run in bring_in(plan, directory.path, find_engine()):
+        for run in fetch_outstanding(plan, directory.path, find_engine()):
             for line in run.missing:
                 print(printable(f"run {run.run}: not fetched: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
@@ -91,7 +91,7 @@ def busy_host_warnings() -> list[str]:
     return [
         f"plimsoll: warning: another experiment runs on this host ({experiment.directory}, process {experiment.pid}); "
         "the two disturb each other's measurements"
-        for experiment in running()
+        for experiment in running_experiments()
         if experiment.pid not in mine
     ]
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from plimsoll.collect.results import open_results
-from plimsoll.drive.registry import running
+from plimsoll.drive.registry import running_experiments
 from plimsoll.drive.resume import KEPT
 from plimsoll.errors import ExitCode
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Prints a line per experiment."""
-    experiments = running()
+    experiments = running_experiments()
     if args.directory is None:
         for experiment in experiments:
             print(_line(experiment.directory, experiment.pid))

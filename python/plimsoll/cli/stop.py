@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from plimsoll.drive.registry import running
+from plimsoll.drive.registry import running_experiments
 from plimsoll.errors import BadInput, ExitCode, PlimsollError
 
 
@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Sends the signal, then waits until the experiments and what was started for them have ended."""
     experiments = [
-        experiment for experiment in running() if args.all or experiment.directory == args.directory.resolve()
+        experiment
+        for experiment in running_experiments()
+        if args.all or experiment.directory == args.directory.resolve()
     ]
     if not experiments:
         if args.all:
@@ -41,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     for experiment in experiments:
         experiment.stop()
     deadline = time.monotonic() + args.wait
-    while alive := [experiment for experiment in experiments if not experiment.over()]:
+    while alive := [experiment for experiment in experiments if not experiment.has_ended()]:
         if time.monotonic() > deadline:
             names = ", ".join(f"{experiment.directory} (pid {experiment.pid})" for experiment in alive)
             raise PlimsollError(

@@ -111,7 +111,7 @@ def _up(args: argparse.Namespace) -> int:
     with testbeds.up(load_testbed(args.file)) as testbed:
         try:
             _report_up(testbed)
-            while places.answers(testbed.directory):
+            while places.is_answering(testbed.directory):
                 time.sleep(0.5)
         except KeyboardInterrupt:
             print("stopping the testbed")
@@ -139,7 +139,7 @@ def _exec(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    selected = [testbeds.find(_testbed_name(args.name))] if args.name else testbeds.standing()
+    selected = [testbeds.find(_testbed_name(args.name))] if args.name else testbeds.running_testbeds()
     statuses = [(testbed, testbed.status()) for testbed in selected]
     if args.json:
         print(json.dumps([_document(testbed, status) for testbed, status in statuses], indent=2))

@@ -36,7 +36,7 @@ def require_readable(stated_format: object, name: str, path: Path) -> None:
         raise DamagedResults(f"{path}: not a {name} file (its format is {stated_format!r})")
     if int(major) > READABLE[name]:
         raise DamagedResults(
-            f"{path}: its format is version {major} of {name}, this release reads up to version "
+            f"{path}: its format is version {major} of {name}; this release reads up to version "
             f"{READABLE[name]}: use a newer Plimsoll"
         )
 

@@ -1,1 +1,1 @@
-"""What has to be there before a run: the engine, this host, services, data. Never statistics."""
+"""Prepares what a run requires: the engine, this host, services, data. It computes no statistics."""

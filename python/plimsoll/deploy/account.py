@@ -1,7 +1,8 @@
-"""Under which account servers of the distribution run: an unprivileged one where we are root, as ourselves elsewhere.
+"""The account under which the servers of the distribution run. If Plimsoll runs as root, it is an
+unprivileged account. Otherwise it is the account of this process.
 
-PostgreSQL refuses to run as root, the others would change to an account of their own by themselves; and nothing that
-answers requests should be root.
+PostgreSQL refuses to run as root. The other servers would change to an account of their own. A process that
+answers requests should not run as root.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from plimsoll.errors import ServiceError
 
 NAMES = ("nobody",)
 GROUPS = ("nogroup", "nobody")
-"""Of Debian, of others."""
+"""The name of the group on Debian, and on other distributions."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who a server runs as. `change`: whether that is somebody else than we are."""
+    """The account of a server. `change`: whether it is another account than that of this process."""
 
     name: str
     uid: int
@@ -33,38 +34,39 @@ class Account:
     change: bool
 
     def command(self, program: list[str | Path], environment: Mapping[str, str]) -> list[str | Path]:
-        """The program under this account and with this environment alone: ours may hold secrets, which others of the
-        same account could read."""
+        """The command line that runs `program` under this account and with only this environment. The
+        environment of this process may contain secrets, and other processes of the account could read
+        them."""
         variables = {"PATH": os.environ.get("PATH") or PATH, **environment}
         clean = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
         if not self.change:
             return [*clean, *program]
-        # The guard's own hold on its child (PDEATHSIG) is lost with a change of account unless it is kept.
-        who = [f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--pdeathsig", "keep"]
-        return [*clean, _setpriv(), *who, "--", *program]
+        # A change of account clears PDEATHSIG, with which the guard ends its child, unless setpriv keeps it.
+        options = [f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--pdeathsig", "keep"]
+        return [*clean, _setpriv(), *options, "--", *program]
 
     def may_enter(self, directory: Path) -> bool:
-        """Whether it can reach a directory and what is in it: every part of the way lets it through."""
-        way = [directory.resolve(), *directory.resolve().parents]
-        return not self.change or all(self._passes(part) for part in way)
+        """Whether the account can enter a directory: every directory of the path must permit it."""
+        directories = [directory.resolve(), *directory.resolve().parents]
+        return not self.change or all(self._can_enter(directory_of_path) for directory_of_path in directories)
 
-    def give(self, path: Path, mode: int | None = None) -> None:
-        """Makes a file or directory its own."""
+    def set_owner(self, path: Path, mode: int | None = None) -> None:
+        """Makes the account the owner of a file or directory. `mode` is set first, if it is given."""
         if mode is not None:
             path.chmod(mode)
         if self.change:
             os.chown(path, self.uid, self.gid)
 
-    def _passes(self, path: Path) -> bool:
+    def _can_enter(self, path: Path) -> bool:
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             return False
-        if found.st_uid == self.uid:
-            return bool(found.st_mode & stat.S_IXUSR)
-        if found.st_gid == self.gid:
-            return bool(found.st_mode & stat.S_IXGRP)
-        return bool(found.st_mode & stat.S_IXOTH)
+        if status.st_uid == self.uid:
+            return bool(status.st_mode & stat.S_IXUSR)
+        if status.st_gid == self.gid:
+            return bool(status.st_mode & stat.S_IXGRP)
+        return bool(status.st_mode & stat.S_IXOTH)
 
 
 def own_account() -> Account:
@@ -73,7 +75,8 @@ def own_account() -> Account:
 
 
 def account() -> Account:
-    """The account of servers on this host. Raises ServiceError where root finds no unprivileged one."""
+    """The account of servers on this host. Raises ServiceError if this process is root and no unprivileged
+    account exists."""
     if os.geteuid() != 0:
         return own_account()
     for name in NAMES:
@@ -89,7 +92,7 @@ def account() -> Account:
 
 
 def account_of(uid: int) -> Account:
-    """The account of a user id that is there, as root only."""
+    """The account with this user id. Only root can change to it."""
     entry = pwd.getpwuid(uid)
     return Account(entry.pw_name, uid, entry.pw_gid, change=True)
 
@@ -111,9 +114,9 @@ def _group(otherwise: int) -> int:
 
 
 def _setpriv() -> str:
-    found = shutil.which("setpriv") or shutil.which("setpriv", path=PATH)
-    if found is None:
+    path = shutil.which("setpriv") or shutil.which("setpriv", path=PATH)
+    if path is None:
         raise ServiceError(
             "as root, Plimsoll starts servers with setpriv, which was not found: apt-get install util-linux"
         )
-    return found
+    return path

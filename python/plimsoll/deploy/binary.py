@@ -1,11 +1,13 @@
-"""Where the engine is.
+"""Finds the binary of the engine.
 
-One wheel carries both halves, so an installed engine lies beside the `plimsoll` command; in a checkout it lies where
-`make engine` puts it: linked statically, so that the same file runs here and on every host that it is copied to. What
-cargo builds by itself comes after it. `PLIMSOLL_ENGINE` overrides all (a build under test, a site's own).
+A wheel contains both the lab and the engine, so an installed engine is next to the command `plimsoll`. In a
+checkout, the engine is where `make engine` writes it. That engine is linked statically, so the same file runs
+on this host and on every host to which it is copied. The output of cargo is searched after it.
+`PLIMSOLL_ENGINE` overrides all of these, for example for a build under test.
 
-The engine that came with these very modules comes first, wherever they were installed (`--target`, `--user`,
-`--prefix`), and only then that of the interpreter and of the search path, which may be another installation's.
+The engine that was installed with these modules is searched first, for every scheme of pip (`--target`,
+`--user`, `--prefix`). The engines of the interpreter and of the search path follow, since they may belong to
+another installation.
 """
 
 from __future__ import annotations
@@ -25,86 +27,86 @@ from plimsoll.errors import EngineError
 
 NAME = "plimsoll-engine"
 MACHINES: Final = {62: "x86_64", 183: "aarch64", 243: "riscv64", 21: "ppc64le", 22: "s390x"}
-"""Numbers of the ELF header to what `uname -m` says."""
+"""Maps the machine number of the ELF header to the output of `uname -m`."""
 _INTERPRETER: Final = 3
 
 
 def find_engine() -> Path:
-    """Absolute path of the engine's binary.
-
-    Raises EngineError naming every place that was looked at.
-    """
+    """The absolute path of the engine's binary. Raises EngineError with all paths that were searched."""
     override = os.environ.get("PLIMSOLL_ENGINE")
     if override:
         path = Path(override)
         if not os.access(path, os.X_OK):
             raise EngineError(f"PLIMSOLL_ENGINE is {override!r}, which is not an executable file")
         return path.resolve()
-    places = _places(Path(__file__).resolve().parents[2])
-    found = shutil.which(NAME)
-    if found:
-        places.append(Path(found))
-    for place in places:
-        if os.access(place, os.X_OK):
-            return place.resolve()
-    looked = "\n".join(f"  {place}" for place in places)
+    candidates = _candidates(Path(__file__).resolve().parents[2])
+    in_path = shutil.which(NAME)
+    if in_path:
+        candidates.append(Path(in_path))
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK):
+            return candidate.resolve()
+    searched = "\n".join(f"  {path}" for path in candidates)
     raise EngineError(
-        f"the engine ({NAME}) was not found. Searched:\n{looked}\n"
+        f"the engine ({NAME}) was not found. Searched:\n{searched}\n"
         "In a checkout, build it with `make engine`; otherwise set PLIMSOLL_ENGINE to its path."
     )
 
 
-def _places(site: Path) -> list[Path]:
-    """Where an engine may lie, best first, for a package in `site`."""
-    places = []
+def _candidates(site: Path) -> list[Path]:
+    """Paths at which an engine may be, best first, for a package in the directory `site`."""
+    candidates = []
     if (site.parent / "Cargo.toml").is_file():
-        places += [site.parent / "target" / kind / NAME for kind in ("engine", "release")]
-    scripts, modules = (Path(sysconfig.get_path(what)) for what in ("scripts", "purelib"))
-    places.append(site / "bin" / NAME)
-    # Every scheme of pip but --target has its commands as far from its modules. Elsewhere the step leads anywhere.
+        candidates += [site.parent / "target" / kind / NAME for kind in ("engine", "release")]
+    scripts, modules = (Path(sysconfig.get_path(key)) for key in ("scripts", "purelib"))
+    candidates.append(site / "bin" / NAME)
+    # In every scheme of pip except --target, the relative path from modules to commands is the same. The step is
+    # only valid if the directory has the name of the modules' directory.
     if site.name == modules.name:
-        places.append(Path(os.path.normpath(site / os.path.relpath(scripts, modules) / NAME)))
-    return list(dict.fromkeys([*places, scripts / NAME]))
+        candidates.append(Path(os.path.normpath(site / os.path.relpath(scripts, modules) / NAME)))
+    return list(dict.fromkeys([*candidates, scripts / NAME]))
 
 
 def engine_version(path: Path) -> str:
-    """What the binary at `path` says of itself; raises EngineError if it does not run."""
+    """The version that the binary at `path` prints. Raises EngineError if it does not run, or is not the
+    engine."""
     try:
-        done = subprocess.run([path, "version"], capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run([path, "version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"{path} does not run: {error}") from error
-    if done.returncode != 0:
+    if result.returncode != 0:
         raise EngineError(
-            f"`{path} version` failed with exit status {done.returncode}: {done.stderr.strip()[:500]}"
+            f"`{path} version` failed with exit status {result.returncode}: {result.stderr.strip()[:500]}"
         )
     try:
-        return str(json.loads(done.stdout)["version"])
+        return str(json.loads(result.stdout)["version"])
     except (ValueError, KeyError, TypeError) as error:
         raise EngineError(
-            f"{path} is not the Plimsoll engine: it printed {done.stdout.strip()[:100]!r}"
+            f"{path} is not the Plimsoll engine: it printed {result.stdout.strip()[:100]!r}"
         ) from error
 
 
-def require_same_version(found: str, path: Path | str) -> None:
-    """Raises EngineError unless lab and engine carry one version."""
-    if found != __version__:
+def require_same_version(version: str, path: Path | str) -> None:
+    """Raises EngineError if lab and engine have different versions."""
+    if version != __version__:
         raise EngineError(
-            f"the lab has version {__version__}, and the engine at {path} has version {found}: install "
+            f"the lab has version {__version__}, and the engine at {path} has version {version}: install "
             f"both from one release"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ElfFacts:
-    """For which hosts a program is: `architecture` as `uname -m` says it; `static`: it needs no libraries of theirs."""
+    """The hosts for which a program is built. `architecture`: as printed by `uname -m`. `static`: whether it
+    needs no shared libraries."""
 
     architecture: str
     static: bool
 
 
 def elf_facts(path: Path) -> ElfFacts:
-    """Of a program, by its header (ELF-64, little-endian, as all that we build for). Raises EngineError where it is
-    none."""
+    """Reads the ELF header of a program (64 bits, little-endian). Raises EngineError if the file has no such
+    header."""
     try:
         with path.open("rb") as file:
             head = file.read(64)

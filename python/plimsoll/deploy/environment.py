@@ -1,4 +1,5 @@
-"""What this host is, for environment.json: a measurement without it cannot be compared with another."""
+"""Facts of this host for environment.json. Without them, a measurement cannot be compared with another
+one."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ PACKAGES = ("numpy", "scipy", "pyarrow", "pydantic", "altair", "vl-convert-pytho
 
 
 def read(path: str | Path) -> str | None:
-    """The stripped text of a small file, or None where it is not to be had."""
+    """The stripped text of a small file, or None if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -40,7 +41,7 @@ def read(path: str | Path) -> str | None:
 
 
 def host_facts(engine_version: str) -> dict[str, Any]:
-    """Host, processor, kernel, clock, network settings, limits and versions, as JSON-able values."""
+    """Host, processor, kernel, clock, network settings, limits and versions, as values for JSON."""
     return {
         "host": {
             "name": socket.gethostname(),
@@ -89,7 +90,7 @@ def cpu_facts() -> dict[str, Any]:
 
 
 def limits() -> dict[str, Any]:
-    """Limits of this process that load can run into: soft values."""
+    """The limits of this process that load can reach (soft values)."""
     ports = (read("/proc/sys/net/ipv4/ip_local_port_range") or "32768 60999").split()
     return {
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -114,8 +115,8 @@ def _virtualisation() -> str:
     tool = shutil.which("systemd-detect-virt")
     if tool:
         try:
-            done = subprocess.run([tool], capture_output=True, text=True, timeout=5, check=False)
-            return done.stdout.strip() or "unknown"
+            result = subprocess.run([tool], capture_output=True, text=True, timeout=5, check=False)
+            return result.stdout.strip() or "unknown"
         except (OSError, subprocess.TimeoutExpired):
             pass
     product = read("/sys/class/dmi/id/product_name")

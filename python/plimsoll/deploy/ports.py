@@ -1,4 +1,4 @@
-"""Ports of this host: of loopback, unless testers run elsewhere."""
+"""Ports of this host: of loopback, unless testers run on other hosts."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM, address: str = LOOPBACK) -> int:
-    """A port of an address of this host (TCP where nothing else is asked for) that nobody listens on now.
+    """A port of an address of this host on which no process listens now. `kind`: TCP by default.
 
-    Another process may take it before its user does; the service then fails to start and says so. Raises BadInput where
-    the address is not of this host.
+    Another process may take the port before the service listens. The service then fails to start and reports
+    it. Raises BadInput if the address does not belong to this host.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, kind) as probe:
         try:
             probe.bind((address, 0))
         except OSError as error:
-            said = f"services cannot listen on {address}: {error.strerror}"
-            raise BadInput([Problem(said, "hosts.controller.address")]) from error
+            message = f"services cannot listen on {address}: {error.strerror}"
+            raise BadInput([Problem(message, "hosts.controller.address")]) from error
         return int(probe.getsockname()[1])
 
 
-def numeric(host: str) -> str:
-    """The address of a name of this host: servers listen on addresses. Raises BadInput."""
+def numeric_address(host: str) -> str:
+    """Resolves a name of this host to an address, IPv4 if there is one, since servers listen on addresses.
+    Raises BadInput."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        said = f"the name {host} cannot be resolved: {error.strerror}"
-        raise BadInput([Problem(said, "hosts.controller.address")]) from error
-    return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
+        message = f"the name {host} cannot be resolved: {error.strerror}"
+        raise BadInput([Problem(message, "hosts.controller.address")]) from error
+    return str(min(addresses, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
 
 def netloc(address: str, port: int) -> str:
@@ -44,10 +45,11 @@ def netloc(address: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CachePorts:
-    """Of a cache: as a forward proxy (which its peers use too), as a reverse proxy, and for questions of siblings.
+    """The ports of a cache: as a forward proxy (also for its peers), as a reverse proxy, and for the ICP
+    queries of siblings.
 
-    `address`: of loopback, of its own, for its siblings: a Squid takes a question from its own address for an echo,
-    whatever the port.
+    `address`: an address of loopback for its siblings. It differs between caches, since Squid takes a query
+    from its own address for an echo, for any port.
     """
 
     address: str
@@ -57,27 +59,27 @@ class CachePorts:
 
 
 class PortBook:
-    """Ports given to caches before they run: siblings name each other's, so one is asked for before it is started.
-    `address`: on which they listen."""
+    """Assigns ports to caches before they run. Siblings name each other's ports, so a port is required before
+    its cache is started. `address`: the address on which the caches listen."""
 
     def __init__(self, address: str = LOOPBACK) -> None:
         self._address = address
-        self._given: dict[str, CachePorts] = {}
+        self._assigned: dict[str, CachePorts] = {}
         self._number = 0
 
-    def of(self, name: str) -> CachePorts:
-        """The ports of a cache. They do not change during an experiment, because a gateway that
-        notifies it knows them too."""
-        if name not in self._given:
-            taken = {port for one in self._given.values() for port in (one.forward, one.reverse)}
-            forward = self._other(taken)
-            reverse = self._other(taken | {forward})
+    def ports_of(self, name: str) -> CachePorts:
+        """The ports of a cache. They do not change during an experiment, because a gateway that notifies the
+        cache knows them too."""
+        if name not in self._assigned:
+            taken = {port for ports in self._assigned.values() for port in (ports.forward, ports.reverse)}
+            forward = self._unused_port(taken)
+            reverse = self._unused_port(taken | {forward})
             self._number += 1
             address = f"127.0.0.{2 + self._number % 250}"
-            self._given[name] = CachePorts(address, forward, reverse, free_port(socket.SOCK_DGRAM))
-        return self._given[name]
+            self._assigned[name] = CachePorts(address, forward, reverse, free_port(socket.SOCK_DGRAM))
+        return self._assigned[name]
 
-    def _other(self, taken: set[int]) -> int:
+    def _unused_port(self, taken: set[int]) -> int:
         while (port := free_port(address=self._address)) in taken:
             pass
         return port

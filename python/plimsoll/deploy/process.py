@@ -1,7 +1,9 @@
-"""A child process that has an owner: started in a process group of its own, bound to cores, logged, and ended for sure.
+"""A child process with an owner. It has its own process group, is bound to cores, writes a log, and always
+ends.
 
-Every service runs below `plimsoll-engine guard`, which ends the whole group when its stdin closes. So a lab that is
-killed leaves nothing behind, which neither `atexit` nor a signal handler here could promise.
+Every service runs below `plimsoll-engine guard`, which ends the whole group when its standard input closes.
+So a lab that is killed leaves no process behind. `atexit` or a signal handler of the lab could not guarantee
+this.
 """
 
 from __future__ import annotations
@@ -18,18 +20,20 @@ from typing import IO
 from plimsoll.errors import ServiceError
 
 GRACE_S = 4.0
-"""Between the polite signal and the other one, where nothing else is asked for."""
+"""The default time between SIGTERM and SIGKILL."""
 TIMEOUT_S = 1.0
-"""So much longer than its grace the guard itself may take."""
+"""The time beyond its grace period that the guard may take to end."""
 QUOTED_LINES = 12
+"""The maximum number of log lines that a message quotes."""
 
 
 @contextlib.contextmanager
 def bound_to(cpus: Sequence[int]) -> Iterator[None]:
-    """While this lasts, processes started by this thread run on `cpus` only (no change if empty).
+    """Within the `with` block, processes that this thread starts run on `cpus` only. If `cpus` is empty,
+    nothing changes.
 
-    Affinity is inherited over fork; setting it here avoids code between fork and exec, which is unsafe once threads
-    run. Raises ServiceError when the host does not have one of the cores.
+    A child inherits the affinity over fork. Setting it in the parent avoids code between fork and exec, which
+    is unsafe when other threads run. Raises ServiceError if this process may not use one of the cores.
     """
     if not cpus:
         yield
@@ -48,8 +52,9 @@ def bound_to(cpus: Sequence[int]) -> Iterator[None]:
 
 
 class Guarded:
-    """A running child under the guard. `stdout` of the child goes to `log` unless `pipe_stdout` is
-    set; `grace_s` is the time between SIGTERM and SIGKILL."""
+    """A running child process under the guard. The child's output goes to `log`; with `pipe_stdout`, its
+    stdout goes to a pipe instead. `first_line`: a line for its standard input. `grace_s`: time between
+    SIGTERM and SIGKILL."""
 
     def __init__(
         self,
@@ -95,31 +100,31 @@ class Guarded:
 
     @property
     def pid(self) -> int:
-        """Root of the process tree."""
+        """The process id of the guard, the root of the process tree."""
         return self._process.pid
 
     @property
     def stdout(self) -> IO[bytes]:
-        """The child's output, if `pipe_stdout` was asked for."""
+        """The child's output, if `pipe_stdout` was set."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, None while it runs."""
+        """The exit status; None while the process runs."""
         return self._process.poll()
 
     def wait(self, timeout_s: float) -> None:
-        """Waits for its end, at most `timeout_s`; `returncode` contains the result."""
+        """Waits for its end, at most `timeout_s`. `returncode` then contains the result."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
 
-    def gone(self) -> bool:
-        """Whether it has ended by itself."""
+    def has_ended(self) -> bool:
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
-    def obituary(self) -> str:
-        """The message for a service that ended: how it ended, and its last log lines."""
+    def end_message(self) -> str:
+        """The message for a service that has ended: how it ended, and its last log lines."""
         code = self._process.poll()
         if code is None:
             how = "is running"
@@ -132,7 +137,7 @@ class Guarded:
         return f"service {self.name} {how}{self.last_lines()}"
 
     def last_lines(self) -> str:
-        """The end of its log, ready to be appended to a message."""
+        """The last lines of its log, in a form that can be appended to a message."""
         with contextlib.suppress(OSError):
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - 8192))
@@ -141,9 +146,10 @@ class Guarded:
                 return f"; the end of its log ({self.log}):\n" + "\n".join(f"  {line}" for line in lines)
         return f"; its log ({self.log}) is empty"
 
-    def ask(self, number: int, timeout_s: float) -> None:
-        """Sends a signal to the program below the guard, and waits so long for its end: for servers whose polite signal
-        is not the guard's SIGTERM. `stop` follows."""
+    def send_signal(self, number: int, timeout_s: float) -> None:
+        """Sends the signal `number` to the program below the guard and waits for its end, at most
+        `timeout_s`. It is for servers that end in an orderly way on another signal than the guard's SIGTERM.
+        `stop` must be called afterwards."""
         for task in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
             with contextlib.suppress(OSError, ValueError, IndexError):
                 os.kill(int(task.read_text().split()[0]), number)
@@ -151,7 +157,7 @@ class Guarded:
                 return
 
     def stop(self) -> None:
-        """Ends the whole group: politely, then not."""
+        """Ends the whole process group: first through the guard, then with SIGKILL."""
         if self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -170,7 +176,7 @@ class Guarded:
             self._process.stdin.write(text.encode())
             self._process.stdin.flush()
         except OSError as error:
-            raise ServiceError(f"{self.obituary()} ({error})") from error
+            raise ServiceError(f"{self.end_message()} ({error})") from error
 
 
 def run_to_end(
@@ -179,40 +185,42 @@ def run_to_end(
     command: Sequence[str | Path],
     *,
     log: Path,
-    what: str,
+    failure: str,
     check_interrupt: Callable[[], None],
     first_line: str | None = None,
     timeout_s: float | None = None,
     cwd: Path | None = None,
 ) -> None:
-    """A program that prepares something, below a guard. Raises ServiceError with `what` (a clause such as "the tables
-    could not be written") and its last lines when it fails or takes longer than `timeout_s`."""
+    """Runs a program that prepares something, below a guard, until it has ended. `failure`: a clause such as
+    "the tables could not be written". Raises ServiceError with this clause and the last log lines if the
+    program fails or takes longer than `timeout_s`."""
     program = Guarded(name, engine, command, log=log, first_line=first_line, cwd=cwd)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
-        while not program.gone():
+        while not program.has_ended():
             check_interrupt()
             program.wait(0.05)
             if deadline is not None and time.monotonic() > deadline:
-                raise ServiceError(f"{what}: timeout after {timeout_s:g} s{program.last_lines()}")
+                raise ServiceError(f"{failure}: timeout after {timeout_s:g} s{program.last_lines()}")
         if program.returncode != 0:
-            raise ServiceError(f"{what}{program.last_lines()}")
+            raise ServiceError(f"{failure}{program.last_lines()}")
     finally:
         program.stop()
 
 
-def wait_until(ready: Guarded, check: Callable[[], bool], timeout_s: float) -> None:
-    """Polls `check()` (true: ready) until it holds; raises ServiceError on time-out or when the child ends first."""
+def wait_until(process: Guarded, check: Callable[[], bool], timeout_s: float) -> None:
+    """Calls `check()` repeatedly until it returns true. Raises ServiceError after `timeout_s`, or if the
+    process ends first."""
     deadline = time.monotonic() + timeout_s
     pause = 0.005
     while True:
-        if ready.gone():
-            raise ServiceError(ready.obituary())
+        if process.has_ended():
+            raise ServiceError(process.end_message())
         if check():
             return
         if time.monotonic() > deadline:
             raise ServiceError(
-                f"service {ready.name} was not ready after {timeout_s:g} s{ready.last_lines()}\n"
+                f"service {process.name} was not ready after {timeout_s:g} s{process.last_lines()}\n"
                 "Increase the limit, for example `ready_timeout: 60s`, or check its command."
             )
         time.sleep(pause)

@@ -1,4 +1,4 @@
-"""Where the servers of this host are, and which package brings one that is missing."""
+"""Finds the servers that are installed on this host, and names the package that installs a missing one."""
 
 from __future__ import annotations
 
@@ -13,47 +13,50 @@ from pathlib import Path
 from plimsoll.errors import ServiceError
 
 VARIABLE = "PLIMSOLL_PROGRAMS"
-"""Directories to look into instead of those of PATH and the usual ones, for a server that was built by hand."""
+"""Environment: directories that are searched instead of PATH and the usual directories, for a server that a
+user has built."""
 USUAL = ("/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin", "/bin")
-"""Servers are below sbin, which is not in everybody's PATH."""
+"""Servers are in sbin directories, which the PATH of many users does not contain."""
 POSTGRES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
-"""Where Debian and Red Hat keep several versions side by side."""
+"""The directories in which Debian and Red Hat install several versions."""
 
 
-def places() -> list[str]:
-    """Directories in which a program is looked for, in order."""
-    told = os.environ.get(VARIABLE)
-    if told is not None:
-        return [part for part in told.split(os.pathsep) if part]
+def search_directories() -> list[str]:
+    """The directories in which programs are searched, in order."""
+    override = os.environ.get(VARIABLE)
+    if override is not None:
+        return [part for part in override.split(os.pathsep) if part]
     return [*(part for part in os.environ.get("PATH", "").split(os.pathsep) if part), *USUAL]
 
 
 def find(names: Sequence[str]) -> Path | None:
-    """The first of several names for a program."""
-    where = os.pathsep.join(places())
+    """The path of the first of these names that is installed, or None."""
+    search_path = os.pathsep.join(search_directories())
     for name in names:
-        found = shutil.which(name, path=where)
-        if found:
-            return Path(found)
+        path = shutil.which(name, path=search_path)
+        if path:
+            return Path(path)
     return None
 
 
-def require(service: str, what: str, names: Sequence[str], package: str) -> Path:
-    """The same; raises ServiceError with the Debian package to install."""
-    found = find(names)
-    if found is None:
-        raise missing(service, what, package)
-    return found
+def require(service: str, program: str, names: Sequence[str], package: str) -> Path:
+    """The path of the first of these names that is installed. Raises ServiceError with the Debian package to
+    install."""
+    path = find(names)
+    if path is None:
+        raise not_installed(service, program, package)
+    return path
 
 
-def missing(service: str, what: str, package: str) -> ServiceError:
+def not_installed(service: str, program: str, package: str) -> ServiceError:
     """The error for a server that is not installed."""
-    looked = f" (searched in {VARIABLE}={os.environ[VARIABLE]!r})" if VARIABLE in os.environ else ""
-    return ServiceError(f"service {service}: {what} was not found{looked}: apt-get install {package}")
+    searched = f" (searched in {VARIABLE}={os.environ[VARIABLE]!r})" if VARIABLE in os.environ else ""
+    return ServiceError(f"service {service}: {program} was not found{searched}: apt-get install {package}")
 
 
 def require_package(service: str, module: str, distribution: str) -> None:
-    """Raises ServiceError where a Python package that speaks to a server is not there, before the server is started."""
+    """Raises ServiceError if the Python package that connects to a server is missing. It is called before the
+    server starts."""
     try:
         importlib.import_module(module)
     except ImportError as error:
@@ -63,38 +66,45 @@ def require_package(service: str, module: str, distribution: str) -> None:
 
 
 def postgres_directory(service: str, version: str) -> Path:
-    """The directory of `postgres` and `initdb`, of a major version or the newest. Raises ServiceError."""
-    found = _postgres_installed()
-    wanted = sorted(found) if version == "auto" else [one for one in found if str(one) == version]
-    if wanted:
-        return found[wanted[-1]]
-    if found and version != "auto":
-        have = ", ".join(str(one) for one in sorted(found))
+    """The directory of `postgres` and `initdb`, of the major version `version`; "auto": the newest. Raises
+    ServiceError."""
+    directories = _postgres_installed()
+    versions = (
+        sorted(directories)
+        if version == "auto"
+        else [installed for installed in directories if str(installed) == version]
+    )
+    if versions:
+        return directories[versions[-1]]
+    if directories and version != "auto":
+        present = ", ".join(str(installed) for installed in sorted(directories))
         raise ServiceError(
-            f"service {service}: no PostgreSQL {version} server was found, only {have}: "
+            f"service {service}: no PostgreSQL {version} server was found, only {present}: "
             f"apt-get install postgresql-{version}"
         )
-    raise missing(service, "PostgreSQL server", "postgresql" + ("" if version == "auto" else f"-{version}"))
+    raise not_installed(
+        service, "PostgreSQL server", "postgresql" + ("" if version == "auto" else f"-{version}")
+    )
 
 
 def _postgres_installed() -> dict[int, Path]:
-    directories = [Path(place) for place in places()]
+    directories = [Path(directory) for directory in search_directories()]
     if VARIABLE not in os.environ:
         directories += [path for pattern in POSTGRES for path in sorted(Path("/").glob(pattern[1:]))]
-    found: dict[int, Path] = {}
+    by_version: dict[int, Path] = {}
     for directory in directories:
         server = directory / "postgres"
         if os.access(server, os.X_OK) and (server.resolve().parent / "initdb").exists():
             major = re.search(r"\) (\d+)", version_of([server, "--version"]))
             if major:
-                found.setdefault(int(major[1]), server.resolve().parent)
-    return found
+                by_version.setdefault(int(major[1]), server.resolve().parent)
+    return by_version
 
 
 def version_of(command: Sequence[str | Path]) -> str:
-    """The version that a program prints, on stdout or stderr; empty if it prints nothing."""
+    """The version that a program prints on stdout or stderr; empty if it prints nothing."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -104,10 +114,10 @@ def version_of(command: Sequence[str | Path]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode("utf-8", "replace").strip()
+    return result.stdout.decode("utf-8", "replace").strip()
 
 
 def version_number(text: str) -> str:
-    """The first thing that looks like a version in what a program says."""
-    found = re.search(r"\d+(?:\.\d+)+", text)
-    return found[0] if found else ""
+    """The first version number in the output of a program; empty if there is none."""
+    match = re.search(r"\d+(?:\.\d+)+", text)
+    return match[0] if match else ""

@@ -1,4 +1,4 @@
-"""A service that is there: where it is reached, what it was started with, what it logs, how it ends."""
+"""A running service: its URLs, configuration, logs, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from plimsoll.deploy.process import Guarded
 from plimsoll.plan.model import Data, Service
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
-"""A service that logs every request must not fill the results."""
+"""The maximum size of the log of a run, so that a service that logs every request does not fill the
+results."""
 
 
 @dataclass
 class RunningService:
-    """`process` is None for an embedded file; `configuration` is what it was started with.
+    """A service that was started. `process` is None for an embedded file. `configuration`: as text, for the
+    results.
 
-    `logs`: further logs beside that of the process, by the name under which they are kept. `stop_signal`: what ends it
-    politely, where that is not SIGTERM, and `stop_s` how long it may take. `sweep`: removes what it may have left
-    outside its directory; `settle` is called once its tables are written. `remark`: something that a reader of the
-    results should know of its start.
+    `logs`: paths of further logs, in addition to that of the process, by the name under which they are
+    stored. `stop_signal`: the signal for an orderly end, if it is not SIGTERM. `stop_s`: the time that this
+    end may take. `sweep`: removes what the process may have left outside its directory. `settle`: is called
+    after the tables are written. `counters`: creates a source of its counters. `remark`: a text on its start
+    for a reader of the results.
     """
 
-    wanted: Service
+    spec: Service
     data: tuple[Data, ...]
     cpus: tuple[int, ...]
     directory: Path
@@ -45,24 +48,24 @@ class RunningService:
     _read_to: dict[str, int] = field(default_factory=dict)
 
     def mark(self) -> None:
-        """A run begins: its logs are what comes from here on."""
+        """Notes the current size of its logs at the start of a run. The logs of the run begin there."""
         self._read_to = {name: _size(path) for name, path in self._all_logs().items()}
 
     def logs_of_run(self) -> dict[str, bytes]:
-        """What it has logged since `mark`, by the name of the log."""
-        found = {}
+        """The text that it has logged since `mark`, by the name of the log."""
+        logs = {}
         for name, path in self._all_logs().items():
-            found[name] = b""
+            logs[name] = b""
             with contextlib.suppress(OSError), path.open("rb") as file:
                 file.seek(self._read_to.get(name, 0))
-                found[name] = file.read(MAX_LOG_BYTES)
-        return found
+                logs[name] = file.read(MAX_LOG_BYTES)
+        return logs
 
     def stop(self) -> None:
-        """Ends it, politely at first, and removes everything that was its own."""
+        """Ends the process, first in an orderly way, and removes its directory and all of its other files."""
         if self.process is not None:
             if self.stop_signal is not None:
-                self.process.ask(self.stop_signal, self.stop_s)
+                self.process.send_signal(self.stop_signal, self.stop_s)
             self.process.stop()
         self.sweep()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -81,8 +84,8 @@ def _size(path: Path) -> int:
 def describe(service: RunningService) -> dict[str, Any]:
     """The entry of a service in run.json."""
     return {
-        "name": service.wanted.name,
-        "kind": service.wanted.kind,
+        "name": service.spec.name,
+        "kind": service.spec.kind,
         "version": service.version,
         "cpus": list(service.cpus),
         "pid": service.process.pid if service.process else None,

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from plimsoll.deploy.account import account, own_account
-from plimsoll.deploy.ports import LOOPBACK, PortBook, numeric
+from plimsoll.deploy.ports import LOOPBACK, PortBook, numeric_address
 from plimsoll.deploy.process import run_to_end
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
@@ -25,15 +25,15 @@ from plimsoll.plan.model import Config, Data, Service
 
 
 class RunningServices:
-    """The services that run now, in the order in which they were started. `address`: of this host, on which they
-    listen."""
+    """The services that run, in the order in which they were started. `address`: the address of this host on
+    which they listen."""
 
     def __init__(
         self, engine: Path, work: Path, interrupted: Callable[[], None], address: str = LOOPBACK
     ) -> None:
         self._engine = engine
-        self._place = Workplace(work)
-        self._address = numeric(address)
+        self._workplace = Workplace(work)
+        self._address = numeric_address(address)
         self._ports = PortBook(self._address)
         self._check_interrupt = interrupted
         self._running: dict[str, RunningService] = {}
@@ -41,7 +41,7 @@ class RunningServices:
 
     @property
     def running(self) -> tuple[RunningService, ...]:
-        """What runs, in starting order."""
+        """The running services, in the order in which they were started."""
         return tuple(self._running.values())
 
     def addresses(self) -> dict[str, list[str]]:
@@ -55,12 +55,14 @@ class RunningServices:
         Raises ServiceError when a service cannot be started."""
         stale = set(changes(self._config, config, same_cell).stop)
         stale |= {
-            name for name, one in self._running.items() if one.process is not None and one.process.gone()
+            name
+            for name, service in self._running.items()
+            if service.process is not None and service.process.has_ended()
         }
         while more := {
             name
-            for name, one in self._running.items()
-            if name not in stale and stale.intersection(one.wanted.needs)
+            for name, service in self._running.items()
+            if name not in stale and stale.intersection(service.spec.needs)
         }:
             stale |= more
         for name in reversed(list(self._running)):
@@ -70,24 +72,24 @@ class RunningServices:
         for service in config.services:
             if service.name not in self._running:
                 self._check_interrupt()
-                data = tuple(one for one in config.data if one.into == service.name)
+                data = tuple(data_set for data_set in config.data if data_set.into == service.name)
                 self._start(service, data, tuple(pins.get(service.name, ())))
                 started.append(service.name)
         self._config = config
         return started
 
-    def first_gone(self) -> str | None:
-        """The message for a service that has ended by itself, or None while all run."""
+    def ended_service_message(self) -> str | None:
+        """The message for the first service that has ended by itself; None while all run."""
         for service in self._running.values():
-            if service.process is not None and service.process.gone():
-                return service.process.obituary()
+            if service.process is not None and service.process.has_ended():
+                return service.process.end_message()
         return None
 
     def stop(self) -> None:
-        """Ends everything, the last started first, and removes the working directories."""
+        """Ends all services, the last started first, and removes the working directories."""
         for name in reversed(list(self._running)):
             self._stop(name)
-        self._place.remove()
+        self._workplace.remove()
 
     def _stop(self, name: str) -> None:
         self._running.pop(name).stop()
@@ -95,13 +97,13 @@ class RunningServices:
     def _start(self, service: Service, data: tuple[Data, ...], cpus: tuple[int, ...]) -> None:
         kind = STARTS[service.kind]
         if kind.unprivileged:
-            who = account()
-            directory, remark = self._place.directory_for(service.name, who)
+            owner = account()
+            directory, remark = self._workplace.directory_for(service.name, owner)
         else:
-            who, remark = own_account(), ""
-            directory = self._place.directory(service.name)
+            owner, remark = own_account(), ""
+            directory = self._workplace.directory(service.name)
         running = RunningService(service, data, cpus, directory, remark=remark)
-        site = Site(self._engine, who, self.addresses(), self._ports, self._check_interrupt, self._address)
+        site = Site(self._engine, owner, self.addresses(), self._ports, self._check_interrupt, self._address)
         try:
             kind.start(running, site)
             if data:
@@ -123,15 +125,15 @@ class RunningServices:
                 load_sql(database, data_set, self._check_interrupt)
 
     def _fill(self, database: str, tables: Sequence[Data], log: Path) -> None:
-        """Has the engine write tables into an SQLite file, or into a database by its URL."""
-        config = {"database": database, "tables": [dict(one.settings) for one in tables]}
-        names = ", ".join(one.name for one in tables)
+        """Runs the engine to write tables into an SQLite file, or into a database by its URL."""
+        config = {"database": database, "tables": [dict(table.settings) for table in tables]}
+        names = ", ".join(table.name for table in tables)
         run_to_end(
             "data",
             self._engine,
             [self._engine, "data", "--config", "-"],
             log=log,
-            what=f"data {names}: the tables could not be written",
+            failure=f"data {names}: the tables could not be written",
             check_interrupt=self._check_interrupt,
             first_line=json.dumps(config),
         )

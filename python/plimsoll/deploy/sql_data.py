@@ -1,6 +1,7 @@
 """Data sets of kind `sql`: a user's file of statements, executed in a database that was just started.
 
-Connected as the user of the experiment, who owns its database, so that the tables belong to those who query them.
+The connection is that of the experiment's user, who owns the database. So the tables belong to the account
+that queries them.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ QUOTED: Final = 1000
 Execute = Callable[[Statement], None]
 
 
-class _Refused(Exception):
-    """The server's message, and the line of the statement (from 0) that it is about."""
+class _StatementError(Exception):
+    """The server's message for a statement that failed, and its line within the statement (from 0)."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -36,31 +37,31 @@ def load_sql(url: str, data: Data, check_interrupt: Callable[[], None]) -> int:
     the first failure."""
     path, shown = Path(data.settings["file"]), data.settings["shown"]
     dialect: Dialect = "postgres" if url.startswith("postgresql:") else "mariadb"
-    done = 0
+    count = 0
     try:
         with (_postgres if dialect == "postgres" else _mariadb)(url) as execute:
-            for each in statements(path.read_bytes(), dialect):
+            for statement in statements(path.read_bytes(), dialect):
                 check_interrupt()
                 try:
-                    execute(each)
-                except _Refused as error:
+                    execute(statement)
+                except _StatementError as error:
                     message = str(error).strip()[:QUOTED]
                     raise ServiceError(
-                        f"data {data.name}: {shown}:{each.line + error.line}: {message}"
+                        f"data {data.name}: {shown}:{statement.line + error.line}: {message}"
                     ) from error
-                done += 1
+                count += 1
     except SqlTextError as error:
         raise ServiceError(f"data {data.name}: {shown}:{error.line}: {error}") from error
     except OSError as error:
         raise ServiceError(f"data {data.name}: {shown} cannot be read: {error.strerror or error}") from error
-    return done
+    return count
 
 
 @contextmanager
 def _postgres(url: str) -> Iterator[Execute]:
     import psycopg
 
-    # The database keeps bytes (LATIN1): the client must say the same, or the server would convert.
+    # The database stores bytes (LATIN1). With another client encoding, the server would convert them.
     try:
         connection = psycopg.connect(
             url, connect_timeout=CONNECT_S, autocommit=True, client_encoding="latin1"
@@ -72,12 +73,14 @@ def _postgres(url: str) -> Iterator[Execute]:
         try:
             connection.execute(statement.text.encode("latin-1"))
         except psycopg.Error as error:
-            found = error.diag
+            diagnosis = error.diag
             text = ". ".join(
-                part for part in (found.message_primary, found.message_detail, found.message_hint) if part
+                part
+                for part in (diagnosis.message_primary, diagnosis.message_detail, diagnosis.message_hint)
+                if part
             )
-            at = int(found.statement_position or 1) - 1
-            raise _Refused(text or str(error), statement.text.count("\n", 0, at)) from error
+            at = int(diagnosis.statement_position or 1) - 1
+            raise _StatementError(text or str(error), statement.text.count("\n", 0, at)) from error
 
     with connection:
         yield execute
@@ -87,13 +90,13 @@ def _postgres(url: str) -> Iterator[Execute]:
 def _mariadb(url: str) -> Iterator[Execute]:
     import pymysql
 
-    found = urlsplit(url)
+    parts = urlsplit(url)
     try:
         connection = pymysql.connect(
-            host=found.hostname or "",
-            port=found.port or 0,
-            user=unquote(found.username or ""),
-            database=unquote(found.path.removeprefix("/")),
+            host=parts.hostname or "",
+            port=parts.port or 0,
+            user=unquote(parts.username or ""),
+            database=unquote(parts.path.removeprefix("/")),
             connect_timeout=CONNECT_S,
             autocommit=True,
             charset="utf8mb4",
@@ -107,7 +110,7 @@ def _mariadb(url: str) -> Iterator[Execute]:
                 cursor.execute(statement.text.encode("latin-1").decode("utf-8", "surrogateescape"))
                 cursor.fetchall()
         except pymysql.Error as error:
-            raise _Refused(str(error.args[-1]) if error.args else str(error)) from error
+            raise _StatementError(str(error.args[-1]) if error.args else str(error)) from error
 
     try:
         yield execute

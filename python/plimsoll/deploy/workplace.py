@@ -1,5 +1,5 @@
-"""Directories in which services work: below the results while they run, or below /var/tmp where their account may not
-enter the results."""
+"""Working directories of services: below the results while they run, or below /var/tmp if their account
+cannot enter the results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from plimsoll.deploy.account import Account
 from plimsoll.errors import ServiceError
 
 _PLAIN = re.compile(r"[\w/.,:=@%+-]+", re.ASCII)
-"""Paths that are valid in a configuration file without quotes: Squid does not support quotes for
-them."""
+"""Paths that are valid in a configuration file without quotes: Squid does not support quotes for paths."""
 ELSEWHERE = "/var/tmp"
-"""Not /tmp, which is memory on many hosts: a database there would be another one. TMPDIR overrides it."""
+"""Not /tmp, which is in memory on many hosts and would change the speed of a database. TMPDIR overrides
+it."""
 
 
 class Workplace:
-    """One numbered directory for each start of a service; `remove` takes all of them away."""
+    """One numbered directory for each start of a service. `remove` removes all of them."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
@@ -29,23 +29,23 @@ class Workplace:
         self._number = 0
 
     def directory(self, name: str) -> Path:
-        """For a service that runs under our own account."""
+        """Creates a directory for a service that runs under the account of this process."""
         self._number += 1
         path = self._work / f"{name}-{self._number}"
         path.mkdir(parents=True)
         return path
 
     def directory_for(self, name: str, account: Account) -> tuple[Path, str]:
-        """The same for a server of another account: it can be entered by it, and belongs to us. With a remark where it
-        is not in the results."""
+        """Creates a directory for a server of another account. The account can enter it, and it belongs to
+        this process. Also returns a remark if the directory is not in the results."""
         path = self.directory(name)
-        for own in (self._work, path):
-            own.chmod(0o755)
+        for parent in (self._work, path):
+            parent.chmod(0o755)
         plain = _PLAIN.fullmatch(str(path)) is not None
         if account.may_enter(path) and plain:
             return path, ""
         path.rmdir()
-        path = self._open_place(account) / path.name
+        path = self._fallback_directory(account) / path.name
         path.mkdir(mode=0o755)
         path.chmod(0o755)
         why = f"because the account {account.name} cannot enter {self._work.parent}"
@@ -56,24 +56,24 @@ class Workplace:
         )
 
     def remove(self) -> None:
-        """Everything goes."""
+        """Removes all directories."""
         for path in (self._work, self._elsewhere):
             if path is not None:
                 shutil.rmtree(path, ignore_errors=True)
         self._elsewhere = None
 
-    def _open_place(self, account: Account) -> Path:
+    def _fallback_directory(self, account: Account) -> Path:
         if self._elsewhere is None:
-            parents = [Path(place) for place in (os.environ.get("TMPDIR"), ELSEWHERE) if place]
+            parents = [Path(directory) for directory in (os.environ.get("TMPDIR"), ELSEWHERE) if directory]
             for parent in parents:
                 if account.may_enter(parent):
                     with contextlib.suppress(OSError):
                         self._elsewhere = Path(tempfile.mkdtemp(prefix="plimsoll-", dir=parent))
                         self._elsewhere.chmod(0o755)
                         return self._elsewhere
-            looked = ", ".join(map(str, [self._work.parent, *parents]))
+            searched = ", ".join(map(str, [self._work.parent, *parents]))
             raise ServiceError(
-                f"servers run as {account.name}, which cannot enter any of {looked}: use --out with a "
+                f"servers run as {account.name}, which cannot enter any of {searched}: use --out with a "
                 f"directory that all users can enter, such as one below /srv"
             )
         return self._elsewhere

@@ -1,1 +1,2 @@
-"""Carries a plan out: the engine's session, the state machine of an experiment, resume, events. Never charts."""
+"""Carries out a plan: the session with the engine, the state machine of an experiment, resume, events. It
+creates no charts."""

@@ -1,5 +1,6 @@
-"""What agents have kept of runs that ended without them, brought into the results: the link was cut for too long, the
-agent or the controller died. The engine fetches, converts, and closes the books of the run anew."""
+"""Fetches the data that agents have kept of runs that ended without them, because the link was down for too
+long, or the agent or the controller died. The engine fetches and converts the data, and counts the totals of
+the run again."""
 
 from __future__ import annotations
 
@@ -17,84 +18,84 @@ from plimsoll.plan.model import Config
 
 START: Final = Path("segments") / "start.json"
 TIMEOUT_S: Final = 3600.0
-"""For all segments of a run: they may be gigabytes over a slow link. The engine stops much earlier
+"""The time for all segments of a run. They may be gigabytes over a slow link. The engine stops much earlier
 if no data arrives."""
 
 
 @dataclass(frozen=True, slots=True)
-class BroughtIn:
-    """One run. `transactions`: that its books hold now, None where nothing could be had; `missing`: why agents gave
-    nothing, a line each."""
+class FetchedRun:
+    """One run. `transactions`: the number of its transactions after fetching; None if nothing could be
+    fetched. `missing`: why agents returned no data, a line each."""
 
     run: str
     transactions: int | None
     missing: tuple[str, ...]
 
 
-def outstanding(directory: Path) -> dict[str, tuple[str, ...]]:
-    """Runs of a results directory of which something may still be elsewhere, or is not yet converted: names of the
-    agents on other hosts, by run."""
-    found = {}
+def outstanding_runs(directory: Path) -> dict[str, tuple[str, ...]]:
+    """The runs of a results directory with data that may still be on other hosts, or is not converted yet.
+    Maps each run to the names of its agents on other hosts."""
+    agents_by_run = {}
     for path in sorted((directory / "runs").glob(f"*/{START}")):
         try:
             start = json.loads(path.read_text(encoding="utf-8"))
-            agents = [str(one["name"]) for one in start["agents"] if not one.get("same_clock", True)]
+            agents = [str(agent["name"]) for agent in start["agents"] if not agent.get("same_clock", True)]
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # `plimsoll check` says what is wrong with it
-        found[path.parent.parent.name] = tuple(agents)
-    return found
+            continue  # `plimsoll check` reports the fault
+        agents_by_run[path.parent.parent.name] = tuple(agents)
+    return agents_by_run
 
 
-def bring_in(
+def fetch_outstanding(
     plan: Plan, directory: Path, engine: Path, check_interrupt: Callable[[], None] = lambda: None
-) -> list[BroughtIn]:
-    """Asks the hosts of every run that is outstanding. Raises AgentsLost where too few of them answer, EngineError
-    where this host's engine fails; what was brought in until then stays."""
-    wanted = outstanding(directory)
+) -> list[FetchedRun]:
+    """Fetches the data of all outstanding runs from their hosts. Raises AgentsLost if too few hosts answer,
+    and EngineError if the engine on this host fails. Data that was fetched before the error is kept."""
+    agents_by_run = outstanding_runs(directory)
     configs = {run.id: _over_ssh(run.config) for run in plan.runs}
-    crew = TesterHosts(engine, directory, check_interrupt)
-    done = []
+    hosts = TesterHosts(engine, directory, check_interrupt)
+    fetched = []
     try:
-        asked = [configs[run] for run, agents in wanted.items() if agents and run in configs]
-        crew.muster(asked)
-        crew.lookouts.muster(asked, insist=False)
-        for run, names in wanted.items():
+        needed = [configs[run] for run, agents in agents_by_run.items() if agents and run in configs]
+        hosts.prepare(needed)
+        hosts.lookouts.prepare(needed, is_required=False)
+        for run, names in agents_by_run.items():
             config = configs[run]
-            agents = [*crew.agents(config), *crew.lookouts.agents(config)] if names else []
-            described = [one.to_json() for one in agents if one.name in names]
-            there = {one["name"] for one in described}
-            gone = [
+            agents = [*hosts.agents(config), *hosts.lookouts.agents(config)] if names else []
+            described = [agent.to_json() for agent in agents if agent.name in names]
+            described_names = {agent["name"] for agent in described}
+            unreachable = [
                 f"{name}: its host is left out, or its agent dialled in and has ended"
                 for name in names
-                if name not in there
+                if name not in described_names
             ]
-            talk = crew.talk(configs.get(run) if names else None)
-            done.append(_one(directory / "runs" / run, described, gone, talk))
-            if run in outstanding(directory) and not done[-1].missing:
+            talk = hosts.session(configs.get(run) if names else None)
+            fetched.append(_fetch_run(directory / "runs" / run, described, unreachable, talk))
+            if run in outstanding_runs(directory) and not fetched[-1].missing:
                 nothing = f"{', '.join(names)}: the agent with this name has no data of this run"
-                done[-1] = replace(done[-1], missing=(nothing,))
+                fetched[-1] = replace(fetched[-1], missing=(nothing,))
     finally:
-        crew.clean()
-    return done
+        hosts.clean()
+    return fetched
 
 
 def _over_ssh(config: Config) -> Config:
-    """Agents that dialled in had the key of an engine that has ended; their data is fetched over
-    ssh."""
+    """The run with `link: ssh`. Agents that dialled in had the key of an engine that has ended, so their data
+    is fetched over ssh."""
     return replace(config, hosts=replace(config.hosts, link="ssh")) if config.hosts.dials_back else config
 
 
-def _one(
+def _fetch_run(
     run: Path,
     agents: list[dict[str, Any]],
-    gone: list[str],
+    unreachable: list[str],
     talking: AbstractContextManager[Door],
-) -> BroughtIn:
+) -> FetchedRun:
     command = {"type": "collect", "directory": str(run.resolve()), "agents": agents}
     with talking as talk:
         for event in talk.ask(command, "", TIMEOUT_S):
             if event.get("type") == "collected":
                 finished = event.get("finished")
                 count = None if finished is None else int(finished["counters"]["started"])
-                return BroughtIn(run.name, count, (*gone, *map(str, event.get("missing", ()))))
+                return FetchedRun(run.name, count, (*unreachable, *map(str, event.get("missing", ()))))
     raise AssertionError("ask ends by an event or an error")

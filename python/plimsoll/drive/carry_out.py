@@ -1,4 +1,4 @@
-"""One run: from the engine's document to its files, with everything that can end it early."""
+"""One run, from the engine's document to its files, with all conditions that can end it early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERVICE_CHECK_S = 0.5
 
 
 class Listener(Protocol):
-    """Hears what happens while an experiment runs; shows it to a person. Must not block."""
+    """Receives the events of an experiment and shows them to a user. No method may block."""
 
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
@@ -25,7 +25,7 @@ class Listener(Protocol):
         """A second of the run has passed."""
 
     def note(self, kind: str, text: str) -> None:
-        """Something worth saying."""
+        """An event that the user should know."""
 
     def run_ended(self, run_id: str, status: str, reason: str) -> None:
         """The run has ended."""
@@ -43,13 +43,13 @@ class RunEnd:
 
 
 class Watchman(Protocol):
-    """Tells whether the run should end early."""
+    """States whether the run should end early."""
 
     def stop_reason(self) -> str | None:
-        """Why the user wants it to end, or None."""
+        """Why the user has requested the end; None without a request."""
 
-    def service_gone(self) -> str | None:
-        """What to say of a service that died, or None."""
+    def ended_service(self) -> str | None:
+        """The message for a service that has ended; None while all run."""
 
 
 def carry_out(
@@ -61,9 +61,10 @@ def carry_out(
     agents: Sequence[Mapping[str, Any]] = (),
     rules: Mapping[str, Any] | None = None,
 ) -> RunEnd:
-    """Hands the document to the engine and follows the run to its end; every event goes to `log(t_s, kind, text)`.
+    """Passes the document to the engine and follows the run to its end. Every event is passed to `log(t_s,
+    kind, text)`.
 
-    Raises EngineError when the engine itself is gone.
+    Raises EngineError when the engine has ended.
     """
     engine.start_run(dict(document), agents, rules)
     progress = _Progress()
@@ -76,7 +77,7 @@ def carry_out(
             status = "stopped"
             if reason is None and now >= next_check:
                 next_check = now + SERVICE_CHECK_S
-                reason = watchman.service_gone()
+                reason = watchman.ended_service()
                 status = "service-gone"
             if reason is not None:
                 progress.asked_to_stop = (status, reason)
@@ -100,7 +101,7 @@ def carry_out(
 
 
 class _Progress:
-    """What is known of the run so far."""
+    """The state of the run."""
 
     def __init__(self) -> None:
         self.started: Started | None = None
@@ -111,7 +112,7 @@ class _Progress:
         return 0.0 if self.began is None else time.monotonic() - self.began
 
     def end(self, finished: Finished) -> RunEnd:
-        # The engine knows only that it was asked to stop; we know why.
+        # The engine knows only that a stop was requested; the reason is known here.
         status, reason = finished.status, finished.reason
         if self.asked_to_stop is not None and status in ("stopped", "done"):
             status, reason = self.asked_to_stop
@@ -121,7 +122,7 @@ class _Progress:
 
 
 class SilentListener:
-    """Shows nothing: for requests that prepare a run."""
+    """Shows nothing; for requests that prepare a run."""
 
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float

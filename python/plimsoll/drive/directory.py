@@ -1,7 +1,7 @@
-"""The results directory, written: names, atomic JSON, lines of events. `collect` reads what stands here.
+"""Writes the results directory: names, atomic JSON, lines of events. `collect` reads these files.
 
-Every JSON file is written to a temporary name, synced and renamed, so that a reader finds the old one or the new one
-and a full disk never leaves half a file under a name that means something.
+Every JSON file is written under a temporary name, synced and renamed. So a reader finds the old file or the
+new one, and a full disk never leaves an incomplete file under its final name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ BEFORE_RUNS = ("experiment.yaml", "effective.yaml", "plan.json", "environment.js
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` to `path` whole or not at all; raises PlimsollError when the disk does not take it."""
+    """Writes `text` to `path` completely or not at all. Raises PlimsollError if the file cannot be
+    written."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -43,14 +44,15 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 class ResultsDirectory:
-    """NAME-YYYYmmddTHHMMSSZ and what is written into it while an experiment runs."""
+    """The directory NAME-YYYYmmddTHHMMSSZ, and the files that are written to it while an experiment runs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def create(cls, parent: Path, name: str, now: datetime.datetime) -> ResultsDirectory:
-        """A new directory below `parent` (made if need be); a second of the same second gets a number."""
+        """Creates a new directory below `parent`, which is created if necessary. If a directory of the same
+        second exists, a number is appended. Raises BadInput."""
         stamp = now.astimezone(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
         base = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "experiment"
         try:
@@ -69,8 +71,8 @@ class ResultsDirectory:
         )
 
     def point_latest(self) -> None:
-        """Makes `latest` beside it lead here."""
-        # A convenience for people at a shell; a file system without links loses nothing else.
+        """Lets the link `latest` next to the directory point to it."""
+        # The link is only for users at a shell, so a file system without links causes no error.
         link = self.path.parent / "latest"
         with contextlib.suppress(OSError):
             if link.is_symlink():
@@ -78,7 +80,7 @@ class ResultsDirectory:
             link.symlink_to(self.path.name)
 
     def discard(self) -> None:
-        """Removes it if it holds no more than what is written before the first run."""
+        """Removes the directory if it contains only files that are written before the first run."""
         with contextlib.suppress(OSError):
             (self.path / "runs").rmdir()
             for name in BEFORE_RUNS:
@@ -86,13 +88,14 @@ class ResultsDirectory:
             self.path.rmdir()
 
     def run(self, run_id: str) -> Path:
-        """The directory of one run, made if need be."""
+        """The directory of one run; created if necessary."""
         path = self.path / "runs" / run_id
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def clear_run(self, run_id: str) -> Path:
-        """The directory of one run, empty: what an earlier attempt left is moved aside, never deleted."""
+        """The directory of one run, empty. Files of an earlier attempt are moved to `abandoned`; they are
+        never deleted."""
         path = self.path / "runs" / run_id
         if path.exists() and any(path.iterdir()):
             aside = self.path / "abandoned"
@@ -102,23 +105,23 @@ class ResultsDirectory:
         return self.run(run_id)
 
     def free_bytes(self) -> int:
-        """Room left on the file system."""
+        """The free space on the file system."""
         return shutil.disk_usage(self.path).free
 
 
 class EventLog:
-    """events.jsonl of one run. A disk that is full must not end a run, so a failed write is counted and said later."""
+    """events.jsonl of one run. A full disk must not end a run, so failed writes are counted in `lost`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.lost = 0
         try:
-            path.touch()  # a run in which nothing happened has an empty one, so that none can be told from lost
+            path.touch()  # a run without events has an empty file, which differs from a lost file
         except OSError:
             self.lost += 1
 
     def add(self, t_s: float, kind: str, text: str) -> None:
-        """One line: seconds from the run's zero (negative before it), a word, a sentence."""
+        """Appends one line: seconds from the run's zero (negative before it), a word, a sentence."""
         line = json.dumps({"t_s": round(t_s, 3), "kind": kind, "text": text}, ensure_ascii=False)
         try:
             with self._path.open("a", encoding="utf-8") as file:

@@ -21,7 +21,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """One second of all agents together; counts are those of the second, times in ms."""
+    """The figures of one second, of all agents together. Counts are those of the second; times are in ms."""
 
     second: int
     started: int
@@ -39,7 +39,7 @@ class Second:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that happened, `t_s` seconds after the run's zero."""
+    """An event of a run, `t_s` seconds after the run's zero."""
 
     t_s: float
     kind: str
@@ -62,7 +62,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The run document could not be carried out; nothing was measured."""
+    """The engine rejected the run document. Nothing was measured."""
 
     error: str
 
@@ -71,7 +71,7 @@ Message = Started | Second | Note | Finished | Refused
 
 
 class EngineSession(EngineTalk):
-    """One engine process; runs are carried out in it one after the other."""
+    """One engine process. It carries out runs one after the other."""
 
     def start_run(
         self,
@@ -91,7 +91,7 @@ class EngineSession(EngineTalk):
     def next_message(self, timeout_s: float) -> Message | None:
         """The next message, or None after a timeout. Raises EngineError when the engine has ended,
         or its message cannot be parsed."""
-        event = self._aside.popleft() if self._aside else self._next(timeout_s)
+        event = self._deferred_notes.popleft() if self._deferred_notes else self._next(timeout_s)
         if event is None:
             return None
         try:

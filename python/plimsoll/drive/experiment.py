@@ -17,11 +17,11 @@ from plimsoll.deploy.testbed.inside import outer_process
 from plimsoll.drive import registry
 from plimsoll.drive.carry_out import Listener, RunEnd
 from plimsoll.drive.directory import ENVIRONMENT, EventLog, ResultsDirectory, write_json, write_text
-from plimsoll.drive.lookouts import manned
+from plimsoll.drive.lookouts import agents_of_run
 from plimsoll.drive.probe.trying import try_targets
 from plimsoll.drive.resources import WORK, Engine, Resources
 from plimsoll.drive.run.execution import RunExecution, now
-from plimsoll.drive.run.watching import look_at
+from plimsoll.drive.run.watching import check_watched
 from plimsoll.drive.stop import StopRequest
 from plimsoll.drive.tester_hosts import TesterHosts
 from plimsoll.errors import (
@@ -58,8 +58,8 @@ class Outcome:
 
 
 class ExperimentRunner:
-    """Carries a plan out into a results directory. `cluster`: an object of Dask, or None for the file's address;
-    `probe`: the targets are tried from the hosts of the testers before the first run."""
+    """Carries out a plan into a results directory. `cluster`: an object of Dask, or None for the address in
+    the file. `probe`: whether the targets are tried from the hosts of the testers before the first run."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class ExperimentRunner:
         self._entry: Path | None = None
 
     def prepare(self, command_line: list[str]) -> None:
-        """Writes what is known before the first run. Raises BadInput when the disk has too little room; then nothing of
-        the directory stays, and `latest` leads to where it did."""
+        """Writes the files that are known before the first run. Raises BadInput if the disk has too little
+        space. Then nothing of the directory remains, and `latest` is not changed."""
         try:
             with self._stop.installed():
-                self._enter()
+                self._register()
                 self._prepare(command_line)
         except BaseException:
             self._close()
@@ -133,23 +133,24 @@ class ExperimentRunner:
             "started": now(),
             "command_line": shown_words(command_line, experiment.instead, experiment.redactor),
             **host_facts(version),
-            **self._muster(),
+            **self._prepare_hosts(),
         }
         write_json(self._directory.path / "environment.json", facts)
         self._try_targets(self._plan.runs)
 
     def _try_targets(self, planned: Sequence[PlannedRun]) -> None:
-        """Once, and not what is looked at from this host already. Raises BadInput where a target cannot be measured."""
+        """Tries the targets once, except those that were already probed from this host. Raises BadInput if a
+        target cannot be measured."""
         if not self._probes:
             return
         self._probes = False
 
         def agents(config: Config) -> list[Agent]:
-            return manned(self._hosts.agents(config), [], config)
+            return agents_of_run(self._hosts.agents(config), [], config)
 
         scratch = self._directory.path / WORK / "probe"
         try:
-            found = try_targets(
+            result = try_targets(
                 planned, agents, self._engine.session, scratch, self._resources.stop_conditions()
             )
         except EngineError as error:  # the runs start another engine, and fail if that one fails, too
@@ -158,31 +159,31 @@ class ExperimentRunner:
             self._listener.note("probe", self._redactor.text(str(error)))
             return
         self._stop.check()
-        for line in found.warnings:
+        for line in result.warnings:
             self._listener.note("probe", self._redactor.text(line))
-        if found.fatal:
-            raise BadInput(Problem(self._redactor.text(line)) for line in found.fatal)
+        if result.fatal:
+            raise BadInput(Problem(self._redactor.text(line)) for line in result.fatal)
 
-    def _muster(self) -> dict[str, Any]:
-        """The hosts of the experiment, for environment.json."""
+    def _prepare_hosts(self) -> dict[str, Any]:
+        """Prepares the hosts of the experiment; returns the entry for environment.json."""
         configs = [run.config for run in self._plan.runs]
-        checked = [*self._hosts.lookouts.muster(configs), *self._hosts.muster(configs, files_of(configs))]
+        checked = [*self._hosts.lookouts.prepare(configs), *self._hosts.prepare(configs, files_of(configs))]
         for host in checked:
             if host.reason:
                 self._listener.note("host-left-out", f"{host.host.name}: {host.reason}")
         return {"hosts": [host.to_json() for host in checked]} if checked else {}
 
     def carry_out(self, done_already: frozenset[str] = frozenset()) -> Outcome:
-        """Every run that is not done yet, in order. What was measured is kept whatever happens."""
+        """Carries out every run that is not done yet, in order. The measurements are kept in any case."""
         done = 0
         todo = [run for run in self._plan.runs if run.id not in done_already]
-        # A second signal ends the engine, and the hosts are left clean nevertheless.
+        # A second signal ends the engine. The hosts are cleaned in this case as well.
         with self._stop.installed():
             try:
-                self._enter()
+                self._register()
                 if todo:
                     self._check_watched()
-                    self._muster()
+                    self._prepare_hosts()
                     self._try_targets(todo)
                 for run in todo:
                     self._stop.check()
@@ -202,10 +203,11 @@ class ExperimentRunner:
             stopped_early=tuple(self._stopped_early),
         )
 
-    def _enter(self) -> None:
-        """From the first moment: an experiment may wait for its hosts longer than it measures."""
+    def _register(self) -> None:
+        """Registers the experiment before anything else, as it may wait for its hosts longer than it
+        measures."""
         if self._entry is None:
-            self._entry = registry.enter(self._directory.path, outer_process())
+            self._entry = registry.register(self._directory.path, outer_process())
 
     def _check_watched(self) -> None:
         """Asks every watched system once, before the first run, and reports those that do not answer."""
@@ -214,7 +216,7 @@ class ExperimentRunner:
         watched: list[Watched] = []
         for run in self._plan.runs:
             watched += [system for system in run.config.watched if system not in watched]
-        for remark in look_at(watched, self._redactor):
+        for remark in check_watched(watched, self._redactor):
             self._listener.note("watch", remark)
         self._watch_checked = True
 
@@ -226,15 +228,17 @@ class ExperimentRunner:
         except KeyboardInterrupt:
             names = ", ".join(self._hosts.names)
             self._listener.note("host-not-clean", f"{names}: not cleaned up; run `plimsoll hosts clean`")
-            registry.leave(self._entry)
+            registry.unregister(self._entry)
             raise
-        for one in cleaned:
-            if not one.proven:
-                what = one.reason or f"{', '.join(one.left)} could not be removed"
-                self._listener.note("host-not-clean", f"{one.host.name}: {what}; run `plimsoll hosts clean`")
-            for kept in one.kept_because:
-                self._listener.note("host-keeps", f"{one.host.name}: {kept}")
-        registry.leave(self._entry)
+        for cleaned_host in cleaned:
+            if not cleaned_host.is_clean:
+                problem = cleaned_host.reason or f"{', '.join(cleaned_host.left)} could not be removed"
+                self._listener.note(
+                    "host-not-clean", f"{cleaned_host.host.name}: {problem}; run `plimsoll hosts clean`"
+                )
+            for kept in cleaned_host.kept_descriptions:
+                self._listener.note("host-keeps", f"{cleaned_host.host.name}: {kept}")
+        registry.unregister(self._entry)
         self._entry = None
 
     def _execute(self, run: PlannedRun) -> None:
@@ -277,7 +281,7 @@ class ExperimentRunner:
 
 
 def _status_of(error: PlimsollError) -> str:
-    """The word in run.json for what kept a run from being measured."""
+    """The status in run.json for the error that prevented the measurement of a run."""
     if isinstance(error, ServiceError):
         return "service-gone"
     if isinstance(error, AgentsLost):
@@ -286,7 +290,7 @@ def _status_of(error: PlimsollError) -> str:
 
 
 def service_address(plan: Plan) -> str:
-    """The address of this host at which testers of other hosts reach what the lab starts."""
+    """The address of this host at which testers on other hosts reach the services of the lab."""
     elsewhere = [run.config.hosts for run in plan.runs if run.config.hosts.elsewhere]
     return next((hosts.controller for hosts in elsewhere if hosts.controller), LOOPBACK)
 

@@ -1,7 +1,7 @@
-"""Who runs what on this host: one small file per running experiment, for `status` and `stop`.
+"""Registers the experiments that run on this host: one small file for each, for `status` and `stop`.
 
-A process id alone may be reused, so the file carries the process's start time as the kernel has it, and both must
-agree before a signal is sent.
+A process id may be reused. So the file also contains the start time of the process, and both must match
+before a signal is sent.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ FORMAT = "plimsoll.running/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """An experiment that runs now. `start_ticks`: field 22 of /proc/PID/stat; `outer`: both of a process that cleans up
-    behind it, where there is one."""
+class RunningExperiment:
+    """An experiment that runs now. `start_ticks`: field 22 of /proc/PID/stat. `outer`: id and start time of
+    the process that cleans up after it, if there is one."""
 
     pid: int
     start_ticks: int
@@ -29,18 +29,18 @@ class Running:
     file: Path
     outer: tuple[int, int] | None = None
 
-    def alive(self) -> bool:
-        """Whether the very process that wrote the file still runs."""
+    def is_running(self) -> bool:
+        """Whether the process that wrote the file still runs."""
         return start_ticks(self.pid) == self.start_ticks
 
-    def over(self) -> bool:
-        """Whether it has ended, and who cleans up behind it has too."""
+    def has_ended(self) -> bool:
+        """Whether it has ended, and also the process that cleans up after it."""
         cleaned = self.outer is None or start_ticks(self.outer[0]) != self.outer[1]
-        return cleaned and not self.alive()
+        return cleaned and not self.is_running()
 
     def stop(self) -> None:
-        """Asks it to stop as Ctrl-C would: the run ends cleanly, what was measured is kept."""
-        if self.alive():
+        """Requests a stop, as Ctrl-C does: the run ends cleanly, and its data is kept."""
+        if self.is_running():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGINT)
 
@@ -61,9 +61,9 @@ def registry_directory() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "plimsoll" / "running"
 
 
-def enter(directory: Path, outer: int | None = None) -> Path | None:
-    """Enters this process; None where no state can be kept (a read-only home), which costs `status` only. `outer`: id
-    of a process that cleans up behind this one."""
+def register(directory: Path, outer: int | None = None) -> Path | None:
+    """Registers this process. Returns None if the file cannot be written (a read-only home directory); then
+    `status` does not list it. `outer`: id of a process that cleans up after this one."""
     ticks = start_ticks(os.getpid())
     outer_ticks = start_ticks(outer) if outer else None
     path = registry_directory() / f"{os.getpid()}.json"
@@ -84,27 +84,27 @@ def enter(directory: Path, outer: int | None = None) -> Path | None:
     return path
 
 
-def leave(path: Path | None) -> None:
-    """Takes the entry out."""
+def unregister(path: Path | None) -> None:
+    """Removes the file."""
     if path:
         with contextlib.suppress(OSError):
             path.unlink()
 
 
-def running() -> list[Running]:
-    """All experiments that run on this host by this user; entries of dead processes are swept."""
-    found = []
+def running_experiments() -> list[RunningExperiment]:
+    """All experiments of this user that run on this host. Files of ended processes are removed."""
+    experiments = []
     for file in sorted(registry_directory().glob("*.json")):
         try:
             entry = json.loads(file.read_text(encoding="utf-8"))
             pid, ticks = int(entry["pid"]), int(entry["start_ticks"])
             outer = entry.get("outer")
             cleans_up = (int(outer[0]), int(outer[1])) if outer else None
-            one = Running(pid, ticks, Path(entry["directory"]), file, cleans_up)
+            experiment = RunningExperiment(pid, ticks, Path(entry["directory"]), file, cleans_up)
         except (OSError, ValueError, LookupError, TypeError):
             continue
-        if one.alive():
-            found.append(one)
+        if experiment.is_running():
+            experiments.append(experiment)
         else:
-            leave(file)
-    return found
+            unregister(file)
+    return experiments

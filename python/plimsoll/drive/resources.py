@@ -58,20 +58,21 @@ class Resources:
 
     def stop_conditions(self) -> StopConditions:
         """Ends what is in progress if a stop is requested or a service ends."""
-        return StopConditions(self.stop, self.services.first_gone)
+        return StopConditions(self.stop, self.services.ended_service_message)
 
 
 @dataclass(frozen=True, slots=True)
 class StopConditions:
-    """`first_gone`: the message for a service that has ended by itself, or None."""
+    """The conditions that end a run early. `ended_service_message`: the message for a service that has ended
+    by itself, or None."""
 
     stop: StopRequest
-    first_gone: Callable[[], str | None]
+    ended_service_message: Callable[[], str | None]
 
     def stop_reason(self) -> str | None:
         """Why a stop was requested; None if it was not."""
         return self.stop.reason
 
-    def service_gone(self) -> str | None:
+    def ended_service(self) -> str | None:
         """Which service has ended by itself; None while all run."""
-        return self.first_gone()
+        return self.ended_service_message()

@@ -1,4 +1,4 @@
-"""An experiment from a script or a notebook, on a Dask cluster that the script has."""
+"""Runs an experiment from a script or a notebook, also on a Dask cluster of the script."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from plimsoll.plan import load_experiment, make_plan
 
 
 class Silent:
-    """A Listener without output."""
+    """A listener without output."""
 
     def run_begins(
         self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
     ) -> None:
-        """Nothing is shown."""
+        """Shows nothing."""
 
     def second(self, second: Second) -> None:
-        """Nothing is shown."""
+        """Shows nothing."""
 
     def note(self, kind: str, text: str) -> None:
-        """Nothing is shown."""
+        """Shows nothing."""
 
     def run_ended(self, run_id: str, status: str, reason: str) -> None:
-        """Nothing is shown."""
+        """Shows nothing."""
 
 
 def run_experiment(
@@ -41,11 +41,12 @@ def run_experiment(
     out: str | Path = "results",
     listener: Listener | None = None,
 ) -> Outcome:
-    """Carries out an experiment file, from the main thread; `plimsoll.api.analysis(outcome.directory)` analyses it.
+    """Carries out an experiment file, from the main thread. `plimsoll.api.analysis(outcome.directory)`
+    analyses the results.
 
-    `cluster`: a cluster or a client of Dask, whose workers carry the testers whatever kind of hosts the file is for;
-    it goes on afterwards. `sets`: "path=value", as --set; `out`: where the results directory is made. Raises
-    PlimsollError.
+    `cluster`: a cluster or a client of Dask. Its workers run the testers, for every kind of hosts in the
+    file. It continues to run afterwards. `sets`: "path=value", as --set. `out`: the parent of the results
+    directory. Raises PlimsollError.
     """
     if cluster is not None:
         sets = [*sets, "hosts.kind=dask", f"hosts.dask={{address: '{_address(cluster)}'}}"]
@@ -57,8 +58,8 @@ def run_experiment(
 
 
 def _address(cluster: object) -> str:
-    """For messages: of a cluster's scheduler, or of the one that a client speaks with."""
-    found = getattr(cluster, "scheduler_address", None)
-    if found is None:
-        found = getattr(getattr(cluster, "scheduler", None), "address", None)
-    return str(found or "the given cluster")
+    """The address of the scheduler, for messages."""
+    address = getattr(cluster, "scheduler_address", None)
+    if address is None:
+        address = getattr(getattr(cluster, "scheduler", None), "address", None)
+    return str(address or "the given cluster")

@@ -13,28 +13,28 @@ from plimsoll.errors import Interrupted
 
 
 class StopRequest:
-    """Ctrl-C, `plimsoll stop` or a signal: the first asks for a clean end, the second ends the engine, the third
-    everything."""
+    """Ctrl-C, `plimsoll stop` or a signal. The first requests a clean end, the second ends the engine, the
+    third ends the lab."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self._asked = 0
+        self._requests = 0
         self._terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
         self._engine: EngineSession | None = None
 
     def watch(self, engine: EngineSession | None) -> None:
-        """The engine that the second request kills."""
+        """Sets the engine that the second request kills."""
         self._engine = engine
 
     def check(self) -> None:
-        """Raises Interrupted once a stop was asked for."""
+        """Raises Interrupted if a stop was requested."""
         if self.reason is not None:
             raise Interrupted(self.reason)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Catches SIGINT, SIGTERM and SIGHUP while this lasts."""
-        # A closed terminal sends SIGHUP. Below nohup it is ignored, and stays so.
+        """Handles SIGINT, SIGTERM and SIGHUP within the `with` block."""
+        # A closed terminal sends SIGHUP. Under nohup, SIGHUP is ignored and remains ignored.
         numbers = [signal.SIGINT, signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
@@ -46,15 +46,15 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._asked += 1
-        if number == signal.SIGHUP:  # the terminal is gone: what is written to it would be an error
+        self._requests += 1
+        if number == signal.SIGHUP:  # the terminal is closed: output to it would fail
             null = os.open(os.devnull, os.O_WRONLY)
             for descriptor in self._terminals:
                 os.dup2(null, descriptor)
             os.close(null)
         if self.reason is None:
             self.reason = f"stopped by {signal.Signals(number).name}"
-        elif self._asked > 2:
+        elif self._requests > 2:
             raise KeyboardInterrupt
         elif self._engine is not None:
             self._engine.kill()

@@ -1,6 +1,7 @@
-"""The hosts of an experiment: made ready and checked once, before its first run, and left clean after its last.
+"""The hosts of an experiment. They are prepared and checked once before its first run, and cleaned after its
+last one.
 
-Runs may use different numbers of the same hosts (`hosts.use` as a factor): those are one muster.
+Runs may use different numbers of the same hosts (`hosts.use` as a factor). These hosts are prepared once.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts import Agent, Cleaned, Door, HostBackend, Ready
+from plimsoll.deploy.hosts import Agent, CleanedHost, Door, HostBackend, ReadyHost
 from plimsoll.deploy.hosts.calls import CommandResult
-from plimsoll.deploy.hosts.check import Checked, check
+from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.talk import EngineTalk
@@ -26,25 +27,27 @@ from plimsoll.plan.model_hosts import Hosts
 
 TOKEN_DIGITS: Final = 12
 MAX_REASONS: Final = 20
-"""So many hosts that cannot be used are named."""
+"""The maximum number of unusable hosts that a message names."""
 
 
 @dataclass(slots=True)
-class _Mustered:
-    """Hosts that were asked: `ready` as the kind of hosts sees them, `checked` as the engine does."""
+class _HostSet:
+    """Hosts that were prepared. `ready`: as the kind of hosts reports them. `checked`: as the engine reports
+    them."""
 
     kind: HostBackend
-    ready: list[Ready]
-    checked: list[Checked]
+    ready: list[ReadyHost]
+    checked: list[CheckedHost]
 
 
 def token_of(directory: Path) -> str:
-    """What names our things on the hosts: the same for the results directory whenever and from wherever it is asked."""
+    """The part of the names of Plimsoll's files on the hosts. It is the same for a results directory at any
+    time."""
     return hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:TOKEN_DIGITS]
 
 
 class TesterHosts:
-    """Where the testers of an experiment run."""
+    """The hosts on which the testers of an experiment run."""
 
     def __init__(
         self, binary: Path, directory: Path, check_interrupt: Callable[[], None], lab: Lab | None = None
@@ -53,154 +56,166 @@ class TesterHosts:
         self._token = token_of(directory)
         self._check_interrupt = check_interrupt
         self._lab = lab
-        self._heeds = True
+        self._is_interruptible = True
         self._files: Sequence[Path] = ()
         self._kinds: dict[Hosts, HostBackend] = {}
-        self._mustered: dict[Hosts, _Mustered] = {}
+        self._host_sets: dict[Hosts, _HostSet] = {}
         self.lookouts = Lookouts(binary, self._token, self._check)
         """The hosts of targets, which have no testers."""
 
-    def muster(self, configs: Iterable[Config], files: Sequence[Path] = ()) -> list[Checked]:
-        """Makes every host ready, with `files` of workloads on it, and asks what it is. Raises AgentsLost where fewer
-        can be used than `at_least`; a host that is left out is told with its reason."""
+    def prepare(self, configs: Iterable[Config], files: Sequence[Path] = ()) -> list[CheckedHost]:
+        """Prepares every host, copies `files` of workloads to it, and requests its facts. Returns the hosts
+        that were checked, with the reason of each that is left out. Raises AgentsLost if fewer than
+        `at_least` can be used."""
         self._files = files
-        told: list[Checked] = []
+        checked: list[CheckedHost] = []
         for hosts in dict.fromkeys(config.hosts for config in configs if config.hosts.named):
-            key = _whole(hosts)
-            if key not in self._mustered:
-                told += self._ask(hosts).checked
-            self._require(hosts)
-        return told
+            key = _set_key(hosts)
+            if key not in self._host_sets:
+                checked += self._check_hosts(hosts).checked
+            self._require_enough(hosts)
+        return checked
 
-    def _ask(self, hosts: Hosts) -> _Mustered:
-        key = _whole(hosts)
-        if key not in self._kinds:  # noted before anything is done there: it is left even if that fails
+    def _check_hosts(self, hosts: Hosts) -> _HostSet:
+        key = _set_key(hosts)
+        if key not in self._kinds:  # stored first, so that the hosts are cleaned after a failure
             self._kinds[key] = self._kind(hosts)
         kind = self._kinds[key]
         ready = kind.prepare(self._files)
         checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
-        there = {one.host.name for one in checked if one.facts is not None}
-        gone = [one.host.name for one in ready if one.answers and one.host.name not in there]
-        restarted = kind.restart(gone) if gone else None
+        reachable = {checked_host.host.name for checked_host in checked if checked_host.facts is not None}
+        lost = [
+            ready_host.host.name
+            for ready_host in ready
+            if ready_host.is_ready and ready_host.host.name not in reachable
+        ]
+        restarted = kind.restart(lost) if lost else None
         if restarted is not None:
             ready = restarted
             checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
-        self._mustered[key] = _Mustered(kind, ready, checked)
-        return self._mustered[key]
+        self._host_sets[key] = _HostSet(kind, ready, checked)
+        return self._host_sets[key]
 
-    def _require(self, hosts: Hosts) -> None:
-        checked = self._mustered[_whole(hosts)].checked
-        taken = sum(one.taken for one in checked)
+    def _require_enough(self, hosts: Hosts) -> None:
+        checked = self._host_sets[_set_key(hosts)].checked
+        taken = sum(checked_host.taken for checked_host in checked)
         if taken >= fewest(hosts):
             return
-        left_out = [f"{one.host.name}: {one.reason}" for one in checked if not one.taken]
+        left_out = [
+            f"{checked_host.host.name}: {checked_host.reason}"
+            for checked_host in checked
+            if not checked_host.taken
+        ]
         more = len(left_out) - MAX_REASONS
         why = "; ".join(left_out[:MAX_REASONS] + ([f"and {more} more"] if more > 0 else []))
-        what = "agents" if hosts.dials_in else "hosts"
+        noun = "agents" if hosts.dials_in else "hosts"
         raise AgentsLost(
-            f"{taken} of {len(checked)} {what} can be used, at least {fewest(hosts)} are required: {why}"
+            f"{taken} of {len(checked)} {noun} can be used, at least {fewest(hosts)} are required: {why}"
         )
 
     def agents(self, config: Config) -> list[Agent]:
-        """Those of a run, in the order in which testers are dealt; empty where there is only the agent of this host
-        that needs no description."""
+        """The agents of a run, in the order in which testers are distributed. Empty if there is only the
+        agent of this host, which needs no description."""
         if not config.hosts.named:
             return []
         if config.hosts.dials_in:
-            return self._dialled_in(config.hosts)
-        if config.hosts.dials_back:  # the engine cannot start again those that are gone
-            self._ask(config.hosts)
-            self._require(config.hosts)
-        return self._mustered[_whole(config.hosts)].kind.agents(self._used(config.hosts))
+            return self._dialled_in_agents(config.hosts)
+        if config.hosts.dials_back:  # the engine cannot start them again
+            self._check_hosts(config.hosts)
+            self._require_enough(config.hosts)
+        return self._host_sets[_set_key(config.hosts)].kind.agents(self._hosts_in_use(config.hosts))
 
-    def _used(self, hosts: Hosts) -> list[Ready]:
-        mustered = self._mustered[_whole(hosts)]
-        answering = {one.host.name for one in mustered.checked if one.taken}
+    def _hosts_in_use(self, hosts: Hosts) -> list[ReadyHost]:
+        host_set = self._host_sets[_set_key(hosts)]
+        answering = {checked_host.host.name for checked_host in host_set.checked if checked_host.taken}
         used = {host.name for host in chosen(hosts, answering)}
-        return [one for one in mustered.ready if one.host.name in used]
+        return [ready_host for ready_host in host_set.ready if ready_host.host.name in used]
 
-    def command(self, config: Config, line: str, timeout_s: float) -> list[tuple[str, CommandResult]]:
+    def run_command(self, config: Config, line: str, timeout_s: float) -> list[tuple[str, CommandResult]]:
         """Runs a line of shell (`remote.command_line`) on every host of a run, in parallel; returns the result by the
         name of the host. An interrupt does not end it, as it does not end commands on this host."""
         hosts = config.hosts
-        used = self._used(hosts)
-        with self._unheeding():
-            done = self._mustered[_whole(hosts)].kind.run_command(used, line, timeout_s)
-        return [(ready.host.name, result) for ready, result in zip(used, done, strict=True)]
+        used = self._hosts_in_use(hosts)
+        with self._ignoring_interrupts():
+            results = self._host_sets[_set_key(hosts)].kind.run_command(used, line, timeout_s)
+        return [(ready.host.name, result) for ready, result in zip(used, results, strict=True)]
 
-    def _dialled_in(self, hosts: Hosts) -> list[Agent]:
-        """Those that are there now, and behind them those that may still come: before each run some have come late, and
-        others are gone. Raises AgentsLost where too few are left."""
-        mustered = self._ask(hosts)
-        self._require(hosts)
-        kind = mustered.kind
-        taken = {one.host.name for one in mustered.checked if one.taken}
-        there = kind.agents([one for one in mustered.ready if one.host.name in taken])
-        return (there + kind.coming())[: hosts.use]
+    def _dialled_in_agents(self, hosts: Hosts) -> list[Agent]:
+        """The agents that are connected, followed by those that may still connect: before each run, some may
+        have connected late, and others may have ended. Raises AgentsLost if too few remain."""
+        host_set = self._check_hosts(hosts)
+        self._require_enough(hosts)
+        kind = host_set.kind
+        taken = {checked_host.host.name for checked_host in host_set.checked if checked_host.taken}
+        agents = kind.agents([ready_host for ready_host in host_set.ready if ready_host.host.name in taken])
+        return (agents + kind.expected_agents())[: hosts.use]
 
-    def talk(self, config: Config | None) -> contextlib.AbstractContextManager[Door]:
-        """Whom to ask about the agents of a run outside of it: the engine that they have dialled, or one that is
-        started for it. None: no agent is asked about."""
-        mustered = self._mustered.get(_whole(config.hosts)) if config is not None else None
-        if mustered is not None and mustered.kind.door is not None:
-            return contextlib.nullcontext(mustered.kind.door)
+    def session(self, config: Config | None) -> contextlib.AbstractContextManager[Door]:
+        """The engine for commands about the agents of a run, outside of the run: the engine that they have
+        dialled, or one that is started for it. `config` None: the commands concern no agent."""
+        host_set = self._host_sets.get(_set_key(config.hosts)) if config is not None else None
+        if host_set is not None and host_set.kind.door is not None:
+            return contextlib.nullcontext(host_set.kind.door)
         return EngineTalk(self._binary, self._check)
 
-    def located(self, config: Config, agents: list[Agent]) -> list[Agent]:
-        """The agents of a run that is over, with the hosts of those that came late to it."""
-        kind = self._kinds.get(_whole(config.hosts))
-        return agents if kind is None else kind.located(agents)
+    def with_known_hosts(self, config: Config, agents: list[Agent]) -> list[Agent]:
+        """The agents of a run that has ended. Agents that connected during the run get the names of their
+        hosts."""
+        kind = self._kinds.get(_set_key(config.hosts))
+        return agents if kind is None else kind.with_known_hosts(agents)
 
     @property
     def names(self) -> list[str]:
-        """Hosts that may contain files of Plimsoll."""
+        """Names of the hosts that may contain files of Plimsoll."""
         return [host.name for hosts in self._kinds for host in hosts.hosts]
 
-    def clean(self) -> list[Cleaned]:
-        """Leaves every host, and hears no interrupt over it. What could not be removed is told."""
-        with self._unheeding():
-            found = [one for kind in self._kinds.values() for one in kind.clean()] + self.lookouts.clean()
-        self._kinds, self._mustered = {}, {}
-        return found
+    def clean(self) -> list[CleanedHost]:
+        """Cleans every host; interrupts are ignored. Returns the hosts, with what could not be removed."""
+        with self._ignoring_interrupts():
+            cleaned = [
+                cleaned_host for kind in self._kinds.values() for cleaned_host in kind.clean()
+            ] + self.lookouts.clean()
+        self._kinds, self._host_sets = {}, {}
+        return cleaned
 
     def _kind(self, hosts: Hosts) -> HostBackend:
         return hosts_of_kind(hosts, self._binary, self._token, self._check, self._lab)
 
     @contextlib.contextmanager
-    def _unheeding(self) -> Iterator[None]:
-        """What must be done even after an interrupt; each part of it has a time-out."""
-        self._heeds = False
+    def _ignoring_interrupts(self) -> Iterator[None]:
+        """Interrupts are ignored within the `with` block. Every part of its work must have a timeout."""
+        self._is_interruptible = False
         try:
             yield
         finally:
-            self._heeds = True
+            self._is_interruptible = True
 
     def _check(self) -> None:
-        if self._heeds:
+        if self._is_interruptible:
             self._check_interrupt()
 
 
-def _whole(hosts: Hosts) -> Hosts:
-    """Without what may differ from run to run."""
+def _set_key(hosts: Hosts) -> Hosts:
+    """The hosts without the keys that may differ between runs."""
     return replace(hosts, use=None, at_least=None)
 
 
 def places_of(agents: Sequence[Agent]) -> tuple[Place, ...] | None:
-    """Agents as the plan speaks of them; None where there is only the one of this host."""
+    """The agents as places of the plan; None if there is only the agent of this host."""
     if not agents:
         return None
-    return tuple(Place(one.name, one.host, one.site) for one in agents if one.role == "testers")
+    return tuple(Place(agent.name, agent.host, agent.site) for agent in agents if agent.role == "testers")
 
 
 def rules_of(config: Config) -> dict[str, Any]:
-    """What the engine must know of a run's agents in common."""
+    """The rules of a run that the engine applies to all agents."""
     hosts = config.hosts
     if not hosts.named and not config.watched_hosts:
         return {}
-    # Those that dial in may be late; all others are there, or the run is not the one that was planned.
-    few = {"at_least": fewest(hosts)} if hosts.dials_in else {}
+    # Agents that dial in may be late. All others must be present, or the run is not the planned one.
+    minimum = {"at_least": fewest(hosts)} if hosts.dials_in else {}
     return {
-        **few,
+        **minimum,
         "abort_on_loss": hosts.on_agent_loss == "abort",
         "grace_ns": hosts.link_grace_ns,
         "max_rate_error_ppm": hosts.clock.max_rate_error_ppm,

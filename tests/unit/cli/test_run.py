@@ -16,10 +16,10 @@ from plimsoll.drive import registry
 
 @pytest.fixture
 def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process that has entered itself as an experiment."""
+    """Another process that has registered itself as an experiment."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    enters = f"enter(Path({str(tmp_path)!r})); print(1, flush=True); input()"
-    code = f"from pathlib import Path; from plimsoll.drive.registry import enter; {enters}"
+    enters = f"register(Path({str(tmp_path)!r})); print(1, flush=True); input()"
+    code = f"from pathlib import Path; from plimsoll.drive.registry import register; {enters}"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -41,8 +41,8 @@ def test_another_experiment_on_this_host_causes_a_warning(
 
 def test_its_own_entry_causes_no_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = registry.enter(tmp_path)
-    assert [experiment.pid for experiment in registry.running()] == [
+    path = registry.register(tmp_path)
+    assert [experiment.pid for experiment in registry.running_experiments()] == [
         os.getpid()
     ] and busy_host_warnings() == []
-    registry.leave(path)
+    registry.unregister(path)

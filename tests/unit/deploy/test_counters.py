@@ -1,4 +1,4 @@
-"""Counters are read beside a run: differences, files, and what happens when a server stops to answer."""
+"""Counters are read during a run: differences, files, and a server that stops answering."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plimsoll.deploy.counters import Reading, Source, ours
 from plimsoll.deploy.counters.recorder import FORMAT, CounterLog
 
 
-class Made:
+class FakeSource:
     """A server that counts by tens, and fails at the n-th reading."""
 
     def __init__(self, fails_at: int = 1000) -> None:
@@ -38,23 +38,23 @@ class Made:
         self.closed = True
 
 
-def recorded(source: Source, path: Path) -> CounterLog:
+def start_log(source: Source, path: Path) -> CounterLog:
     log = CounterLog("db", "postgres", source, path)
     log.start()
     log.wait_for_first()
     return log
 
 
-def test_differences_last_values_and_lines(tmp_path: Path) -> None:
-    source, path = Made(), tmp_path / "services" / "db" / "counters.jsonl"
-    log = recorded(source, path)
+def test_a_log_contains_differences_last_values_and_lines(tmp_path: Path) -> None:
+    source, path = FakeSource(), tmp_path / "services" / "db" / "counters.jsonl"
+    log = start_log(source, path)
     assert source.readings == 1, "the first is there before the run begins"
     log.finish()
-    found = log.result()
-    assert found.counters == {"hits": 10, "time": 0.1}
-    assert found.gauges == {"clients": 2, "objects": 7}
-    assert found.told == {"statements": [{"statement": "SELECT 1"}]}
-    assert not found.failed
+    counts = log.result()
+    assert counts.counters == {"hits": 10, "time": 0.1}
+    assert counts.gauges == {"clients": 2, "objects": 7}
+    assert counts.details == {"statements": [{"statement": "SELECT 1"}]}
+    assert not counts.failed
     assert source.closed
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines[0] == {"format": FORMAT, "service": "db", "kind": "postgres", "gauges": ["clients"]}
@@ -62,39 +62,41 @@ def test_differences_last_values_and_lines(tmp_path: Path) -> None:
     assert 0 <= lines[2]["t"] - lines[1]["t"] < 60
 
 
-def test_a_server_that_stops_to_answer_is_told_once_and_no_differences_are_made_up(tmp_path: Path) -> None:
-    source = Made(fails_at=2)
-    log = recorded(source, tmp_path / "counters.jsonl")
+def test_a_server_that_stops_answering_is_reported_once_without_differences(tmp_path: Path) -> None:
+    source = FakeSource(fails_at=2)
+    log = start_log(source, tmp_path / "counters.jsonl")
     log.finish()
-    found = log.result()
-    assert found.failed == "ConnectionResetError: the server went away"
-    assert found.failed_at > 0
-    assert (found.counters, found.gauges) == ({}, {})
+    counts = log.result()
+    assert counts.failed == "ConnectionResetError: the server went away"
+    assert counts.failed_at > 0
+    assert (counts.counters, counts.gauges) == ({}, {})
     assert source.closed
     assert len((tmp_path / "counters.jsonl").read_text().splitlines()) == 2, "what was read stays"
 
 
-def test_one_that_cannot_even_be_opened_does_not_hold_up_the_run(tmp_path: Path) -> None:
-    log = recorded(Made(fails_at=1), tmp_path / "counters.jsonl")
+def test_a_source_that_cannot_be_opened_does_not_delay_the_run(tmp_path: Path) -> None:
+    log = start_log(FakeSource(fails_at=1), tmp_path / "counters.jsonl")
     log.finish()
     assert "went away" in log.result().failed
 
 
-def test_a_disk_that_takes_nothing_is_no_end_of_the_run(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    log = recorded(Made(), tmp_path / "file" / "counters.jsonl")
+    log = start_log(FakeSource(), tmp_path / "file" / "counters.jsonl")
     log.finish()
     assert "FileExistsError" in log.result().failed
 
 
-def test_no_thread_is_left(tmp_path: Path) -> None:
-    log = recorded(Made(), tmp_path / "counters.jsonl")
+def test_no_thread_remains(tmp_path: Path) -> None:
+    log = start_log(FakeSource(), tmp_path / "counters.jsonl")
     log.finish()
     log.result()
-    assert not [one for one in threading.enumerate() if one.name.startswith("counters-")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("counters-")]
 
 
-def test_what_our_own_services_say() -> None:
-    found = ours.reading(b'{"received": 3, "keys": 2, "purge_delay_ms": 1.5, "watching": 1, "clock_ns": 5}\n')
-    assert found.counters == {"received": 3.0, "purge_delay_ms": 1.5}
-    assert found.gauges == {"keys": 2.0, "watching": 1.0, "clock_ns": 5.0}
+def test_counters_of_own_services_are_separate_from_gauges() -> None:
+    values = ours.reading(
+        b'{"received": 3, "keys": 2, "purge_delay_ms": 1.5, "watching": 1, "clock_ns": 5}\n'
+    )
+    assert values.counters == {"received": 3.0, "purge_delay_ms": 1.5}
+    assert values.gauges == {"keys": 2.0, "watching": 1.0, "clock_ns": 5.0}

@@ -1,4 +1,4 @@
-"""Exporters of metrics: what is made of their pages, and what comes of servers that behave badly."""
+"""Exporters of metrics: the readings from their pages, and faulty servers."""
 
 from __future__ import annotations
 
@@ -20,65 +20,63 @@ from plimsoll.plan.model import Watched
 from plimsoll.plan.source.secret import Secret
 
 
-def everything(page: str) -> list[Sample]:
+def all_samples(page: str) -> list[Sample]:
     return list(samples(page, lambda name: True))
 
 
-def test_a_host_by_the_names_of_our_own_monitor() -> None:
-    found = node_reading(everything(NODE))
-    busy = (
-        105.1 + 89.93 + 6.91 + 1000.37 + 5936.52
-    )  # of core 0, as it stands in the page, less idle and iowait
-    assert found.counters["cpu.busy 0"] == pytest.approx(busy)
-    assert found.counters["cpu.all 0"] == pytest.approx(busy + 5353.88 + 21.43)
-    assert found.counters["cpu.all"] == pytest.approx(
-        found.counters["cpu.all 0"] + found.counters["cpu.all 1"]
+def test_a_node_exporter_gets_the_names_of_the_monitor() -> None:
+    reading = node_reading(all_samples(NODE))
+    busy = 105.1 + 89.93 + 6.91 + 1000.37 + 5936.52  # of core 0, as in the page, without idle and iowait
+    assert reading.counters["cpu.busy 0"] == pytest.approx(busy)
+    assert reading.counters["cpu.all 0"] == pytest.approx(busy + 5353.88 + 21.43)
+    assert reading.counters["cpu.all"] == pytest.approx(
+        reading.counters["cpu.all 0"] + reading.counters["cpu.all 1"]
     )
-    assert found.counters["cpu.steal"] == pytest.approx(6.91 + 7.18)
-    assert found.counters["net.receive eth0"] == 1321299363
-    assert found.counters["disk.busy vda"] == 198.192
-    assert found.counters["psi.io.full"] == 55.022224
-    assert found.gauges["memory.used"] == 25276514304 - 24725401600
-    assert not [name for name in found.gauges if name.startswith("net.speed")], "-1 says that nobody knows it"
-    assert node_version(everything(NODE)).endswith(" on vm")
+    assert reading.counters["cpu.steal"] == pytest.approx(6.91 + 7.18)
+    assert reading.counters["net.receive eth0"] == 1321299363
+    assert reading.counters["disk.busy vda"] == 198.192
+    assert reading.counters["psi.io.full"] == 55.022224
+    assert reading.gauges["memory.used"] == 25276514304 - 24725401600
+    assert not [name for name in reading.gauges if name.startswith("net.speed")], "-1: the speed is not known"
+    assert node_version(all_samples(NODE)).endswith(" on vm")
 
 
 def squid_page(requests: int, *, infos: bool = False) -> list[Sample]:
     page = SQUID.replace("squid_client_http_requests_total 0", f"squid_client_http_requests_total {requests}")
-    return everything(page + ("squid_info_Number_of_clients_accessing_cache 1\n" if infos else ""))
+    return all_samples(page + ("squid_info_Number_of_clients_accessing_cache 1\n" if infos else ""))
 
 
-def test_a_squid_by_the_names_of_its_cache_manager() -> None:
-    found = SquidPages().reading(squid_page(7))
-    assert found.counters["client_http.requests"] == 7
+def test_a_squid_exporter_gets_the_names_of_the_cache_manager() -> None:
+    reading = SquidPages().reading(squid_page(7))
+    assert reading.counters["client_http.requests"] == 7
     assert {"client_http.hit_kbytes_out", "server.all.requests", "server.http.errors", "swap.ins"} <= set(
-        found.counters
+        reading.counters
     )
 
 
-def test_requests_of_the_exporter_itself_are_taken_out() -> None:
+def test_requests_of_the_exporter_itself_are_subtracted() -> None:
     pages = SquidPages()
-    asked = [pages.reading(squid_page(value)).counters["client_http.requests"] for value in (10, 12, 19)]
-    assert asked == [10, 10, 15], "two for each page: counters and service times"
-    assert pages.reading(squid_page(4)).counters["client_http.requests"] == 4, "Squid was started anew"
+    requests = [pages.reading(squid_page(value)).counters["client_http.requests"] for value in (10, 12, 19)]
+    assert requests == [10, 10, 15], "two for each page: counters and service times"
+    assert pages.reading(squid_page(4)).counters["client_http.requests"] == 4, "Squid was restarted"
     with_infos = SquidPages()
     with_infos.reading(squid_page(10, infos=True))
     assert with_infos.reading(squid_page(13, infos=True)).counters["client_http.requests"] == 10
 
 
-def test_pages_of_something_else_are_refused() -> None:
+def test_pages_of_other_programs_are_rejected() -> None:
     with pytest.raises(ValueError, match="no node_cpu_seconds_total"):
-        node_reading(everything(SQUID))
+        node_reading(all_samples(SQUID))
     with pytest.raises(ValueError, match="no squid_client_http_requests_total"):
-        SquidPages().reading(everything(NODE))
+        SquidPages().reading(all_samples(NODE))
     with pytest.raises(ValueError, match="cannot reach its Squid"):
-        SquidPages().reading(everything('squid_up{host="localhost"} 0\n'))
+        SquidPages().reading(all_samples('squid_up{host="localhost"} 0\n'))
 
 
-# -- what readings add up to
+# -- sums of readings
 
 
-def test_a_counter_that_falls_has_counted_since_it_was_begun_anew() -> None:
+def test_a_counter_that_decreases_was_reset() -> None:
     tally = Tally()
     assert [tally.add(Reading({"a": value})) for value in (100.0, 130.0, 20.0, 25.0)] == [
         False,
@@ -89,7 +87,7 @@ def test_a_counter_that_falls_has_counted_since_it_was_begun_anew() -> None:
     assert tally.increases == {"a": 30 + 20 + 5}
 
 
-def test_series_that_come_and_go() -> None:
+def test_series_may_appear_and_disappear() -> None:
     tally = Tally()
     tally.add(Reading({'asked{code="200"}': 50.0, "cpu.all 0": 10.0}))
     tally.add(Reading({'asked{code="200"}': 60.0, 'asked{code="503"}': 2.0, "cpu.all 1": 999.0}))
@@ -97,7 +95,7 @@ def test_series_that_come_and_go() -> None:
     tally.add(Reading({'asked{code="200"}': 62.0, 'asked{code="503"}': 3.0}))
     assert tally.increases == {
         'asked{code="200"}': 12.0,
-        'asked{code="503"}': 3.0,  # the first of its kind happened meanwhile
+        'asked{code="503"}': 3.0,  # the first event of its kind occurred in between
         "cpu.all 0": 0.0,
         "cpu.all 1": 1.0,  # a core that was switched on counts since the host was started
     }
@@ -115,8 +113,8 @@ def test_gauges_have_a_mean_and_a_peak() -> None:
 
 
 @contextmanager
-def serving(answer: Callable[[socket.socket], None], asked: list[bytes] | None = None) -> Iterator[str]:
-    """Answers one request after the other, each on a connection of its own."""
+def serving(answer: Callable[[socket.socket], None], requests: list[bytes] | None = None) -> Iterator[str]:
+    """Answers one request after the other, each on its own connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def work() -> None:
@@ -128,8 +126,8 @@ def serving(answer: Callable[[socket.socket], None], asked: list[bytes] | None =
                 with connection:
                     try:
                         request = connection.recv(65536)
-                        if asked is not None:
-                            asked.append(request)
+                        if requests is not None:
+                            requests.append(request)
                         answer(connection)
                     except OSError:
                         pass  # the client has had enough
@@ -152,7 +150,7 @@ def watched(url: str, metrics: Sequence[str] = ("a*",), **more: object) -> Watch
     return Watched(name="x", url=url, shown=url, host="127.0.0.1", metrics=tuple(metrics), **named)  # type: ignore[arg-type]
 
 
-def test_named_metrics_are_kept_as_they_are_called() -> None:
+def test_metrics_that_are_selected_by_name_keep_their_names() -> None:
     body = b'# TYPE asked counter\nasked{code="200"} 3\n# TYPE active gauge\nactive 2\nother 9\n'
     with serving(page_of(body)) as url:
         reader = PrometheusReader(watched(url, ["asked", "act*", "absent_*"]))
@@ -160,15 +158,15 @@ def test_named_metrics_are_kept_as_they_are_called() -> None:
         assert reader.unmatched == ("absent_*",)
 
 
-def test_headers_go_out_with_their_secrets() -> None:
-    asked: list[bytes] = []
-    with serving(page_of(b"a 1\n"), asked) as url:
+def test_headers_are_sent_with_their_secrets() -> None:
+    requests: list[bytes] = []
+    with serving(page_of(b"a 1\n"), requests) as url:
         PrometheusReader(
             watched(url + "?collect[]=cpu", headers={"Authorization": Secret("Basic dTpw")})
         ).read()
-    assert b"GET /metrics?collect[]=cpu HTTP/1.1\r\n" in asked[0]
-    assert b"Authorization: Basic dTpw\r\n" in asked[0]
-    assert b"Accept-Encoding: identity\r\n" in asked[0]
+    assert b"GET /metrics?collect[]=cpu HTTP/1.1\r\n" in requests[0]
+    assert b"Authorization: Basic dTpw\r\n" in requests[0]
+    assert b"Accept-Encoding: identity\r\n" in requests[0]
 
 
 def endless(to: socket.socket) -> None:
@@ -189,7 +187,7 @@ def silent(to: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (endless, "larger than 1 MiB|takes longer"),
         (dripping, "takes longer"),
@@ -205,11 +203,11 @@ def silent(to: socket.socket) -> None:
         (lambda to: to.close(), "closed connection|reset"),
     ],
 )
-def test_servers_that_behave_badly(
-    monkeypatch: pytest.MonkeyPatch, answer: Callable[[socket.socket], None], told: str
+def test_faulty_servers_are_reported(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[socket.socket], None], message: str
 ) -> None:
     slow = answer in (endless, dripping, silent)
     monkeypatch.setattr(prometheus, "TIMEOUT_S", 0.5 if slow else 60.0)
     monkeypatch.setattr(prometheus, "MAX_BYTES", 2**20)
-    with serving(answer) as url, pytest.raises(Exception, match=told):
+    with serving(answer) as url, pytest.raises(Exception, match=message):
         PrometheusReader(watched(url, ["a"])).read()

@@ -1,4 +1,4 @@
-"""What is asked of hosts and what is made of their answers, without a host."""
+"""Scripts for hosts and the meaning of their answers, without a host."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from plimsoll import __version__
 from plimsoll.cli.hosts import lines
 from plimsoll.deploy.binary import elf_facts, find_engine
-from plimsoll.deploy.hosts import Agent, Ready, agents_on, remote
+from plimsoll.deploy.hosts import Agent, ReadyHost, agents_on, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
-from plimsoll.deploy.hosts.check import Checked, shortcomings, with_deviations
+from plimsoll.deploy.hosts.check import CheckedHost, shortcomings, with_deviations
 from plimsoll.deploy.hosts.kinds import BACKENDS, hosts_of_kind
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import FORMAT, EngineTalk
@@ -37,17 +37,17 @@ FACTS: Mapping[str, Any] = {
 }
 
 
-def nobody() -> None:
+def no_interrupt() -> None:
     """No interrupt."""
 
 
-def test_scripts_hold_nothing_that_a_login_shell_takes_for_its_own() -> None:
+def test_scripts_contain_no_characters_that_a_login_shell_interprets() -> None:
     item = remote.Item("file-ab/x.sh", 3)
     for text in (
-        remote.ask("~/.cache/plimsoll", "engine-ab", ["file-ab/x.sh"]),
-        remote.put("/srv/x", item, "version"),
-        remote.clean("~/.cache/plimsoll", "abc", keep_engine=False, discard=False),
-        remote.clean("/srv/x", None, keep_engine=True, discard=True),
+        remote.inspection_script("~/.cache/plimsoll", "engine-ab", ["file-ab/x.sh"]),
+        remote.copy_script("/srv/x", item, "version"),
+        remote.cleanup_script("~/.cache/plimsoll", "abc", keep_engine=False, discard=False),
+        remote.cleanup_script("/srv/x", None, keep_engine=True, discard=True),
     ):
         assert text.startswith("exec sh -c '") and text.endswith("'")
         assert not set(text[len("exec sh -c '") : -1]) & set("'!\n")
@@ -57,18 +57,18 @@ def test_scripts_hold_nothing_that_a_login_shell_takes_for_its_own() -> None:
     assert remote.file_name("ab", "--") == "file-ab/file"
 
 
-def test_answers_are_told_from_what_a_login_prints() -> None:
+def test_answers_are_distinguished_from_the_output_of_a_login() -> None:
     out = "Welcome!\nplimsoll\nplimsollx uname Bad\n  plimsoll uname Linux x86_64\r\nplimsoll file a\nplimsoll file b\n"
-    assert remote.answers(out)["uname"] == ["Linux x86_64"]
-    assert remote.answers(out)["file"] == ["a", "b"]
-    assert remote.answers("\0\xff" * 1000) == {}
+    assert remote.parse_answers(out)["uname"] == ["Linux x86_64"]
+    assert remote.parse_answers(out)["file"] == ["a", "b"]
+    assert remote.parse_answers("\0\xff" * 1000) == {}
 
 
 _ended = CommandResult
 
 
 @pytest.mark.parametrize(
-    ("done", "said"),
+    ("result", "reason"),
     [
         (_ended(None, "", "", "no answer within 5 s"), "it does not answer: no answer within 5 s"),
         (_ended(255, "", "ssh: Could not resolve hostname x: unknown\n"), "there is no host of this name"),
@@ -83,13 +83,13 @@ _ended = CommandResult
         (_ended(1, "", "mkdir: Permission denied\n"), "mkdir: Permission denied"),
     ],
 )  # fmt: skip
-def test_each_failure_has_its_reason(done: CommandResult, said: str) -> None:
-    assert remote.reason(done).startswith(said)
-    assert "\n" not in remote.reason(done)
+def test_each_failure_is_reported_with_its_reason(result: CommandResult, reason: str) -> None:
+    assert remote.failure_reason(result).startswith(reason)
+    assert "\n" not in remote.failure_reason(result)
 
 
-def test_a_command_is_bounded_in_time_and_output() -> None:
-    calls = Calls(nobody)
+def test_time_and_output_of_a_command_are_limited() -> None:
+    calls = Calls(no_interrupt)
     assert calls.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 20.0) == CommandResult(
         3, "out\n", "err\n"
     )
@@ -100,7 +100,7 @@ def test_a_command_is_bounded_in_time_and_output() -> None:
         calls.run(["/no/such/program"], 1.0)
 
 
-def test_what_is_interrupted_is_ended_and_nothing_more_is_started(tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_running_commands_and_starts_no_others(tmp_path: Path) -> None:
     since = time.monotonic()
 
     def stop() -> None:
@@ -113,23 +113,27 @@ def test_what_is_interrupted_is_ended_and_nothing_more_is_started(tmp_path: Path
         return calls.run(["sh", "-c", f"sleep 60; echo > {tmp_path}/{number}"], 90.0)
 
     with pytest.raises(Interrupted):
-        calls.each(range(200), work)
+        calls.run_all(range(200), work)
     assert calls.run(["true"], 5.0).trouble == "interrupted"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_of_one_is_raised_and_results_are_in_their_order() -> None:
-    assert Calls(nobody).each([3, 1, 2], lambda number: number * 10) == [30, 10, 20]
-    assert Calls(nobody).each([], lambda number: number) == []
+def test_an_error_is_raised_and_results_are_in_the_order_of_the_items() -> None:
+    assert Calls(no_interrupt).run_all([3, 1, 2], lambda number: number * 10) == [30, 10, 20]
+    assert Calls(no_interrupt).run_all([], lambda number: number) == []
     with pytest.raises(ZeroDivisionError):
-        Calls(nobody).each([1, 0], lambda number: 1 // number)
+        Calls(no_interrupt).run_all([1, 0], lambda number: 1 // number)
 
 
-def test_agents_are_of_hosts_that_are_ready() -> None:
-    ready = [Ready(Host("a", "a", "s", 2)), Ready(Host("b", "b", "s"), "dead"), Ready(Host("c", "c", "t"))]
+def test_agents_are_created_only_on_hosts_that_are_ready() -> None:
+    ready = [
+        ReadyHost(Host("a", "a", "s", 2)),
+        ReadyHost(Host("b", "b", "s"), "dead"),
+        ReadyHost(Host("c", "c", "t")),
+    ]
     start = {name: {"kind": "local"} for name in ("a.1", "a.2", "c")}
     agents = agents_on(ready, start)
-    assert [(one.name, one.host, one.site) for one in agents] == [
+    assert [(agent.name, agent.host, agent.site) for agent in agents] == [
         ("a.1", "a", "s"),
         ("c", "c", "t"),
         ("a.2", "a", "s"),
@@ -143,30 +147,34 @@ def test_agents_are_of_hosts_that_are_ready() -> None:
         "watch": [],
         "files": {},
     }
-    copied = Ready(Host("a", "a", "s"), files={"/x": "/there/x"})
+    copied = ReadyHost(Host("a", "a", "s"), files={"/x": "/there/x"})
     assert agents_on([copied], {"a": {"kind": "local"}})[0].to_json()["files"] == {"/x": "/there/x"}
 
 
-def test_agents_of_this_host_have_nothing_to_be_made_ready_or_left() -> None:
-    local = hosts_of_kind(Hosts(agents=2, hosts=(Host("local", "", "local", 2),)), Path("/e"), "t", nobody)
-    assert [one.name for one in local.agents(local.prepare())] == ["local.1", "local.2"]
+def test_agents_of_this_host_need_no_preparation_or_cleanup() -> None:
+    local = hosts_of_kind(
+        Hosts(agents=2, hosts=(Host("local", "", "local", 2),)), Path("/e"), "t", no_interrupt
+    )
+    assert [agent.name for agent in local.agents(local.prepare())] == ["local.1", "local.2"]
     checked = local.agents_by_host(local.prepare())
-    assert {host: [one.name for one in agents] for host, agents in checked.items()} == {"local": ["local.1"]}
-    assert (local.door, local.restart(["local"]), local.coming()) == (None, None, [])
-    assert all(one.proven for one in local.clean())
+    assert {host: [agent.name for agent in agents] for host, agents in checked.items()} == {
+        "local": ["local.1"]
+    }
+    assert (local.door, local.restart(["local"]), local.expected_agents()) == (None, None, [])
+    assert all(cleaned_host.is_clean for cleaned_host in local.clean())
 
 
 def test_every_kind_of_hosts_has_a_backend() -> None:
     assert set(BACKENDS) == set(get_args(HostKind))
 
 
-def test_hosts_of_a_testbed_are_had_from_within_it_only() -> None:
+def test_hosts_of_a_testbed_are_available_only_within_it() -> None:
     wan = Path(__file__).parents[3] / "examples" / "testbeds" / "wan.yaml"
     with pytest.raises(BadInput, match=r"hosts\.kind: this process does not run on the host lab"):
-        hosts_of_kind(Hosts(kind="testbed", testbed=str(wan)), Path("/e"), "t", nobody)
+        hosts_of_kind(Hosts(kind="testbed", testbed=str(wan)), Path("/e"), "t", no_interrupt)
 
 
-def test_hosts_are_held_against_what_is_required() -> None:
+def test_requirements_that_a_host_does_not_satisfy_are_listed() -> None:
     required = (
         Requirement("cores", ">=", 4.0, ">=4"),
         Requirement("memory", ">=", 4e9, ">=4GB"),
@@ -186,21 +194,21 @@ def test_hosts_are_held_against_what_is_required() -> None:
     assert shortcomings({**FACTS, "clock": {"same": True}}, required[3:], "x86_64") == []
 
 
-def measured(name: str, reason: str = "", link: float | None = None, **figures: float | None) -> Checked:
-    return Checked(Host(name, name, "s", link_bytes_s=link), {**FACTS, "baseline": figures}, reason)
+def measured(name: str, reason: str = "", link: float | None = None, **figures: float | None) -> CheckedHost:
+    return CheckedHost(Host(name, name, "s", link_bytes_s=link), {**FACTS, "baseline": figures}, reason)
 
 
-def test_hosts_far_off_the_median_are_named() -> None:
-    found = with_deviations(
+def test_hosts_that_deviate_from_the_median_get_a_remark() -> None:
+    checked = with_deviations(
         [
             measured("a", cpu_per_s=1e6, disk_write_bytes_s=100e6),
             measured("b", cpu_per_s=1.099e6, disk_write_bytes_s=50e6),
             measured("c", cpu_per_s=1e6, disk_write_bytes_s=None),
             measured("out", "too small", cpu_per_s=1e3),
-            Checked(Host("dead", "dead", "s"), None, "no answer"),
+            CheckedHost(Host("dead", "dead", "s"), None, "no answer"),
         ]
     )
-    assert [one.remarks for one in found] == [
+    assert [checked_host.remarks for checked_host in checked] == [
         ("disk writes: 100 MB/s, 33% above the median of 75 MB/s",),
         ("disk writes: 50 MB/s, 33% below the median of 75 MB/s",),
         (),
@@ -213,15 +221,17 @@ def test_hosts_far_off_the_median_are_named() -> None:
             measured("b", network_bytes_s=1.25e9),
         ]
     )
-    assert [one.remarks for one in declared] == [(), ()]
+    assert [checked_host.remarks for checked_host in declared] == [(), ()]
 
 
-def test_the_table_says_everything_of_each_host() -> None:
-    said = lines(
-        [Checked(Host("a", "a", "s"), FACTS), Checked(Host("b", "b", "s"), None, "dead")], 2, baseline=False
+def test_the_table_contains_the_facts_of_each_host() -> None:
+    table = lines(
+        [CheckedHost(Host("a", "a", "s"), FACTS), CheckedHost(Host("b", "b", "s"), None, "dead")],
+        2,
+        baseline=False,
     )
-    assert " ".join(said[1].split()) == "a s 2 8 GB 6.1.0 x86_64 1024 28232 0.400 ms -1.500 ms ± 0.200 ms"
-    assert said[2:] == [
+    assert " ".join(table[1].split()) == "a s 2 8 GB 6.1.0 x86_64 1024 28232 0.400 ms -1.500 ms ± 0.200 ms"
+    assert table[2:] == [
         "b     s     no answer",
         "b: left out: dead",
         "1 of 2 hosts can be used, 2 are needed",
@@ -229,7 +239,7 @@ def test_the_table_says_everything_of_each_host() -> None:
 
 
 def engine(path: Path, script: str) -> Path:
-    """Something that is started as an engine, and behaves badly."""
+    """A script that is started as an engine, and is faulty."""
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     return path
@@ -239,7 +249,7 @@ HELLO = f'echo \'{{"type":"hello","format":"{FORMAT}","version":"{__version__}"}
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("exit 4", r"ended \(4\)"),
         ("echo broken >&2; exit 4", "broken"),
@@ -257,23 +267,23 @@ HELLO = f'echo \'{{"type":"hello","format":"{FORMAT}","version":"{__version__}"}
         (f"{HELLO}; read x; yes | tr -d '\\n'", "printed a line that is not an event"),
     ],
 )
-def test_an_engine_that_behaves_badly_is_told_and_ended(tmp_path: Path, script: str, said: str) -> None:
-    with pytest.raises(EngineError, match=said), EngineTalk(engine(tmp_path / "engine", script)) as talk:
+def test_a_faulty_engine_is_reported_and_ended(tmp_path: Path, script: str, message: str) -> None:
+    with pytest.raises(EngineError, match=message), EngineTalk(engine(tmp_path / "engine", script)) as talk:
         list(talk.ask({"type": "check"}, "checked", 0.5))
     left = subprocess.run(["pgrep", "-f", str(tmp_path / "engine")], capture_output=True, check=False)
     assert left.stdout == b""
 
 
-def test_events_come_up_to_the_last(tmp_path: Path) -> None:
+def test_events_are_yielded_up_to_the_last_type(tmp_path: Path) -> None:
     events = '{"type":"host","name":"a"}\\n{"type":"checked"}\\n'
     path = engine(tmp_path / "engine", f"{HELLO}; read x; printf '{events}'; read x")
     with EngineTalk(path) as talk:
         assert list(talk.ask({"type": "check"}, "checked", 20.0)) == [{"type": "host", "name": "a"}]
 
 
-def test_a_sink_takes_bytes_of_several() -> None:
-    with sink("127.0.0.1", None) as place:
-        host, _, port = place.rpartition(":")
+def test_a_sink_accepts_several_connections() -> None:
+    with sink("127.0.0.1", None) as address:
+        host, _, port = address.rpartition(":")
         connections = [socket.create_connection((host, int(port)), timeout=5) for _ in range(3)]
         for connection in connections:
             connection.sendall(bytes(4_000_000))
@@ -285,7 +295,7 @@ def test_a_sink_takes_bytes_of_several() -> None:
         pass
 
 
-def test_programs_are_known_by_their_header(tmp_path: Path) -> None:
+def test_facts_of_a_program_are_read_from_its_header(tmp_path: Path) -> None:
     assert elf_facts(find_engine()).architecture in ("x86_64", "aarch64")
     for content in (b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01" + bytes(70), b"\x7fELF\x02\x01" + b"\xff" * 70):
         (tmp_path / "x").write_bytes(content)
@@ -297,8 +307,8 @@ def test_programs_are_known_by_their_header(tmp_path: Path) -> None:
         elf_facts(tmp_path / "none")
 
 
-def test_an_agent_can_only_watch() -> None:
-    told = Agent(
+def test_an_agent_can_have_the_role_watch() -> None:
+    document = Agent(
         "db", "db", "s", {"kind": "joined"}, "watch", ({"name": "postgres", "process": "postgres"},)
     ).to_json()
-    assert told["role"] == "watch" and told["watch"] == [{"name": "postgres", "process": "postgres"}]
+    assert document["role"] == "watch" and document["watch"] == [{"name": "postgres", "process": "postgres"}]

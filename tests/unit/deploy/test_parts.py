@@ -1,4 +1,4 @@
-"""Finding the engine, binding to cores, readiness: what can be wrong before anything runs, in words."""
+"""Finding the engine, binding to cores, readiness: messages for faults before a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.deploy.binary import _places, engine_version, find_engine, require_same_version
+from plimsoll.deploy.binary import _candidates, engine_version, find_engine, require_same_version
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.ports import LOOPBACK, free_port
 from plimsoll.deploy.process import bound_to
@@ -20,7 +20,9 @@ from plimsoll.deploy.servers.command import _check
 from plimsoll.errors import EngineError, ServiceError
 
 
-def test_an_override_that_is_no_program_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_override_that_is_not_a_program_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PLIMSOLL_ENGINE", str(tmp_path / "nothing"))
     with pytest.raises(EngineError, match="not an executable file"):
         find_engine()
@@ -28,17 +30,19 @@ def test_an_override_that_is_no_program_is_said(monkeypatch: pytest.MonkeyPatch,
 
 def test_the_engine_of_the_same_installation_comes_first(tmp_path: Path) -> None:
     modules = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
-    assert _places(tmp_path / modules)[1] == tmp_path / "bin" / "plimsoll-engine", "with --user and --prefix"
-    assert _places(tmp_path / "any")[0] == tmp_path / "any" / "bin" / "plimsoll-engine", "with --target"
-    assert tmp_path / "bin" / "plimsoll-engine" not in _places(tmp_path / "a" / "b" / "c"), (
-        "no place of pip's"
+    assert _candidates(tmp_path / modules)[1] == tmp_path / "bin" / "plimsoll-engine", (
+        "with --user and --prefix"
+    )
+    assert _candidates(tmp_path / "any")[0] == tmp_path / "any" / "bin" / "plimsoll-engine", "with --target"
+    assert tmp_path / "bin" / "plimsoll-engine" not in _candidates(tmp_path / "a" / "b" / "c"), (
+        "no directory of pip"
     )
     (tmp_path / "Cargo.toml").touch()
-    assert _places(tmp_path / "python")[0] == tmp_path / "target" / "engine" / "plimsoll-engine"
+    assert _candidates(tmp_path / "python")[0] == tmp_path / "target" / "engine" / "plimsoll-engine"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("#!/bin/sh\nexit 3\n", "failed with exit status 3"),
         ("#!/bin/sh\necho hello\n", "not the Plimsoll engine"),
@@ -46,20 +50,20 @@ def test_the_engine_of_the_same_installation_comes_first(tmp_path: Path) -> None
         ("#!/no/such/interpreter\n", "does not run"),
     ],
 )
-def test_another_program_is_no_engine(tmp_path: Path, text: str, said: str) -> None:
+def test_another_program_is_not_accepted_as_the_engine(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "engine"
     path.write_text(text)
     path.chmod(0o755)
-    with pytest.raises(EngineError, match=said):
+    with pytest.raises(EngineError, match=message):
         engine_version(path)
 
 
-def test_lab_and_engine_are_of_one_release() -> None:
+def test_lab_and_engine_must_be_of_one_release() -> None:
     with pytest.raises(EngineError, match="install both from one release"):
         require_same_version("99.0", "/somewhere")
 
 
-def test_cores_are_bound_for_a_while() -> None:
+def test_cores_are_bound_within_the_block_only() -> None:
     before = os.sched_getaffinity(0)
     core = min(before)
     with bound_to([core]):
@@ -72,7 +76,7 @@ def test_cores_are_bound_for_a_while() -> None:
     assert os.sched_getaffinity(0) == before
 
 
-def test_ready_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:
+def test_readiness_is_checked_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:
     log = tmp_path / "log"
     port = free_port()
     assert not _check({"tcp": True}, LOOPBACK, port, log)()
@@ -104,9 +108,9 @@ class Answer(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_facts_of_this_host_are_plain_values_and_no_boot_line() -> None:
+def test_facts_of_this_host_are_plain_values_without_the_boot_command_line() -> None:
     facts = host_facts("1.2.3")
     assert facts["versions"]["plimsoll"] == "1.2.3"
     assert facts["cpu"]["usable"] == sorted(os.sched_getaffinity(0))
     assert facts["limits"]["local_ports"] > 0
-    assert "boot_command_line" not in facts["host"], "it may carry secrets of the machine"
+    assert "boot_command_line" not in facts["host"], "it may contain secrets of the machine"

@@ -1,4 +1,4 @@
-"""Configurations that we write for servers, and pages of theirs that we read."""
+"""Configurations that Plimsoll writes for servers, and pages of servers that it reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plimsoll.errors import ServiceError
 OWN, ONE, OTHER = (CachePorts(f"127.0.0.{n}", 1000 * n, 1000 * n + 1, 1000 * n + 2) for n in (3, 4, 5))
 
 
-def told(**more: Any) -> dict[str, Any]:
+def squid_settings(**more: Any) -> dict[str, Any]:
     """Settings of a Squid."""
     cache = {"memory": 64_000_000, "object_in_memory": 1_000_000, "disk": 0, "largest": 100_000_000}
     return {
@@ -40,13 +40,13 @@ def told(**more: Any) -> dict[str, Any]:
     }
 
 
-def squid_conf(own: dict[str, Any], origin: str | None = None) -> list[str]:
-    peers = squid.peer_lines(own, LOOPBACK, OWN, origin, {"one": ONE, "other": OTHER})
-    return squid.configuration("my_cache", own, Path("/p"), LOOPBACK, OWN, peers, 4096).splitlines()
+def squid_conf(settings: dict[str, Any], origin: str | None = None) -> list[str]:
+    peers = squid.peer_lines(settings, LOOPBACK, OWN, origin, {"one": ONE, "other": OTHER})
+    return squid.configuration("my_cache", settings, Path("/p"), LOOPBACK, OWN, peers, 4096).splitlines()
 
 
-def test_a_forward_proxy() -> None:
-    lines = squid_conf(told())
+def test_a_forward_proxy_has_one_port_and_no_peers() -> None:
+    lines = squid_conf(squid_settings())
     assert "http_port 127.0.0.1:3000" in lines
     assert not [line for line in lines if "accel" in line or "cache_peer" in line]
     assert "icp_port 0" in lines
@@ -54,59 +54,61 @@ def test_a_forward_proxy() -> None:
     assert "visible_hostname my-cache-3000.plimsoll" in lines
     assert "access_log stdio:/p/access.log !manager" in lines
     assert not [line for line in lines if line.startswith("cache_dir")]
-    assert "access_log none" in squid_conf(told(log=False))
+    assert "access_log none" in squid_conf(squid_settings(log=False))
 
 
-def test_a_reverse_proxy_has_the_origin_for_its_site_so_that_keys_agree() -> None:
-    lines = squid_conf(told(origin="web"), "http://127.0.0.1:8000")
+def test_the_site_of_a_reverse_proxy_is_its_origin_so_that_keys_agree() -> None:
+    lines = squid_conf(squid_settings(origin="web"), "http://127.0.0.1:8000")
     assert "http_port 127.0.0.1:3001 accel defaultsite=127.0.0.1:8000 no-vhost" in lines
     assert "cache_peer 127.0.0.1 parent 8000 0 no-query no-digest originserver name=origin" in lines
     assert "never_direct allow all" not in lines
 
 
-def test_parents_stand_in_the_way_and_siblings_are_asked() -> None:
-    below = squid_conf(told(origin="web", parents=["one", "other"]), "http://127.0.0.1:8000")
+def test_parents_replace_the_origin_and_siblings_are_queried() -> None:
+    below = squid_conf(squid_settings(origin="web", parents=["one", "other"]), "http://127.0.0.1:8000")
     assert "cache_peer 127.0.0.1 parent 4000 0 no-query no-digest round-robin name=one" in below
     assert "never_direct allow all" in below
     assert not [line for line in below if "originserver" in line]
-    beside = squid_conf(told(origin="web", siblings=["one"]), "http://127.0.0.1:8000")
+    beside = squid_conf(squid_settings(origin="web", siblings=["one"]), "http://127.0.0.1:8000")
     assert "cache_peer 127.0.0.4 sibling 4000 4002 no-digest proxy-only name=one" in beside
     assert {"http_port 127.0.0.3:3000", "icp_port 3002", "udp_incoming_address 127.0.0.3"} <= set(beside)
 
 
-def test_disk_workers_and_lines_of_the_file() -> None:
-    cache = {**told()["cache"], "disk": 10_000_000}
-    assert "cache_dir aufs /p/disk 10 16 16" in squid_conf(told(cache=cache))
-    assert "cache_dir rock /p/disk 10" in squid_conf(told(cache=cache, workers=2))
-    lines = squid_conf(told(settings=["via off"], collapsed_forwarding=True))
+def test_disk_workers_and_lines_of_the_file_are_in_the_configuration() -> None:
+    cache = {**squid_settings()["cache"], "disk": 10_000_000}
+    assert "cache_dir aufs /p/disk 10 16 16" in squid_conf(squid_settings(cache=cache))
+    assert "cache_dir rock /p/disk 10" in squid_conf(squid_settings(cache=cache, workers=2))
+    lines = squid_conf(squid_settings(settings=["via off"], collapsed_forwarding=True))
     assert lines[-1] == "via off"
     assert "collapsed_forwarding on" in lines
 
 
-def test_nginx_as_a_proxy_and_as_a_server_of_files() -> None:
-    own = {"origin": "web", "root": None, "workers": 2, "settings": ["sendfile off;", "gzip on;"]}
-    text = nginx.configuration(own, Path("/p"), "127.0.0.1:80", 81, "http://127.0.0.1:8000", 4096)
+def test_nginx_is_configured_as_a_proxy_or_as_a_server_of_files() -> None:
+    settings = {"origin": "web", "root": None, "workers": 2, "settings": ["sendfile off;", "gzip on;"]}
+    text = nginx.configuration(settings, Path("/p"), "127.0.0.1:80", 81, "http://127.0.0.1:8000", 4096)
     assert "upstream origin { server 127.0.0.1:8000; keepalive 64; }" in text
-    assert text.count("sendfile") == 1, "ours gives way"
+    assert text.count("sendfile") == 1, "the line of the file replaces the default"
     assert "listen 127.0.0.1:81; access_log off; location / { stub_status; }" in text
     assert "worker_connections 4096" in text
     files = nginx.configuration(
-        {**own, "origin": None, "root": "/srv/x y"}, Path("/p"), "127.0.0.1:80", 81, None, 99_999
+        {**settings, "origin": None, "root": "/srv/x y"}, Path("/p"), "127.0.0.1:80", 81, None, 99_999
     )
     assert 'root "/srv/x y";' in files
     assert "upstream" not in files
 
 
-def test_databases() -> None:
+def test_databases_are_configured_with_the_settings_of_the_file() -> None:
     text = postgres.configuration(
         LOOPBACK, 5432, {"shared_buffers": "256MB", "search_path": "it's"}, statements=True
     )
     assert "shared_preload_libraries = 'pg_stat_statements'" in text
     assert "search_path = 'it''s'" in text
-    own = postgres.configuration(LOOPBACK, 1, {"shared_preload_libraries": "auto_explain"}, statements=True)
-    assert own.count("shared_preload_libraries") == 1
-    assert "auto_explain" in own
-    assert "fsync" not in text, "as the server has it"
+    overridden = postgres.configuration(
+        LOOPBACK, 1, {"shared_preload_libraries": "auto_explain"}, statements=True
+    )
+    assert overridden.count("shared_preload_libraries") == 1
+    assert "auto_explain" in overridden
+    assert "fsync" not in text, "the server's default applies"
     assert 'host "events" "me" 127.0.0.1/32 trust' in postgres.access("me", "events", LOOPBACK, others=False)
     options = mariadb.configuration(
         Path("/p"), LOOPBACK, 3306, {"innodb_buffer_pool_size": "256M"}
@@ -138,9 +140,9 @@ INFO = (
 )
 
 
-def test_pages_of_the_cache_manager() -> None:
-    found = squid_counters.counters(COUNTERS)
-    assert found == {"client_http.requests": 4.0, "client_http.hits": 1.0, "cpu_time": 0.032184}
+def test_pages_of_the_cache_manager_are_parsed() -> None:
+    values = squid_counters.counters(COUNTERS)
+    assert values == {"client_http.requests": 4.0, "client_http.hits": 1.0, "cpu_time": 0.032184}
     assert squid_counters.gauges(INFO) == {
         "memory_kbytes": 224.0,
         "mean_object_kbytes": 1.5,
@@ -149,23 +151,25 @@ def test_pages_of_the_cache_manager() -> None:
     }
 
 
-def test_the_page_of_stub_status() -> None:
+def test_the_page_of_stub_status_is_parsed_without_own_requests() -> None:
     page = "Active connections: 3 \nserver accepts handled requests\n 12 12 105 \nReading: 0 Writing: 2 Waiting: 1 \n"
-    found = nginx_counters.reading(page, own_requests=5)
-    assert found.counters == {"accepted": 11, "handled": 11, "requests": 100}
-    assert found.gauges == {"active": 2, "reading": 0, "writing": 1, "waiting": 1}
+    values = nginx_counters.reading(page, own_requests=5)
+    assert values.counters == {"accepted": 11, "handled": 11, "requests": 100}
+    assert values.gauges == {"active": 2, "reading": 0, "writing": 1, "waiting": 1}
     with pytest.raises(ValueError, match="not that of stub_status"):
         nginx_counters.reading("<html>", 0)
 
 
-def test_ports_are_kept() -> None:
+def test_ports_of_a_cache_do_not_change() -> None:
     book = PortBook()
-    first = book.of("a")
-    assert book.of("a") == first
-    assert book.of("b").address != first.address
+    first = book.ports_of("a")
+    assert book.ports_of("a") == first
+    assert book.ports_of("b").address != first.address
 
 
-def test_missing_servers_are_told_with_their_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_servers_are_reported_with_their_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     with pytest.raises(
         ServiceError, match=r"service db: PostgreSQL server was not found .* install postgresql$"
@@ -184,18 +188,18 @@ def test_missing_servers_are_told_with_their_package(monkeypatch: pytest.MonkeyP
     assert version_number("nginx version: nginx/1.22.1") == "1.22.1"
 
 
-def test_servers_get_an_account_and_an_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_get_their_own_account_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
     other = Account("nobody", 65534, 65534, change=True).command(["/bin/prog"], {"HOME": "/p"})
     assert other[1] == "-i"
     assert other[-2:] == ["--", "/bin/prog"]
     assert {"--reuid=65534", "--regid=65534", "--clear-groups", "HOME=/p"} <= set(map(str, other))
     assert not [part for part in other if "hunter2" in str(part)]
-    own = Account("me", 1000, 1000, change=False).command(["/bin/prog"], {})
-    assert not [part for part in own if "setpriv" in str(part)]
+    unchanged = Account("me", 1000, 1000, change=False).command(["/bin/prog"], {})
+    assert not [part for part in unchanged if "setpriv" in str(part)]
 
 
-def test_root_without_an_unprivileged_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_without_an_unprivileged_account_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(name: str) -> None:
         raise KeyError(name)
 
@@ -205,8 +209,10 @@ def test_root_without_an_unprivileged_account_is_told(monkeypatch: pytest.Monkey
         accounts.account()
 
 
-def test_a_server_works_where_its_account_may_enter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nobody is root here: whether the way is open is read from the modes."""
+def test_a_server_works_in_a_directory_that_its_account_may_enter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The test does not need root: the modes of the directories determine the result."""
     tmp_path.chmod(0o700)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -215,14 +221,14 @@ def test_a_server_works_where_its_account_may_enter(monkeypatch: pytest.MonkeyPa
     assert Account("me", 54321, 54321, change=False).may_enter(tmp_path)
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     monkeypatch.setattr("plimsoll.deploy.workplace.ELSEWHERE", str(elsewhere))
-    place = Workplace(tmp_path / "results" / ".work")
+    workplace = Workplace(tmp_path / "results" / ".work")
     with pytest.raises(ServiceError, match="servers run as stranger, which cannot enter any of"):
-        place.directory_for("db", stranger)
+        workplace.directory_for("db", stranger)
     monkeypatch.setattr(Account, "may_enter", lambda self, path: elsewhere in (path, *path.parents))
-    directory, remark = place.directory_for("db", stranger)
+    directory, remark = workplace.directory_for("db", stranger)
     assert elsewhere in directory.parents
     assert "stranger cannot enter" in remark
-    place.remove()
+    workplace.remove()
     assert list(elsewhere.iterdir()) == []
 
 
@@ -231,5 +237,5 @@ def test_segments_that_a_control_segment_lists_are_found_in_any_layout(tmp_path:
         (tmp_path / name).write_text("")
     control = tmp_path / "PostgreSQL.7"
     control.write_bytes(struct.pack("=IIIIQ", 0x9A503D32, 1, 64, 4_000_000_001, 12) + b"x")
-    assert [one.name for one in postgres._named_in(control)] == ["PostgreSQL.4000000001"]
-    assert postgres._named_in(tmp_path / "gone") == []
+    assert [path.name for path in postgres._listed_segments(control)] == ["PostgreSQL.4000000001"]
+    assert postgres._listed_segments(tmp_path / "gone") == []

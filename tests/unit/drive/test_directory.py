@@ -1,4 +1,4 @@
-"""The results directory, written: whole files or none, nothing deleted, a full disk counted."""
+"""The results directory: files are written completely or not at all, and failed writes are counted."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from plimsoll.errors import BadInput, PlimsollError
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 
 
-def test_two_directories_of_one_second_have_two_names(tmp_path: Path) -> None:
-    one = ResultsDirectory.create(tmp_path / "out", "a name/with odd: parts", NOW)
-    two = ResultsDirectory.create(tmp_path / "out", "a name/with odd: parts", NOW)
-    assert one.path.name == "a-name-with-odd-parts-20260102T030405Z"
-    assert two.path.name == "a-name-with-odd-parts-20260102T030405Z-2"
+def test_two_directories_of_the_same_second_have_different_names(tmp_path: Path) -> None:
+    first = ResultsDirectory.create(tmp_path / "out", "a name/with odd: parts", NOW)
+    second = ResultsDirectory.create(tmp_path / "out", "a name/with odd: parts", NOW)
+    assert first.path.name == "a-name-with-odd-parts-20260102T030405Z"
+    assert second.path.name == "a-name-with-odd-parts-20260102T030405Z-2"
     assert not (tmp_path / "out" / "latest").exists(), "nothing is in them yet"
-    for made in (one, two):
-        made.point_latest()
-    assert (tmp_path / "out" / "latest").resolve() == two.path.resolve()
+    for results in (first, second):
+        results.point_latest()
+    assert (tmp_path / "out" / "latest").resolve() == second.path.resolve()
 
 
-def test_a_directory_called_latest_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_directory_latest_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "latest").mkdir()
-    made = ResultsDirectory.create(tmp_path, "x", NOW)
-    made.point_latest()
-    assert made.path.is_dir()
+    results = ResultsDirectory.create(tmp_path, "x", NOW)
+    results.point_latest()
+    assert results.path.is_dir()
     assert not (tmp_path / "latest").is_symlink()
 
 
-def test_a_parent_that_is_a_file_is_said(tmp_path: Path) -> None:
+def test_a_parent_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="results cannot be written"):
         ResultsDirectory.create(tmp_path / "file", "x", NOW)
 
 
-def test_only_what_holds_nothing_measured_is_removed(tmp_path: Path) -> None:
+def test_only_a_directory_without_runs_is_removed(tmp_path: Path) -> None:
     empty, begun = (ResultsDirectory.create(tmp_path, "x", NOW) for _ in range(2))
-    for made in (empty, begun):
-        write_json(made.path / "plan.json", {})
+    for results in (empty, begun):
+        write_json(results.path / "plan.json", {})
     begun.run("0001")
     empty.discard()
     begun.discard()
     assert not empty.path.exists()
-    assert sorted(one.name for one in begun.path.iterdir()) == ["plan.json", "runs"]
+    assert sorted(path.name for path in begun.path.iterdir()) == ["plan.json", "runs"]
 
 
 def test_an_earlier_attempt_is_moved_aside(tmp_path: Path) -> None:
@@ -67,15 +67,15 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"a": 1}
     with pytest.raises(PlimsollError, match="could not be written: No such file"):
         write_text(tmp_path / "gone" / "file", "x")
-    assert [one.name for one in tmp_path.iterdir()] == ["one.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["one.json"]
 
 
-def test_events_are_lines_and_what_the_disk_refuses_is_counted(tmp_path: Path) -> None:
+def test_events_are_lines_and_failed_writes_are_counted(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "events.jsonl")
     log.add(1.23456, "note", 'a "quoted"\nline')
     log.add(-0.5, "hook", "ü")
-    told = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert told == [
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert events == [
         {"t_s": 1.235, "kind": "note", "text": 'a "quoted"\nline'},
         {"t_s": -0.5, "kind": "hook", "text": "ü"},
     ]

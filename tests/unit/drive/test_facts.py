@@ -1,4 +1,4 @@
-"""What run.json says of a load: whether it is meant to change, and its stages."""
+"""Entries of run.json for a load: whether it changes as planned, and its stages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.drive.run.facts import load_changes, load_profile, stages_of, versions_of
+from plimsoll.drive.run.facts import is_load_changing, load_profile, stages_of, versions_of
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.model import Config, Json, Operation
 
@@ -40,24 +40,24 @@ def config(load: str) -> Config:
         ("{stages: [{for: 1s, rate: 10/s}], in_flight: 5}", False),
     ],
 )
-def test_whether_the_load_changes_by_plan(load: str, changes: bool) -> None:
-    assert load_changes(config(load)) is changes
+def test_a_load_that_changes_as_planned_is_recognised(load: str, changes: bool) -> None:
+    assert is_load_changing(config(load)) is changes
 
 
-def test_stages_say_whether_they_rise() -> None:
-    found = stages_of(
+def test_stages_state_whether_their_load_changes() -> None:
+    stages = stages_of(
         config("{stages: [{for: 1s, rate: 10/s}, {for: 2s, rate: 10/s..20/s, name: up}], in_flight: 5}")
     )
-    assert [(each["start_s"], each["end_s"], each["changes"]) for each in found] == [
+    assert [(stage["start_s"], stage["end_s"], stage["changes"]) for stage in stages] == [
         (0.0, 1.0, False),
         (1.0, 3.0, True),
     ]
-    assert found[1]["name"] == "up"
+    assert stages[1]["name"] == "up"
 
 
-def test_which_operations_read_and_which_write_versions() -> None:
-    told = config("{testers: 1}")
-    assert versions_of(told) == {}
+def test_operations_that_read_or_write_versions_are_listed() -> None:
+    base = config("{testers: 1}")
+    assert versions_of(base) == {}
     requests: dict[str, dict[str, Json]] = {
         "get": {"version": {"object": "{id}", "column": "changed", "written": None}},
         "put": {"version": {"object": "{id}", "column": None, "written": "{now}"}},
@@ -65,10 +65,10 @@ def test_which_operations_read_and_which_write_versions() -> None:
         "list": {},
     }
     operations = tuple(Operation(name, 1.0, request) for name, request in requests.items())
-    main = replace(told.workloads[0], operations=operations)
+    main = replace(base.workloads[0], operations=operations)
     other = replace(main, name="other", operations=operations[2:])
-    found = versions_of(replace(told, workloads=(main, other)))
-    assert found == {"versions": {"main": {"get": "read", "put": "write"}, "other": {}}}
+    versions = versions_of(replace(base, workloads=(main, other)))
+    assert versions == {"versions": {"main": {"get": "read", "put": "write"}, "other": {}}}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,9 @@ def test_which_operations_read_and_which_write_versions() -> None:
         ("{ramp: {testers: 9, every: 1s, life: 3s}}", "testers", [(0, 2, 1, 3), (2, 8, 3, 3), (8, 11, 3, 1)]),
     ],
 )
-def test_the_planned_load_over_time(load: str, unit: str | None, pieces: list[tuple[float, ...]]) -> None:
-    told = load_profile(config(load)).get("load_profile", {"unit": None, "pieces": []})
-    assert told["unit"] == unit
-    assert [tuple(each.values()) for each in told["pieces"]] == pieces
+def test_the_load_profile_is_the_planned_load_over_time(
+    load: str, unit: str | None, pieces: list[tuple[float, ...]]
+) -> None:
+    profile = load_profile(config(load)).get("load_profile", {"unit": None, "pieces": []})
+    assert profile["unit"] == unit
+    assert [tuple(piece.values()) for piece in profile["pieces"]] == pieces

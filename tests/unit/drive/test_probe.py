@@ -1,4 +1,4 @@
-"""What is looked at before an experiment, and what is made of it; nothing is connected here."""
+"""Visits before an experiment, and judgements of their outcomes. These tests make no connections."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.drive.probe.judge import IN_FILE, judged
+from plimsoll.drive.probe.judge import IN_FILE, judge_visit
 from plimsoll.drive.probe.visit import Answer, Failure, VisitResult
-from plimsoll.drive.probe.wanted import Address, ProgramVisit, Visit, Wanted, _filled, wanted
+from plimsoll.drive.probe.wanted import Address, AnyVisit, ProgramVisit, Visit, _filled, visits_of
 from plimsoll.plan import parse_experiment
 
 REST = "load: {testers: 1}\nrun: {duration: 1s}\n"
 
 
-def of(text: str, **environ: str) -> tuple[Wanted, ...]:
-    """What is to be looked at of an experiment."""
+def of(text: str, **environ: str) -> tuple[AnyVisit, ...]:
+    """The visits of an experiment."""
     experiment = parse_experiment(f"plimsoll: 1\nname: x\n{text}\n{REST}", "x", Path("/"), (), environ)
-    return wanted([cell.config for cell in experiment.cells])
+    return visits_of([cell.config for cell in experiment.cells])
 
 
 def visit(text: str, **environ: str) -> Visit:
-    """The only one."""
-    (one,) = of(text, **environ)
-    assert isinstance(one, Visit)
-    return one
+    """The only visit."""
+    (only,) = of(text, **environ)
+    assert isinstance(only, Visit)
+    return only
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def visit(text: str, **environ: str) -> Visit:
         "workload: {driver: exec, exec: {command: ['{word}']}, values: {word: {list: [a, b]}}}",
     ],
 )
-def test_what_cannot_be_looked_at_yet_is_left_alone(text: str) -> None:
+def test_targets_that_cannot_be_reached_yet_are_not_visited(text: str) -> None:
     assert of(text) == ()
 
 
@@ -50,14 +50,14 @@ def test_an_endpoint_of_several_cells_is_visited_once() -> None:
     )
 
 
-def test_the_request_is_the_first_that_changes_nothing() -> None:
-    found = visit(
+def test_the_request_is_the_first_one_that_changes_nothing() -> None:
+    planned = visit(
         "workload: {driver: http, target: 'http://h:81/base/', mix: [{method: POST, path: /p}, {method: HEAD, "
         "path: '/{a}/{n}'}], http: {headers: {host: other, X-A: '{a}'}}, values: {a: {uniform: [7, 9]}}}"
     )
-    assert found.request is not None
-    assert (found.request.method, found.request.target) == ("HEAD", "/base/7/0")
-    assert dict(found.request.headers) == {
+    assert planned.request is not None
+    assert (planned.request.method, planned.request.target) == ("HEAD", "/base/7/0")
+    assert dict(planned.request.headers) == {
         "User-Agent": "plimsoll", "Accept": "*/*", "Connection": "close", "host": "other", "X-A": "7",
     }  # fmt: skip
     assert (
@@ -66,7 +66,7 @@ def test_the_request_is_the_first_that_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "path", "asked"),
+    ("url", "path", "target"),
     [
         ("http://h", "/", "/"),
         ("http://h/page", "/", "/page"),
@@ -76,16 +76,16 @@ def test_the_request_is_the_first_that_changes_nothing() -> None:
         ("http://h/base", "/p?q", "/base/p?q"),
     ],
 )
-def test_paths_are_joined_as_by_the_driver(url: str, path: str, asked: str) -> None:
-    found = visit(f"workload: {{driver: http, target: '{url}', http: {{path: '{path}'}}}}")
-    assert found.request is not None and found.request.target == asked
+def test_paths_are_joined_as_by_the_driver(url: str, path: str, target: str) -> None:
+    planned = visit(f"workload: {{driver: http, target: '{url}', http: {{path: '{path}'}}}}")
+    assert planned.request is not None and planned.request.target == target
 
 
-def test_ports_and_passwords_of_databases() -> None:
+def test_a_database_has_its_default_port_and_shows_no_password() -> None:
     text = "workload: {driver: sql, target: 'postgresql://me:${env:PW}@[::1]/db', sql: {queries: [select 1]}}"
-    found = visit(text, PW="hunter2")
-    assert found.address == Address("::1", 5432)
-    assert found.shown == "postgresql://[::1]:5432"
+    planned = visit(text, PW="hunter2")
+    assert planned.address == Address("::1", 5432)
+    assert planned.shown == "postgresql://[::1]:5432"
 
 
 @pytest.mark.parametrize(
@@ -98,17 +98,17 @@ def test_ports_and_passwords_of_databases() -> None:
          "a service of kind command may change this"),
     ],
 )  # fmt: skip
-def test_where_a_target_may_come_up_later_or_elsewhere_it_is_excused(more: str, excuse: str) -> None:
-    found = visit(f"workload: {{driver: http, target: 'http://h/'}}\n{more}")
-    assert found.excuse == excuse
-    judgement = judged(VisitResult(found, Failure("connect", "Connection refused")), IN_FILE)
+def test_a_target_that_may_start_later_or_is_used_elsewhere_is_excused(more: str, excuse: str) -> None:
+    planned = visit(f"workload: {{driver: http, target: 'http://h/'}}\n{more}")
+    assert planned.excuse == excuse
+    judgement = judge_visit(VisitResult(planned, Failure("connect", "Connection refused")), IN_FILE)
     assert judgement is not None and judgement.fatal == (excuse == "")
 
 
-def test_frontier_fails_over() -> None:
+def test_several_frontier_endpoints_are_excused() -> None:
     text = "workload: {driver: frontier, target: far, frontier: {queries: [select 1]}}\ntargets: {far: {endpoints: "
     assert visit(text + "['http://a/f']}}").excuse == ""
-    assert [one.excuse for one in of(text + "['http://a/f', 'http://b/f']}}")] == [
+    assert [planned.excuse for planned in of(text + "['http://a/f', 'http://b/f']}}")] == [
         "the driver fails over"
     ] * 2
 
@@ -123,23 +123,23 @@ def test_frontier_fails_over() -> None:
     ],
 )
 def test_a_location_shows_no_credentials(location: str, shown: str) -> None:
-    found = visit("workload: {driver: http, target: 'http://h/'}")
-    judgement = judged(VisitResult(found, Answer(302, "Found", location, False)), IN_FILE)
+    planned = visit("workload: {driver: http, target: 'http://h/'}")
+    judgement = judge_visit(VisitResult(planned, Answer(302, "Found", location, False)), IN_FILE)
     assert judgement is not None and f", Location: {shown}. " in judgement.text
     assert not judgement.fatal
 
 
-def test_a_status_beside_the_expected_ones_is_a_warning() -> None:
-    found = visit("workload: {driver: http, target: 'http://h/', http: {expect: {status: 201}}}")
-    judgement = judged(VisitResult(found, Answer(200, "OK", "", False)), IN_FILE)
+def test_an_unexpected_status_is_a_warning() -> None:
+    planned = visit("workload: {driver: http, target: 'http://h/', http: {expect: {status: 201}}}")
+    judgement = judge_visit(VisitResult(planned, Answer(200, "OK", "", False)), IN_FILE)
     assert judgement is not None and judgement.text.endswith(
         "is answered with 200 OK. It counts as a failure"
     )
-    assert judged(VisitResult(found, Answer(201, "Created", "", True)), IN_FILE) is None
+    assert judge_visit(VisitResult(planned, Answer(201, "Created", "", True)), IN_FILE) is None
 
 
-def test_a_program_is_named() -> None:
-    judgement = judged(
+def test_a_missing_program_is_named() -> None:
+    judgement = judge_visit(
         VisitResult(ProgramVisit("x", None, None), Failure("program", "not found in PATH")), IN_FILE
     )
     assert judgement is not None and judgement.fatal

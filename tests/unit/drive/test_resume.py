@@ -1,4 +1,4 @@
-"""Going on with an experiment: only with the file that it was begun with, and only with runs that are not done."""
+"""Resuming an experiment: only with the file of its first start, and only the runs that are not done."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return results.path
 
 
-def test_the_plan_is_that_of_the_first_time(begun: Path) -> None:
+def test_the_plan_equals_that_of_the_first_start(begun: Path) -> None:
     plan, directory = resumed_plan(begun)
-    then = json.loads((begun / "plan.json").read_text())
-    assert [run.id for run in plan.runs] == [run["id"] for run in then["runs"]]
-    assert [dict(run.cell) for run in plan.runs] == [run["cell"] for run in then["runs"]]
+    document = json.loads((begun / "plan.json").read_text())
+    assert [run.id for run in plan.runs] == [run["id"] for run in document["runs"]]
+    assert [dict(run.cell) for run in plan.runs] == [run["cell"] for run in document["runs"]]
     assert plan.to_json()["seed"] == 77
     assert plan.runs[0].config.run.end_ns == 2_000_000_000, "what --set changed stays changed"
     assert directory.path == begun
 
 
-def test_a_changed_file_is_refused(begun: Path) -> None:
+def test_a_changed_file_is_rejected(begun: Path) -> None:
     (begun / "experiment.yaml").write_text(FILE.replace("[1, 2]", "[1, 3]"))
     with pytest.raises(DamagedResults, match="does not match the runs"):
         resumed_plan(begun)
 
 
-def test_what_runs_now_is_refused(begun: Path) -> None:
+def test_an_experiment_that_runs_now_is_rejected(begun: Path) -> None:
     from plimsoll.drive import registry
 
-    entry = registry.enter(begun)
+    entry = registry.register(begun)
     try:
         with pytest.raises(BadInput, match="is running now"):
             resumed_plan(begun)
     finally:
-        registry.leave(entry)
+        registry.unregister(entry)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "not a results directory"),
         ("{", "cannot be read"),
@@ -74,16 +74,16 @@ def test_what_runs_now_is_refused(begun: Path) -> None:
         ('{"format": "plimsoll.plan/1"}', "not a Plimsoll plan"),
     ],
 )
-def test_what_is_no_plan_is_said(begun: Path, text: str | None, said: str) -> None:
+def test_a_file_that_is_not_a_plan_is_reported(begun: Path, text: str | None, message: str) -> None:
     path = begun / "plan.json"
     path.unlink()
     if text is not None:
         path.write_text(text)
-    with pytest.raises(DamagedResults, match=said):
+    with pytest.raises(DamagedResults, match=message):
         resumed_plan(begun)
 
 
-def test_only_runs_that_went_as_planned_are_done(begun: Path) -> None:
+def test_only_runs_that_ended_as_planned_are_done(begun: Path) -> None:
     for run, status in (("0001", "done"), ("0002", "stopped"), ("0003", "ceiling"), ("0004", "agent-lost")):
         path = begun / "runs" / run
         path.mkdir()
@@ -100,7 +100,9 @@ SECRET = FILE.replace(
 )
 
 
-def test_a_secret_of_the_command_line_is_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_of_the_command_line_must_be_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = tmp_path / "begun"
     path.mkdir()

@@ -1,4 +1,4 @@
-"""What the hosts of the testers try before the first run, and what is said of it. Pure."""
+"""Trials of the testers' hosts before the first run, and the lines about their failures. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.drive.probe.trial import Tried, failures, runs, trials
+from plimsoll.drive.probe.trial import TrialResult, failures, runs, trials
 from plimsoll.plan import load_experiment, make_plan
 from plimsoll.plan.hosts.spread import Place
 from plimsoll.plan.model import Config
@@ -45,42 +45,43 @@ def config(tmp_path: Path, workload: str, more: str = "") -> Config:
         ("{driver: exec, exec: {command: [true]}}", SSH, []),
     ],
 )
-def test_only_what_changes_nothing_is_tried(
+def test_only_requests_that_change_nothing_are_tried(
     tmp_path: Path, workload: str, more: str, expected: list[tuple[str, str, str]]
 ) -> None:
-    found = trials(config(tmp_path, workload, more))
-    told = [
-        (one.work.driver, str(one.work.target.endpoints[0].url), one.work.operations[0].name) for one in found
+    planned = trials(config(tmp_path, workload, more))
+    described = [
+        (trial.work.driver, str(trial.work.target.endpoints[0].url), trial.work.operations[0].name)
+        for trial in planned
     ]
-    assert told == expected
+    assert described == expected
 
 
 def test_each_host_tries_each_target_once(tmp_path: Path) -> None:
-    of = config(tmp_path, "{driver: http, target: both}", SSH + BOTH)
-    [(made, named)] = runs(of, trials(of), AGENTS)
-    assert [work.name for work in made.workloads] == ["probe-1", "probe-2"] == list(named)
-    assert all(work.load.testers == 2 for work in made.workloads), "one on each host"  # type: ignore[union-attr]
-    assert made.run.each_tester == 1 and made.run.warmup_ns == 0
+    base = config(tmp_path, "{driver: http, target: both}", SSH + BOTH)
+    [(planned, named)] = runs(base, trials(base), AGENTS)
+    assert [work.name for work in planned.workloads] == ["probe-1", "probe-2"] == list(named)
+    assert all(work.load.testers == 2 for work in planned.workloads), "one on each host"  # type: ignore[union-attr]
+    assert planned.run.each_tester == 1 and planned.run.warmup_ns == 0
 
 
-def test_failures_are_told_by_target_and_host(tmp_path: Path) -> None:
-    of = config(tmp_path, '{driver: http, target: "http://a:1"}', SSH)
-    (trial,) = trials(of)
+def test_failures_are_reported_by_target_and_host(tmp_path: Path) -> None:
+    base = config(tmp_path, '{driver: http, target: "http://a:1"}', SSH)
+    (trial,) = trials(base)
     hosts = {"h1": "h1", "h2": "h2"}
 
-    def said(*outcomes: tuple[str, str]) -> list[str]:
-        tried = [Tried(trial, f"h{n}", outcome, code) for n, (outcome, code) in enumerate(outcomes, 1)]
+    def lines_of(*outcomes: tuple[str, str]) -> list[str]:
+        tried = [TrialResult(trial, f"h{n}", outcome, code) for n, (outcome, code) in enumerate(outcomes, 1)]
         return failures(tried, hosts, [])
 
-    assert said(("ok", "200"), ("wrong", "503")) == [], "an answer is an answer"
-    assert said(("ok", "200"), ("refused", "refused")) == [
+    assert lines_of(("ok", "200"), ("wrong", "503")) == [], "an answer is an answer"
+    assert lines_of(("ok", "200"), ("refused", "refused")) == [
         "http://a:1: from h2: no connection: refused; check the address, and that the service runs"
     ]
-    assert said(("refused", "unreachable"), ("refused", "unreachable"))[0].startswith(
+    assert lines_of(("refused", "unreachable"), ("refused", "unreachable"))[0].startswith(
         "http://a:1: from h1, h2: "
     )
-    assert said(("timeout", "timeout connect"))[0].endswith("s; check the route and the firewall")
-    assert said(("error", "tls invalid peer certificate: unknown authority")) == [
+    assert lines_of(("timeout", "timeout connect"))[0].endswith("s; check the route and the firewall")
+    assert lines_of(("error", "tls invalid peer certificate: unknown authority")) == [
         "http://a:1: from h1: the TLS handshake failed: invalid peer certificate: unknown authority"
     ]
-    assert said(("timeout", "timeout first byte")) == [], "it may be slow"
+    assert lines_of(("timeout", "timeout first byte")) == [], "it may be slow"

@@ -1,4 +1,4 @@
-"""What servers count of themselves, read while a run goes on."""
+"""Counters of servers, read during a run."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at a server. `counters` only ever grow while it runs, so that differences mean something; `gauges` go up
-    and down. What the looking itself adds is taken out where the server counts requests."""
+    """One reading of a server. `counters` only increase while the server runs, so their differences are
+    meaningful. `gauges` increase and decrease. If the server counts requests, the requests of this reader are
+    subtracted."""
 
     counters: Mapping[str, float]
     gauges: Mapping[str, float] = field(default_factory=dict)
 
 
 class Source(Protocol):
-    """A server's counters over one kept connection. Every call may raise any exception: the recorder takes it as the
-    end of this source, never of the run."""
+    """The counters of a server, over one persistent connection. Every method may raise any exception. The
+    recorder then ends this source, but not the run."""
 
     def open(self) -> None:
-        """Connects."""
+        """Connects to the server."""
 
     def read(self) -> Reading:
-        """One request to the server."""
+        """Sends one request to the server and returns its counters."""
 
     def last(self) -> Mapping[str, Any]:
-        """After the run: what is told once, such as `statements`, or further `gauges`."""
+        """Returns what is read once after the run: `statements`, or further `gauges`."""
 
     def close(self) -> None:
-        """Ends the connection; also after a failure."""
+        """Closes the connection. It is also called after a failure."""

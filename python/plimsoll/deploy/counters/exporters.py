@@ -1,8 +1,9 @@
-"""What is kept of the exporters that we know, by the names that our own monitors and readers use.
+"""Selects the metrics of known exporters, and gives them the names that Plimsoll's own monitors and readers
+use.
 
-Node exporter: the metrics of the component `host` in samples.parquet, a core, device or interface after a space; what
-is a share there is a number of seconds here, as it only grows. Squid exporter: the names of the cache manager's page
-`counters`, as of services of kind `squid`.
+Node exporter: the metrics of the component `host` in samples.parquet. The name of a core, device or interface
+follows after a space. A value that is a share there is a number of seconds here, as counters only increase.
+Squid exporter: the names of the cache manager's page `counters`, as of services of kind `squid`.
 """
 
 from __future__ import annotations
@@ -48,57 +49,59 @@ _SQUID_PROCESS: Final = {
     "squid_process_open_fds": "process.file_descriptors",
 }
 _SQUID_PAGES: Final = ("squid_HTTP_Requests_All_", "squid_info_")
-"""How metrics begin that the exporter makes of the pages `service_times` and `info`."""
+"""The prefixes of the metrics that the exporter reads from the pages `service_times` and `info`."""
 _REQUESTS: Final = "client_http.requests"
 
 
-def node_wants(name: str) -> bool:
-    """Whether something is made of this metric of a node exporter."""
+def is_node_metric(name: str) -> bool:
+    """Whether a metric with this name is read from a node exporter."""
     return name in (_CPU, _UNAME) or name in _NODE_COUNTERS or name in _NODE_GAUGES
 
 
-def node_reading(found: Sequence[Sample]) -> Reading:
-    """Seconds, bytes and counts of a host. Raises ValueError where its processor is not told of."""
+def node_reading(samples: Sequence[Sample]) -> Reading:
+    """Seconds, bytes and counts of a host. Raises ValueError if the page has no CPU times."""
     counters: dict[str, float] = {}
     gauges: dict[str, float] = {}
-    for one in found:
-        if one.name == _CPU:
-            _add_cpu(counters, one)
-        elif one.name in _NODE_COUNTERS:
-            counters[_with_part(_NODE_COUNTERS[one.name], one)] = one.value
-        elif one.name in _NODE_GAUGES:
-            gauges[_with_part(_NODE_GAUGES[one.name], one)] = one.value
+    for sample in samples:
+        if sample.name == _CPU:
+            _add_cpu(counters, sample)
+        elif sample.name in _NODE_COUNTERS:
+            counters[_with_part(_NODE_COUNTERS[sample.name], sample)] = sample.value
+        elif sample.name in _NODE_GAUGES:
+            gauges[_with_part(_NODE_GAUGES[sample.name], sample)] = sample.value
     if "cpu.all" not in counters:
         raise ValueError(f"the page has no {_CPU}: it is not the page of a node exporter")
     if "memory.total" in gauges and "memory.available" in gauges:
         gauges["memory.used"] = gauges["memory.total"] - gauges["memory.available"]
-    # Of a link that is down, or is virtual, the speed is -1 or 0.
+    # The speed of a link that is down or virtual is -1 or 0.
     gauges = {name: value for name, value in gauges.items() if value > 0 or not name.startswith("net.speed")}
     return Reading({name: value for name, value in counters.items() if not name.endswith(" lo")}, gauges)
 
 
-def _add_cpu(counters: dict[str, float], one: Sample) -> None:
-    mode, core = one.labels.get("mode", ""), one.labels.get("cpu", "")
-    busy = 0.0 if mode in IDLE else one.value
-    added = {"cpu.all": one.value, "cpu.busy": busy, f"cpu.{mode}": one.value}
-    added |= {f"cpu.all {core}": one.value, f"cpu.busy {core}": busy}
+def _add_cpu(counters: dict[str, float], sample: Sample) -> None:
+    mode, core = sample.labels.get("mode", ""), sample.labels.get("cpu", "")
+    busy = 0.0 if mode in IDLE else sample.value
+    added = {"cpu.all": sample.value, "cpu.busy": busy, f"cpu.{mode}": sample.value}
+    added |= {f"cpu.all {core}": sample.value, f"cpu.busy {core}": busy}
     for name, value in added.items():
         counters[name] = counters.get(name, 0.0) + value
 
 
-def _with_part(metric: str, one: Sample) -> str:
-    return f"{metric} {one.labels['device']}" if "device" in one.labels else metric
+def _with_part(metric: str, sample: Sample) -> str:
+    return f"{metric} {sample.labels['device']}" if "device" in sample.labels else metric
 
 
-def node_version(found: Sequence[Sample]) -> str:
-    """Kernel and name of the host, as it calls itself."""
-    told = next((one.labels for one in found if one.name == _UNAME), {})
-    words = [told.get("sysname", ""), told.get("release", "")]
-    return " ".join(word for word in (*words, f"on {told['nodename']}" if "nodename" in told else "") if word)
+def node_version(samples: Sequence[Sample]) -> str:
+    """The system, kernel release and name of the host."""
+    labels = next((sample.labels for sample in samples if sample.name == _UNAME), {})
+    words = [labels.get("sysname", ""), labels.get("release", "")]
+    return " ".join(
+        word for word in (*words, f"on {labels['nodename']}" if "nodename" in labels else "") if word
+    )
 
 
-def squid_wants(name: str) -> bool:
-    """Whether something is made of this metric of a Squid exporter."""
+def is_squid_metric(name: str) -> bool:
+    """Whether a metric with this name is read from a Squid exporter."""
     return (
         _SQUID_COUNTER.fullmatch(name) is not None
         or name in _SQUID_PROCESS
@@ -108,47 +111,51 @@ def squid_wants(name: str) -> bool:
 
 
 class SquidPages:
-    """Readings of one Squid exporter. Each of its pages is made of one to three of the cache manager's, for which it
-    asks Squid; these requests of ours are taken out. Their kilobytes nobody tells: a few a reading stay."""
+    """Computes the readings of one Squid exporter. For each page, the exporter requests one to three pages of
+    the cache manager. These requests are subtracted. Their size is not known, so a few kilobytes per reading
+    remain."""
 
     def __init__(self) -> None:
-        self._asked = 0
+        self._own_requests = 0
         self._before = 0.0
 
-    def reading(self, found: Sequence[Sample]) -> Reading:
-        """Counts of a Squid. Raises ValueError where the exporter does not reach it."""
+    def reading(self, samples: Sequence[Sample]) -> Reading:
+        """The counters of a Squid. Raises ValueError if the exporter does not reach Squid, or is not a Squid
+        exporter."""
         counters: dict[str, float] = {}
         gauges: dict[str, float] = {}
-        for one in found:
-            count = _SQUID_COUNTER.fullmatch(one.name)
+        for sample in samples:
+            count = _SQUID_COUNTER.fullmatch(sample.name)
             if count is not None:
-                counters[f"{count[1].replace('server_', 'server.')}.{count[2]}"] = one.value
-            elif one.name in _SQUID_PROCESS:
-                (counters if one.counts else gauges)[_SQUID_PROCESS[one.name]] = one.value
+                counters[f"{count[1].replace('server_', 'server.')}.{count[2]}"] = sample.value
+            elif sample.name in _SQUID_PROCESS:
+                (counters if sample.counts else gauges)[_SQUID_PROCESS[sample.name]] = sample.value
         if _REQUESTS not in counters:
-            down = any(one.name == "squid_up" and one.value == 0 for one in found)
+            down = any(sample.name == "squid_up" and sample.value == 0 for sample in samples)
             raise ValueError(
                 "the exporter cannot reach its Squid (squid_up is 0)"
                 if down
                 else "the page has no squid_client_http_requests_total: it is not the page of a Squid exporter"
             )
-        counters[_REQUESTS] = self._without_ours(counters[_REQUESTS], found)
+        counters[_REQUESTS] = self._without_own_requests(counters[_REQUESTS], samples)
         return Reading(counters, gauges)
 
-    def _without_ours(self, requests: float, found: Sequence[Sample]) -> float:
-        # `counters` is the first page that it asks for: what it shows are the requests of the pages before.
+    def _without_own_requests(self, requests: float, samples: Sequence[Sample]) -> float:
+        # The exporter requests the page `counters` first, so that page shows the requests of the previous readings.
         if requests < self._before:
-            self._asked = 0  # Squid was started anew
+            self._own_requests = 0  # Squid was restarted
         self._before = requests
-        others = requests - self._asked
-        self._asked += 1 + sum(any(one.name.startswith(page) for one in found) for page in _SQUID_PAGES)
+        others = requests - self._own_requests
+        self._own_requests += 1 + sum(
+            any(sample.name.startswith(page) for sample in samples) for page in _SQUID_PAGES
+        )
         return others
 
 
-def named_reading(found: Sequence[Sample], wants: Callable[[str], bool]) -> Reading:
-    """Series by the names that the exporter gives them."""
-    mine = [one for one in found if wants(one.name)]
+def named_reading(samples: Sequence[Sample], is_wanted: Callable[[str], bool]) -> Reading:
+    """The metrics that are selected by name, as series with the names that the exporter uses."""
+    selected = [sample for sample in samples if is_wanted(sample.name)]
     return Reading(
-        {one.series: one.value for one in mine if one.counts},
-        {one.series: one.value for one in mine if not one.counts},
+        {sample.series: sample.value for sample in selected if sample.counts},
+        {sample.series: sample.value for sample in selected if not sample.counts},
     )

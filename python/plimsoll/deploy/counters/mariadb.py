@@ -1,4 +1,4 @@
-"""MariaDB's global status, and digests of statements where the performance schema is on."""
+"""MariaDB's global status, and digests of statements if the performance schema is on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ OF_SESSIONS: Final = (
     *("Select_scan", "Select_full_join", "Sort_rows", "Handler_read_first", "Handler_read_key"),
     *("Handler_read_next", "Handler_read_rnd", "Handler_read_rnd_next"),
 )
-"""Counted for each session apart, so that what our own has done can be taken out."""
+"""Counters that MariaDB also keeps for each session, so that those of this reader's session can be
+subtracted."""
 OF_SERVER: Final = (
     *("Connections", "Aborted_clients", "Aborted_connects", "Table_locks_waited"),
     *("Innodb_buffer_pool_read_requests", "Innodb_buffer_pool_reads", "Innodb_buffer_pool_wait_free"),
@@ -54,7 +55,7 @@ WHERE schema_name = %s AND digest_text IS NOT NULL ORDER BY sum_timer_wait DESC 
 
 
 class MariadbCounters:
-    """A chosen list of the global status, without what this reader adds to it."""
+    """Selected variables of the global status, without the share of this reader."""
 
     def __init__(self, connect: Callable[..., pymysql.Connection[Any]], database: str) -> None:
         self._connect = connect
@@ -63,22 +64,22 @@ class MariadbCounters:
         self._digests = False
 
     def open(self) -> None:
-        """Connects, and lets the digests begin anew: their sums are then those of the run."""
-        # Of no database: digests are kept by database, and ours are not to be among those of the load.
+        """Connects and clears the digests, so that their sums are those of the run."""
+        # Connects to no database: digests are kept by database, so those of this reader are separate from the load's.
         self._connection = self._connect(None)
         self._digests = self._execute("SELECT @@performance_schema")[0][0] == 1
         if self._digests:
             self._execute("TRUNCATE performance_schema.events_statements_summary_by_digest")
 
     def read(self) -> Reading:
-        """One statement."""
+        """Executes one statement."""
         rows = self._execute(STATUS, (*OF_SESSIONS, *OF_SERVER, *GAUGES), OF_SESSIONS)
-        # The names come back in capitals.
-        found = {(whose, name.lower()): float(value) for whose, name, value in rows}
-        all_of = {name: found.get(("all", name.lower())) for name in (*OF_SESSIONS, *OF_SERVER, *GAUGES)}
+        # MariaDB returns the names in capitals.
+        status = {(whose, name.lower()): float(value) for whose, name, value in rows}
+        all_of = {name: status.get(("all", name.lower())) for name in (*OF_SESSIONS, *OF_SERVER, *GAUGES)}
         values = {name: value for name, value in all_of.items() if value is not None}
         counters = {
-            name: value - found.get(("own", name.lower()), 0.0)
+            name: value - status.get(("own", name.lower()), 0.0)
             for name, value in values.items()
             if name not in GAUGES
         }
@@ -103,7 +104,7 @@ class MariadbCounters:
         }
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._connection is not None:
             self._connection.close()
 

@@ -1,4 +1,4 @@
-"""nginx's stub_status."""
+"""The counters of nginx's stub_status."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ _FORM: Final = re.compile(
 
 
 class NginxCounters:
-    """Our own requests and connection are taken out."""
+    """The counters of one nginx, without the requests and the connection of this reader."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._connection: http.client.HTTPConnection | None = None
-        self._asked = 0
+        self._own_requests = 0
 
     def open(self) -> None:
-        """Connects."""
+        """Connects to the status port."""
         self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
 
     def read(self) -> Reading:
-        """One request."""
+        """Sends one request."""
         assert self._connection is not None
         self._connection.request("GET", "/")
         page = self._connection.getresponse().read().decode("utf-8", "replace")
-        self._asked += 1
-        return reading(page, self._asked)
+        self._own_requests += 1
+        return reading(page, self._own_requests)
 
     def last(self) -> Mapping[str, Any]:
-        """Nothing more."""
+        """Returns nothing."""
         return {}
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._connection is not None:
             self._connection.close()
 
 
 def reading(page: str, own_requests: int) -> Reading:
-    """The page of stub_status; raises ValueError where it is none."""
-    found = _FORM.search(page)
-    if found is None:
+    """Parses a page of stub_status and subtracts `own_requests` and one connection. Raises ValueError if it
+    is another page."""
+    match = _FORM.search(page)
+    if match is None:
         raise ValueError(f"the page is not that of stub_status: {page[:100]!r}")
-    active, accepts, handled, requests, being_read, being_written, waiting = map(float, found.groups())
+    active, accepts, handled, requests, being_read, being_written, waiting = map(float, match.groups())
     return Reading(
         {
             "accepted": accepts - 1,
@@ -67,8 +68,8 @@ def reading(page: str, own_requests: int) -> Reading:
     )
 
 
-def status_answers(port: int) -> bool:
-    """Whether the status is given."""
+def is_status_available(port: int) -> bool:
+    """Whether nginx returns its status on this port."""
     source = NginxCounters(port)
     try:
         source.open()

@@ -1,4 +1,4 @@
-"""What our own services say of themselves at /plimsoll/stats. They do not count these questions."""
+"""The counters of Plimsoll's own services, from /plimsoll/stats. The services do not count these requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GAUGES: Final = (
 
 
 class OwnCounters:
-    """Of a service that speaks HTTP, over one kept connection."""
+    """The counters of a service that uses HTTP, over one persistent connection."""
 
     def __init__(self, address: str, port: int) -> None:
         self._address = address
@@ -27,27 +27,27 @@ class OwnCounters:
         self._connection: http.client.HTTPConnection | None = None
 
     def open(self) -> None:
-        """Connects."""
+        """Connects to the service."""
         self._connection = http.client.HTTPConnection(self._address, self._port, timeout=TIMEOUT_S)
 
     def read(self) -> Reading:
-        """One request."""
+        """Sends one request."""
         assert self._connection is not None
         self._connection.request("GET", "/plimsoll/stats")
         return reading(self._connection.getresponse().read())
 
     def last(self) -> Mapping[str, Any]:
-        """Nothing more."""
+        """Returns nothing."""
         return {}
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._connection is not None:
             self._connection.close()
 
 
 def reading(answer: bytes) -> Reading:
-    """The answer's numbers; raises ValueError where it is none."""
+    """The numbers of an answer. Raises ValueError if it is not JSON with numbers only."""
     values = {name: float(value) for name, value in json.loads(answer).items()}
     counters = {name: value for name, value in values.items() if name not in GAUGES}
     return Reading(counters, {name: value for name, value in values.items() if name in GAUGES})

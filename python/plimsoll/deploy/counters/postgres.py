@@ -1,5 +1,5 @@
-"""PostgreSQL's own statistics views. The reader sits in another database than the load, so that its own transactions
-are not among those that it counts."""
+"""PostgreSQL's own statistics views. The reader connects to another database than the load, so the views do
+not count its transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SLOWEST: Final = 10
 QUOTED: Final = 500
-"""Characters of a statement that are kept."""
+"""The maximum number of characters of a statement."""
 GAUGES: Final = ("numbackends",)
 IGNORED: Final = ("datid", "checksum_last_failure")
 QUERY: Final = """
@@ -26,12 +26,13 @@ SELECT to_jsonb(d) AS database,
      WHERE datname = d.datname AND backend_type = 'client backend' GROUP BY 1) s) AS backends
 FROM pg_stat_database d WHERE d.datname = %s
 """
-"""Whole rows, so that a column that a version adds, renames or drops is no error."""
+"""Selects whole rows, so that columns that a version adds, renames or removes do not cause an error."""
 STATES: Final = ("active", "idle", "idle in transaction")
 
 
 class PostgresCounters:
-    """pg_stat_database, pg_stat_bgwriter, _checkpointer (17), _wal (14), backends by state, pg_stat_statements."""
+    """Reads pg_stat_database, pg_stat_bgwriter, _checkpointer (17), _wal (14), backends by state, and
+    pg_stat_statements."""
 
     def __init__(self, connect: Callable[..., psycopg.Connection[Any]], database: str) -> None:
         self._connect = connect
@@ -41,18 +42,18 @@ class PostgresCounters:
         self._statements = False
 
     def open(self) -> None:
-        """Connects, and lets pg_stat_statements begin anew: its sums are then those of the run."""
+        """Connects and resets pg_stat_statements, so that its sums are those of the run."""
         self._connection = self._connect()
         self._connection.execute("SET statement_timeout = '5s'")
         self._query = QUERY.format(
             checkpointer=self._row_of("pg_stat_checkpointer"), wal=self._row_of("pg_stat_wal")
         )
-        self._statements = self._there("pg_stat_statements")
+        self._statements = self._has_relation("pg_stat_statements")
         if self._statements:
             self._execute("SELECT pg_stat_statements_reset()")
 
     def read(self) -> Reading:
-        """One query."""
+        """Executes one query."""
         row = self._execute(self._query, self._database)[0]
         database, *groups, backends = row
         counters = _numbers(database, "")
@@ -71,18 +72,18 @@ class PostgresCounters:
             "SELECT to_jsonb(s) FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s",
             self._database,
         )
-        found = [_statement(row[0]) for row in rows]
-        return {"statements": sorted(found, key=lambda one: -one["total_s"])[:SLOWEST]}
+        statements = [_statement(row[0]) for row in rows]
+        return {"statements": sorted(statements, key=lambda statement: -statement["total_s"])[:SLOWEST]}
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._connection is not None:
             self._connection.close()
 
     def _row_of(self, view: str) -> str:
-        return f"(SELECT to_jsonb(v) FROM {view} v)" if self._there(view) else "NULL::jsonb"
+        return f"(SELECT to_jsonb(v) FROM {view} v)" if self._has_relation(view) else "NULL::jsonb"
 
-    def _there(self, relation: str) -> bool:
+    def _has_relation(self, relation: str) -> bool:
         return bool(self._execute("SELECT to_regclass(%s) IS NOT NULL", relation)[0][0])
 
     def _execute(self, query: Any, *values: str) -> list[Any]:
@@ -99,7 +100,7 @@ def _numbers(row: Mapping[str, Any] | None, prefix: str) -> dict[str, float]:
 
 
 def _statement(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of pg_stat_statements; before version 13 the time has another name."""
+    """The figures of a row of pg_stat_statements. Before version 13, the time has another name."""
     total_ms = float(row.get("total_exec_time", row.get("total_time", 0.0)))
     return {
         "statement": " ".join(str(row["query"]).split())[:QUOTED],

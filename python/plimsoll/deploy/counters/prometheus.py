@@ -1,4 +1,4 @@
-"""An exporter of Prometheus metrics, read over HTTP."""
+"""Reads an exporter of Prometheus metrics over HTTP."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from plimsoll.deploy.counters import Reading
 from plimsoll.deploy.counters.exporters import (
     SquidPages,
+    is_node_metric,
+    is_squid_metric,
     named_reading,
     node_reading,
     node_version,
-    node_wants,
-    squid_wants,
 )
 from plimsoll.deploy.counters.exposition import Sample, samples
 from plimsoll.plan.model import Watched
@@ -27,56 +27,56 @@ from plimsoll.plan.source.secret import Secret
 TIMEOUT_S: Final = 2.0
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_SAMPLES: Final = 20_000
-"""Of a page; a host with 256 cores has 2048 of its processor."""
+"""The maximum number of samples of a page. A host with 256 cores has 2,048 for its CPU times."""
 MAX_NAMED: Final = 500
-"""Series by name: each is a line of the report."""
+"""The maximum number of series that are selected by name. Each is a line of the report."""
 _CHUNK: Final = 1 << 16
 _ACCEPT: Final = "application/openmetrics-text;version=1.0.0;q=0.9,text/plain;version=0.0.4"
 
 
 class PrometheusReader:
-    """One exporter. Every reading may raise any exception."""
+    """The reader of one exporter. `read` may raise any exception."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._named = _pattern(watched.metrics)
         self._squid = SquidPages()
         self.version = ""
-        """What the host says of itself, once it was read."""
+        """The version of the host, once a page was read."""
         self.unmatched: tuple[str, ...] = ()
-        """Of `metrics`, what the last page has none of."""
+        """The names of `metrics` that match nothing on the last page."""
 
     def read(self) -> Reading:
-        """One request."""
-        found = list(_bounded(samples(fetch(self._watched), self._wants)))
-        reading = self._known(found)
-        named = named_reading(found, self._is_named)
+        """Sends one request and returns the selected metrics."""
+        page_samples = list(_limited(samples(fetch(self._watched), self._is_selected)))
+        reading = self._kind_reading(page_samples)
+        named = named_reading(page_samples, self._is_named)
         if len(named.counters) + len(named.gauges) > MAX_NAMED:
             raise ValueError(f"`metrics` selects more than {MAX_NAMED} series: list fewer")
-        names = {one.name for one in found}
+        names = {sample.name for sample in page_samples}
         self.unmatched = tuple(
-            one for one in self._watched.metrics if not any(map(_pattern([one]).fullmatch, names))
+            pattern for pattern in self._watched.metrics if not any(map(_pattern([pattern]).fullmatch, names))
         )
         if not (reading.counters or reading.gauges or named.counters or named.gauges):
             raise ValueError(f"the page has no metric of {', '.join(self._watched.metrics)}")
         return Reading({**reading.counters, **named.counters}, {**reading.gauges, **named.gauges})
 
-    def _known(self, found: Sequence[Sample]) -> Reading:
+    def _kind_reading(self, page_samples: Sequence[Sample]) -> Reading:
         match self._watched.kind:
             case "node":
-                self.version = node_version(found)
-                return node_reading(found)
+                self.version = node_version(page_samples)
+                return node_reading(page_samples)
             case "squid":
-                return self._squid.reading(found)
+                return self._squid.reading(page_samples)
             case "other":
                 return Reading({})
 
-    def _wants(self, name: str) -> bool:
+    def _is_selected(self, name: str) -> bool:
         match self._watched.kind:
             case "node":
-                return node_wants(name) or self._is_named(name)
+                return is_node_metric(name) or self._is_named(name)
             case "squid":
-                return squid_wants(name) or self._is_named(name)
+                return is_squid_metric(name) or self._is_named(name)
             case "other":
                 return self._is_named(name)
 
@@ -85,33 +85,35 @@ class PrometheusReader:
 
 
 def _pattern(names: Sequence[str]) -> re.Pattern[str]:
-    """Any of the names, in which * is any text; nothing where there are none."""
+    """Matches any of the names, in which * stands for any text. Without names, it matches nothing."""
     return re.compile("|".join(map(fnmatch.translate, names)) or r"(?!)")
 
 
-def _bounded(found: Iterator[Sample]) -> Iterator[Sample]:
-    yield from islice(found, MAX_SAMPLES)
-    if next(found, None) is not None:
+def _limited(selected: Iterator[Sample]) -> Iterator[Sample]:
+    yield from islice(selected, MAX_SAMPLES)
+    if next(selected, None) is not None:
         raise ValueError(f"more than {MAX_SAMPLES:,} series are selected")
 
 
 def fetch(watched: Watched) -> str:
-    """The page. A connection for each: of an exporter that was started anew there is none to be found dead.
+    """The page. Each request uses a new connection, so that a connection to an exporter that was restarted is
+    never used.
 
-    Raises OSError or http.client.HTTPException; TimeoutError after `TIMEOUT_S`, however slowly something comes.
+    Raises OSError or http.client.HTTPException. Raises TimeoutError after `TIMEOUT_S`, even if data arrives
+    slowly.
     """
     url = urlsplit(watched.url)
-    assert url.hostname is not None  # the plan refuses a URL without
+    assert url.hostname is not None  # the plan rejects a URL without a host
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = kind(url.hostname, url.port, timeout=TIMEOUT_S)
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        given = {
+        headers = {
             key: value.reveal() if isinstance(value, Secret) else value
             for key, value in watched.headers.items()
         }
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        connection.request("GET", path, headers={"Accept": _ACCEPT, "Accept-Encoding": "identity", **given})
+        connection.request("GET", path, headers={"Accept": _ACCEPT, "Accept-Encoding": "identity", **headers})
         answer = connection.getresponse()
         if answer.status != 200:
             raise OSError(f"the status of the answer is {answer.status} {answer.reason}")

@@ -1,4 +1,4 @@
-"""A thread that reads something again and again while a run goes on, and once more at its end."""
+"""A thread that reads repeatedly during a run, and one last time at its end."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ import time
 from typing import Final
 
 TIMEOUT_S: Final = 10.0
-"""So long a run waits for the first reading before it, and for the last one after it."""
+"""The maximum time that a run waits for the first reading before it, and for the last one after it."""
 
 
 class ReadingThread:
-    """Subclasses do the reading in `_work`: they set `_begun` after the first one, and stop after one that began when
-    `_over` was set."""
+    """Subclasses implement `_work`. It sets `_first_done` after the first reading. It stops after a reading
+    that began when `_finish_requested` was set."""
 
     def __init__(self, name: str) -> None:
-        self._begun = threading.Event()
-        self._over = threading.Event()
-        # A daemon: whoever never answers must not keep the lab from ending.
+        self._first_done = threading.Event()
+        self._finish_requested = threading.Event()
+        # A daemon thread, so that a server that never answers does not prevent the end of the lab.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begins to read."""
+        """Starts the thread."""
         self._thread.start()
 
     def wait_for_first(self) -> None:
-        """Returns when the first reading is there, or has failed, or takes too long."""
-        self._begun.wait(TIMEOUT_S)
+        """Returns when the first reading has ended or failed, or after `TIMEOUT_S`."""
+        self._first_done.wait(TIMEOUT_S)
 
     def finish(self) -> None:
-        """Asks for the last reading; `result` waits for it."""
-        self._over.set()
+        """Requests the last reading. `result` waits for it."""
+        self._finish_requested.set()
 
     def _work(self) -> None:
         raise NotImplementedError
 
-    def _ended(self) -> bool:
-        """Waits for the last reading; False where it takes too long."""
+    def _wait_for_end(self) -> bool:
+        """Waits for the end of the thread; False if it has not ended after `TIMEOUT_S`."""
         self._thread.join(TIMEOUT_S)
         return not self._thread.is_alive()
 
     def _pause(self, due: float, every_s: float) -> float:
-        """Waits for the next slot, and gives its time. A reading that took longer than a slot leaves slots out: two at
-        once would be load of our own."""
+        """Waits for the next slot and returns its time. If a reading takes longer than a slot, slots are
+        omitted. Two readings at once would be additional load."""
         due = max(due + every_s, time.monotonic())
-        self._over.wait(max(0.0, due - time.monotonic()))
+        self._finish_requested.wait(max(0.0, due - time.monotonic()))
         return due

@@ -1,5 +1,5 @@
-"""Reads a server's counters once a second while a run goes on: a thread of its own for each server, which never holds
-up the run and never ends it."""
+"""Reads a server's counters once a second during a run. Each server has its own thread, which neither delays
+nor ends the run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ INTERVAL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """What a server counted over a run. `counters`: differences between the readings before and after it; `gauges`:
-    last values; `told`: what it tells once. `failed`: why it is not known, and when (unix seconds)."""
+class ServiceCounts:
+    """The counts of a server over a run. `counters`: differences between the readings before and after it.
+    `gauges`: last values. `details`: what was read once after the run. `failed`: the reason if a reading failed,
+    and `failed_at` its time (unix seconds)."""
 
     counters: dict[str, float] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
-    told: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     failed: str = ""
     failed_at: float = 0.0
 
 
 class CounterLog(ReadingThread):
-    """Writes counters.jsonl: a line with the format, then a line a reading."""
+    """Writes counters.jsonl: a line with the format, then a line for each reading."""
 
     def __init__(self, name: str, kind: str, source: Source, path: Path) -> None:
         super().__init__(f"counters-{name}")
@@ -41,20 +42,20 @@ class CounterLog(ReadingThread):
         self._path = path
         self._first: Reading | None = None
         self._last: Reading | None = None
-        self._told: dict[str, Any] = {}
+        self._details: dict[str, Any] = {}
         self._failed: tuple[str, float] | None = None
 
-    def result(self) -> Counted:
-        """What was counted between the first reading and the last."""
-        if not self._ended() and self._failed is None:
+    def result(self) -> ServiceCounts:
+        """The differences between the first reading and the last."""
+        if not self._wait_for_end() and self._failed is None:
             self._failed = (f"no answer within {TIMEOUT_S:g} s", time.time())
         if self._failed is not None or self._first is None or self._last is None:
             text, at = self._failed or ("no reading was taken", time.time())
-            return Counted(failed=text, failed_at=at)
+            return ServiceCounts(failed=text, failed_at=at)
         before = self._first.counters
         differences = {key: plain(value - before.get(key, 0.0)) for key, value in self._last.counters.items()}
-        gauges = {**self._last.gauges, **self._told.pop("gauges", {})}
-        return Counted(differences, {key: plain(value) for key, value in gauges.items()}, self._told)
+        gauges = {**self._last.gauges, **self._details.pop("gauges", {})}
+        return ServiceCounts(differences, {key: plain(value) for key, value in gauges.items()}, self._details)
 
     def _work(self) -> None:
         try:
@@ -63,13 +64,13 @@ class CounterLog(ReadingThread):
                 self._source.open()
                 self._read_all(file)
         except Exception as error:
-            # Whatever it is (the server died, a disk is full, a driver is broken): it is told, and the run goes on.
+            # For example, the server died or a disk is full. The error is recorded, and the run continues.
             self._failed = (
                 f"{type(error).__name__}: {str(error).strip() or 'no message'}"[:500],
                 time.time(),
             )
         finally:
-            self._begun.set()
+            self._first_done.set()
             with contextlib.suppress(Exception):
                 self._source.close()
 
@@ -77,7 +78,7 @@ class CounterLog(ReadingThread):
         head = {"format": FORMAT, "service": self.name, "kind": self._kind}
         due = time.monotonic()
         while True:
-            over = self._over.is_set()
+            over = self._finish_requested.is_set()
             reading = self._source.read()
             if self._first is None:
                 self._first = reading
@@ -86,18 +87,18 @@ class CounterLog(ReadingThread):
             values = {key: plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
             file.write(as_line({"t": round(time.time(), 3), "values": values}))
             file.flush()
-            self._begun.set()
+            self._first_done.set()
             if over:
-                self._told = dict(self._source.last())
+                self._details = dict(self._source.last())
                 return
             due = self._pause(due, INTERVAL_S)
 
 
 def as_line(document: Mapping[str, Any]) -> str:
-    """A line of JSON."""
+    """A document as a line of JSON."""
     return json.dumps(document, separators=(",", ":")) + "\n"
 
 
 def plain(value: float) -> float:
-    """Whole numbers without a point."""
+    """The value as an integer if it is one; otherwise rounded to six decimal places."""
     return int(value) if float(value).is_integer() else round(value, 6)

@@ -1,4 +1,4 @@
-"""Squid's cache manager over HTTP."""
+"""The counters of Squid's cache manager, read over HTTP."""
 
 from __future__ import annotations
 
@@ -20,39 +20,42 @@ _GAUGES: Final = {
     "file_descriptors": r"Number of file desc currently in use:\s+([0-9]+)",
     "mean_object_kbytes": r"Mean Object Size:\s+([0-9.]+) KB",
 }
-"""Of the page `info`, read once after a run."""
+"""Values of the page `info`, which is read once after a run."""
 
 
 class SquidCounters:
-    """The page `counters`. Our own requests are taken out of client_http.requests, and what was answered to them out of
-    client_http.kbytes_out."""
+    """Reads the page `counters`. The requests of this reader are subtracted from client_http.requests, and
+    the bytes of their answers from client_http.kbytes_out."""
 
     def __init__(self, address: str, port: int) -> None:
         self._address = address
         self._port = port
         self._connection: http.client.HTTPConnection | None = None
-        self._asked = 0
-        self._received = 0
+        self._own_requests = 0
+        self._own_bytes = 0
 
     def open(self) -> None:
-        """Connects."""
+        """Connects to Squid."""
         self._connection = http.client.HTTPConnection(self._address, self._port, timeout=TIMEOUT_S)
 
     def read(self) -> Reading:
-        """One request."""
-        asked, received = self._asked, self._received
+        """Sends one request."""
+        own_requests, own_bytes = self._own_requests, self._own_bytes
         values = counters(self._page("counters"))
-        for name, own in (("client_http.requests", asked), ("client_http.kbytes_out", received / 1024)):
+        for name, own_count in (
+            ("client_http.requests", own_requests),
+            ("client_http.kbytes_out", own_bytes / 1024),
+        ):
             if name in values:
-                values[name] -= own
+                values[name] -= own_count
         return Reading(values)
 
     def last(self) -> Mapping[str, Any]:
-        """What it holds after the run."""
+        """The contents of the cache after the run, as gauges."""
         return {"gauges": gauges(self._page("info"))}
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._connection is not None:
             self._connection.close()
 
@@ -63,15 +66,15 @@ class SquidCounters:
         body = answer.read()
         if answer.status != 200:
             raise OSError(f"the cache manager answers with status {answer.status} {answer.reason}")
-        self._asked += 1
-        self._received += (
+        self._own_requests += 1
+        self._own_bytes += (
             len(body) + sum(len(key) + len(value) + 4 for key, value in answer.getheaders()) + 20
         )
         return body.decode("utf-8", "replace")
 
 
 def manager(address: str, port: int, page: str) -> bytes:
-    """A page of the cache manager over a connection of its own. Raises OSError."""
+    """A page of the cache manager, over a separate connection. Raises OSError."""
     connection = http.client.HTTPConnection(address, port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", f"/squid-internal-mgr/{page}")
@@ -83,7 +86,7 @@ def manager(address: str, port: int, page: str) -> bytes:
 
 
 def counters(page: str) -> dict[str, float]:
-    """The counters of the page of that name that we keep."""
+    """The selected counters of the page `counters`."""
     return {
         name: float(value)
         for name, value in _COUNTER.findall(page)
@@ -92,10 +95,10 @@ def counters(page: str) -> dict[str, float]:
 
 
 def gauges(page: str) -> dict[str, float]:
-    """What the page `info` says that is no counter."""
-    found = {}
+    """The gauges of the page `info`."""
+    values = {}
     for name, pattern in _GAUGES.items():
         match = re.search(pattern, page, re.MULTILINE)
         if match:
-            found[name] = float(match[1])
-    return found
+            values[name] = float(match[1])
+    return values

@@ -1,4 +1,4 @@
-"""What a series of readings adds up to, whatever happens to the server meanwhile. Pure."""
+"""Sums a series of readings, also of a server that restarts in between. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from plimsoll.deploy.counters import Reading
 
 @dataclass(slots=True)
 class Gauge:
-    """Last value, greatest value, and sum of all that were read."""
+    """Last value, greatest value, sum and number of the values that were read."""
 
     last: float
     peak: float
@@ -21,9 +21,9 @@ class Gauge:
 class Tally:
     """Increases of counters and values of gauges.
 
-    A counter that has fallen was begun anew: what it shows is what it has counted since. A series that appears later
-    counts from its first value on; but with labels, beside others of its name, from zero: exporters make a series
-    when the first of its kind happens.
+    A counter that has decreased was reset; its value is the increase since then. A series that appears later
+    counts from its first value on. If it has labels and other series have its name, it counts from zero,
+    since exporters create a series when the first event of its kind occurs.
     """
 
     increases: dict[str, float] = field(default_factory=dict)
@@ -32,21 +32,21 @@ class Tally:
     _names: set[str] = field(default_factory=set)
 
     def add(self, reading: Reading) -> bool:
-        """The next reading; whether some counter was begun anew."""
-        anew = False
+        """Adds the next reading. Returns whether a counter was reset."""
+        was_reset = False
         for name, value in reading.counters.items():
             before = self._before.get(name)
             if before is None:
                 grown = value if "{" in name and name.partition("{")[0] in self._names else 0.0
             else:
-                anew |= value < before
+                was_reset |= value < before
                 grown = value - before if value >= before else value
             self.increases[name] = self.increases.get(name, 0.0) + grown
             self._before[name] = value
         self._names.update(name.partition("{")[0] for name in reading.counters)
         for name, value in reading.gauges.items():
             self._add_gauge(name, value)
-        return anew
+        return was_reset
 
     def _add_gauge(self, name: str, value: float) -> None:
         known = self.gauges.get(name)

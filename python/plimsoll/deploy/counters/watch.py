@@ -1,4 +1,5 @@
-"""Reads exporters of systems that exist while a run goes on: a thread for each, which outlives every failure of it."""
+"""Reads the exporters of watched systems during a run. Each has its own thread, which continues after every
+failure."""
 
 from __future__ import annotations
 
@@ -16,21 +17,21 @@ from plimsoll.plan.model import Watched
 from plimsoll.plan.source.secret import Redactor
 
 MAX_GAPS: Final = 100
-"""So many are told of a run; an exporter that comes and goes more often is told of by the last of them."""
+"""The maximum number of gaps of a run. If there are more, each further gap replaces the last one."""
 
 
 class Reader(Protocol):
-    """Something that is read again and again. A reading may raise any exception, and the next one be right again."""
+    """A source of readings. `read` may raise any exception, and succeed at the next call."""
 
     version: str
 
     def read(self) -> Reading:
-        """One look."""
+        """Takes one reading."""
 
 
 @dataclass(slots=True)
 class Gap:
-    """From the first reading that failed to the next that did not; unix seconds."""
+    """The time from the first reading that failed to the next that did not, in unix seconds."""
 
     start: float
     end: float
@@ -39,8 +40,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class CounterReadings:
-    """What was read over a run. `gauges`: last values, `means` and `peaks` over the readings; `anew`: when counters
-    were found to have begun anew (unix seconds). Without a single reading all but `gaps` is empty."""
+    """The readings of a run. `gauges`: last values. `means` and `peaks`: over the readings. `resets`: the times
+    at which a reset of counters was found (unix seconds). If there was no reading, all fields except `gaps`
+    are empty."""
 
     readings: int = 0
     version: str = ""
@@ -48,12 +50,12 @@ class CounterReadings:
     gauges: dict[str, float] = field(default_factory=dict)
     means: dict[str, float] = field(default_factory=dict)
     peaks: dict[str, float] = field(default_factory=dict)
-    anew: tuple[float, ...] = ()
+    resets: tuple[float, ...] = ()
     gaps: tuple[Gap, ...] = ()
 
 
 class WatchLog(ReadingThread):
-    """Writes counters.jsonl as a service's recorder does, with a line `{"t", "lost"}` for each gap."""
+    """Writes counters.jsonl like the recorder of a service, with a line `{"t", "lost"}` for each gap."""
 
     def __init__(self, watched: Watched, reader: Reader, path: Path, redactor: Redactor) -> None:
         super().__init__(f"watch-{watched.name}")
@@ -64,14 +66,14 @@ class WatchLog(ReadingThread):
         self._tally = Tally()
         self._readings = 0
         self._gauges: set[str] | None = None
-        self._anew: list[float] = []
+        self._resets: list[float] = []
         self._gaps: list[Gap] = []
         self._lost = False
 
     def result(self) -> CounterReadings:
-        """What was read."""
-        if not self._ended():
-            self._fails(time.time(), f"no answer within {TIMEOUT_S:g} s")
+        """Waits for the last reading and returns the sums."""
+        if not self._wait_for_end():
+            self._add_failure(time.time(), f"no answer within {TIMEOUT_S:g} s")
         if self._lost:
             self._gaps[-1].end = time.time()
         gauges = sorted(self._tally.gauges.items())
@@ -79,10 +81,10 @@ class WatchLog(ReadingThread):
             readings=self._readings,
             version=self._reader.version,
             counters={name: plain(value) for name, value in sorted(self._tally.increases.items())},
-            gauges={name: plain(one.last) for name, one in gauges},
-            means={name: plain(one.total / one.times) for name, one in gauges},
-            peaks={name: plain(one.peak) for name, one in gauges},
-            anew=tuple(self._anew),
+            gauges={name: plain(gauge.last) for name, gauge in gauges},
+            means={name: plain(gauge.total / gauge.times) for name, gauge in gauges},
+            peaks={name: plain(gauge.peak) for name, gauge in gauges},
+            resets=tuple(self._resets),
             gaps=tuple(self._gaps),
         )
 
@@ -92,27 +94,27 @@ class WatchLog(ReadingThread):
             with self._path.open("w", encoding="utf-8") as file:
                 self._read_all(file)
         except Exception as error:
-            # A disk that is full: nothing more is read, and the run goes on.
-            self._fails(time.time(), self._said(error))
+            # For example, the disk is full. Reading ends, and the run continues.
+            self._add_failure(time.time(), self._message(error))
         finally:
-            self._begun.set()
+            self._first_done.set()
 
     def _read_all(self, file: Any) -> None:
         due = time.monotonic()
         while True:
-            over = self._over.is_set()
-            asked = time.time()
+            over = self._finish_requested.is_set()
+            sent_at = time.time()
             try:
                 reading = self._reader.read()
             except Exception as error:
-                if self._fails(asked, why := self._said(error)):
+                if self._add_failure(sent_at, why := self._message(error)):
                     self._head(file, ())
-                    file.write(as_line({"t": round(asked, 3), "lost": why}))
+                    file.write(as_line({"t": round(sent_at, 3), "lost": why}))
             else:
-                # What it tells is of some moment between question and answer.
-                self._take(reading, (asked + time.time()) / 2, file)
+                # The values belong to a time between request and answer; the middle is used.
+                self._take(reading, (sent_at + time.time()) / 2, file)
             file.flush()
-            self._begun.set()
+            self._first_done.set()
             if over:
                 return
             due = self._pause(due, self.watched.every_ns / 1e9)
@@ -123,23 +125,23 @@ class WatchLog(ReadingThread):
         self._head(file, reading.gauges)
         self._readings += 1
         if self._tally.add(reading):
-            self._anew.append(at)
+            self._resets.append(at)
         values = {name: plain(value) for name, value in {**reading.counters, **reading.gauges}.items()}
         file.write(as_line({"t": round(at, 3), "values": values}))
 
     def _head(self, file: Any, gauges: Collection[str]) -> None:
-        """The line with the format, and another where gauges appear that were not there before."""
+        """Writes the line with the format; writes another one when new gauges appear."""
         if self._gauges is None or not self._gauges.issuperset(gauges):
             self._gauges = {*(self._gauges or ()), *gauges}
             head = {"format": FORMAT, "service": self.watched.name, "kind": self.watched.kind}
             file.write(as_line({**head, "gauges": sorted(self._gauges)}))
 
-    def _said(self, error: Exception) -> str:
-        # http.client quotes a header that it does not take, and that may be a password.
-        return self._redactor.text(words_of(error))
+    def _message(self, error: Exception) -> str:
+        # http.client quotes a header that it rejects, which may contain a password.
+        return self._redactor.text(error_text(error))
 
-    def _fails(self, at: float, why: str) -> bool:
-        """Whether this begins a gap."""
+    def _add_failure(self, at: float, why: str) -> bool:
+        """Notes a failed reading. Returns whether it begins a gap."""
         if self._lost:
             self._gaps[-1].end = at
             return False
@@ -150,9 +152,10 @@ class WatchLog(ReadingThread):
         return True
 
 
-def words_of(error: Exception) -> str:
-    """A system's error by its own words, any other with its name; nothing of a page may steer a terminal."""
+def error_text(error: Exception) -> str:
+    """The text of an error of the system, or of a ValueError; other errors with the name of their type.
+    Characters that could control a terminal are replaced."""
     text = str(error.strerror if isinstance(error, OSError) and error.strerror else error).strip()
     named = isinstance(error, (OSError, ValueError)) and bool(text)
-    told = (text if named else f"{type(error).__name__}: {text or 'no message'}")[:300]
-    return "".join(sign if sign.isprintable() else "?" for sign in told)
+    message = (text if named else f"{type(error).__name__}: {text or 'no message'}")[:300]
+    return "".join(sign if sign.isprintable() else "?" for sign in message)

@@ -1,7 +1,8 @@
-"""Hosts for testers: they are checked and prepared, the engine starts agents on them, and they are cleaned up.
+"""Hosts of testers. The lab checks and prepares them, the engine starts agents on them, and the lab cleans
+them up.
 
-Each kind of hosts is one file with a class that implements `HostBackend`; `kinds.py` selects it. The engine starts
-the agents and communicates with them; this package describes how.
+Each kind of hosts is one file with a class that implements `HostBackend`; `kinds.py` selects it. The engine
+starts the agents and communicates with them; this package describes how.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Agent:
     """An agent for the engine.
 
     `start`: {"kind": "local"}, {"kind": "command", "argv": [...]} whose stdin and stdout are the link, or
-    {"kind": "joined"}; `watch`: what an agent of a target's host looks at; `files`: local name to the name there.
+    {"kind": "joined"}. `watch`: the processes that an agent on a target's host monitors. `files`: maps local
+    names to names on the host.
     """
 
     name: str
@@ -36,22 +38,23 @@ class Agent:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As the engine takes it."""
+        """The agent as the engine reads it."""
         return {
             "name": self.name,
             "host": self.host,
             "site": self.site,
             "role": self.role,
             "start": dict(self.start),
-            "watch": [dict(one) for one in self.watch],
+            "watch": [dict(process) for process in self.watch],
             "files": dict(self.files),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A host after it was made ready. `reason`: why it is not, in one line; empty where it is. `architecture`: as
-    `uname -m` says it; `directory`, `engine`: where our things lie there; `files`: local name to the name there."""
+class ReadyHost:
+    """A host after its preparation. `reason`: why it is not ready, in one line; empty if it is.
+    `architecture`: as printed by `uname -m`. `directory`, `engine`: paths of Plimsoll's files on the host.
+    `files`: maps local names to names on the host."""
 
     host: Host
     reason: str = ""
@@ -61,15 +64,15 @@ class Ready:
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def answers(self) -> bool:
-        """Whether agents can be started there."""
+    def is_ready(self) -> bool:
+        """Whether agents can be started on the host."""
         return not self.reason
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
-    """A host after we left. `kept`: what stays because it holds something that was measured, or is in use; `left`: what
-    could not be removed; `reason`: why nobody could look."""
+class CleanedHost:
+    """A host after its cleanup. `kept`: what remains because it contains measurements, or is in use. `left`:
+    what could not be removed. `reason`: why the host could not be checked."""
 
     host: Host
     kept: tuple[str, ...] = ()
@@ -77,13 +80,13 @@ class Cleaned:
     reason: str = ""
 
     @property
-    def proven(self) -> bool:
-        """Whether it was seen that nothing is left but what is kept."""
+    def is_clean(self) -> bool:
+        """Whether the cleanup verified that nothing remains except `kept`."""
         return not self.left and not self.reason
 
     @property
-    def kept_because(self) -> list[str]:
-        """What is kept, and why, for people."""
+    def kept_descriptions(self) -> list[str]:
+        """What is kept, and why, as texts."""
         return [
             f"{path} (in use by others)"
             if PurePath(path).name.startswith("engine-")
@@ -93,17 +96,17 @@ class Cleaned:
 
 
 class Door(Protocol):
-    """The engine that listens for agents: the one that carries out the runs, as an agent belongs to the engine that it
-    dials."""
+    """The engine that listens for agents. It also carries out the runs, as an agent belongs to the engine
+    that it has dialled."""
 
     def listen(self, address: str, ports: tuple[int, int], experiment: str, *, quic: bool) -> Secret:
         """Opens a port; returns the token, a JSON text. Raises EngineError."""
 
-    def joined(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
-        """The facts of the hosts of all agents that have dialled in; waits for a new agent, at most
-        `wait_s`."""
+    def joined_agents(self, wait_s: float) -> Mapping[str, Mapping[str, Any]]:
+        """The facts of the hosts of all agents that have dialled in, by the name of the agent. Waits for a
+        new agent, at most `wait_s`."""
 
-    def turned_away(self) -> Sequence[str]:
+    def refusal_reasons(self) -> Sequence[str]:
         """The reasons why agents were refused, as texts, in order of time."""
 
     def ask(self, command: Mapping[str, Any], last: str, timeout_s: float) -> Iterator[dict[str, Any]]:
@@ -118,53 +121,60 @@ class HostBackend(ABC):
     """
 
     @abstractmethod
-    def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
-        """Asks every host, in parallel and within bounded time, and puts the engine and `files` there."""
+    def prepare(self, files: Sequence[Path] = ()) -> list[ReadyHost]:
+        """Requests the facts of every host, in parallel and within bounded time, and copies the engine and
+        `files` to it."""
 
     @abstractmethod
-    def agents(self, ready: Sequence[Ready]) -> list[Agent]:
-        """The agents of hosts that are ready, in the order in which testers are dealt."""
+    def agents(self, ready: Sequence[ReadyHost]) -> list[Agent]:
+        """The agents of hosts that are ready, in the order in which testers are distributed."""
 
     @abstractmethod
-    def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
-        """Ends the agents on the hosts, removes what `keep` does not name, and verifies the result. `everything`: also
-        of other experiments, and the engine; `discard`: also measurements that were not collected."""
+    def clean(self, *, everything: bool = False, discard: bool = False) -> list[CleanedHost]:
+        """Ends the agents on the hosts, removes the files that `keep` does not name, and verifies the result.
+        `everything`: also of other experiments, and the engine. `discard`: also measurements that were not
+        collected."""
 
     @property
     def door(self) -> Door | None:
-        """The engine that the agents have dialled: only it can ask them. None: any engine can start them. Raises
-        EngineError if agents dial in and `prepare` was not called."""
+        """The engine that the agents have dialled; only this engine can communicate with them. None: any
+        engine can start them. Raises EngineError if agents dial in and `prepare` was not called."""
         return None
 
-    def agents_by_host(self, ready: Sequence[Ready]) -> dict[str, list[Agent]]:
-        """The agents that a check asks, by the name of the host: one of each host, as all of a host answer the same."""
+    def agents_by_host(self, ready: Sequence[ReadyHost]) -> dict[str, list[Agent]]:
+        """The agents that a check starts, by the name of the host. One agent of each host is enough, as all
+        agents of a host report the same facts."""
         first: dict[str, list[Agent]] = {}
         for agent in self.agents(ready):
             first.setdefault(agent.host, [agent])
         return first
 
-    def restart(self, names: Collection[str]) -> list[Ready] | None:
+    def restart(self, names: Collection[str]) -> list[ReadyHost] | None:
         """Starts the agents of hosts that were lost and returns all hosts. None: the engine starts them again."""
         return None
 
-    def coming(self) -> list[Agent]:
-        """Agents that may take part in a run that has begun without them."""
+    def expected_agents(self) -> list[Agent]:
+        """Agents that may join a run that has started without them."""
         return []
 
-    def located(self, agents: Sequence[Agent]) -> list[Agent]:
-        """The agents of a run that has ended, with the hosts of those that connected during it."""
+    def with_known_hosts(self, agents: Sequence[Agent]) -> list[Agent]:
+        """The agents of a run that has ended. Agents that connected during the run get the names of their
+        hosts."""
         return list(agents)
 
-    def run_command(self, ready: Sequence[Ready], line: str, timeout_s: float) -> list[CommandResult]:
-        """Runs a line of shell on the hosts, in parallel. Raises EngineError if this kind of hosts runs no commands:
-        the plan refuses such a file."""
+    def run_command(self, ready: Sequence[ReadyHost], line: str, timeout_s: float) -> list[CommandResult]:
+        """Runs a line of shell on the hosts, in parallel. Raises EngineError if this kind of hosts runs no
+        commands; the plan rejects such a file."""
         raise EngineError("commands cannot be run on hosts of this kind")
 
 
-def agents_on(ready: Sequence[Ready], start: Mapping[str, Mapping[str, Any]]) -> list[Agent]:
-    """An agent for each place on the hosts that are ready. `start`: by the agent's name."""
-    found: tuple[Place, ...] = places([one.host for one in ready if one.answers])
-    files = {name: one.files for one in ready for name in one.host.agent_names}
+def agents_on(ready: Sequence[ReadyHost], start: Mapping[str, Mapping[str, Any]]) -> list[Agent]:
+    """An agent for each place on the hosts that are ready. `start`: how each agent starts, by its name."""
+    places_of_agents: tuple[Place, ...] = places(
+        [ready_host.host for ready_host in ready if ready_host.is_ready]
+    )
+    files = {name: ready_host.files for ready_host in ready for name in ready_host.host.agent_names}
     return [
-        Agent(one.name, one.host, one.site, start[one.name], files=files.get(one.name, {})) for one in found
+        Agent(place.name, place.host, place.site, start[place.name], files=files.get(place.name, {}))
+        for place in places_of_agents
     ]

@@ -1,4 +1,4 @@
-"""Commands that are run side by side, each with a time-out, and ended together when the work is interrupted."""
+"""Runs commands in parallel, each with a timeout. An interrupt ends all of them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 MAX_OUTPUT = 1_000_000
-"""Bytes of stdout, and of stderr, that are read of a command: a login may print for ever."""
-MAX_SAID = 60_000
-"""Bytes that a command can be told: a pipe holds them, so that nobody waits for one that does not read."""
-AT_ONCE = 64
-"""Commands at the same time."""
+"""The maximum number of bytes of stdout, and of stderr, of a command. A login shell may print without end."""
+MAX_INPUT = 60_000
+"""The maximum number of bytes for the input of a command. A pipe holds them, so writing does not wait for a
+command that does not read."""
+MAX_PARALLEL = 64
+"""The maximum number of commands that run at the same time."""
 
-One = TypeVar("One")
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A command that has ended. `code`: None where it was ended by us, since it took too long or said too much, which
-    `trouble` tells."""
+    """A command that has ended. `code`: its exit status; None if it was ended because of its duration or the
+    size of its output. `trouble` then contains the reason."""
 
     code: int | None
     out: str
@@ -39,18 +40,18 @@ class CommandResult:
 
     @property
     def complaint(self) -> str:
-        """Why it did not do what it should, in a line."""
+        """Why the command failed, in one line."""
         return self.trouble or self.last_line or f"it ended with exit status {self.code}"
 
     @property
     def last_line(self) -> str:
-        """The last thing that it said on stderr."""
+        """The last line on stderr that is not empty."""
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         return lines[-1][:300] if lines else ""
 
 
 class Calls:
-    """Owner of the commands that run."""
+    """Runs commands, and ends those that still run."""
 
     def __init__(self, check_interrupt: Callable[[], None]) -> None:
         self._check_interrupt = check_interrupt
@@ -58,16 +59,17 @@ class Calls:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._over = False
 
-    def each(self, items: Sequence[One], work: Callable[[One], Result]) -> list[Result]:
-        """`work` of all items, side by side; results in their order. What it raises is raised, and ends the rest."""
+    def run_all(self, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+        """Calls `work` for all items in parallel and returns the results in the order of the items. An
+        exception of `work` ends the other commands and is raised."""
         if not items:
             return []
-        with ThreadPoolExecutor(min(len(items), AT_ONCE)) as pool:
+        with ThreadPoolExecutor(min(len(items), MAX_PARALLEL)) as pool:
             futures = [pool.submit(work, item) for item in items]
             try:
-                left = set(futures)
-                while left:
-                    ended, left = wait(left, timeout=0.1, return_when=FIRST_EXCEPTION)
+                unfinished = set(futures)
+                while unfinished:
+                    ended, unfinished = wait(unfinished, timeout=0.1, return_when=FIRST_EXCEPTION)
                     for future in ended:
                         future.result()
                     self._check_interrupt()
@@ -81,8 +83,9 @@ class Calls:
     def run(
         self, command: Sequence[str], timeout_s: float, stdin: Path | bytes | None = None
     ) -> CommandResult:
-        """Runs one to its end. `stdin`: a file, or what is said to it; then it stays open until the end, so that who
-        reads it sees whether we are still there. Raises OSError where it cannot be started."""
+        """Runs a command to its end. `stdin`: a file, or bytes that are written to its input. With bytes, the
+        input stays open until the end, so that its reader notices if this process ends. Raises OSError if the
+        command cannot be started."""
         with contextlib.ExitStack() as stack:
             source = _source(stdin, stack)
             with self._lock:
@@ -94,18 +97,19 @@ class Calls:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     env={**os.environ, "LC_ALL": "C"},
-                    start_new_session=True,  # what it starts in its turn (ProxyCommand) ends with it
+                    start_new_session=True,  # its child processes (ProxyCommand) end with it
                 )
                 self._running.add(process)
             stack.callback(self._forget, process)
             return _read_to_end(process, time.monotonic() + timeout_s, timeout_s)
 
-    def alone(self, command: Sequence[str], timeout_s: float) -> CommandResult:
-        """Runs one to its end, and hears an interrupt meanwhile. Raises OSError where it cannot be started."""
-        return self.each([command], lambda one: self.run(one, timeout_s))[0]
+    def run_alone(self, command: Sequence[str], timeout_s: float) -> CommandResult:
+        """Runs a command to its end, and checks for interrupts during this time. Raises OSError if it cannot
+        be started."""
+        return self.run_all([command], lambda command_line: self.run(command_line, timeout_s))[0]
 
     def end(self) -> None:
-        """Ends every command that runs, and starts no more."""
+        """Ends all running commands. No further command is started."""
         with self._lock:
             self._over = True
             for process in self._running:
@@ -122,17 +126,17 @@ class Calls:
 
 
 def _source(stdin: Path | bytes | None, stack: contextlib.ExitStack) -> int | BinaryIO:
-    """What a command reads. What is said stands in no file, since it may be secret."""
+    """The standard input of a command. Bytes are not written to a file, since they may be secret."""
     if stdin is None:
         return subprocess.DEVNULL
     if isinstance(stdin, Path):
         return stack.enter_context(stdin.open("rb"))
-    source, mouth = os.pipe()
+    source, write_end = os.pipe()
     stack.callback(os.close, source)
-    stack.callback(os.close, mouth)
-    os.set_blocking(mouth, False)
-    if len(stdin) > MAX_SAID or os.write(mouth, stdin) < len(stdin):
-        raise OSError(errno.E2BIG, f"its input is longer than {MAX_SAID:,} bytes")
+    stack.callback(os.close, write_end)
+    os.set_blocking(write_end, False)
+    if len(stdin) > MAX_INPUT or os.write(write_end, stdin) < len(stdin):
+        raise OSError(errno.E2BIG, f"its input is longer than {MAX_INPUT:,} bytes")
     return source
 
 
@@ -169,7 +173,8 @@ def _text(read: bytearray) -> str:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """The process and its group, which has its number as long as nobody has waited for it."""
+    """Kills the process and its group. The group has the number of the process until the process is waited
+    for."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

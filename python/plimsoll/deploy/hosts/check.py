@@ -1,4 +1,5 @@
-"""What hosts are, as the engine finds out by its agents there, and which of them an experiment takes."""
+"""Determines the facts of hosts, through agents of the engine, and selects the hosts that satisfy the
+requirements."""
 
 from __future__ import annotations
 
@@ -9,38 +10,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from plimsoll.deploy.hosts import Door, HostBackend, Ready
+from plimsoll.deploy.hosts import Door, HostBackend, ReadyHost
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.plan.model_hosts import Host, Hosts, Requirement
 from plimsoll.plan.source.units import NS, about_duration, about_size
 
 CHECK_S: Final = 60.0
-"""For agents to be started and to answer, beside the base line."""
+"""The time for agents to start and to answer, without the baseline."""
 BASELINE_NS: Final = NS["s"]
-"""Of each figure of the base line."""
+"""The duration of the measurement of each figure of the baseline."""
 BASELINE_S: Final = 15.0
-"""For the base line of one host at most, should they be measured one after the other."""
+"""The maximum time for the baseline of one host. The hosts may be measured one after the other."""
 LOOPBACK: Final = "127.0.0.1"
-FAR_OFF: Final = 0.10
-"""Hosts further off the median than this are named."""
+MAX_DEVIATION: Final = 0.10
+"""Hosts that deviate more from the median get a remark."""
 FIGURES: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
     "cpu_per_s": ("CPU", lambda value: f"{value / 1e6:,.4g} M/s"),
     "disk_write_bytes_s": ("disk writes", lambda value: f"{about_size(value)}/s"),
     "disk_read_bytes_s": ("disk reads", lambda value: f"{about_size(value)}/s"),
     "network_bytes_s": ("network", lambda value: f"{about_size(value)}/s"),
 }
-"""Of the base line: what people call each, and how it is shown."""
+"""The figures of the baseline: name and format of each in texts."""
 NETWORK: Final = "network_bytes_s"
-_Found = tuple[Mapping[str, Any] | None, str]
-"""What an agent says of its host, or why it says nothing."""
+_AgentFacts = tuple[Mapping[str, Any] | None, str]
+"""The facts that an agent reports of its host, or None and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """A host after the check. `facts`: as the engine gives them, None where it does not answer; `reason`: why it is
-    left out, empty where it is taken; `remarks`: what somebody who compares hosts should know; `role`: what an
-    agent does there."""
+class CheckedHost:
+    """A host after the check. `facts`: as the engine returns them; None if the host does not answer.
+    `reason`: why the host is left out; empty if it is used. `remarks`: texts for a comparison of hosts.
+    `role`: the role of its agent."""
 
     host: Host
     facts: Mapping[str, Any] | None
@@ -50,11 +51,11 @@ class Checked:
 
     @property
     def taken(self) -> bool:
-        """Whether an experiment may use it."""
+        """Whether an experiment may use the host."""
         return not self.reason
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json` and environment.json."""
+        """The host for `--json` and environment.json."""
         return {
             "name": self.host.name,
             "site": self.host.site,
@@ -74,73 +75,79 @@ def check(
     engine: Path,
     *,
     files: Sequence[Path] = (),
-    ready: Sequence[Ready] | None = None,
+    ready: Sequence[ReadyHost] | None = None,
     baseline: bool = False,
     check_interrupt: Callable[[], None] = lambda: None,
-) -> list[Checked]:
-    """Makes all hosts ready (`ready`: they are), and asks the engine about each. Agents that were started for it are
-    ended by the caller's `clean`. Raises EngineError where this host's engine fails; a host that fails is told with
-    that host."""
+) -> list[CheckedHost]:
+    """Prepares all hosts (unless `ready` is given) and requests the facts of each through the engine. The
+    caller's `clean` ends the agents that were started. Raises EngineError if the engine on this host fails.
+    The failure of another host is reported with that host."""
     if ready is None:
         ready = kind.prepare(files)
-    asked = kind.agents_by_host(ready)
-    agents = [agent for some in asked.values() for agent in some]
-    facts: dict[str, _Found] = {}
+    agents_by_host = kind.agents_by_host(ready)
+    agents = [agent for host_agents in agents_by_host.values() for agent in host_agents]
+    facts: dict[str, _AgentFacts] = {}
     if agents:
-        with _other_end(hosts, baseline) as place, _talk(kind, engine, check_interrupt) as talk:
-            measure = {"for_ns": BASELINE_NS, "sink": place} if baseline else None
-            told = [one.to_json() for one in agents]
+        with _network_sink(hosts, baseline) as sink_address, _session(kind, engine, check_interrupt) as talk:
+            measure = {"for_ns": BASELINE_NS, "sink": sink_address} if baseline else None
+            descriptions = [agent.to_json() for agent in agents]
             timeout = CHECK_S + (BASELINE_S * len(agents) if baseline else 0.0)
-            for event in talk.ask({"type": "check", "agents": told, "baseline": measure}, "checked", timeout):
+            for event in talk.ask(
+                {"type": "check", "agents": descriptions, "baseline": measure}, "checked", timeout
+            ):
                 if event.get("type") == "host":
                     facts[str(event["name"])] = (event.get("facts"), str(event.get("error") or ""))
-    found = []
-    for one in ready:
-        answers = [facts.get(agent.name, (None, "no answer")) for agent in asked.get(one.host.name, ())]
-        # A host is as its first agent says, but one of whose agents any is gone is not there.
+    checked = []
+    for ready_host in ready:
+        answers = [
+            facts.get(agent.name, (None, "no answer"))
+            for agent in agents_by_host.get(ready_host.host.name, ())
+        ]
+        # The facts are those of its first agent. If any of its agents does not answer, the host does not answer.
         worst = next((answer for answer in answers if answer[0] is None), None)
-        found.append(_checked(one, *(worst or [*answers, (None, "")][0]), hosts))
-    return with_deviations(found)
+        checked.append(_checked(ready_host, *(worst or [*answers, (None, "")][0]), hosts))
+    return with_deviations(checked)
 
 
-def _talk(
+def _session(
     kind: HostBackend, engine: Path, check_interrupt: Callable[[], None]
 ) -> contextlib.AbstractContextManager[EngineTalk | Door]:
-    """An engine of its own, or the one that agents have dialled."""
+    """A separate engine, or the one that the agents have dialled."""
     if kind.door is not None:
         return contextlib.nullcontext(kind.door)
     return EngineTalk(engine, check_interrupt)
 
 
 @contextlib.contextmanager
-def _other_end(hosts: Hosts, wanted: bool) -> Iterator[str | None]:
-    """What agents send bytes to, where it is known how they reach this host."""
+def _network_sink(hosts: Hosts, enabled: bool) -> Iterator[str | None]:
+    """The address to which agents send bytes for the baseline; None if the address of this host is not
+    known."""
     address = hosts.controller if hosts.elsewhere else LOOPBACK
-    if not wanted or address is None:
+    if not enabled or address is None:
         yield None
         return
-    with sink(address, hosts.ports) as place:
-        yield place
+    with sink(address, hosts.ports) as sink_address:
+        yield sink_address
 
 
-def _checked(ready: Ready, facts: Mapping[str, Any] | None, error: str, hosts: Hosts) -> Checked:
-    if not ready.answers:
-        return Checked(ready.host, None, ready.reason)
+def _checked(ready: ReadyHost, facts: Mapping[str, Any] | None, error: str, hosts: Hosts) -> CheckedHost:
+    if not ready.is_ready:
+        return CheckedHost(ready.host, None, ready.reason)
     if facts is None:
-        what = (
+        problem = (
             "its agent disconnected" if hosts.dials_in or hosts.dials_back else "its agent cannot be started"
         )
-        return Checked(ready.host, None, f"{what}: {error or 'no answer'}")
-    return Checked(ready.host, facts, "; ".join(shortcomings(facts, hosts.require, hosts.architecture)))
+        return CheckedHost(ready.host, None, f"{problem}: {error or 'no answer'}")
+    return CheckedHost(ready.host, facts, "; ".join(shortcomings(facts, hosts.require, hosts.architecture)))
 
 
 def shortcomings(
     facts: Mapping[str, Any], required: Sequence[Requirement], architecture: str | None
 ) -> list[str]:
-    """What of a host is not as required, in words."""
-    found = []
+    """The requirements that a host does not satisfy, as texts."""
+    problems = []
     if architecture is not None and facts.get("architecture") != architecture:
-        found.append(f"its architecture is {facts.get('architecture')}; required is {architecture}")
+        problems.append(f"its architecture is {facts.get('architecture')}; required is {architecture}")
     clock = facts.get("clock") or {}
     values = {
         "cores": facts.get("cores"),
@@ -148,13 +155,16 @@ def shortcomings(
         "rtt": (facts.get("rtt_ns") or {}).get("min"),
         "clock_bound": 0 if clock.get("same") else clock.get("bound_ns"),
     }
-    for one in required:
-        value = values[one.what]
+    for requirement in required:
+        value = values[requirement.what]
         if value is None:
-            found.append(f"its {WORDS[one.what]} is not known; required is {one.text}")
-        elif not one.holds(float(value)):
-            found.append(f"its {WORDS[one.what]} is {_shown(one.what, float(value))}; required is {one.text}")
-    return found
+            problems.append(f"its {WORDS[requirement.what]} is not known; required is {requirement.text}")
+        elif not requirement.holds(float(value)):
+            problems.append(
+                f"its {WORDS[requirement.what]} is {_shown(requirement.what, float(value))}; "
+                f"required is {requirement.text}"
+            )
+    return problems
 
 
 WORDS: Final = {
@@ -163,11 +173,11 @@ WORDS: Final = {
     "rtt": "round-trip time",
     "clock_bound": "clock bound",
 }
-"""What can be required, for people."""
+"""The names of the requirements in texts."""
 
 
-def _shown(what: str, value: float) -> str:
-    match what:
+def _shown(quantity: str, value: float) -> str:
+    match quantity:
         case "memory":
             return about_size(value)
         case "rtt" | "clock_bound":
@@ -176,32 +186,34 @@ def _shown(what: str, value: float) -> str:
             return f"{value:g}"
 
 
-def with_deviations(checked: Sequence[Checked]) -> list[Checked]:
-    """Names hosts that are more than 10 % off the median of the hosts that are taken, for each figure of the base line.
-    A declared `link` takes the place of what was measured of the network."""
-    figures = {one.host.name: _figures(one) for one in checked}
-    found = []
-    for one in checked:
-        remarks = list(one.remarks)
+def with_deviations(checked: Sequence[CheckedHost]) -> list[CheckedHost]:
+    """Adds a remark to hosts that deviate more than 10 % from the median of the usable hosts, for each figure
+    of the baseline. A declared `link` replaces the measured network figure."""
+    figures = {checked_host.host.name: _figures(checked_host) for checked_host in checked}
+    result = []
+    for checked_host in checked:
+        remarks = list(checked_host.remarks)
         for name, (words, show) in FIGURES.items():
             others = [
                 value for other in checked if other.taken and (value := figures[other.host.name].get(name))
             ]
-            own = figures[one.host.name].get(name)
-            if own is None or len(others) < 2:
+            own_value = figures[checked_host.host.name].get(name)
+            if own_value is None or len(others) < 2:
                 continue
             median = statistics.median(others)
-            off = own / median - 1
-            if abs(off) > FAR_OFF:
-                way = "above" if off > 0 else "below"
-                remarks.append(f"{words}: {show(own)}, {abs(off):.0%} {way} the median of {show(median)}")
-        found.append(replace(one, remarks=tuple(remarks)))
-    return found
+            deviation = own_value / median - 1
+            if abs(deviation) > MAX_DEVIATION:
+                direction = "above" if deviation > 0 else "below"
+                remarks.append(
+                    f"{words}: {show(own_value)}, {abs(deviation):.0%} {direction} the median of {show(median)}"
+                )
+        result.append(replace(checked_host, remarks=tuple(remarks)))
+    return result
 
 
-def _figures(one: Checked) -> dict[str, float]:
-    measured = (one.facts or {}).get("baseline") or {}
-    found = {name: float(measured[name]) for name in FIGURES if measured.get(name)}
-    if one.host.link_bytes_s is not None and measured:
-        found[NETWORK] = one.host.link_bytes_s
-    return found
+def _figures(checked: CheckedHost) -> dict[str, float]:
+    measured = (checked.facts or {}).get("baseline") or {}
+    figures = {name: float(measured[name]) for name in FIGURES if measured.get(name)}
+    if checked.host.link_bytes_s is not None and measured:
+        figures[NETWORK] = checked.host.link_bytes_s
+    return figures

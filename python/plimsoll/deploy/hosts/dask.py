@@ -1,8 +1,8 @@
-"""`kind: dask`: an agent on each worker of a Dask cluster, as a task that is bound to it.
+"""`kind: dask`: an agent on each worker of a Dask cluster, as a task that is bound to the worker.
 
-Nothing but Dask is needed on the workers: what runs there is sent by value, the engine as bytes, once for each worker.
-Engine and spool lie in the worker's own directory, which ends with it. The token is an argument of the task whose text
-shows nowhere, and goes to the agent's standard input.
+The workers need only Dask. The functions that run there are sent by value, and the engine as bytes, once for
+each worker. Engine and spool are in the worker's own directory, which is removed with the worker. The token
+is an argument of the task that is never shown as text. It is written to the agent's standard input.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from plimsoll.deploy.binary import elf_facts
-from plimsoll.deploy.hosts import Cleaned, dask_worker, remote
-from plimsoll.deploy.hosts.dial_in import POLL_S, Outlook, in_order, refused
+from plimsoll.deploy.hosts import CleanedHost, dask_worker, remote
+from plimsoll.deploy.hosts.dial_in import POLL_S, Outlook, host_error, natural_key
 from plimsoll.errors import Interrupted
 from plimsoll.plan.model_hosts import Host, Hosts
 from plimsoll.plan.source.secret import Secret
@@ -27,18 +27,19 @@ from plimsoll.plan.source.secret import Secret
 KIND: Final = "dask"
 CONNECT_S: Final = 15.0
 ANSWER_S: Final = 30.0
-"""For a question to all workers, or a copy of the engine to one."""
+"""The time for a request to all workers, or for a copy of the engine to one."""
 CANCEL_S: Final = 5.0
-"""For the scheduler, which says at once what it has forgotten; beyond that it waits for a worker that is stopped."""
+"""The time for the cancellation of tasks. The scheduler forgets the tasks at once; afterwards it waits for
+workers that are stopped."""
 ENGINE: Final = "plimsoll-engine-"
-"""What names of engines on workers begin with."""
+"""The prefix of the names of engines on workers."""
 DIGEST: Final = 16
 
 Result = TypeVar("Result")
 
 
 class DaskWorkers:
-    """Tasks on the workers of a cluster; see `Bringer`."""
+    """Tasks on the workers of a cluster. Implements `AgentStarter`."""
 
     site = KIND
 
@@ -62,27 +63,30 @@ class DaskWorkers:
         self._why: dict[str, str] = {}
         self._files: dict[str, dict[str, str]] = {}
 
-    def bring(self, token: Secret, files: Sequence[Path] = ()) -> int:
-        """Copies engine and files to every worker of now, and starts a task on each that takes them."""
+    def start_agents(self, token: Secret, files: Sequence[Path] = ()) -> int:
+        """Copies engine and files to all current workers, and starts a task on each worker that accepts
+        them."""
         self._connect()
         workers = self._workers()
         if not workers:
-            raise refused(f"the cluster at {self._hosts.dask} has no workers", "hosts.dask")
+            raise host_error(f"the cluster at {self._hosts.dask} has no workers", "hosts.dask")
         content = self._engine.read_bytes()
         name = ENGINE + hashlib.sha256(content).hexdigest()[:DIGEST]
-        trouble = self._copy(name, content, list(workers.values()))
+        trouble = self._copy_engine(name, content, list(workers.values()))
         self._files = {agent: {} for agent in workers}
         for file in files:
-            trouble |= self._put(file, {agent: one for agent, one in workers.items() if one not in trouble})
+            trouble |= self._copy_file(
+                file, {agent: address for agent, address in workers.items() if address not in trouble}
+            )
         self._why = {agent: trouble[worker] for agent, worker in workers.items() if worker in trouble}
         self._round += 1
         self._tasks = {
             agent: self._client.submit(
-                dask_worker.carry,
+                dask_worker.run_agent,
                 name,
                 self._token,
                 agent,
-                dask_worker.Handed(token.reveal()),
+                dask_worker.HiddenToken(token.reveal()),
                 key=f"plimsoll-{self._token}-{self._round}-{agent}",
                 workers=[worker],
                 allow_other_workers=False,
@@ -95,21 +99,23 @@ class DaskWorkers:
         return len(workers)
 
     def files(self, agent: str) -> Mapping[str, str]:
-        """In the directory of its worker."""
+        """The paths of the files in the directory of the agent's worker."""
         return self._files.get(agent, {})
 
-    def look(self, here: Collection[str]) -> Outlook:
-        """By the tasks; workers that come later are not used. Of its host an agent knows more than the scheduler."""
-        missing = {name: task for name, task in self._tasks.items() if name not in here}
+    def outlook(self, connected: Collection[str]) -> Outlook:
+        """The state of the tasks. Workers that join later are not used. An agent knows more about its host
+        than the scheduler."""
+        missing = {name: task for name, task in self._tasks.items() if name not in connected}
         coming = tuple(name for name, task in missing.items() if not task.done())
-        why = {**self._why, **{name: _how(task) for name, task in missing.items() if task.done()}}
+        why = {**self._why, **{name: _task_end(task) for name, task in missing.items() if task.done()}}
         return Outlook(coming=coming, why=why, over="" if coming else next(iter(why.values()), ""))
 
-    def end(self, *, everything: bool, discard: bool) -> list[Cleaned]:
-        """Ends tasks and agents on the workers that are still there; with the others ended what they had started."""
+    def end(self, *, everything: bool, discard: bool) -> list[CleanedHost]:
+        """Ends tasks and agents on the workers that still run. The agents of the other workers have ended
+        with them."""
         host = Host(KIND, "", self.site)
         if self._client is None and not everything:
-            return [Cleaned(host)]
+            return [CleanedHost(host)]
         kept: list[str] = []
         left: list[str] = []
         reason = ""
@@ -118,15 +124,15 @@ class DaskWorkers:
             if self._client is None:
                 self._connect()
             which = ("" if everything else self._token, "" if keep_engine else f"{ENGINE}*", discard)
-            for worker, found in self._ask(dask_worker.end, *which).items():
-                if isinstance(found, Mapping):
-                    kept += [f"{worker}: {path}" for path in found["kept"]]
-                    left += [f"{worker}: {what}" for what in found["left"]]
+            for worker, result in self._ask(dask_worker.end_agents, *which).items():
+                if isinstance(result, Mapping):
+                    kept += [f"{worker}: {path}" for path in result["kept"]]
+                    left += [f"{worker}: {remainder}" for remainder in result["left"]]
                 else:
-                    reason = f"{worker}: {found}"
-        except Exception as error:  # a scheduler that has ended, in any of many ways
+                    reason = f"{worker}: {result}"
+        except Exception as error:  # a scheduler that has ended raises one of many types
             reason = str(error)
-        # Also where a worker does not answer: the tasks of the others must not stay.
+        # This is done even if a worker does not answer: the tasks of the others must be removed.
         client, self._client = self._client, None
         tasks, self._tasks = list(self._tasks.values()), {}
         if client is not None:
@@ -135,7 +141,7 @@ class DaskWorkers:
             with contextlib.suppress(Exception), _quiet():
                 if self._own:
                     client.close(timeout=5)
-        return [Cleaned(host, tuple(kept), tuple(left), reason)]
+        return [CleanedHost(host, tuple(kept), tuple(left), reason)]
 
     def _connect(self) -> None:
         try:
@@ -145,7 +151,7 @@ class DaskWorkers:
             from distributed.comm.registry import get_backend
         except ImportError as error:
             message = "dask is not installed here: pip install 'plimsoll-lab[dask]'"
-            raise refused(message, "hosts.kind") from error
+            raise host_error(message, "hosts.kind") from error
         cloudpickle.register_pickle_by_value(dask_worker)  # workers have no Plimsoll
         if isinstance(self._cluster, distributed.Client):
             self._client, self._own = self._cluster, False
@@ -155,82 +161,90 @@ class DaskWorkers:
         try:
             if isinstance(
                 target, str
-            ):  # asked first: a client that does not know the way hangs when it is collected
+            ):  # checked first: a client with an unknown protocol hangs at its garbage collection
                 get_backend(parse_address(target)[0])
             with _quiet():
                 self._client = connect(target, timeout=CONNECT_S, set_as_default=False)
-        except Exception as error:  # OSError, TimeoutError, ValueError and errors of TLS, by what is wrong
+        except Exception as error:  # OSError, TimeoutError, ValueError or errors of TLS
             message = f"no scheduler answers at {self._hosts.dask}: {error}"
-            raise refused(message, "hosts.dask.address") from error
+            raise host_error(message, "hosts.dask.address") from error
 
     def _workers(self) -> dict[str, str]:
-        """Addresses of the workers of now by the names of their agents, numbered in the order of the workers' names."""
+        """Addresses of the current workers by the names of their agents, which are numbered in the order of
+        the workers' names."""
         try:
-            told = self._within(ANSWER_S, lambda: self._client.scheduler_info(n_workers=-1))
+            info = self._within(ANSWER_S, lambda: self._client.scheduler_info(n_workers=-1))
         except (OSError, TimeoutError) as error:
-            raise refused(f"the cluster does not answer: {error}", "hosts.dask") from error
-        workers = told["workers"]
-        in_turn = sorted(workers, key=lambda address: in_order(str(workers[address].get("name", address))))
+            raise host_error(f"the cluster does not answer: {error}", "hosts.dask") from error
+        workers = info["workers"]
+        in_turn = sorted(workers, key=lambda address: natural_key(str(workers[address].get("name", address))))
         return {f"{KIND}.{number}": address for number, address in enumerate(in_turn, 1)}
 
-    def _copy(self, name: str, content: bytes, workers: list[str]) -> dict[str, str]:
-        """To the workers that have not got it, one after the other, as it passes through the scheduler's memory. Gives
-        why workers cannot be used."""
-        ours = elf_facts(self._engine).architecture
+    def _copy_engine(self, name: str, content: bytes, workers: list[str]) -> dict[str, str]:
+        """Copies the engine to the workers that do not have it, one after the other, as it passes through the
+        scheduler's memory. Returns why workers cannot be used, by worker."""
+        architecture = elf_facts(self._engine).architecture
         trouble: dict[str, str] = {}
         facts = self._ask(dask_worker.facts, name, workers=workers)
         for worker in workers:
-            found = facts.get(worker, "no answer")
-            if not isinstance(found, Mapping):
-                trouble[worker] = f"its worker does not answer: {found}"
-            elif (found["system"], found["architecture"]) != ("Linux", ours):
-                machine = f"{found['system']} on {found['architecture']}"
-                trouble[worker] = f"its worker runs {machine}; the engine needs Linux on {ours}"
-            elif not found["engine"]:
-                said = self._ask(dask_worker.put, name, content, workers=[worker]).get(worker, "no answer")
-                if said:
-                    trouble[worker] = f"the engine cannot be copied to its worker: {said}"
+            worker_facts = facts.get(worker, "no answer")
+            if not isinstance(worker_facts, Mapping):
+                trouble[worker] = f"its worker does not answer: {worker_facts}"
+            elif (worker_facts["system"], worker_facts["architecture"]) != ("Linux", architecture):
+                machine = f"{worker_facts['system']} on {worker_facts['architecture']}"
+                trouble[worker] = f"its worker runs {machine}; the engine needs Linux on {architecture}"
+            elif not worker_facts["engine"]:
+                error = self._ask(dask_worker.write_engine, name, content, workers=[worker]).get(
+                    worker, "no answer"
+                )
+                if error:
+                    trouble[worker] = f"the engine cannot be copied to its worker: {error}"
         return trouble
 
-    def _put(self, file: Path, workers: Mapping[str, str]) -> dict[str, str]:
-        """A file, to the workers of these agents, one after the other. Gives why workers cannot be used."""
+    def _copy_file(self, file: Path, workers: Mapping[str, str]) -> dict[str, str]:
+        """Copies a file to the workers of these agents, one after the other. Returns why workers cannot be
+        used, by worker."""
         try:
             content, mode = file.read_bytes(), 0o700 if file.stat().st_mode & 0o100 else 0o600
         except OSError as error:
-            raise refused(
+            raise host_error(
                 f"{file} cannot be copied to the workers: {error.strerror}", "hosts.dask"
             ) from error
         name = remote.file_name(hashlib.sha256(content).hexdigest()[:DIGEST], file.name)
         trouble = {}
         for agent, worker in workers.items():
-            call = (dask_worker.put_file, self._token, name, content, mode)
-            found = self._ask(*call, workers=[worker]).get(worker, "no answer")
-            if isinstance(found, Mapping) and not found["why"]:
-                self._files[agent][str(file)] = found["path"]
+            call = (dask_worker.write_file, self._token, name, content, mode)
+            result = self._ask(*call, workers=[worker]).get(worker, "no answer")
+            if isinstance(result, Mapping) and not result["why"]:
+                self._files[agent][str(file)] = result["path"]
             else:
-                why = found["why"] if isinstance(found, Mapping) else found
+                why = result["why"] if isinstance(result, Mapping) else result
                 trouble[worker] = f"{file} cannot be copied to its worker: {why}"
         return trouble
 
     def _ask(
-        self, what: Callable[..., Any], *arguments: object, workers: list[str] | None = None
+        self, function: Callable[..., Any], *arguments: object, workers: list[str] | None = None
     ) -> Mapping[str, Any]:
-        """What workers (None: all) answer, or the exception instead. Raises BadInput where the cluster does not."""
+        """Calls `function` on workers (None: all). Returns each result, or the exception instead. Raises
+        BadInput if the cluster does not answer."""
 
         def ask() -> Mapping[str, Any]:
-            found: Mapping[str, Any] = self._client.run(what, *arguments, workers=workers, on_error="return")
-            return found
+            answers: Mapping[str, Any] = self._client.run(
+                function, *arguments, workers=workers, on_error="return"
+            )
+            return answers
 
         try:
             with _quiet():
                 return self._within(ANSWER_S, ask)
         except Interrupted:
             raise
-        except Exception as error:  # of the network, of pickling, of the scheduler: Dask has many
-            raise refused(f"the cluster does not answer: {error!r}", "hosts.dask") from error
+        except Exception as error:  # Dask raises many types: network, pickling, scheduler
+            raise host_error(f"the cluster does not answer: {error!r}", "hosts.dask") from error
 
     def _within(self, seconds: float, call: Callable[[], Result]) -> Result:
-        """A call that Dask would wait for without end, as for a worker that is stopped. Raises TimeoutError."""
+        """Limits the time of a call for which Dask would wait without end, for example on a worker that is
+        stopped. Raises TimeoutError."""
         answer: Future[Result] = Future()
 
         def work() -> None:
@@ -249,7 +263,7 @@ class DaskWorkers:
         return answer.result()
 
 
-def _how(task: Any) -> str:
+def _task_end(task: Any) -> str:
     """How a task has ended."""
     with contextlib.suppress(Exception):
         if task.status == "finished":
@@ -261,7 +275,8 @@ def _how(task: Any) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask's client tells on stderr of each attempt at a connection; what is wrong comes by an exception, too."""
+    """Suppresses the messages of Dask's client on stderr about each connection attempt. Errors are also
+    raised as exceptions."""
     logger = logging.getLogger("distributed")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,8 +1,9 @@
-"""What runs on the workers of a Dask cluster. It is sent there as it stands here, so that Plimsoll need not be
-installed on them: the standard library only, and nothing of ours is imported.
+"""Functions that run on the workers of a Dask cluster. The source of this module is sent there, so Plimsoll
+need not be installed on the workers. The module imports only the standard library.
 
-An agent runs below the engine's guard, which ends it when the worker dies or closes the guard's input: at once, since
-nobody could bring in any more what it measured, and its directory goes with the worker.
+An agent runs below the engine's guard. The guard ends it when the worker dies or closes the guard's input.
+The agent ends at once, since its measurements can no longer be fetched: its directory is removed with the
+worker.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from typing import Any
 GRACE_S = 10.0
 """The time that an agent has to end: it closes its segments."""
 SPOOL = "plimsoll-spool-"
-"""What names of agents' directories begin with."""
+"""The prefix of the names of agents' directories."""
 FILES = "plimsoll-files-"
-"""What names of directories of workloads' files begin with."""
+"""The prefix of the names of directories of workloads' files."""
 LAST_BYTES = 2000
-"""So much of what an agent has said last is told."""
+"""The length of the end of an agent's output that is reported."""
 
 
-class Handed:
-    """A token on its way: Dask logs the arguments of a task that fails, and shows them to whoever looks."""
+class HiddenToken:
+    """A token on its way to a worker. Dask logs the arguments of a task that fails and shows them to other
+    users, so its text representation hides the token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,11 +39,12 @@ class Handed:
 
 
 def _agents(worker: Any) -> dict[str, subprocess.Popen[bytes]]:
-    """Those of a worker by name; they are kept with it, as this module is not imported there."""
+    """The agents of a worker by name. They are stored in the worker object, as this module is not imported
+    there."""
     if not hasattr(worker, "plimsoll_agents"):
         worker.plimsoll_agents = {}
-    found: dict[str, subprocess.Popen[bytes]] = worker.plimsoll_agents
-    return found
+    agents: dict[str, subprocess.Popen[bytes]] = worker.plimsoll_agents
+    return agents
 
 
 def _engine(worker: Any, name: str) -> Path:
@@ -49,7 +52,7 @@ def _engine(worker: Any, name: str) -> Path:
 
 
 def facts(name: str, dask_worker: Any) -> dict[str, Any]:
-    """What the worker is, and whether it has the engine `name`."""
+    """The architecture and system of the worker, and whether it has the engine `name`."""
     return {
         "architecture": os.uname().machine,
         "system": os.uname().sysname,
@@ -57,36 +60,37 @@ def facts(name: str, dask_worker: Any) -> dict[str, Any]:
     }
 
 
-def put(name: str, content: bytes, dask_worker: Any) -> str:
+def write_engine(name: str, content: bytes, dask_worker: Any) -> str:
     """Writes the engine; returns an empty string, or why it does not run."""
-    there = _engine(dask_worker, name)
+    path = _engine(dask_worker, name)
     try:
-        part = there.with_name(f"{name}.part")
+        part = path.with_name(f"{name}.part")
         part.write_bytes(content)
         part.chmod(0o700)
-        part.replace(there)
-        done = subprocess.run([there, "version"], capture_output=True, text=True, timeout=10, check=False)
-        version = json.loads(done.stdout)["version"] if done.returncode == 0 else None
+        part.replace(path)
+        result = subprocess.run([path, "version"], capture_output=True, text=True, timeout=10, check=False)
+        version = json.loads(result.stdout)["version"] if result.returncode == 0 else None
     except (OSError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
         return f"it does not run on the worker: {error}"
-    return "" if version else f"it does not run on the worker: {done.stderr.strip()[-300:]}"
+    return "" if version else f"it does not run on the worker: {result.stderr.strip()[-300:]}"
 
 
-def put_file(experiment: str, name: str, content: bytes, mode: int, dask_worker: Any) -> dict[str, str]:
+def write_file(experiment: str, name: str, content: bytes, mode: int, dask_worker: Any) -> dict[str, str]:
     """Writes a file of a workload; returns its path, or the reason of the failure."""
-    there = Path(dask_worker.local_directory) / f"{FILES}{experiment}" / name
+    path = Path(dask_worker.local_directory) / f"{FILES}{experiment}" / name
     try:
-        there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        there.write_bytes(b"")
-        there.chmod(mode)  # before anything is in it
-        there.write_bytes(content)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(b"")
+        path.chmod(mode)  # before it has contents
+        path.write_bytes(content)
     except OSError as error:
         return {"path": "", "why": str(error)}
-    return {"path": str(there), "why": ""}
+    return {"path": str(path), "why": ""}
 
 
-def carry(engine: str, experiment: str, name: str, token: Handed) -> str:
-    """The task: an agent from its start to its end. Says how it ended; raises nothing, as Dask would log it."""
+def run_agent(engine: str, experiment: str, name: str, token: HiddenToken) -> str:
+    """The task: runs an agent from its start to its end. Returns how it ended. It raises no exception, as
+    Dask would log it."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -94,37 +98,39 @@ def carry(engine: str, experiment: str, name: str, token: Handed) -> str:
     key = f"{experiment}-{name}"
     try:
         spool = tempfile.mkdtemp(prefix=f"{SPOOL}{key}-", dir=worker.local_directory)
-        own = str(Path(spool) / "agent")
-        agent = [program, "agent", "--join", "-", "--name", name, "--directory", own]
-        with tempfile.TemporaryFile() as said:
+        agent_directory = str(Path(spool) / "agent")
+        agent = [program, "agent", "--join", "-", "--name", name, "--directory", agent_directory]
+        with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 [program, "guard", "--input", "--grace-ms", "0", "--", *agent],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=output,
                 start_new_session=True,
             )
             _agents(worker)[key] = process
             assert process.stdin is not None
-            with contextlib.suppress(OSError, ValueError):  # it has ended, or `end` has closed its input
+            with contextlib.suppress(
+                OSError, ValueError
+            ):  # it has ended, or `end_agents` has closed its input
                 process.stdin.write(token.text.encode() + b"\n")
                 process.stdin.flush()
             code = process.wait()
-            said.seek(max(0, said.seek(0, os.SEEK_END) - LAST_BYTES))
-            lines = said.read().decode("utf-8", "replace").splitlines()
+            output.seek(max(0, output.seek(0, os.SEEK_END) - LAST_BYTES))
+            lines = output.read().decode("utf-8", "replace").splitlines()
     except OSError as error:
         return f"its agent cannot be started: {error}"
     finally:
         _agents(worker).pop(key, None)
     with contextlib.suppress(OSError):
-        Path(spool).rmdir()  # what it has kept stays
+        Path(spool).rmdir()  # fails if the spool contains segments, which remain
     return f"its agent ended ({code}): {lines[-1][:300] if lines else 'no output'}"
 
 
-def end(experiment: str, engine: str, discard: bool, dask_worker: Any) -> dict[str, list[str]]:
+def end_agents(experiment: str, engine: str, discard: bool, dask_worker: Any) -> dict[str, list[str]]:
     """Ends the agents of an experiment, removes its files, and checks the result. `experiment`:
     empty for all of them; `engine`: a pattern of engines to remove too, or empty."""
-    agents = {key: one for key, one in _agents(dask_worker).items() if key.startswith(experiment)}
+    agents = {key: process for key, process in _agents(dask_worker).items() if key.startswith(experiment)}
     for process in agents.values():
         if process.stdin is not None:
             with contextlib.suppress(OSError):
@@ -136,17 +142,17 @@ def end(experiment: str, engine: str, discard: bool, dask_worker: Any) -> dict[s
         except subprocess.TimeoutExpired:
             left.append(f"process {process.pid} of {key}")
     kept: list[str] = []
-    place = Path(dask_worker.local_directory)
-    for spool in place.glob(f"{SPOOL}{experiment}*"):
+    directory = Path(dask_worker.local_directory)
+    for spool in directory.glob(f"{SPOOL}{experiment}*"):
         if not discard and any(spool.rglob("*.arrow")):
             kept.append(str(spool))
         else:
             shutil.rmtree(spool, ignore_errors=True)
             left += [str(spool)] if spool.exists() else []
-    for files in place.glob(f"{FILES}{experiment}*"):
+    for files in directory.glob(f"{FILES}{experiment}*"):
         shutil.rmtree(files, ignore_errors=True)
         left += [str(files)] if files.exists() else []
-    for file in place.glob(engine) if engine else ():
+    for file in directory.glob(engine) if engine else ():
         file.unlink(missing_ok=True)
         left += [str(file)] if file.exists() else []
     return {"left": left, "kept": kept}

@@ -1,8 +1,9 @@
-"""`kind: ssh` with `link: tcp` or `link: quic`: ssh starts the agents, which then dial this host and need it no more.
+"""`kind: ssh` with `link: tcp` or `link: quic`: ssh starts the agents. The agents then dial this host and no
+longer need ssh.
 
-The token goes through ssh's standard input. While testers run there is no connection of ssh at all: none may break, and
-none costs processes here for each host. Rejected: a forwarded port of ssh, which is the very stream over TCP of
-`link: ssh`.
+The token is sent through ssh's standard input. While testers run, there is no ssh connection, so none can
+break and no processes for each host are needed here. Rejected: a forwarded port of ssh, which is the same
+stream over TCP as with `link: ssh`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.deploy.hosts import Agent, Cleaned, Door, Ready, agents_on, remote
+from plimsoll.deploy.hosts import Agent, CleanedHost, Door, ReadyHost, agents_on, remote
 from plimsoll.deploy.hosts.calls import CommandResult
-from plimsoll.deploy.hosts.dial_in import POLL_S, Doorkeeper, Lab
+from plimsoll.deploy.hosts.dial_in import POLL_S, DialingHosts, Lab
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import about_duration
 
 DIAL_NS: Final = 25_000_000_000
-"""For an agent that has its token to dial in. An agent says after 20 s why it cannot."""
+"""The time for an agent that has its token to dial in. After 20 s without success, an agent reports the
+reason."""
 LOG: Final = "plimsoll-engine agent: "
 
 
-class DialBack(Doorkeeper):
-    """Hosts reached over ssh whose agents dial back (`HostBackend`). `over_ssh`: the same hosts for everything else."""
+class DialBack(DialingHosts):
+    """Hosts reached over ssh whose agents dial back (`HostBackend`). `over_ssh`: the same hosts, for
+    everything except the link."""
 
     def __init__(
         self, hosts: Hosts, lab: Lab, over_ssh: SshHosts, check_interrupt: Callable[[], None] = lambda: None
@@ -36,9 +39,9 @@ class DialBack(Doorkeeper):
         self.over_ssh = over_ssh
         self._files: Sequence[Path] = ()
         self._token = Secret("")
-        self._ready: list[Ready] = []
+        self._ready: list[ReadyHost] = []
 
-    def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
+    def prepare(self, files: Sequence[Path] = ()) -> list[ReadyHost]:
         """See `HostBackend`. The first call starts the agents and waits until they have connected;
         so does the first call after the engine that they dialled was replaced."""
         self._files = files or self._files
@@ -46,75 +49,91 @@ class DialBack(Doorkeeper):
         if token is not None:
             self._token = token
             self._ready = self.over_ssh.prepare(self._files)
-            self._start([one for one in self._ready if one.answers])
+            self._start([ready_host for ready_host in self._ready if ready_host.is_ready])
         return self._ready
 
-    def restart(self, names: Collection[str]) -> list[Ready]:
+    def restart(self, names: Collection[str]) -> list[ReadyHost]:
         """See `HostBackend`. With `link: ssh`, the engine attaches to the agents again instead."""
-        self._start([one for one in self._ready if one.answers and one.host.name in names])
+        self._start(
+            [
+                ready_host
+                for ready_host in self._ready
+                if ready_host.is_ready and ready_host.host.name in names
+            ]
+        )
         return self._ready
 
-    def agents(self, ready: Sequence[Ready]) -> list[Agent]:
-        """They are started already."""
-        names = [name for one in ready if one.answers for name in one.host.agent_names]
+    def agents(self, ready: Sequence[ReadyHost]) -> list[Agent]:
+        """The agents, which are already started."""
+        names = [name for ready_host in ready if ready_host.is_ready for name in ready_host.host.agent_names]
         return agents_on(ready, {name: {"kind": "joined"} for name in names})
 
-    def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
-        """See `HostBackend`. The engine that they dialled has ended by then, and they with it."""
+    def clean(self, *, everything: bool = False, discard: bool = False) -> list[CleanedHost]:
+        """See `HostBackend`. The engine that the agents have dialled has ended before, and they have ended
+        with it."""
         self._door = None
         self._lab.close()
         return self.over_ssh.clean(everything=everything, discard=discard)
 
-    def run_command(self, ready: Sequence[Ready], line: str, timeout_s: float) -> list[CommandResult]:
+    def run_command(self, ready: Sequence[ReadyHost], line: str, timeout_s: float) -> list[CommandResult]:
         """See `HostBackend`."""
         return self.over_ssh.run_command(ready, line, timeout_s)
 
-    def _start(self, ready: Sequence[Ready]) -> None:
-        """Starts all agents of these hosts and waits for them; who does not come is not ready any more."""
-        before = self.door.joined(0.0)
+    def _start(self, ready: Sequence[ReadyHost]) -> None:
+        """Starts all agents of these hosts and waits for them. A host whose agents do not connect is no
+        longer ready."""
+        before = self.door.joined_agents(0.0)
         token = self._token.reveal()
-        assert "\\" not in token, "the remote shell's echo would take it for a sign of its own"
-        done = self.over_ssh.each(ready, self._starting, said=f"{token}\n".encode())
+        assert "\\" not in token, "the remote shell's echo would interpret a backslash"
+        results = self.over_ssh.run_script(ready, self._start_script, stdin=f"{token}\n".encode())
         why = {
-            one.host.name: f"its agents cannot be started: {remote.reason(call)}"
-            for one, call in zip(ready, done, strict=True)
-            if "done" not in remote.answers(call.out)
+            ready_host.host.name: f"its agents cannot be started: {remote.failure_reason(call)}"
+            for ready_host, call in zip(ready, results, strict=True)
+            if "done" not in remote.parse_answers(call.out)
         }
-        started = [one for one in ready if one.host.name not in why]
-        why |= self._mute(started, self._wait(self.door, started, before))
-        self._ready = [replace(one, reason=why.get(one.host.name, one.reason)) for one in self._ready]
+        started = [ready_host for ready_host in ready if ready_host.host.name not in why]
+        why |= self._silent_reasons(started, self._wait(self.door, started, before))
+        self._ready = [
+            replace(ready_host, reason=why.get(ready_host.host.name, ready_host.reason))
+            for ready_host in self._ready
+        ]
 
-    def _starting(self, one: Ready) -> str:
-        return remote.start(one.engine, one.directory, self.over_ssh.token, one.host.agent_names)
+    def _start_script(self, ready_host: ReadyHost) -> str:
+        return remote.start_script(
+            ready_host.engine, ready_host.directory, self.over_ssh.token, ready_host.host.agent_names
+        )
 
-    def _wait(self, door: Door, started: Sequence[Ready], before: Mapping[str, Any]) -> set[str]:
+    def _wait(self, door: Door, started: Sequence[ReadyHost], before: Mapping[str, Any]) -> set[str]:
         """Names of agents that have not connected in time. An agent that was connected before must
         identify itself again."""
-        wanted = {name for one in started for name in one.host.agent_names}
+        missing = {name for ready_host in started for name in ready_host.host.agent_names}
         deadline = time.monotonic() + min(DIAL_NS, self._hosts.wait_ns) / 1e9
         while True:
             self._check_interrupt()
-            here = door.joined(POLL_S if wanted else 0.0)
-            wanted = {name for name in wanted if here.get(name) is before.get(name)}
-            if not wanted or time.monotonic() >= deadline:
-                return wanted
+            connected = door.joined_agents(POLL_S if missing else 0.0)
+            missing = {name for name in missing if connected.get(name) is before.get(name)}
+            if not missing or time.monotonic() >= deadline:
+                return missing
 
-    def _mute(self, started: Sequence[Ready], missing: set[str]) -> dict[str, str]:
-        """Why hosts whose agents are missing do not come, by what these say."""
-        mute = [one for one in started if missing & set(one.host.agent_names)]
+    def _silent_reasons(self, started: Sequence[ReadyHost], missing: set[str]) -> dict[str, str]:
+        """Why the hosts of missing agents do not connect, from the last output of these agents."""
+        silent = [ready_host for ready_host in started if missing & set(ready_host.host.agent_names)]
 
-        def asked(one: Ready) -> str:
-            names = [name for name in one.host.agent_names if name in missing]
-            return remote.last_words(one.directory, self.over_ssh.token, names)
+        def last_output_script(ready_host: ReadyHost) -> str:
+            names = [name for name in ready_host.host.agent_names if name in missing]
+            return remote.last_output_script(ready_host.directory, self.over_ssh.token, names)
 
         waited = about_duration(min(DIAL_NS, self._hosts.wait_ns))
         return {
-            one.host.name: f"its agent did not connect to {self._hosts.controller} within {waited}: {_last(done)}"
-            for one, done in zip(mute, self.over_ssh.each(mute, asked), strict=True)
+            ready_host.host.name: f"its agent did not connect to {self._hosts.controller} within {waited}: "
+            f"{_last_output(result)}"
+            for ready_host, result in zip(
+                silent, self.over_ssh.run_script(silent, last_output_script), strict=True
+            )
         }
 
 
-def _last(done: CommandResult) -> str:
-    """The last thing that an agent said."""
-    said = [line for line in remote.answers(done.out).get("log", ()) if line]
-    return said[0].removeprefix(LOG)[:500] if said else "no output"
+def _last_output(result: CommandResult) -> str:
+    """The last line that an agent has written."""
+    lines = [line for line in remote.parse_answers(result.out).get("log", ()) if line]
+    return lines[0].removeprefix(LOG)[:500] if lines else "no output"

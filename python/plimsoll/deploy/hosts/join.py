@@ -1,8 +1,9 @@
-"""`kind: join`: agents that any batch system, or a person, starts with a token.
+"""`kind: join`: a batch system or a user starts the agents with a token.
 
-The token lies in a file that its owner alone may read, and is removed when the experiment ends: whatever a queue starts
-later finds none and ends at once. A template is filled with plain replacement of a few words in braces, since templates
-are scripts, submit files and YAML with braces of their own; what is not one of our words stays.
+The token is in a file that only its owner can read. The file is removed when the experiment ends. An agent
+that a queue starts later finds no token and ends at once. A template is filled in by replacing a few words in
+braces, since templates are scripts, submit files and YAML with other braces. Text that is not one of these
+words is not changed.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from plimsoll.deploy.hosts import Cleaned
+from plimsoll.deploy.hosts import CleanedHost
 from plimsoll.deploy.hosts.calls import Calls
-from plimsoll.deploy.hosts.dial_in import Lab, Outlook, refused
+from plimsoll.deploy.hosts.dial_in import Lab, Outlook, host_error
 from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.plan.model_hosts import Host, Hosts, Join
 from plimsoll.plan.source.secret import Secret
 
 SUBMIT_S: Final = 120.0
-"""For the command that hands in."""
+"""The time for the command that submits the job."""
 SITE: Final = "join"
 WORDS: Final = ("token", "name", "count", "engine", "controller", "experiment", "directory")
 """The words in braces in a template."""
@@ -29,14 +30,14 @@ _WORD: Final = re.compile(r"(?<!\$)\{(" + "|".join(WORDS) + r")\}")
 
 
 class Joiners:
-    """Hands in what starts agents; see `Bringer`."""
+    """Submits the job that starts agents. Implements `AgentStarter`."""
 
     site = SITE
 
     def __init__(
         self, hosts: Hosts, lab: Lab, engine: Path, check_interrupt: Callable[[], None] = lambda: None
     ) -> None:
-        assert hosts.join is not None, "the plan refuses such a file"
+        assert hosts.join is not None, "the plan rejects such a file"
         self._hosts = hosts
         self._join: Join = hosts.join
         self._lab = lab
@@ -44,10 +45,10 @@ class Joiners:
         self._check_interrupt = check_interrupt
         self._directory = lab.directory / "join"
 
-    def bring(self, token: Secret, files: Sequence[Path] = ()) -> int:
+    def start_agents(self, token: Secret, files: Sequence[Path] = ()) -> int:
         """Writes the token, fills the template and submits it, or prints what to start."""
-        place = private_directory(self._directory)
-        file = write_private(place / "token", token.reveal())
+        directory = private_directory(self._directory)
+        file = write_private(directory / "token", token.reveal())
         if self._join.template is None:
             self._lab.say("join", self._instructions(file))
         else:
@@ -58,12 +59,12 @@ class Joiners:
         """A host must have them under the same names: Plimsoll has no access to its disk."""
         return {}
 
-    def look(self, here: Collection[str]) -> Outlook:
-        """Nobody here knows how the batch system does."""
+    def outlook(self, connected: Collection[str]) -> Outlook:
+        """The state of the batch system is not known."""
         return Outlook()
 
-    def end(self, *, everything: bool, discard: bool) -> list[Cleaned]:
-        """Agents end with the engine; here are our files."""
+    def end(self, *, everything: bool, discard: bool) -> list[CleanedHost]:
+        """Removes the files of Plimsoll. The agents end with the engine."""
         left = []
         for file in sorted(self._directory.glob("*")) if self._directory.is_dir() else ():
             try:
@@ -71,9 +72,9 @@ class Joiners:
             except OSError as error:
                 left.append(f"{file} ({error.strerror})")
         for directory in (self._directory, self._lab.directory):
-            with contextlib.suppress(OSError):  # it is not there, or holds what is not ours
+            with contextlib.suppress(OSError):  # it does not exist, or contains other files
                 directory.rmdir()
-        return [Cleaned(Host(SITE, "", SITE), left=tuple(left))]
+        return [CleanedHost(Host(SITE, "", SITE), left=tuple(left))]
 
     def _words(self, token: Path) -> dict[str, str]:
         return {
@@ -91,20 +92,22 @@ class Joiners:
             text = template.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or error
-            raise refused(f"{template} cannot be read: {why}", "hosts.join.template") from error
-        # Templates may have any name, also that of the token.
-        job = write_private(self._directory / f"job-{template.name}", filled(text, words))
+            raise host_error(f"{template} cannot be read: {why}", "hosts.join.template") from error
+        # A template may have any name, for example that of the token.
+        job = write_private(self._directory / f"job-{template.name}", fill_template(text, words))
         command = [
             part.reveal() if isinstance(part, Secret) else part.replace("{file}", str(job))
             for part in self._join.submit
         ]
         try:
-            done = Calls(self._check_interrupt).alone(command, SUBMIT_S)
+            result = Calls(self._check_interrupt).run_alone(command, SUBMIT_S)
         except OSError as error:
-            raise refused(f"the command cannot be started: {error.strerror}", "hosts.join.submit") from error
-        if done.code != 0:
-            hint = ": it must submit the job and exit" if done.trouble else ""
-            raise refused(f"the command failed: {done.complaint}{hint}", "hosts.join.submit")
+            raise host_error(
+                f"the command cannot be started: {error.strerror}", "hosts.join.submit"
+            ) from error
+        if result.code != 0:
+            hint = ": it must submit the job and exit" if result.trouble else ""
+            raise host_error(f"the command failed: {result.complaint}{hint}", "hosts.join.submit")
 
     def _instructions(self, token: Path) -> str:
         agents = (
@@ -118,6 +121,6 @@ class Joiners:
         )
 
 
-def filled(template: str, words: Mapping[str, str]) -> str:
-    """The template with our words replaced. `${token}`, a shell's, is left alone."""
-    return _WORD.sub(lambda found: words[found[1]], template)
+def fill_template(template: str, words: Mapping[str, str]) -> str:
+    """The template with the words of Plimsoll replaced. `${token}`, a variable of a shell, is not changed."""
+    return _WORD.sub(lambda match: words[match[1]], template)

@@ -14,7 +14,7 @@ from typing import Final
 from plimsoll.deploy.hosts import HostBackend
 from plimsoll.deploy.hosts.dask import DaskWorkers
 from plimsoll.deploy.hosts.dial_back import DialBack
-from plimsoll.deploy.hosts.dial_in import Bringer, DialIn, Lab
+from plimsoll.deploy.hosts.dial_in import AgentStarter, DialIn, Lab
 from plimsoll.deploy.hosts.join import Joiners
 from plimsoll.deploy.hosts.local import LocalHosts
 from plimsoll.deploy.hosts.slurm import SlurmTasks
@@ -22,7 +22,7 @@ from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.deploy.hosts.testbed import TestbedHosts
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.deploy.testbed import Testbed
-from plimsoll.deploy.testbed.inside import here
+from plimsoll.deploy.testbed.inside import entered_testbed
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.hosts.testbed import load_testbed
 from plimsoll.plan.model_hosts import HostKind, Hosts
@@ -30,8 +30,9 @@ from plimsoll.plan.model_hosts import HostKind, Hosts
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a kind of hosts is made from. `engine`: the program of this host; `token`: letters and digits that no other
-    experiment has, which name the files of Plimsoll on the hosts; `lab`: None outside of an experiment."""
+    """The arguments of a kind of hosts. `engine`: the program on this host. `token`: letters and digits that
+    no other experiment has, which are part of the names of Plimsoll's files on the hosts. `lab`: None outside
+    of an experiment."""
 
     hosts: Hosts
     engine: Path
@@ -49,7 +50,7 @@ def _ssh(setup: Setup) -> HostBackend:
 
 
 def _testbed(setup: Setup) -> HostBackend:
-    bed = _entered(setup.hosts)
+    bed = _require_entered_testbed(setup.hosts)
     return _dialled_back(
         setup, TestbedHosts(setup.hosts, bed, setup.engine, setup.token, setup.check_interrupt)
     )
@@ -102,31 +103,31 @@ def _dialled_back(setup: Setup, over_ssh: SshHosts) -> HostBackend:
     return DialBack(setup.hosts, _lab(setup), over_ssh, setup.check_interrupt)
 
 
-def _dial_in(setup: Setup, bringer: Callable[[Lab], Bringer]) -> HostBackend:
+def _dial_in(setup: Setup, starter: Callable[[Lab], AgentStarter]) -> HostBackend:
     lab = _lab(setup)
-    return DialIn(setup.hosts, lab, bringer(lab), setup.check_interrupt)
+    return DialIn(setup.hosts, lab, starter(lab), setup.check_interrupt)
 
 
 def _lab(setup: Setup) -> Lab:
     return setup.lab or _lab_alone(setup.engine, setup.token, setup.check_interrupt)
 
 
-def _entered(hosts: Hosts) -> Testbed:
+def _require_entered_testbed(hosts: Hosts) -> Testbed:
     """The testbed in which this process runs. Raises BadInput."""
     assert hosts.testbed is not None, "its section is required"
-    found = here(load_testbed(hosts.testbed))
-    if found is None:
+    testbed = entered_testbed(load_testbed(hosts.testbed))
+    if testbed is None:
         message = (
             "this process does not run on the host lab of the testbed: use `plimsoll run FILE`, which enters the "
             f"testbed, or for a script `plimsoll testbed up {hosts.testbed}`, then "
             "`plimsoll testbed exec lab -- python SCRIPT`"
         )
         raise BadInput([Problem(message, "hosts.kind")])
-    return found
+    return testbed
 
 
 def _lab_alone(engine: Path, token: str, check_interrupt: Callable[[], None]) -> Lab:
-    """Outside of an experiment: `plimsoll hosts check`."""
+    """A `Lab` outside of an experiment, for `plimsoll hosts check`."""
     stack = contextlib.ExitStack()
 
     @functools.cache

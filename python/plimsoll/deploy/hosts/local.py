@@ -1,4 +1,4 @@
-"""`kind: local`: agents on this machine, as many as the file names hosts."""
+"""`kind: local`: agents on this machine, one for each host of the file."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.deploy.hosts import Agent, Cleaned, HostBackend, Ready, agents_on
+from plimsoll.deploy.hosts import Agent, CleanedHost, HostBackend, ReadyHost, agents_on
 from plimsoll.plan.model_hosts import Hosts
 
 
 class LocalHosts(HostBackend):
-    """The engine starts its agents itself, and they end with it: nothing is put anywhere."""
+    """The engine starts its own agents, and they end with it. Nothing is copied."""
 
     def __init__(self, hosts: Hosts, engine: Path) -> None:
         self._hosts = hosts
         self._engine = engine
 
-    def prepare(self, files: Sequence[Path] = ()) -> list[Ready]:
-        """This machine is there."""
+    def prepare(self, files: Sequence[Path] = ()) -> list[ReadyHost]:
+        """This machine, once for each host."""
         names = {str(file): str(file) for file in files}
         return [
-            Ready(host, "", platform.machine(), "", str(self._engine), names) for host in self._hosts.hosts
+            ReadyHost(host, "", platform.machine(), "", str(self._engine), names)
+            for host in self._hosts.hosts
         ]
 
-    def agents(self, ready: Sequence[Ready]) -> list[Agent]:
-        """Started by the engine."""
-        names = [name for one in ready if one.answers for name in one.host.agent_names]
+    def agents(self, ready: Sequence[ReadyHost]) -> list[Agent]:
+        """The agents, which the engine starts."""
+        names = [name for ready_host in ready if ready_host.is_ready for name in ready_host.host.agent_names]
         return agents_on(ready, {name: {"kind": "local"} for name in names})
 
-    def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
+    def clean(self, *, everything: bool = False, discard: bool = False) -> list[CleanedHost]:
         """There is nothing to remove."""
-        return [Cleaned(host) for host in self._hosts.hosts]
+        return [CleanedHost(host) for host in self._hosts.hosts]

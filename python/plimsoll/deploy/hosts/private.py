@@ -1,4 +1,4 @@
-"""Files that only their owner can read: tokens, and what is submitted with them."""
+"""Files that only their owner can read: tokens, and what is submitted together with them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def private_directory(path: Path) -> Path:
     another user, or if other users can write to it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.stat()
-        if found.st_uid != os.geteuid():
+        status = path.stat()
+        if status.st_uid != os.geteuid():
             raise BadInput(f"{path} belongs to another user: remove it, or use another directory")
-        if found.st_mode & 0o022:
+        if status.st_mode & 0o022:
             raise BadInput(
                 f"other users can write to {path}: run `chmod go-w` on it, or use another directory"
             )

@@ -1,9 +1,10 @@
-"""What is asked of a host over ssh: one line of plain shell each, and what its answers mean. Pure.
+"""Shell scripts for hosts that are reached over ssh, and the meaning of their answers. Each script is one
+line of plain shell. Pure.
 
-The login shell may be any (bash, tcsh, fish), so that all of it stands in single quotes behind `sh -c`: a script must
-hold no single quote, no line end and no "!". What a login prints by itself is told from answers by the word that they
-begin with. Names that stand in scripts are of letters, digits and signs that no shell takes for its own
-(`raw_hosts.Directory`).
+The login shell may be any, such as bash, tcsh or fish. So the script is in single quotes behind `sh -c`, and
+it must not contain single quotes, line ends or "!". Each answer begins with a word, which distinguishes it
+from other output of the login. Names in scripts consist of letters, digits and signs that no shell interprets
+(`Directory` in plan/schema/hosts.py).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 from plimsoll.deploy.hosts.calls import CommandResult
 
 WORD: Final = "plimsoll"
-"""Before every answer."""
+"""The prefix of every answer."""
 GRACE_S: Final = 10
 """The time that an agent has to end: it closes its segments."""
 PLAIN: Final = re.compile(r"(/[A-Za-z0-9._+@%=,-]+)+")
@@ -27,8 +28,8 @@ _SAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A file that is wanted on the hosts: its name there below our directory, with the hash of its content; `mode`: as
-    chmod takes it."""
+    """A file for the hosts: its name there, below Plimsoll's directory, with the hash of its content. `mode`:
+    as in chmod."""
 
     name: str
     size: int
@@ -36,29 +37,31 @@ class Item:
 
 
 def engine_name(digest: str) -> str:
-    """Of the engine with this content."""
+    """The name of an engine with this content."""
     return f"engine-{digest}"
 
 
 def file_name(digest: str, name: str) -> str:
-    """Of a file of a workload: in a directory of its content, so that it keeps its own name."""
+    """The name of a file of a workload. Its directory contains the hash, so that the file keeps its own
+    name."""
     return f"file-{digest}/{_SAFE.sub('_', name).lstrip('-') or 'file'}"
 
 
 def spool_name(token: str, agent: str) -> str:
-    """Where an agent keeps what it measures."""
+    """The directory in which an agent keeps its segments."""
     return f"spool-{token}/{agent}"
 
 
 def script(*commands: str) -> str:
     """The argument of ssh."""
-    text = "; ".join(("echo", *commands))  # ends the line that a login may have begun
+    text = "; ".join(("echo", *commands))  # ends an unfinished line of the login
     assert not set(text) & set("'!\n"), text
     return f"exec sh -c '{text}'"
 
 
-def ask(directory: str, engine: str, files: Iterable[str]) -> str:
-    """What kind of host it is, whether we may write there, and which of our files are there."""
+def inspection_script(directory: str, engine: str, files: Iterable[str]) -> str:
+    """Reports the system of the host, whether the directory is writable, and which of Plimsoll's files exist
+    there."""
     return script(
         "umask 077",
         f'd="{_home(directory)}"',
@@ -75,8 +78,9 @@ def ask(directory: str, engine: str, files: Iterable[str]) -> str:
     )
 
 
-def put(directory: str, item: Item, then: str = "") -> str:
-    """Takes a file from stdin. It has its name only once all of it is there; `then`: what the program is asked then."""
+def copy_script(directory: str, item: Item, argument: str = "") -> str:
+    """Reads a file from stdin. The file gets its name after all of it has arrived. `argument`: the argument
+    with which the program is then called; empty: it is not called."""
     target = f"{directory}/{item.name}"
     parent, _, _ = target.rpartition("/")
     return script(
@@ -84,19 +88,20 @@ def put(directory: str, item: Item, then: str = "") -> str:
         f't="{directory}/part-$(uname -n)-$$"',
         f'mkdir -p "{parent}" && cat > "$t" && test "$(wc -c < "$t")" -eq {item.size} && chmod {item.mode} "$t" '
         f'&& mv -f "$t" "{target}" || {{ rm -f "$t"; exit 1; }}',
-        *([f'echo "{WORD} engine $("{target}" {then} 2>&1 | head -n 1)"'] if then else []),
+        *([f'echo "{WORD} engine $("{target}" {argument} 2>&1 | head -n 1)"'] if argument else []),
         f"echo {WORD} done",
     )
 
 
-def start(engine: str, directory: str, token: str, agents: Sequence[str]) -> str:
-    """Starts agents that dial in, in place of those that are there. Their token comes as a line on stdin and goes to
-    each over a pipe: `read` and `echo` are the shell's own, so that it shows on no command line and lies in no file.
+def start_script(engine: str, directory: str, token: str, agents: Sequence[str]) -> str:
+    """Starts agents that dial in, and replaces those that run. The token is read as a line from stdin and
+    passed to each agent over a pipe. `read` and `echo` are built into the shell, so the token appears on no
+    command line and in no file.
 
-    Ends when all have taken it, or after 10 s. Each has a session of its own where the host has `setsid`; where not,
-    there is no terminal whose end would end it.
+    Ends when all agents have read the token, or after 10 s. If the host has `setsid`, each agent has its own
+    session. Otherwise there is no terminal whose end would end the agent.
     """
-    each = f"for n in {' '.join(agents)}; do"
+    for_each_agent = f"for n in {' '.join(agents)}; do"
     return script(
         "umask 077",
         f'd="{directory}"',
@@ -104,55 +109,60 @@ def start(engine: str, directory: str, token: str, agents: Sequence[str]) -> str
         _pids(f"$d/spool-{token}/$1 "),
         "read -r token",
         'up="$(command -v setsid)"',
-        f'{each} kill -KILL $(pids "$n") 2>/dev/null; mkdir -p "$s/$n" && rm -f "$s/$n/agent.sock" || exit 1; '
+        f'{for_each_agent} kill -KILL $(pids "$n") 2>/dev/null; '
+        'mkdir -p "$s/$n" && rm -f "$s/$n/agent.sock" || exit 1; '
         f'echo "$token" | $up "{engine}" agent --join - --name "$n" --directory "$s/$n" >"$s/$n/agent.log" 2>&1 & done',
         "i=0",
-        f'{each} until test -S "$s/$n/agent.sock" || test $i -ge 100; do sleep 0.1 2>/dev/null || sleep 1; '
+        f'{for_each_agent} until test -S "$s/$n/agent.sock" || test $i -ge 100; do sleep 0.1 2>/dev/null || sleep 1; '
         "i=$((i+1)); done; done",
         f"echo {WORD} done",
     )
 
 
-def last_words(directory: str, token: str, agents: Sequence[str]) -> str:
-    """What agents have said last, and so why they do not come."""
+def last_output_script(directory: str, token: str, agents: Sequence[str]) -> str:
+    """Reports the last output of agents, to find out why they do not connect."""
     log = f'"{directory}/spool-{token}/$n/agent.log"'
     return script(f'for n in {" ".join(agents)}; do echo "{WORD} log $(tail -n 1 {log} 2>&1)"; done')
 
 
 HOOK: Final = f"{WORD} hook\n"
-"""After what a login prints, before what a command does."""
+"""Separates the output of a login from the output of a command."""
 
 
-def guarded(engine: str, name: str) -> str:
-    """Takes a line of shell on stdin, and ends what it starts when stdin closes: when it takes too long, or we are
-    gone."""
+def guarded_shell(engine: str, name: str) -> str:
+    """Reads a line of shell from stdin, and ends its processes when stdin closes: after the timeout, or if
+    the lab has ended."""
     return f"exec env PLIMSOLL_HOST={name} {engine} guard --input -- /bin/sh"
 
 
 def command_line(argv: Sequence[str], environment: Mapping[str, str], needs_root: bool) -> str:
-    """A command as a line of shell for `guarded`. It may contain secrets, so it must not appear on
+    """A command as a line of shell for `guarded_shell`. It may contain secrets, so it must not appear on
     a command line."""
-    root = 'test "$(id -u)" = 0 || { echo "it needs root there" >&2; exit 1; }; ' if needs_root else ""
-    given = "".join(f"export {name}={_quoted(value)}; " for name, value in environment.items())
+    root = (
+        'test "$(id -u)" = 0 || { echo "the command needs root on the host" >&2; exit 1; }; '
+        if needs_root
+        else ""
+    )
+    exports = "".join(f"export {name}={_quoted(value)}; " for name, value in environment.items())
     words = " ".join(_quoted(word) for word in argv)
     newline = """nl="$(printf '\\nx')"; nl="${nl%x}"; """
-    return f"{newline}{root}{given}printf '%s\\n' '{HOOK.strip()}'; exec {words} 2>&1 </dev/null\n"
+    return f"{newline}{root}{exports}printf '%s\\n' '{HOOK.strip()}'; exec {words} 2>&1 </dev/null\n"
 
 
 def _quoted(word: str) -> str:
-    """For a POSIX shell, on one line."""
+    """A word for a POSIX shell, on one line."""
     return shlex.quote(word).replace("\n", "'\"$nl\"'")
 
 
-def said_by_command(out: str) -> str:
-    """What a command has printed."""
+def command_output(out: str) -> str:
+    """The output of a command, without that of the login."""
     return out.partition(HOOK)[2]
 
 
 def _pids(of: str | None) -> str:
-    """Defines `pids`: processes of engines in $d. With an argument, $1 in `of`, those alone that have `of` in their
-    command line."""
-    # One `ls` for all processes: a `readlink` for each would take a fork for each, on hosts with thousands.
+    """Defines the shell function `pids`: processes of engines in $d. With an argument ($1), only processes
+    that have `of` in their command line."""
+    # One `ls` for all processes. `readlink` would need a fork for each process, and a host may have thousands.
     engines = (
         'ls -l /proc/[0-9]*/exe 2>/dev/null | sed -n "s|.* /proc/\\([0-9]*\\)/exe -> $d/engine-.*|\\1|p"'
     )
@@ -160,12 +170,13 @@ def _pids(of: str | None) -> str:
     return f'pids() {{ for p in $({engines}); do if test -z "$1" || {holds}; then echo "$p"; fi; done; }}'
 
 
-def clean(directory: str, token: str | None, keep_engine: bool, discard: bool) -> str:
-    """Ends agents and removes files: of one experiment by its `token`, of all where it is None. The engine and files of
-    workloads (they may be keys) go when nobody else runs from there: neither a process on this host, nor one on
-    another host with the same home, which we see by its spool only.
+def cleanup_script(directory: str, token: str | None, keep_engine: bool, discard: bool) -> str:
+    """Ends agents and removes files: of one experiment by its `token`, or of all experiments if it is None.
+    The engine and the files of workloads (which may be keys) are removed if no other agent uses them: neither
+    a process on this host, nor one on another host with the same home directory, which is only visible by its
+    spool.
 
-    Says what is kept since it holds segments, or is in use by others, and what is left against our will.
+    Reports what is kept because it contains segments or is in use, and what could not be removed.
     """
     spools = f"spool-{token}" if token else "spool-*"
     with_segments = 'find "$s" -name "*.arrow" -type f | grep -q .'
@@ -198,15 +209,15 @@ def _home(directory: str) -> str:
     return f"$HOME{directory[1:]}" if directory.startswith("~") else directory
 
 
-def answers(out: str) -> dict[str, list[str]]:
-    """The answers in what came by stdout, by their first word."""
-    found: dict[str, list[str]] = {}
+def parse_answers(out: str) -> dict[str, list[str]]:
+    """The answers in the output of a script, by their first word."""
+    by_word: dict[str, list[str]] = {}
     for line in out.splitlines():
         word, _, rest = line.strip().partition(" ")
         if word == WORD:
             key, _, value = rest.partition(" ")
-            found.setdefault(key, []).append(value.strip())
-    return found
+            by_word.setdefault(key, []).append(value.strip())
+    return by_word
 
 
 _TROUBLE: Final[Sequence[tuple[str, str]]] = (
@@ -232,12 +243,12 @@ _TROUBLE: Final[Sequence[tuple[str, str]]] = (
 )
 
 
-def reason(done: CommandResult) -> str:
-    """Why a command did not do what it should, in one line."""
-    if done.trouble:
-        return f"it does not answer: {done.trouble}"
-    for pattern, said in _TROUBLE if done.code == 255 else ():
-        if re.search(pattern, done.err):
-            quoted = done.last_line
-            return said if "host key" in said or not quoted else f"{said} ({quoted})"
-    return done.last_line or f"ssh ended with exit status {done.code}"
+def failure_reason(result: CommandResult) -> str:
+    """Why a command failed, in one line."""
+    if result.trouble:
+        return f"it does not answer: {result.trouble}"
+    for pattern, explanation in _TROUBLE if result.code == 255 else ():
+        if re.search(pattern, result.err):
+            quoted = result.last_line
+            return explanation if "host key" in explanation or not quoted else f"{explanation} ({quoted})"
+    return result.last_line or f"ssh ended with exit status {result.code}"

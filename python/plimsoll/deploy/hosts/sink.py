@@ -1,4 +1,4 @@
-"""Something on this host that takes bytes and throws them away: the other end of a measurement of the network."""
+"""A TCP server on this host that discards all data: the remote end of a network measurement."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ PIECE: Final = 1 << 20
 SILENCE_S: Final = 10.0
 """A connection without data is closed after this time."""
 MAX_CONNECTIONS: Final = 256
-"""Connections at once."""
+"""The maximum number of connections at the same time."""
 
 
 @contextlib.contextmanager
 def sink(address: str, ports: tuple[int, int] | None) -> Iterator[str]:
-    """Accepts connections at an address of this host inside the `with` block; yields
-    "ADDRESS:PORT", in numbers. `ports`: the first and the last that may be used. Raises BadInput
-    if none of them is free, or if the address is not of this host."""
-    listener = _listening(address, ports)
+    """Accepts connections at an address of this host inside the `with` block; yields "ADDRESS:PORT", in
+    numbers. `ports`: the first and the last port that may be used. Raises BadInput if none of them is free,
+    or if the address does not belong to this host."""
+    listener = _listen(address, ports)
     listener.settimeout(0.2)
     over = threading.Event()
     places = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def drain(connection: socket.socket) -> None:
-        room = bytearray(PIECE)
+        buffer = bytearray(PIECE)
         with connection, contextlib.suppress(OSError):
             connection.settimeout(SILENCE_S)
-            while not over.is_set() and connection.recv_into(room):
+            while not over.is_set() and connection.recv_into(buffer):
                 pass
         places.release()
 
@@ -41,7 +41,7 @@ def sink(address: str, ports: tuple[int, int] | None) -> Iterator[str]:
                 connection, _ = listener.accept()
             except TimeoutError:
                 continue
-            except OSError:  # no more descriptors: until some are free there is nothing to do
+            except OSError:  # no file descriptor is free: try again later
                 over.wait(0.1)
                 continue
             if places.acquire(blocking=False):
@@ -60,16 +60,16 @@ def sink(address: str, ports: tuple[int, int] | None) -> Iterator[str]:
         listener.close()
 
 
-def _listening(address: str, ports: tuple[int, int] | None) -> socket.socket:
+def _listen(address: str, ports: tuple[int, int] | None) -> socket.socket:
     why = ""
     try:
-        found = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
+        resolved = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise BadInput([Problem(f"{address}: {error.strerror}", "hosts.controller.address")]) from error
     for port in range(ports[0], ports[1] + 1) if ports else (0,):
-        listener = socket.socket(found[0], socket.SOCK_STREAM)
+        listener = socket.socket(resolved[0], socket.SOCK_STREAM)
         try:
-            listener.bind((found[4][0], port))
+            listener.bind((resolved[4][0], port))
             listener.listen(MAX_CONNECTIONS)
         except OSError as error:
             listener.close()

@@ -1,8 +1,8 @@
-"""`kind: testbed`: the emulated hosts of a testbed, over the ssh of each.
+"""`kind: testbed`: the emulated hosts of a testbed, over the ssh server of each.
 
-They are ssh hosts with two differences. All have the file system of this machine, so that each gets a directory of its
-own below `directory`. And what ssh would copy is put there without it: the engine would take minutes over a thin
-link, once for each host, and tell nobody anything.
+They are ssh hosts with two differences. All hosts share the file system of this machine, so each has its own
+directory below `directory`. And files are copied locally instead of over ssh: the engine would take minutes
+over a slow link, once for each host.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from plimsoll.deploy.hosts import Cleaned, remote
+from plimsoll.deploy.hosts import CleanedHost, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.ssh import FileCopy, SshHosts
 from plimsoll.deploy.testbed import Testbed
 from plimsoll.plan.model_hosts import Host, Hosts, Ssh
 
 _VERSION_S: Final = 10.0
-_OURS: Final = ("engine-*", "file-*", "part-*")
+_OWN_FILES: Final = ("engine-*", "file-*", "part-*")
 
 
 class TestbedHosts(SshHosts):
-    """The hosts of one experiment. `bed`: is up, and this process is on its host `lab`."""
+    """The hosts of one experiment. `bed`: the testbed. It is up, and this process runs on its host `lab`."""
 
     __test__ = False
 
@@ -46,42 +46,42 @@ class TestbedHosts(SshHosts):
         self._shared = f"{hosts.directory}/{bed.name}"
         self._one_at_a_time = threading.Lock()
 
-    def clean(self, *, everything: bool = False, discard: bool = False) -> list[Cleaned]:
+    def clean(self, *, everything: bool = False, discard: bool = False) -> list[CleanedHost]:
         """See `HostBackend`."""
-        found = super().clean(everything=everything, discard=discard)
-        shared = _here(self._shared)
+        cleaned = super().clean(everything=everything, discard=discard)
+        shared = _local_path(self._shared)
         if everything or self._hosts.keep == "nothing":
-            for place in [place for like in _OURS for place in shared.glob(like)]:
-                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-        # Only where nothing is left in it.
+            for path in [path for pattern in _OWN_FILES for path in shared.glob(pattern)]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        # Succeeds only if it is empty.
         with contextlib.suppress(OSError):
             shared.rmdir()
-        return found
+        return cleaned
 
     def _directory(self, host: Host) -> str:
         return f"{self._shared}/{host.address}"
 
     def _copy(
-        self, calls: Calls, host: Host, directory: str, wanted: FileCopy, then: str = ""
+        self, calls: Calls, host: Host, directory: str, copy: FileCopy, argument: str = ""
     ) -> CommandResult:
-        """One copy for all hosts, and another name of it in the directory of each."""
+        """Copies a file once for all hosts, and links it in the directory of each."""
         del calls
-        whole, own = _here(self._shared) / wanted.item.name, Path(directory) / wanted.item.name
+        shared_copy, target = _local_path(self._shared) / copy.item.name, Path(directory) / copy.item.name
         try:
             with self._one_at_a_time:
-                _placed(wanted.path, whole, wanted.item.mode)
-            own.parent.mkdir(parents=True, exist_ok=True)
-            beside = own.with_name(f"part-{host.address}-{os.getpid()}")
-            os.link(whole, beside)
-            beside.replace(own)
-            said = _asked(own, then) if then else ""
+                _copy_once(copy.path, shared_copy, copy.item.mode)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(f"part-{host.address}-{os.getpid()}")
+            os.link(shared_copy, part)
+            part.replace(target)
+            answer = _run_program(target, argument) if argument else ""
         except (OSError, subprocess.SubprocessError) as error:
             return CommandResult(1, "", str(error))
-        return CommandResult(0, f"{said}{remote.WORD} done\n", "")
+        return CommandResult(0, f"{answer}{remote.WORD} done\n", "")
 
 
-def _placed(source: Path, target: Path, mode: str) -> None:
-    """The file under its name, which holds its hash, once all of it is there."""
+def _copy_once(source: Path, target: Path, mode: str) -> None:
+    """Copies the file to its name, which contains its hash. It gets the name after all of it is written."""
     if target.exists() and target.stat().st_size == source.stat().st_size:
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -94,8 +94,8 @@ def _placed(source: Path, target: Path, mode: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _asked(program: Path, word: str) -> str:
-    done = subprocess.run(
+def _run_program(program: Path, word: str) -> str:
+    result = subprocess.run(
         [program, word],
         capture_output=True,
         text=True,
@@ -103,12 +103,13 @@ def _asked(program: Path, word: str) -> str:
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    lines = (done.stdout + done.stderr).splitlines()
+    lines = (result.stdout + result.stderr).splitlines()
     return f"{remote.WORD} engine {lines[0] if lines else ''}\n"
 
 
-def _here(directory: str) -> Path:
-    """A directory of the hosts, which is this machine's. `~` is where a login leads, whatever HOME says here."""
+def _local_path(directory: str) -> Path:
+    """The path on this machine of a directory of the hosts. `~` is the home directory of a login,
+    independent of HOME here."""
     if not directory.startswith("~"):
         return Path(directory)
     return Path(pwd.getpwuid(os.geteuid()).pw_dir + directory[1:])

@@ -1,4 +1,5 @@
-"""Servers of the distribution, each with a configuration, a place and an address of its own, below a guard."""
+"""Servers of the distribution. Each has its own configuration, directory and address, and runs below a
+guard."""
 
 from __future__ import annotations
 
@@ -13,19 +14,19 @@ from plimsoll.deploy.process import GRACE_S, Guarded, wait_until
 from plimsoll.deploy.running import RunningService
 
 MAX_FILES = 65_536
-"""Descriptors beyond these only make tables large."""
+"""The maximum number of file descriptors. More would only increase the size of tables."""
 
 
 def file_limit() -> int:
-    """How many descriptors a server may have."""
+    """The number of file descriptors that a server may open."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What starting a server needs beside the service itself. `addresses`: URLs of the services that run already;
-    `address`: on which it listens."""
+    """The surroundings in which a service starts. `addresses`: URLs of the services that already run.
+    `address`: the address on which the service listens."""
 
     engine: Path
     account: Account
@@ -35,8 +36,9 @@ class Site:
     address: str = LOOPBACK
 
     @property
-    def others(self) -> bool:
-        """Whether it is asked from other hosts, which are not known before they come."""
+    def has_remote_clients(self) -> bool:
+        """Whether other hosts send requests to the service. Their addresses are not known before they
+        connect."""
         return not self.address.startswith("127.")
 
     def start(
@@ -48,16 +50,16 @@ class Site:
         account: Account | None = None,
         grace_s: float = GRACE_S,
     ) -> None:
-        """Starts the program below a guard and waits until it has answered. Raises ServiceError."""
+        """Starts the program below a guard and waits until `ready` returns true. Raises ServiceError."""
         home = {"HOME": str(running.directory), "LC_ALL": "C", **(environment or {})}
-        who = account or self.account
+        owner = account or self.account
         log = running.directory / "log"
         log.touch()
-        who.give(log)  # so that /dev/stderr can be opened, which is what servers are told to log to
+        owner.set_owner(log)  # so that the server can open /dev/stderr, to which it logs
         running.process = process = Guarded(
-            running.wanted.name,
+            running.spec.name,
             self.engine,
-            who.command(program, home),
+            owner.command(program, home),
             log=log,
             cpus=running.cpus,
             cwd=running.directory,
@@ -69,7 +71,7 @@ class Site:
             return ready()
 
         try:
-            wait_until(process, answered, running.wanted.ready_timeout_ns / 1e9)
+            wait_until(process, answered, running.spec.ready_timeout_ns / 1e9)
         except BaseException:
             process.stop()
             raise

@@ -20,12 +20,13 @@ PROBE_TIMEOUT_S = 2.0
 
 
 def start_command(running: RunningService, site: Site) -> None:
-    """Starts it on a free port and waits until it is ready. Raises ServiceError.
+    """Starts the program on a free port and waits until it is ready. Raises ServiceError.
 
-    `{address}`, `{port}` and `{dir}` are replaced in its arguments, environment, working directory and URL;
-    `{NAME.port}` and `{NAME.url}`, of another service of the experiment, in its arguments and environment.
+    `{address}`, `{port}` and `{dir}` are replaced in its arguments, environment, working directory and URL.
+    `{NAME.port}` and `{NAME.url}`, of another service of the experiment, are replaced in its arguments and
+    environment.
     """
-    service = running.wanted
+    service = running.spec
     settings = service.settings
     address = site.address
     port = free_port(address=address)
@@ -67,11 +68,11 @@ def _check(ready: dict[str, object], address: str, port: int, log: Path) -> Call
         pattern = re.compile(str(ready["log"]).encode())
         return lambda: log.exists() and pattern.search(log.read_bytes()) is not None
     if ready.get("http") is not None:
-        return lambda: _answers(f"http://{netloc(address, port)}{ready['http']}")
-    return lambda: _accepts(address, port)
+        return lambda: _is_answering(f"http://{netloc(address, port)}{ready['http']}")
+    return lambda: _is_accepting(address, port)
 
 
-def _accepts(address: str, port: int) -> bool:
+def _is_accepting(address: str, port: int) -> bool:
     try:
         with socket.create_connection((address, port), timeout=PROBE_TIMEOUT_S):
             return True
@@ -79,9 +80,9 @@ def _accepts(address: str, port: int) -> bool:
         return False
 
 
-def _answers(url: str) -> bool:
+def _is_answering(url: str) -> bool:
     try:
-        # No proxy of the environment may stand between us and this host.
+        # The request must not use a proxy of the environment.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(url, timeout=PROBE_TIMEOUT_S) as answer:
             return 200 <= int(answer.status) < 400

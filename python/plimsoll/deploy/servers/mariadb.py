@@ -1,5 +1,4 @@
-"""`kind: mariadb`: its own data directory, created at each start (mariadb-install-db takes four
-seconds)."""
+"""`kind: mariadb`: its own data directory, created at each start (mariadb-install-db takes four seconds)."""
 
 from __future__ import annotations
 
@@ -25,22 +24,27 @@ PACKAGE: Final = "mariadb-server"
 
 
 def start_mariadb(running: RunningService, site: Site) -> None:
-    """mariadb-install-db, then the server, which makes its account and database as it starts. Raises ServiceError."""
-    service = running.wanted
-    name, told = service.name, service.settings
+    """Runs mariadb-install-db, then the server, which creates its account and database when it starts. Raises
+    ServiceError."""
+    service = running.spec
+    name, settings = service.name, service.settings
     server = require(name, "MariaDB server", ("mariadbd", "mysqld"), PACKAGE)
     install = require(name, "MariaDB server", ("mariadb-install-db", "mysql_install_db"), PACKAGE)
     require_package(name, "pymysql", "pymysql")
     directory, port = running.directory, free_port(address=site.address)
     for part in ("data", "tmp"):
         (directory / part).mkdir()
-        site.account.give(directory / part, 0o700)
-    text = configuration(directory, site.address, port, told["settings"], log=told["binary_log"])
+        site.account.set_owner(directory / part, 0o700)
+    text = configuration(directory, site.address, port, settings["settings"], log=settings["binary_log"])
     options = directory / "my.cnf"
     options.write_text(text, encoding="utf-8")
     options.chmod(0o644)
     (directory / "init.sql").write_text(
-        first_statements(told["database"], "%" if site.others else site.address, replica=told["binary_log"]),
+        first_statements(
+            settings["database"],
+            "%" if site.has_remote_clients else site.address,
+            replica=settings["binary_log"],
+        ),
         encoding="utf-8",
     )
     (directory / "init.sql").chmod(0o644)
@@ -58,27 +62,30 @@ def start_mariadb(running: RunningService, site: Site) -> None:
             {"HOME": str(directory), "LC_ALL": "C"},
         ),
         log=directory / "install.log",
-        what=f"service {name}: its data directory could not be created (mariadb-install-db)",
+        failure=f"service {name}: its data directory could not be created (mariadb-install-db)",
         check_interrupt=site.check_interrupt,
         timeout_s=INSTALL_S,
         cwd=directory,
     )
     connect = partial(_connect, site.address, port)
-    site.start(running, [server, f"--defaults-file={options}"], partial(_answers, connect), grace_s=STOP_S)
+    site.start(
+        running, [server, f"--defaults-file={options}"], partial(_is_answering, connect), grace_s=STOP_S
+    )
     running.version = version_number(version_of([server, "--version"]))
     running.configuration = f"# MariaDB {running.version}\n{text.rstrip()}"
-    running.urls = [f"mysql://{USER}@{netloc(site.address, port)}/{told['database']}"]
-    running.settle = partial(_settle, connect, told["database"])
-    running.counters = lambda: MariadbCounters(connect, told["database"])
+    running.urls = [f"mysql://{USER}@{netloc(site.address, port)}/{settings['database']}"]
+    running.settle = partial(_settle, connect, settings["database"])
+    running.counters = lambda: MariadbCounters(connect, settings["database"])
 
 
 def configuration(
     directory: Path, address: str, port: int, settings: Mapping[str, str], *, log: bool = False
 ) -> str:
-    """The whole of its options; none of the host's are read. The socket is named relative to the data directory, as its
-    full name is often longer than a socket's may be. `log`: with the binary log that a gateway learns of changes by; it
-    is written with each commit, so that a server which nobody follows goes without."""
-    own = {
+    """All options of the server; the files of the host are not read. The name of the socket is relative to
+    the data directory, as the full path is often longer than a socket path may be. `log`: with the binary
+    log, from which a gateway learns of changes. It is written at each commit, so it is off if no gateway
+    follows the server."""
+    defaults = {
         "datadir": str(directory / "data"),
         "tmpdir": str(directory / "tmp"),
         "socket": "mariadb.sock",
@@ -89,14 +96,15 @@ def configuration(
         "init_file": str(directory / "init.sql"),
         **({"log_bin": "log", "binlog_format": "ROW", "server_id": "1"} if log else {}),
     }
-    lines = [f"{key} = {value}" for key, value in {**own, **settings}.items()]
+    lines = [f"{key} = {value}" for key, value in {**defaults, **settings}.items()]
     return "\n".join(["[mariadbd]", *lines, ""])
 
 
 def first_statements(database: str, clients: str, *, replica: bool = False) -> str:
-    """What the server runs as it starts, one statement a line: an account without a password that sees its database and
-    the server's own counters, and may read the binary log where there is a `replica`; `clients`: from where, % for
-    everywhere. The administrator comes in by the socket alone."""
+    """The statements that the server executes when it starts, one per line. They create an account without a
+    password. The account can access its database and the server's counters, and with `replica` the binary
+    log. `clients`: the hosts from which it can connect, % for all. The administrator can connect only through
+    the socket."""
     account = f"'{USER}'@'{clients}'"
     return "".join(
         f"{line};\n"
@@ -111,7 +119,8 @@ def first_statements(database: str, clients: str, *, replica: bool = False) -> s
 
 
 def _settle(connect: Callable[..., pymysql.Connection[Any]], database: str) -> None:
-    """After tables were written: their statistics now, not in the middle of a run."""
+    """Updates the statistics after the tables are written, so that the server does not do this during a
+    run."""
     connection = connect(database)
     try:
         with connection.cursor() as cursor:
@@ -137,7 +146,7 @@ def _connect(address: str, port: int, database: str | None) -> pymysql.Connectio
     )
 
 
-def _answers(connect: Callable[..., pymysql.Connection[Any]]) -> bool:
+def _is_answering(connect: Callable[..., pymysql.Connection[Any]]) -> bool:
     import pymysql
 
     try:

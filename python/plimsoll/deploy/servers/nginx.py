@@ -1,4 +1,4 @@
-"""`kind: nginx`: a reverse proxy that caches nothing, or a server of files."""
+"""`kind: nginx`: a reverse proxy without a cache, or a server of files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from plimsoll.deploy.counters.nginx import NginxCounters, status_answers
+from plimsoll.deploy.counters.nginx import NginxCounters, is_status_available
 from plimsoll.deploy.ports import free_port, netloc
 from plimsoll.deploy.programs import require, version_number, version_of
 from plimsoll.deploy.running import RunningService
@@ -17,7 +17,7 @@ from plimsoll.errors import ServiceError
 
 STOP_S: Final = 5.0
 CONNECTIONS: Final = 8192
-"""Of each worker; the origin takes one more for each."""
+"""The maximum number of connections of each worker. A proxied connection also needs one to the origin."""
 TEMPORARY: Final = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 DEFAULTS: Final = (
     "sendfile on;",
@@ -25,34 +25,34 @@ DEFAULTS: Final = (
     "access_log off;",
     "default_type application/octet-stream;",
 )
-"""Lines that give way to lines of the file about the same."""
+"""Lines that are omitted if a line of the file has the same directive."""
 
 
 def start_nginx(running: RunningService, site: Site) -> None:
-    """Raises ServiceError."""
-    service = running.wanted
-    name, told = service.name, service.settings
+    """Writes the configuration and starts nginx. Raises ServiceError."""
+    service = running.spec
+    name, settings = service.name, service.settings
     program = require(name, "nginx", ("nginx",), "nginx-light")
-    root = told["root"]
+    root = settings["root"]
     if root is not None and not site.account.may_enter(Path(root)):
         raise ServiceError(
             f"service {name}: nginx runs as {site.account.name}, which cannot enter {root}: run `chmod "
             f"o+x` on its parent directories, or move the files"
         )
-    place = running.directory / "nginx"
-    place.mkdir()
-    site.account.give(place, 0o755)
+    directory = running.directory / "nginx"
+    directory.mkdir()
+    site.account.set_owner(directory, 0o755)
     port, status = free_port(address=site.address), free_port()
-    origin = None if told["origin"] is None else site.addresses[told["origin"]][0]
-    text = configuration(told, place, netloc(site.address, port), status, origin, file_limit())
+    origin = None if settings["origin"] is None else site.addresses[settings["origin"]][0]
+    text = configuration(settings, directory, netloc(site.address, port), status, origin, file_limit())
     file = running.directory / "nginx.conf"
     file.write_text(text, encoding="utf-8")
     file.chmod(0o644)
     running.stop_signal, running.stop_s = (
         signal.SIGQUIT,
         STOP_S,
-    )  # answers what it has begun; SIGTERM drops it
-    site.start(running, [program, "-p", place, "-c", file], lambda: status_answers(status))
+    )  # completes requests in progress; SIGTERM drops them
+    site.start(running, [program, "-p", directory, "-c", file], lambda: is_status_available(status))
     running.version = version_number(version_of([program, "-v"]))
     running.configuration = f"# nginx {running.version}\n{text.rstrip()}"
     running.urls = [f"http://{netloc(site.address, port)}"]
@@ -60,13 +60,15 @@ def start_nginx(running: RunningService, site: Site) -> None:
 
 
 def configuration(
-    told: Mapping[str, Any], place: Path, listen: str, status: int, origin: str | None, files: int
+    settings: Mapping[str, Any], directory: Path, listen: str, status: int, origin: str | None, files: int
 ) -> str:
-    """nginx.conf, whole: the host's own is not read. `listen`: address and port; `status`: a port of loopback."""
-    http = [f"{kind}_temp_path {place / kind};" for kind in TEMPORARY]
-    http += given_way(DEFAULTS, told["settings"])
-    http += told["settings"]
-    serves = f'root "{told["root"]}";'
+    """The whole nginx.conf; that of the host is not read. `listen`: address and port. `status`: a port of
+    loopback for the counters. `origin`: the URL of the origin, or None. `files`: the maximum number of file
+    descriptors."""
+    http = [f"{kind}_temp_path {directory / kind};" for kind in TEMPORARY]
+    http += remaining_defaults(DEFAULTS, settings["settings"])
+    http += settings["settings"]
+    serves = f'root "{settings["root"]}";'
     if origin is not None:
         http.append(f"upstream origin {{ server {urlsplit(origin).netloc}; keepalive 64; }}")
         serves = (
@@ -77,9 +79,9 @@ def configuration(
     http.append(f"server {{ listen 127.0.0.1:{status}; access_log off; location / {{ stub_status; }} }}")
     lines = [
         "daemon off;",
-        f"worker_processes {told['workers']};",
+        f"worker_processes {settings['workers']};",
         f"worker_rlimit_nofile {files};",
-        f"pid {place / 'nginx.pid'};",
+        f"pid {directory / 'nginx.pid'};",
         "error_log stderr warn;",
         f"events {{ worker_connections {min(CONNECTIONS, files)}; }}",
         "http {",
@@ -89,8 +91,7 @@ def configuration(
     return "\n".join(lines) + "\n"
 
 
-def given_way(defaults: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """The lines of Plimsoll without those whose directive is in the file: most directives are
-    allowed only once."""
+def remaining_defaults(defaults: Sequence[str], lines: Sequence[str]) -> list[str]:
+    """The lines of Plimsoll whose directive is not in the file, as most directives are allowed only once."""
     taken = {line.split(None, 1)[0].rstrip(";") for line in lines if line.strip()}
     return [line for line in defaults if line.split(None, 1)[0] not in taken]

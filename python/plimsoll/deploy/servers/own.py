@@ -22,7 +22,7 @@ from plimsoll.plan.source.secret import HIDDEN, Secret
 
 def start_own(running: RunningService, site: Site) -> None:
     """Starts the service and waits until it has printed its address. Raises ServiceError."""
-    service = running.wanted
+    service = running.spec
     addresses = Addresses(site.addresses, _caches(service, site))
     config = SERVICE_KINDS[service.kind].engine_config(service, addresses)
     running.configuration = json.dumps(shown_config(service, config), indent=1)
@@ -53,7 +53,7 @@ def _caches(service: Service, site: Site) -> dict[str, str]:
     reserved here."""
     invalidation = service.settings.get("invalidation") or {}
     return {
-        cache: f"http://{netloc(site.address, site.ports.of(cache).forward)}"
+        cache: f"http://{netloc(site.address, site.ports.ports_of(cache).forward)}"
         for cache in invalidation.get("caches", ())
     }
 
@@ -67,6 +67,6 @@ def _read_address(process: Guarded, timeout_s: float, check_interrupt: Callable[
             line = process.stdout.readline()
             if not line:
                 process.wait(1.0)
-                raise ServiceError(process.obituary())
+                raise ServiceError(process.end_message())
             return str(json.loads(line)["listening"])
     raise ServiceError(f"service {process.name} was not ready after {timeout_s:g} s{process.last_lines()}")

@@ -27,45 +27,49 @@ if TYPE_CHECKING:
 ADMIN: Final = "postgres"
 STATEMENTS: Final = "pg_stat_statements"
 ENCODING: Final = "LATIN1"
-"""Every byte but 0 is a character: what data sets hold and queries say, in UTF-8 or not, is kept and given as it is."""
+"""In this encoding, every byte except 0 is a character. So the contents of data sets and queries are stored
+and returned unchanged, whether they are UTF-8 or not."""
 STOP_S: Final = 20.0
 INITDB_S: Final = 120.0
 
 
 def start_postgres(running: RunningService, site: Site) -> None:
-    """initdb, the server, its user and database. Raises ServiceError."""
-    service = running.wanted
-    name, told = service.name, service.settings
-    programs = postgres_directory(name, told["version"])
+    """Runs initdb, starts the server, and creates its user and database. Raises ServiceError."""
+    service = running.spec
+    name, settings = service.name, service.settings
+    programs = postgres_directory(name, settings["version"])
     require_package(name, "psycopg", "psycopg[binary]")
     data = running.directory / "data"
     data.mkdir()
-    site.account.give(data, 0o700)
+    site.account.set_owner(data, 0o700)
     password = secrets.token_urlsafe(18)
     _initdb(running, site, programs, data, password)
     port = free_port(address=site.address)
-    text = configuration(site.address, port, told["settings"], statements=_has_statements(programs))
+    text = configuration(site.address, port, settings["settings"], statements=_has_statements(programs))
     with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
         file.write(text)
     (data / "pg_hba.conf").write_text(
-        access(told["user"], told["database"], site.address, others=site.others), encoding="utf-8"
+        access(settings["user"], settings["database"], site.address, others=site.has_remote_clients),
+        encoding="utf-8",
     )
     running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # "fast": SIGTERM would wait for clients
     connect = partial(_connect, site.address, port, password)
-    site.start(running, [programs / "postgres", "-D", data], partial(_answers, connect))
-    running.sweep = _sweeper(data)
+    site.start(running, [programs / "postgres", "-D", data], partial(_is_answering, connect))
+    running.sweep = _leftovers_remover(data)
     try:
         with connect() as connection:
-            _furnish(connection, told["user"], told["database"], with_statements=STATEMENTS in text)
-            running.version = _one(connection, "SHOW server_version").split()[0]
+            _create_database(
+                connection, settings["user"], settings["database"], with_statements=STATEMENTS in text
+            )
+            running.version = _single_value(connection, "SHOW server_version").split()[0]
     except Exception as error:
         raise ServiceError(f"service {name}: its user and database could not be created: {error}") from error
     running.configuration = (
         f"# PostgreSQL {running.version}, initdb --locale=C --encoding={ENCODING}\n{text.rstrip()}"
     )
-    running.urls = [f"postgresql://{told['user']}@{netloc(site.address, port)}/{told['database']}"]
-    running.settle = partial(_settle, connect, told["database"])
-    running.counters = lambda: PostgresCounters(connect, told["database"])
+    running.urls = [f"postgresql://{settings['user']}@{netloc(site.address, port)}/{settings['database']}"]
+    running.settle = partial(_settle, connect, settings["database"])
+    running.counters = lambda: PostgresCounters(connect, settings["database"])
 
 
 def configuration(address: str, port: int, settings: Mapping[str, str], *, statements: bool) -> str:
@@ -81,16 +85,17 @@ def configuration(address: str, port: int, settings: Mapping[str, str], *, state
 
 
 def access(user: str, database: str, address: str, *, others: bool) -> str:
-    """pg_hba.conf: the account of the experiment without a password, from this host or from `others` too, and no other
-    database of ours; the administrator from here and with a password that only we know, as everybody on this host can
-    reach its addresses."""
-    here = f"{address}/{128 if ':' in address else 32}"
-    users = "all" if others else here
-    return f'host "{database}" "{user}" {users} trust\nhost all {ADMIN} {here} scram-sha-256\n'
+    """pg_hba.conf. The account of the experiment can connect without a password to its own database, from
+    this host or, with `others`, from all hosts. The administrator can connect from this host with a password
+    that only Plimsoll knows, since every user of this host can reach its addresses."""
+    own_address = f"{address}/{128 if ':' in address else 32}"
+    users = "all" if others else own_address
+    return f'host "{database}" "{user}" {users} trust\nhost all {ADMIN} {own_address} scram-sha-256\n'
 
 
 def _settle(connect: Callable[..., psycopg.Connection[Any]], database: str) -> None:
-    """After tables were written: statistics and a checkpoint now, not in the middle of a run."""
+    """Updates the statistics and writes a checkpoint after the tables are written, so that the server does
+    not do this during a run."""
     with connect(database=database) as connection:
         connection.execute("VACUUM (ANALYZE)")
         connection.execute("CHECKPOINT")
@@ -105,7 +110,7 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
     secret = running.directory / "admin"
     secret.touch(mode=0o600)
     secret.write_text(password + "\n", encoding="ascii")
-    site.account.give(secret)
+    site.account.set_owner(secret)
     options = [
         "--locale=C",
         f"--encoding={ENCODING}",
@@ -114,14 +119,14 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
         f"--pwfile={secret}",
     ]
     run_to_end(
-        running.wanted.name,
+        running.spec.name,
         site.engine,
         site.account.command(
             [programs / "initdb", "-D", data, "-U", ADMIN, *options],
             {"HOME": str(running.directory), "LC_ALL": "C"},
         ),
         log=running.directory / "initdb.log",
-        what=f"service {running.wanted.name}: its cluster could not be created (initdb)",
+        failure=f"service {running.spec.name}: its cluster could not be created (initdb)",
         check_interrupt=site.check_interrupt,
         timeout_s=INITDB_S,
         cwd=running.directory,
@@ -130,16 +135,16 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
 
 
 def _has_statements(programs: Path) -> bool:
-    """Whether the contrib module is installed: Debian keeps modules beside the programs, other
-    systems elsewhere."""
-    beside = programs.parent / "lib" / f"{STATEMENTS}.so"
-    if beside.exists():
+    """Whether the contrib module is installed. Debian installs modules next to the programs, other systems
+    elsewhere."""
+    debian_path = programs.parent / "lib" / f"{STATEMENTS}.so"
+    if debian_path.exists():
         return True
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        told = subprocess.run(
+        result = subprocess.run(
             [programs / "pg_config", "--pkglibdir"], capture_output=True, text=True, timeout=10, check=False
         )
-        return told.returncode == 0 and (Path(told.stdout.strip()) / f"{STATEMENTS}.so").exists()
+        return result.returncode == 0 and (Path(result.stdout.strip()) / f"{STATEMENTS}.so").exists()
     return False
 
 
@@ -159,22 +164,24 @@ def _connect(address: str, port: int, password: str, database: str = ADMIN) -> p
     )
 
 
-def _answers(connect: Callable[..., psycopg.Connection[Any]]) -> bool:
+def _is_answering(connect: Callable[..., psycopg.Connection[Any]]) -> bool:
     import psycopg
 
     try:
         with connect() as connection:
-            return _one(connection, "SELECT 1") == "1"
+            return _single_value(connection, "SELECT 1") == "1"
     except psycopg.Error:
         return False
 
 
-def _one(connection: psycopg.Connection[Any], query: Any) -> str:
+def _single_value(connection: psycopg.Connection[Any], query: Any) -> str:
     row = connection.execute(query).fetchone()
     return str(row[0]) if row else ""
 
 
-def _furnish(connection: psycopg.Connection[Any], user: str, database: str, *, with_statements: bool) -> None:
+def _create_database(
+    connection: psycopg.Connection[Any], user: str, database: str, *, with_statements: bool
+) -> None:
     from psycopg.sql import SQL, Identifier
 
     connection.execute(SQL("CREATE ROLE {} LOGIN").format(Identifier(user)))
@@ -185,21 +192,24 @@ def _furnish(connection: psycopg.Connection[Any], user: str, database: str, *, w
         connection.execute(SQL("CREATE EXTENSION IF NOT EXISTS {}").format(Identifier(STATEMENTS)))
 
 
-def _sweeper(data: Path) -> Callable[[], None]:
-    """What removes the shared memory of a server that was killed; one that ended by itself has removed it."""
-    lines = _lines(data / "postmaster.pid")
+def _leftovers_remover(data: Path) -> Callable[[], None]:
+    """A function that removes the shared memory of a server that was killed. A server that ended by itself
+    has removed it."""
+    lines = _read_lines(data / "postmaster.pid")
     segments: list[Path] = []
     if lines:
         with contextlib.suppress(OSError):
             maps = Path(f"/proc/{lines[0].strip()}/maps").read_text(encoding="utf-8", errors="replace")
-            segments = [Path(found) for found in sorted(set(re.findall(r"/dev/shm/PostgreSQL\.\d+", maps)))]
+            segments = [
+                Path(segment) for segment in sorted(set(re.findall(r"/dev/shm/PostgreSQL\.\d+", maps)))
+            ]
     ids = lines[6].split() if len(lines) > 6 else []
 
     def sweep() -> None:
-        for segment in [*(each for one in segments for each in _named_in(one)), *segments]:
+        for segment in [*(listed for control in segments for listed in _listed_segments(control)), *segments]:
             with contextlib.suppress(OSError):
                 segment.unlink()
-        # The file is gone after an orderly end, and the segment with it; its number may be somebody else's by now.
+        # After an orderly end, neither the file nor the segment exists. Another process may then use its number.
         if len(ids) == 2 and (data / "postmaster.pid").exists():
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(["ipcrm", "-m", ids[1]], capture_output=True, timeout=5, check=False)
@@ -207,19 +217,19 @@ def _sweeper(data: Path) -> Callable[[], None]:
     return sweep
 
 
-def _named_in(control: Path) -> list[Path]:
-    """The segments that a control segment lists. Its layout is of each version, the numbers in it are not: those of 32
-    bits that name a segment which is there are its own, as they are drawn at random."""
+def _listed_segments(control: Path) -> list[Path]:
+    """The segments that a control segment lists. Its layout depends on the version, but the numbers in it do
+    not: a 32-bit number that names an existing segment is in the list, since the numbers are random."""
     try:
         data = control.read_bytes()
     except OSError:
         return []
-    there = {one.name: one for one in control.parent.glob("PostgreSQL.*")}
+    existing = {path.name: path for path in control.parent.glob("PostgreSQL.*")}
     numbers = {number for (number,) in struct.iter_unpack("=I", data[: len(data) // 4 * 4])}
-    return [path for name, path in there.items() if int(name.partition(".")[2]) in numbers]
+    return [path for name, path in existing.items() if int(name.partition(".")[2]) in numbers]
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -12,10 +12,10 @@ from plimsoll.errors import ServiceError
 
 def start_sqlite(running: RunningService, site: Site) -> None:
     """Raises ServiceError if the file of the section does not exist."""
-    existing = running.wanted.settings.get("file")
+    existing = running.spec.settings.get("file")
     path = Path(existing).resolve() if existing else running.directory / "data.sqlite"
     if existing and not path.is_file():
-        raise ServiceError(f"service {running.wanted.name}: the SQLite file {path} does not exist")
+        raise ServiceError(f"service {running.spec.name}: the SQLite file {path} does not exist")
     running.urls = [f"sqlite:{path}"]
     tables = [data.name for data in running.data]
     running.configuration = json.dumps({"file": path.name, "tables": tables}, indent=1)

@@ -1,4 +1,5 @@
-"""`kind: squid`: a reverse proxy before an origin, or a forward proxy; alone, below parents, or beside siblings."""
+"""`kind: squid`: a reverse proxy before an origin, or a forward proxy; alone, below parents, or next to
+siblings."""
 
 from __future__ import annotations
 
@@ -25,47 +26,49 @@ STOP_S: Final = 10.0
 DISK_S: Final = 60.0
 SHARED: Final = Path("/dev/shm")
 STATE: Final = Path("/run/squid")
-"""Where Squid's workers keep the sockets on which they speak with each other: compiled in."""
+"""The directory of the sockets over which Squid's workers communicate. Its path is compiled in."""
 
 
 def start_squid(running: RunningService, site: Site) -> None:
-    """Raises ServiceError."""
-    service = running.wanted
-    name, told = service.name, service.settings
+    """Writes the configuration and starts Squid. Raises ServiceError."""
+    service = running.spec
+    name, settings = service.name, service.settings
     program = require(name, "Squid", ("squid", "squid3"), "squid")
-    account = _account(running, site) if told["workers"] > 1 else site.account
-    place = running.directory / "squid"
-    place.mkdir()
-    account.give(place, 0o755)
-    ports = site.ports.of(name)
-    peers = {one: site.ports.of(one) for one in (*told["parents"], *told["siblings"])}
-    origin = None if told["origin"] is None else site.addresses[told["origin"]][0]
-    lines = peer_lines(told, site.address, ports, origin, peers)
-    text = configuration(name, told, place, site.address, ports, lines, file_limit(), others=site.others)
+    account = _account(running, site) if settings["workers"] > 1 else site.account
+    directory = running.directory / "squid"
+    directory.mkdir()
+    account.set_owner(directory, 0o755)
+    ports = site.ports.ports_of(name)
+    peers = {peer: site.ports.ports_of(peer) for peer in (*settings["parents"], *settings["siblings"])}
+    origin = None if settings["origin"] is None else site.addresses[settings["origin"]][0]
+    lines = peer_lines(settings, site.address, ports, origin, peers)
+    text = configuration(
+        name, settings, directory, site.address, ports, lines, file_limit(), others=site.has_remote_clients
+    )
     file = running.directory / "squid.conf"
     file.write_text(text, encoding="utf-8")
     file.chmod(0o644)
-    # Shared memory is named after the instance, and two of one name destroy each other's.
+    # Shared memory is named after the instance. Two instances with the same name destroy each other's memory.
     instance = f"plimsoll{secrets.token_hex(5)}"
     running.sweep = lambda: _sweep(instance)
     common: list[str | Path] = [program, "-n", instance, "-f", file, "-d", "1"]
-    if told["cache"]["disk"]:
+    if settings["cache"]["disk"]:
         _make_disk(running, site, account, [*common, "-N", "-z"])
-    running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # SIGTERM waits for clients that are kept
-    mode = "-N" if told["workers"] == 1 else "--foreground"
-    site.start(running, [*common, mode], lambda: _answers(site.address, ports.forward), account=account)
+    running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # SIGTERM waits for persistent connections
+    mode = "-N" if settings["workers"] == 1 else "--foreground"
+    site.start(running, [*common, mode], lambda: _is_answering(site.address, ports.forward), account=account)
     running.version = version_number(version_of([program, "-v"]))
     running.configuration = f"# Squid {running.version}, started with -n {instance}\n{text.rstrip()}"
-    port = ports.forward if told["origin"] is None else ports.reverse
+    port = ports.forward if settings["origin"] is None else ports.reverse
     running.urls = [f"http://{netloc(site.address, port)}"]
-    running.logs = {"access.log": place / "access.log"} if told["log"] else {}
+    running.logs = {"access.log": directory / "access.log"} if settings["log"] else {}
     running.counters = lambda: SquidCounters(site.address, ports.forward)
 
 
 def configuration(
     name: str,
-    told: Mapping[str, Any],
-    place: Path,
+    settings: Mapping[str, Any],
+    directory: Path,
     address: str,
     ports: CachePorts,
     peers: Sequence[str],
@@ -73,109 +76,111 @@ def configuration(
     *,
     others: bool = False,
 ) -> str:
-    """squid.conf, for clients of this host, or also of `others`. The file of the host is not read;
-    settings that are missing here have Squid's defaults."""
-    cache = told["cache"]
+    """The whole squid.conf, for clients of this host, or also of `others`. The file of the host is not read.
+    Settings that are missing here have Squid's defaults. `peers`: lines for the other caches. `files`: the
+    maximum number of file descriptors."""
+    cache = settings["cache"]
     lines = [f"http_port {netloc(address, ports.forward)}", *peers]
     lines += [
         f"acl here src 127.0.0.0/8 {'' if address.startswith('127.') else address}".rstrip(),
-        "acl purge method PURGE",  # without a rule that names it, nobody may
+        "acl purge method PURGE",  # without a rule that names PURGE, Squid rejects it
         "http_access allow purge here",
         "http_access allow here",
         *(["http_access deny purge", "http_access deny manager", "http_access allow all"] if others else []),
         "http_access deny all",
         f"visible_hostname {name.replace('_', '-').lower()}-{ports.forward}.plimsoll",
-        f"workers {told['workers']}",
+        f"workers {settings['workers']}",
         f"max_filedescriptors {files}",
         f"cache_mem {cache['memory']} bytes",
         f"maximum_object_size_in_memory {cache['object_in_memory']} bytes",
         f"maximum_object_size {cache['largest']} bytes",
-        *_disk(cache["disk"], told["workers"], place),
-        f"collapsed_forwarding {'on' if told['collapsed_forwarding'] else 'off'}",
-        *told["refresh"].splitlines(),
-        f"access_log {f'stdio:{place}/access.log !manager' if told['log'] else 'none'}",
-        "cache_log /dev/null",  # -d 1 has the same on stderr, and so in the log of the service
+        *_disk(cache["disk"], settings["workers"], directory),
+        f"collapsed_forwarding {'on' if settings['collapsed_forwarding'] else 'off'}",
+        *settings["refresh"].splitlines(),
+        f"access_log {f'stdio:{directory}/access.log !manager' if settings['log'] else 'none'}",
+        "cache_log /dev/null",  # -d 1 writes the same to stderr, and so to the log of the service
         "cache_store_log none",
-        f"pid_filename {place / 'squid.pid'}",
-        f"coredump_dir {place}",
+        f"pid_filename {directory / 'squid.pid'}",
+        f"coredump_dir {directory}",
         "netdb_filename none",
         "pinger_enable off",
         "digest_generation off",
         "shutdown_lifetime 1 seconds",
-        *told["settings"],
+        *settings["settings"],
     ]
     return "\n".join(lines) + "\n"
 
 
 def peer_lines(
-    told: Mapping[str, Any],
+    settings: Mapping[str, Any],
     address: str,
-    own: CachePorts,
+    own_ports: CachePorts,
     origin: str | None,
     peers: Mapping[str, CachePorts],
 ) -> list[str]:
-    """The reverse port, the origin or the parents, the siblings. `origin`: URL; `peers`: ports of parents and siblings.
+    """The lines for the reverse port, for the origin or the parents, and for the siblings. `origin`: URL.
+    `peers`: ports of parents and siblings.
 
-    The reverse port has the origin with its port for its site, so that an object has one key on whichever port it was
-    asked for: peers then speak of the same thing. A cache with parents does not go past them.
+    The site of the reverse port is the origin with its port. So an object has the same key on both ports, and
+    peers refer to the same object. A cache with parents does not connect to the origin itself.
     """
     lines = []
     if origin is not None:
         host, port = urlsplit(origin).hostname, urlsplit(origin).port or 80
         site = netloc(str(host), port)
-        lines.append(f"http_port {netloc(address, own.reverse)} accel defaultsite={site} no-vhost")
-        if not told["parents"]:
+        lines.append(f"http_port {netloc(address, own_ports.reverse)} accel defaultsite={site} no-vhost")
+        if not settings["parents"]:
             lines.append(f"cache_peer {host} parent {port} 0 no-query no-digest originserver name=origin")
-    if told["parents"]:
-        several = " round-robin" if len(told["parents"]) > 1 else ""
+    if settings["parents"]:
+        several = " round-robin" if len(settings["parents"]) > 1 else ""
         lines += [
-            f"cache_peer {address} parent {peers[one].forward} 0 no-query no-digest{several} name={one}"
-            for one in told["parents"]
+            f"cache_peer {address} parent {peers[name].forward} 0 no-query no-digest{several} name={name}"
+            for name in settings["parents"]
         ]
         lines.append("never_direct allow all")
-    if not told["siblings"]:
+    if not settings["siblings"]:
         return [*lines, "icp_port 0"]
     lines += [
-        f"http_port {own.address}:{own.forward}",
-        f"icp_port {own.icp}",
-        f"udp_incoming_address {own.address}",
+        f"http_port {own_ports.address}:{own_ports.forward}",
+        f"icp_port {own_ports.icp}",
+        f"udp_incoming_address {own_ports.address}",
         "icp_access allow all",
     ]
     return lines + [
-        f"cache_peer {peer.address} sibling {peer.forward} {peer.icp} no-digest proxy-only name={one}"
-        for one in told["siblings"]
-        for peer in [peers[one]]
+        f"cache_peer {peer.address} sibling {peer.forward} {peer.icp} no-digest proxy-only name={name}"
+        for name in settings["siblings"]
+        for peer in [peers[name]]
     ]
 
 
-def _disk(size: int, workers: int, place: Path) -> list[str]:
+def _disk(size: int, workers: int, directory: Path) -> list[str]:
     if not size:
         return []
     mib = max(1, math.ceil(size / 2**20))
-    # A directory is for 256 files: 16 x 16 of them for 65,536 objects, and made in no time.
+    # A directory holds 256 files. 16 x 16 directories are enough for 65,536 objects, and are created quickly.
     inner = 16 if mib <= 1024 else 256
-    # aufs cannot be shared by workers, rock can.
+    # Workers can share rock, but not aufs.
     return [
-        f"cache_dir rock {place}/disk {mib}"
+        f"cache_dir rock {directory}/disk {mib}"
         if workers > 1
-        else f"cache_dir aufs {place}/disk {mib} 16 {inner}"
+        else f"cache_dir aufs {directory}/disk {mib} 16 {inner}"
     ]
 
 
 def _make_disk(running: RunningService, site: Site, account: Account, command: list[str | Path]) -> None:
     run_to_end(
-        running.wanted.name,
+        running.spec.name,
         site.engine,
         account.command(command, {"HOME": str(running.directory), "LC_ALL": "C"}),
         log=running.directory / "disk.log",
-        what=f"service {running.wanted.name}: its cache directory could not be created (squid -z)",
+        failure=f"service {running.spec.name}: its cache directory could not be created (squid -z)",
         check_interrupt=site.check_interrupt,
         timeout_s=DISK_S,
         cwd=running.directory,
     )
 
 
-def _answers(address: str, port: int) -> bool:
+def _is_answering(address: str, port: int) -> bool:
     try:
         return b"client_http.requests" in manager(address, port, "counters")
     except OSError:
@@ -183,26 +188,27 @@ def _answers(address: str, port: int) -> bool:
 
 
 def _account(running: RunningService, site: Site) -> Account:
-    """The account that can run several workers: it must be able to create sockets in the directory
-    of Squid."""
+    """The account that can run several workers. It must be able to create sockets in the directory of
+    Squid."""
     if not site.account.change:
         if not os.access(STATE, os.W_OK):
             raise ServiceError(
-                f"service {running.wanted.name}: several Squid workers need sockets in {STATE}, where "
+                f"service {running.spec.name}: several Squid workers need sockets in {STATE}, where "
                 f"{site.account.name} cannot write: use `workers: 1`, or run Plimsoll as root"
             )
         return site.account
     STATE.mkdir(mode=0o755, exist_ok=True)
     owner = STATE.stat().st_uid
     if owner == 0:
-        site.account.give(STATE)
+        site.account.set_owner(STATE)
         return site.account
     return account_of(owner)
 
 
 def _sweep(instance: str) -> None:
-    """What a Squid that was killed leaves outside its directory; the name is that of one instance only."""
-    for place in (SHARED, STATE):
-        for left in place.glob(f"{instance}-*"):
+    """Removes the files that a killed Squid leaves outside its directory. The name belongs to this instance
+    only."""
+    for directory in (SHARED, STATE):
+        for leftover in directory.glob(f"{instance}-*"):
             with contextlib.suppress(OSError):
-                left.unlink()
+                leftover.unlink()

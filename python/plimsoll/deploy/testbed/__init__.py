@@ -5,11 +5,12 @@
     with up(load_testbed("wan.yaml")) as testbed:
         subprocess.run([*testbed.enter_argv(), "plimsoll", "run", "experiment.yaml"])
 
-Name spaces and packets are the engine's (crates/wan); here are the files of ssh, messages, and who is up.
+The engine handles namespaces and packets (crates/wan). This package writes the files of ssh, creates messages
+and lists the running testbeds.
 """
 
 from __future__ import annotations
 
-from plimsoll.deploy.testbed.standing import Testbed, down, find, standing, up
+from plimsoll.deploy.testbed.standing import Testbed, down, find, running_testbeds, up
 
-__all__ = ["Testbed", "down", "find", "standing", "up"]
+__all__ = ["Testbed", "down", "find", "running_testbeds", "up"]

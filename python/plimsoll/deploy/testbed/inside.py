@@ -1,9 +1,9 @@
-"""Commands whose hosts are those of a testbed run on its host `lab`, from wherever they are called.
+"""Runs commands whose hosts are those of a testbed on the testbed's host `lab`.
 
-Two processes: the outer one brings the testbed up, starts itself again inside, hands every signal on, and takes the
-testbed down, however the inner one ended. If the outer one is killed, the inner one notices, ends as after Ctrl-C, and
-takes the testbed down itself. Rejected: entering the testbed with the outer process itself, which nobody would
-outlive to clean up.
+There are two processes. The outer process starts the testbed, starts itself again inside it, forwards every
+signal, and stops the testbed however the inner process ended. If the outer process is killed, the inner one
+ends as after Ctrl-C and stops the testbed itself. Rejected: the outer process enters the testbed itself. No
+process would then remain to clean up.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ from plimsoll.plan.hosts.testbed import LAB, TestbedSpec, load_testbed
 from plimsoll.plan.model_hosts import LOCAL, Hosts
 
 _LEASH: Final = "PLIMSOLL_TESTBED_LEASH"
-"""Environment of the inner process: the descriptor of a pipe that ends with the outer one."""
+"""Environment of the inner process: the descriptor of a pipe that closes when the outer process ends."""
 _OUTER: Final = "PLIMSOLL_TESTBED_OUTER"
-"""Environment of the inner process: the id of the outer one."""
-_HANDED_ON: Final = {
+"""Environment of the inner process: the process id of the outer one."""
+_FORWARDED: Final = {
     signal.SIGINT: signal.SIGINT,
     signal.SIGTERM: signal.SIGTERM,
-    signal.SIGHUP: signal.SIGTERM,  # nobody is left to look, so that a clean end is all there is to do
+    signal.SIGHUP: signal.SIGTERM,  # the terminal is closed, so a clean end is all that remains
 }
 
 
-def on_lab(hosts: Iterable[Hosts], words: Sequence[str]) -> int | None:
-    """Carries out `plimsoll WORDS` on the host `lab` of the testbed that these hosts are of, and gives its exit code;
-    None where the caller is to go on: they are of no testbed, or this is that host.
+def run_on_lab(hosts: Iterable[Hosts], words: Sequence[str]) -> int | None:
+    """Runs `plimsoll WORDS` on the host `lab` of the testbed to which the hosts belong, and returns its exit
+    code. Returns None if the caller must run the command itself: the hosts belong to no testbed, or this
+    process already runs on that host.
 
-    A testbed that is up already stays up, one that is brought up for this is taken down. Raises BadInput where the
-    hosts are of several testbeds, or this process is in another one; ServiceError where it does not come up.
+    A testbed that is already up stays up. One that is started for this command is stopped. Raises BadInput if
+    the hosts belong to several testbeds, or if this process runs in another testbed. Raises ServiceError if
+    the testbed does not start.
     """
     spec = only_testbed(hosts)
     if spec is None:
         return None
-    bed = here(spec)
+    bed = entered_testbed(spec)
     if bed is None:
-        return _inside(spec, words)
-    _heed_the_outer_process(bed)
+        return _run_inside(spec, words)
+    _follow_outer_process(bed)
     return None
 
 
 def only_testbed(hosts: Iterable[Hosts]) -> TestbedSpec | None:
-    """The testbed that hosts are of, None where they are of none. Raises BadInput where one command cannot reach
-    all."""
-    kinds = {one.kind for one in hosts if one.elsewhere}
-    files = {one.testbed for one in hosts if one.testbed is not None}
+    """The testbed to which the hosts belong; None if they belong to none. Raises BadInput if one command
+    cannot reach all hosts."""
+    kinds = {spec.kind for spec in hosts if spec.elsewhere}
+    files = {spec.testbed for spec in hosts if spec.testbed is not None}
     if not files:
         return None
     if len(files) > 1:
@@ -74,9 +76,9 @@ def only_testbed(hosts: Iterable[Hosts]) -> TestbedSpec | None:
     return load_testbed(files.pop())
 
 
-def here(spec: TestbedSpec) -> Testbed | None:
-    """The testbed of this file if this process is on its host `lab`, None where it is in no testbed. Raises BadInput
-    where it is anywhere else."""
+def entered_testbed(spec: TestbedSpec) -> Testbed | None:
+    """The testbed of this file if this process runs on its host `lab`; None if it runs in no testbed. Raises
+    BadInput if it runs in another testbed or on another host."""
     name, _, host = os.environ.get(HERE, "").partition("/")
     if not name:
         return None
@@ -92,30 +94,30 @@ def here(spec: TestbedSpec) -> Testbed | None:
 
 
 def outer_process() -> int | None:
-    """Id of the process that takes the testbed down after this one; None if there is none."""
+    """The id of the process that stops the testbed after this one; None if there is none."""
     outer = os.environ.get(_OUTER, "")
     return int(outer) if outer.isdecimal() else None
 
 
-def _inside(spec: TestbedSpec, words: Sequence[str]) -> int:
-    with _Messenger() as messenger, _used(spec) as (bed, kept_open):
-        messenger.check()
-        ours, theirs = os.pipe()
-        # It ends with this process: nothing is ever written.
-        with os.fdopen(theirs, "wb"):
+def _run_inside(spec: TestbedSpec, words: Sequence[str]) -> int:
+    with _SignalForwarder() as forwarder, _testbed_in_use(spec) as (bed, kept_open):
+        forwarder.check()
+        read_end, write_end = os.pipe()
+        # The pipe closes when this process ends; no data is written to it.
+        with os.fdopen(write_end, "wb"):
             process = subprocess.Popen(
                 [*bed.enter_argv(), sys.executable, "-m", "plimsoll.cli.main", *words],
-                env={**os.environ, _LEASH: str(ours), _OUTER: str(os.getpid())},
-                pass_fds=(ours, *kept_open),
-                # What a terminal sends would reach it twice: from there, and from us.
+                env={**os.environ, _LEASH: str(read_end), _OUTER: str(os.getpid())},
+                pass_fds=(read_end, *kept_open),
+                # Otherwise a signal of the terminal would reach it twice: directly, and forwarded.
                 start_new_session=True,
             )
-            os.close(ours)
-            messenger.recipient(process)
+            os.close(read_end)
+            forwarder.forward_to(process)
             code = process.wait()
     if code >= 0:
         return code
-    if messenger.heard:
+    if forwarder.received:
         return int(ExitCode.INTERRUPTED)
     name = signal.Signals(-code).name
     print(f"plimsoll: the process on the host {LAB} of {spec.name} was killed by {name}", file=sys.stderr)
@@ -123,8 +125,9 @@ def _inside(spec: TestbedSpec, words: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _used(spec: TestbedSpec) -> Iterator[tuple[Testbed, tuple[int, ...]]]:
-    """The testbed while a command uses it, and the descriptors that the command must hold meanwhile."""
+def _testbed_in_use(spec: TestbedSpec) -> Iterator[tuple[Testbed, tuple[int, ...]]]:
+    """The testbed while a command uses it, and the descriptors that the command must keep open during this
+    time."""
     bed = up(spec)
     if bed.reused and not bed.mark.exists():
         yield bed, ()
@@ -153,20 +156,21 @@ def _lock(bed: Testbed) -> int:
 
 
 def take_down(bed: Testbed) -> None:
-    """Takes down a testbed that was brought up for a command, unless a user asked to keep it."""
-    if bed.mark.exists() and places.answers(bed.directory):
+    """Stops a testbed that was started for a command, unless a user asked to keep it."""
+    if bed.mark.exists() and places.is_answering(bed.directory):
         bed.down()
 
 
-class _Messenger:
-    """Signals while a command runs elsewhere: those that come before it is there are kept for it, and none ends us."""
+class _SignalForwarder:
+    """Forwards signals to a command. Signals that arrive before the command runs are kept for it. None of
+    them ends this process."""
 
     def __init__(self) -> None:
-        self.heard: list[signal.Signals] = []
+        self.received: list[signal.Signals] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._hear) for number in _HANDED_ON}
+        self._before = {number: signal.signal(number, self._handle) for number in _FORWARDED}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -174,29 +178,30 @@ class _Messenger:
             signal.signal(number, handler)
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt where one has come."""
-        if self.heard:
+        """Raises KeyboardInterrupt if a signal has arrived."""
+        if self.received:
             raise KeyboardInterrupt
 
-    def recipient(self, process: subprocess.Popen[bytes]) -> None:
-        """The command is there."""
-        waiting = list(self.heard)
+    def forward_to(self, process: subprocess.Popen[bytes]) -> None:
+        """Forwards the signals that have arrived, and all further ones, to this process."""
+        waiting = list(self.received)
         self._process = process
         for number in waiting:
             process.send_signal(number)
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
-        meant = _HANDED_ON[signal.Signals(number)]
-        self.heard.append(meant)
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        forwarded = _FORWARDED[signal.Signals(number)]
+        self.received.append(forwarded)
         if self._process is not None:
-            self._process.send_signal(meant)
+            self._process.send_signal(forwarded)
 
 
-def _heed_the_outer_process(bed: Testbed) -> None:
-    """From now on the end of the outer process is a request to stop, and the testbed ends with this one."""
+def _follow_outer_process(bed: Testbed) -> None:
+    """From now on, the end of the outer process is a request to stop, and the testbed is stopped when this
+    process ends."""
     leash = os.environ.pop(_LEASH, None)
     if leash is None:
-        return  # brought here by hand: `plimsoll testbed exec lab -- plimsoll run ...`
+        return  # a user started it here: `plimsoll testbed exec lab -- plimsoll run ...`
     descriptor = int(leash)
     os.set_inheritable(descriptor, False)
     alone = threading.Event()
@@ -208,11 +213,11 @@ def _heed_the_outer_process(bed: Testbed) -> None:
 
     def last() -> None:
         if alone.is_set():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # we are among those whom the testbed ends
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # stopping the testbed also ends this process
             with contextlib.suppress(PlimsollError):
                 take_down(bed)
 
-    # SIGTERM by itself would end this process without its last words; an experiment puts its own handler in place.
+    # By default, SIGTERM ends this process before `last` runs. An experiment installs its own handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     atexit.register(last)
     threading.Thread(target=watch, name="outer process", daemon=True).start()

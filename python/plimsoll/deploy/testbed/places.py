@@ -16,35 +16,36 @@ from plimsoll.errors import ServiceError
 
 SOCKET: Final = "control"
 _MAX_SOCKET: Final = 107
-"""Bytes of a path that a Unix socket can have."""
+"""The maximum length of the path of a Unix socket, in bytes."""
 _TIMEOUT_S: Final = 15.0
 _MAX_ANSWER: Final = 64 * 2**20
 
 
-def base() -> Path:
-    """The directory of this user's testbeds: below XDG_RUNTIME_DIR, or /tmp/plimsoll-UID where that is not set, or does
-    not exist, as after a logout. Only the user can enter it."""
+def testbeds_directory() -> Path:
+    """The directory of this user's testbeds: below XDG_RUNTIME_DIR, or /tmp/plimsoll-UID if that is not set
+    or does not exist, as after a logout. Only the user can enter it. Raises ServiceError if it is not
+    private."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    place = (
+    parent = (
         Path(runtime) / "plimsoll"
         if runtime and Path(runtime).is_dir()
         else Path(f"/tmp/plimsoll-{os.getuid()}")
     )
-    for directory in (place, place / "testbed"):
+    for directory in (parent, parent / "testbed"):
         with contextlib.suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        found = directory.lstat()
-        # In /tmp anybody could have made it first, or put a link there.
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        status = directory.lstat()
+        # In /tmp, another user could have created it or a link with its name.
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise ServiceError(
                 f"{directory} is not a private directory of this user: remove it, or set XDG_RUNTIME_DIR"
             )
-    return place / "testbed"
+    return parent / "testbed"
 
 
-def place(name: str) -> Path:
-    """The directory of one testbed. Raises ServiceError where its socket's path would be too long."""
-    directory = base() / name
+def testbed_directory(name: str) -> Path:
+    """The directory of one testbed. Raises ServiceError if the path of its socket would be too long."""
+    directory = testbeds_directory() / name
     if len(os.fsencode(directory / SOCKET)) > _MAX_SOCKET:
         raise ServiceError(
             f"the socket path {directory / SOCKET} is longer than {_MAX_SOCKET} bytes: set XDG_RUNTIME_DIR "
@@ -54,9 +55,10 @@ def place(name: str) -> Path:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """One at a time brings a testbed up. The lock is on the directory itself and leaves no file."""
-    directory = os.open(base(), os.O_RDONLY | os.O_CLOEXEC)
+def exclusive_start() -> Iterator[None]:
+    """Within the `with` block, no other process starts a testbed. The lock is on the directory itself and
+    leaves no file."""
+    directory = os.open(testbeds_directory(), os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(directory, fcntl.LOCK_EX)
         yield
@@ -64,14 +66,14 @@ def alone() -> Iterator[None]:
         os.close(directory)
 
 
-def ask(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Sends a request to a testbed and returns its answer. Raises ServiceError if there is no
-    answer, or if it is an error."""
+def request(directory: Path, message: dict[str, Any]) -> dict[str, Any]:
+    """Sends a message to a testbed and returns its answer. Raises ServiceError if there is no answer, or if
+    it is an error."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_TIMEOUT_S)
         try:
             client.connect(os.fspath(directory / SOCKET))
-            client.sendall(json.dumps(request).encode() + b"\n")
+            client.sendall(json.dumps(message).encode() + b"\n")
             text = b""
             while len(text) < _MAX_ANSWER and (part := client.recv(1 << 16)):
                 text += part
@@ -90,8 +92,8 @@ def ask(directory: Path, request: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def answers(directory: Path) -> bool:
-    """Whether a testbed listens there."""
+def is_answering(directory: Path) -> bool:
+    """Whether a testbed listens in this directory."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(_TIMEOUT_S)
         try:

@@ -1,4 +1,4 @@
-"""Keys and settings of the hosts' sshd, made for one testbed and gone with it."""
+"""Keys and settings of the hosts' sshd. They are created for one testbed and removed with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from plimsoll.plan.hosts.testbed import TestbedSpec
 
 PORT: Final = 22
 _PRIVILEGE_SEPARATION: Final = Path("/run/sshd")
-"""Debian's sshd wants it where it runs as root; the service's unit makes it elsewhere."""
+"""Debian's sshd requires this directory if it runs as root. The unit of the ssh service creates it; here no
+service does."""
 _TIMEOUT_S: Final = 30.0
 
 _SSHD: Final = """\
@@ -23,20 +24,20 @@ AddressFamily inet
 HostKey "{d}/host_key"
 AuthorizedKeysFile "{d}/id.pub"
 PidFile none
-# Only keys, and only the one of this testbed: the accounts of this machine get no new way in.
+# Only keys, and only the one of this testbed, so that the accounts of this machine cannot log in otherwise.
 AuthenticationMethods publickey
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 AllowUsers {user}
 UsePAM no
-# The directory above ours need not belong to the user, as sshd would have it.
+# sshd would require that the parent directory belongs to the user.
 StrictModes no
 UseDNS no
 PrintMotd no
 PrintLastLog no
 X11Forwarding no
-# Many agents at once.
+# Many agents log in at the same time.
 MaxStartups 400
 MaxSessions 400
 LoginGraceTime 30
@@ -60,9 +61,10 @@ Host *
 
 
 def write_files(directory: Path, spec: TestbedSpec) -> list[str]:
-    """Writes keys and settings; gives the command that is to run in every host, with {address} to be filled in.
+    """Writes keys and settings. Returns the command that must run in every host, with {address} as a
+    placeholder.
 
-    Raises ServiceError where OpenSSH is missing.
+    Raises ServiceError if OpenSSH is missing.
     """
     server = _program("sshd", "openssh-server")
     keygen = _program("ssh-keygen", "openssh-client")
@@ -87,14 +89,14 @@ def _user() -> str:
     try:
         return getpass.getuser() if os.geteuid() else "root"
     except (KeyError, OSError):
-        return str(os.getuid())  # a user without a name can bring a testbed up, and log in nowhere
+        return str(os.getuid())  # a user without a name can start a testbed, but cannot log in to its hosts
 
 
 def _program(name: str, package: str) -> str:
-    found = programs.find([name])
-    if found is None:
+    path = programs.find([name])
+    if path is None:
         raise ServiceError(f"a testbed needs {name}: apt-get install {package}")
-    return str(found.resolve())  # an absolute path, by which sshd starts itself anew
+    return str(path.resolve())  # sshd starts itself again by its absolute path
 
 
 def _make_key(keygen: str, path: Path) -> None:
@@ -102,7 +104,7 @@ def _make_key(keygen: str, path: Path) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or b""
+        output = getattr(error, "stderr", None) or b""
         raise ServiceError(
-            f"the ssh key of the testbed could not be created: {said.decode(errors='replace').strip() or error}"
+            f"the ssh key of the testbed could not be created: {output.decode(errors='replace').strip() or error}"
         ) from error

@@ -23,22 +23,22 @@ from plimsoll.plan.source.near import nearest
 FORMAT: Final = "plimsoll.testbed/1"
 _UP_TIMEOUT_S: Final = 120.0
 _DOWN_TIMEOUT_S: Final = 40.0
-"""Longer than the owner's own: 3 s of grace, 10 s for what hangs, 3 s for orphans."""
+"""Longer than the owner's own timeouts: 3 s of grace, 10 s for processes that hang, 3 s for orphans."""
 _RECORD: Final = "testbed.json"
 HERE: Final = "PLIMSOLL_TESTBED"
-"""Environment of what runs on a host: TESTBED/HOST."""
+"""Environment of processes that run on a host: TESTBED/HOST."""
 
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """A testbed that is up. As a context manager it takes itself down at the end, unless it was up before."""
+    """A testbed that is up. As a context manager, it stops itself at the end, unless it was up before."""
 
     __test__ = False
 
     name: str
     directory: Path
     hosts: tuple[HostSpec, ...]
-    """All, the one called lab first."""
+    """All hosts; the host `lab` is the first."""
     sites: tuple[str, ...]
     fingerprint: str
     engine: str
@@ -46,16 +46,17 @@ class Testbed:
 
     @property
     def lab_address(self) -> str:
-        """Address of the host on which controller and services run."""
+        """The address of the host on which controller and services run."""
         return self.host(LAB).address
 
     @property
     def ssh_config(self) -> Path:
-        """For `ssh -F`, from within: `[*enter_argv(), "ssh", "-F", ssh_config, "lyon-1", ...]`."""
+        """The file for `ssh -F`, from within the testbed: `[*enter_argv(), "ssh", "-F", ssh_config, "lyon-1",
+        ...]`."""
         return self.directory / "ssh_config"
 
     def host(self, name: str) -> HostSpec:
-        """A host by name. Raises BadInput for one that is not there."""
+        """The host with this name. Raises BadInput if there is none."""
         for host in self.hosts:
             if host.name == name:
                 return host
@@ -71,32 +72,34 @@ class Testbed:
 
     @property
     def mark(self) -> Path:
-        """A file that is there where the testbed was brought up for one command, at whose end it is taken down."""
+        """A file that exists if the testbed was started for one command. The testbed is then stopped at the
+        end of that command."""
         return self.directory / "for-a-command"
 
     def keep(self) -> None:
-        """Keeps the testbed up after the command for which it was brought up."""
+        """Keeps the testbed up after the command for which it was started."""
         self.mark.unlink(missing_ok=True)
 
     def status(self) -> dict[str, Any]:
-        """The engine's account: links with their counters, processes, notes (crates/wan/src/control.rs, `Status`)."""
-        return places.ask(self.directory, {"ask": "status"})
+        """The engine's status: links with their counters, processes, notes (crates/wan/src/control.rs,
+        `Status`)."""
+        return places.request(self.directory, {"ask": "status"})
 
     def change(self, links: Sequence[Directed]) -> None:
-        """Gives directions of links another shape, at once."""
+        """Changes the properties of directions of links at once."""
         number = {name: index for index, name in enumerate(self.sites)}
         changes = [engine_link(link, number) for link in links]
-        places.ask(self.directory, {"ask": "link", "changes": changes})
+        places.request(self.directory, {"ask": "link", "changes": changes})
 
     def down(self) -> None:
-        """Ends everything inside and waits for it. Raises ServiceError if it takes too long."""
+        """Stops the testbed and waits for its end. Raises ServiceError if it takes too long."""
         owner = int(self.status()["owner"])
         try:
             process = os.pidfd_open(owner)
         except ProcessLookupError:
             return
         try:
-            places.ask(self.directory, {"ask": "down"})
+            places.request(self.directory, {"ask": "down"})
             if not select.select([process], [], [], _DOWN_TIMEOUT_S)[0]:
                 raise ServiceError(
                     f"the testbed {self.name} did not stop within {_DOWN_TIMEOUT_S:g} s; its owner is "
@@ -111,31 +114,32 @@ class Testbed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self.reused and places.answers(self.directory):
+        if not self.reused and places.is_answering(self.directory):
             self.down()
 
 
 def up(spec: TestbedSpec) -> Testbed:
-    """Brings a testbed up, or finds the one that is already up from an equal file.
+    """Starts a testbed, or returns the running one if it was started from an equal file.
 
-    Raises BadInput where another file of the same name is up, ServiceError where the machine refuses.
+    Raises BadInput if a testbed of the same name, but from another file, is up. Raises ServiceError if it
+    cannot be started.
     """
-    with places.alone():
-        directory = places.place(spec.name)
-        if places.answers(directory):
-            found = _read(directory)
-            if found.fingerprint == spec.fingerprint():
-                return found
+    with places.exclusive_start():
+        directory = places.testbed_directory(spec.name)
+        if places.is_answering(directory):
+            testbed = _read(directory)
+            if testbed.fingerprint == spec.fingerprint():
+                return testbed
             raise BadInput(
                 f"a testbed with the name {spec.name} is already up, from another file: run `plimsoll "
                 f"testbed down {spec.name}`, or rename this one"
             )
-        # What a testbed has left whose processes were all killed at once.
+        # The remains of a testbed whose processes were all killed at once.
         shutil.rmtree(directory, ignore_errors=True)
         try:
             return _bring_up(spec, directory)
         except BaseException:
-            if not places.answers(directory):
+            if not places.is_answering(directory):
                 shutil.rmtree(directory, ignore_errors=True)
             raise
 
@@ -160,7 +164,7 @@ def _bring_up(spec: TestbedSpec, directory: Path) -> Testbed:
         "daemon": {"command": command, "port": ssh.PORT},
     }
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [engine, "testbed", "up", "--config", "-"],
             input=json.dumps(config),
             text=True,
@@ -170,45 +174,44 @@ def _bring_up(spec: TestbedSpec, directory: Path) -> Testbed:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ServiceError(f"the testbed {spec.name} cannot be started: {error}") from error
-    if done.returncode != 0:
-        why = done.stderr.strip().removeprefix("plimsoll-engine: ")
+    if result.returncode != 0:
+        why = result.stderr.strip().removeprefix("plimsoll-engine: ")
         raise ServiceError(f"the testbed {spec.name} cannot be started: {why}")
     return _testbed(record, directory, reused=False)
 
 
-def standing() -> list[Testbed]:
-    """This user's testbeds that are up."""
-    found = []
-    for directory in sorted(places.base().iterdir()):
-        if places.answers(directory):
+def running_testbeds() -> list[Testbed]:
+    """The testbeds of this user that are up."""
+    testbeds = []
+    for directory in sorted(places.testbeds_directory().iterdir()):
+        if places.is_answering(directory):
             with contextlib.suppress(ServiceError):
-                found.append(_read(directory))
-    return found
+                testbeds.append(_read(directory))
+    return testbeds
 
 
 def find(name: str | None = None) -> Testbed:
-    """The testbed with this name, or the only one. Raises BadInput if there is none, or more than
-    one."""
-    found = standing()
-    names = ", ".join(testbed.name for testbed in found)
-    if name is None and len(found) > 1:
+    """The testbed with this name, or the only one. Raises BadInput if there is none, or more than one."""
+    testbeds = running_testbeds()
+    names = ", ".join(testbed.name for testbed in testbeds)
+    if name is None and len(testbeds) > 1:
         raise BadInput(f"several testbeds are up ({names}): give a name")
-    for testbed in found:
+    for testbed in testbeds:
         if name in (None, testbed.name):
             return testbed
-    if not found:
+    if not testbeds:
         raise BadInput("no testbed of this user is up on this machine: run `plimsoll testbed up FILE`")
     raise BadInput(f'no testbed with the name "{name}" is up (up: {names})')
 
 
 def down(name: str | None = None) -> Testbed | None:
-    """Stops a testbed and returns it; removes the rest of a killed one, and returns None. Raises
+    """Stops a testbed and returns it. If it was killed, removes its directory and returns None. Raises
     BadInput if there is none with this name."""
     if name is not None:
-        left = places.place(name)
-        if left.is_dir() and not places.answers(left):
-            with places.alone():
-                shutil.rmtree(left, ignore_errors=True)
+        directory = places.testbed_directory(name)
+        if directory.is_dir() and not places.is_answering(directory):
+            with places.exclusive_start():
+                shutil.rmtree(directory, ignore_errors=True)
             return None
     testbed = find(name)
     testbed.down()

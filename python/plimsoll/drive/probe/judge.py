@@ -1,4 +1,4 @@
-"""What was found at a target, as an error, a warning, or nothing. Pure."""
+"""Derives an error, a warning, or nothing from the outcome of a visit. Pure."""
 
 from __future__ import annotations
 
@@ -36,79 +36,77 @@ class Judgement:
     text: str
 
 
-def judged(seen: VisitResult, options: Options) -> Judgement | None:
-    """None where the target answers as it should."""
-    wanted, found = seen.wanted, seen.found
-    if found is None:
+def judge_visit(result: VisitResult, options: Options) -> Judgement | None:
+    """None if the target answers as expected."""
+    visit, outcome = result.visit, result.outcome
+    if outcome is None:
         return None
-    if isinstance(wanted, ProgramVisit):
-        cause = found.cause if isinstance(found, Failure) else ""
-        text = f"the program {wanted.program} cannot be started: {cause}; install it, or correct `command`"
-        return _down(text, wanted.excuse)
-    if isinstance(found, Failure):
-        return _failed(wanted, found, options)
-    remark = _remark(wanted, found, options)
+    if isinstance(visit, ProgramVisit):
+        cause = outcome.cause if isinstance(outcome, Failure) else ""
+        text = f"the program {visit.program} cannot be started: {cause}; install it, or correct `command`"
+        return _unreachable(text, visit.excuse)
+    if isinstance(outcome, Failure):
+        return _judge_failure(visit, outcome, options)
+    remark = _remark(visit, outcome, options)
     return None if remark is None else Judgement(False, remark)
 
 
-def _down(text: str, excuse: str) -> Judgement:
+def _unreachable(text: str, excuse: str) -> Judgement:
     if excuse:
         return Judgement(False, f"{text} (the experiment continues: {excuse})")
     return Judgement(True, f"{text} (--no-probe starts anyway)")
 
 
-def _failed(wanted: Visit, found: Failure, options: Options) -> Judgement:
-    peer = wanted.shown
-    if wanted.proxy is not None:
-        peer += f" through the proxy {wanted.proxy.shown}"
-    match found.kind:
+def _judge_failure(visit: Visit, failure: Failure, options: Options) -> Judgement:
+    peer = visit.shown
+    if visit.proxy is not None:
+        peer += f" through the proxy {visit.proxy.shown}"
+    match failure.kind:
         case "name":
-            host = (wanted.proxy or wanted.address).host
-            why = (
-                f"the name {host} cannot be resolved ({found.cause}): check its spelling, or give the address"
-            )
+            host = (visit.proxy or visit.address).host
+            why = f"the name {host} cannot be resolved ({failure.cause}): check its spelling, or give the address"
         case "connect":
-            why = f"no connection: {found.cause}; check the address, and that the service runs"
+            why = f"no connection: {failure.cause}; check the address, and that the service runs"
         case "certificate":
-            why = f"the certificate of the server is not trusted: {found.cause}; {options.trust}"
+            why = f"the certificate of the server is not trusted: {failure.cause}; {options.trust}"
         case "handshake":
-            why = f"the TLS handshake failed: {found.cause}; check that this port uses TLS"
+            why = f"the TLS handshake failed: {failure.cause}; check that this port uses TLS"
         case "tls-pair":
             why = "the key of http.tls does not match the certificate: give the key of this certificate"
         case "tls-files":
-            return Judgement(False, f"{peer}: the files of http.tls cannot be read: {found.cause}")
+            return Judgement(False, f"{peer}: the files of http.tls cannot be read: {failure.cause}")
         case "proxy":
-            return Judgement(False, f"{peer}: the proxy cannot connect: {found.cause}")
+            return Judgement(False, f"{peer}: the proxy cannot connect: {failure.cause}")
         case _:
-            name = wanted.request.name if wanted.request else "the request"
-            return Judgement(False, f"{peer}: {name} got no answer: {found.cause}")
-    return _down(f"{peer}: {why}", wanted.excuse)
+            name = visit.request.name if visit.request else "the request"
+            return Judgement(False, f"{peer}: {name} got no answer: {failure.cause}")
+    return _unreachable(f"{peer}: {why}", visit.excuse)
 
 
-def _remark(wanted: Visit, found: Answer, options: Options) -> str | None:
-    """What the user should know about an answer. A status that the file expects needs no word."""
-    request = wanted.request
-    if request is None or found.status in request.expected:
+def _remark(visit: Visit, answer: Answer, options: Options) -> str | None:
+    """The text for an answer that the user should know; None for a status that the file expects."""
+    request = visit.request
+    if request is None or answer.status in request.expected:
         return None
-    status = f"{found.status} {found.reason}".strip()
-    head = f"{wanted.shown}: {request.name} is answered with {status}"
-    if 300 <= found.status < 400:
-        place = f", Location: {_without_credentials(found.location)}" if found.location else ""
-        what = "failure" if request.expected else "success"
-        return f"{head}{place}. Redirects are not followed: this answer is measured and counts as a {what}"
-    if found.status in (401, 403):
+    status = f"{answer.status} {answer.reason}".strip()
+    head = f"{visit.shown}: {request.name} is answered with {status}"
+    if 300 <= answer.status < 400:
+        location = f", Location: {_without_credentials(answer.location)}" if answer.location else ""
+        counted_as = "failure" if request.expected else "success"
+        return f"{head}{location}. Redirects are not followed: this answer is measured and counts as a {counted_as}"
+    if answer.status in (401, 403):
         return f"{head}. It counts as a failure: give credentials with {options.credentials}"
-    if found.status == 429:
+    if answer.status == 429:
         return f"{head}. It counts as a failure: the service limits the rate of requests"
-    if found.status >= 400 or request.expected:
+    if answer.status >= 400 or request.expected:
         return f"{head}. It counts as a failure"
-    if found.empty:
+    if answer.empty:
         return f"{head} and an empty body. It counts as a success: check that this is the URL to measure"
     return None
 
 
 def _without_credentials(location: str) -> str:
-    """A redirect often repeats the query, in which there may be a password."""
+    """The location without credentials. A redirect often repeats the query, which may contain a password."""
     try:
         url = urlsplit(location)
         pairs = parse_qsl(url.query, keep_blank_values=True)

@@ -1,7 +1,8 @@
-"""What agents try before the first run: a short run of the engine that connects to each target once from each host.
+"""The trials of agents before the first run: a short run of the engine that connects to each target once from
+each host.
 
-It finds what only the hosts of the testers can know (names, routes, firewalls, trust), and what only the driver can do
-(the login to a database). Pure, but for `read`.
+It checks what only the hosts of the testers can determine (names, routes, firewalls, trust), and what only
+the driver can do (the login to a database). Pure, except for `read_results`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.drive.probe.wanted import SAFE_METHODS, Visit, visit_of, way_to
+from plimsoll.drive.probe.wanted import SAFE_METHODS, Visit, route_to, visit_of
 from plimsoll.plan.design.filling import Proxies
 from plimsoll.plan.hosts.spread import Place, carriers
 from plimsoll.plan.model import (
@@ -28,8 +29,8 @@ from plimsoll.plan.model import (
 )
 
 LIMIT_NS: Final = 5_000_000_000
-"""For everything of one connection."""
-AT_ONCE: Final = 32
+"""The time for one connection, with its request."""
+MAX_PARALLEL: Final = 32
 _SETTINGS: Final = RunSettings(0, LIMIT_NS + 1_000_000_000, 1, None, 1_000_000_000, 0, "all", 0)
 _CONNECT_ONLY: Final = Operation("connect", 1.0, {"send": "", "expect": {"kind": "bytes", "count": 0}})
 _HOSTS_SHOWN: Final = 3
@@ -37,14 +38,14 @@ _HOSTS_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One connection to be tried from each host that carries `work`."""
+    """One connection that is tried from each host on which testers of `work` run."""
 
     visit: Visit
     work: Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TrialResult:
     """The outcome and code of a trial from one agent (`plimsoll_model::Outcome`)."""
 
     trial: Trial
@@ -54,12 +55,13 @@ class Tried:
 
 
 def trials(config: Config) -> tuple[Trial, ...]:
-    """Those of a run. The lab has looked at everything but the login to databases where testers run on its own host."""
-    found: dict[Visit, Trial] = {}
+    """The trials of a run. If testers run on the host of the lab, the lab has checked everything except the
+    login to databases."""
+    by_visit: dict[Visit, Trial] = {}
     for work in config.workloads:
-        for one in _of_workload(work, config):
-            found.setdefault(one.visit, one)
-    return tuple(found.values())
+        for trial in _of_workload(work, config):
+            by_visit.setdefault(trial.visit, trial)
+    return tuple(by_visit.values())
 
 
 def _of_workload(work: Workload, config: Config) -> Iterator[Trial]:
@@ -69,7 +71,7 @@ def _of_workload(work: Workload, config: Config) -> Iterator[Trial]:
                 yield Trial(visit, _login(work, endpoint))
     elif config.hosts.elsewhere:
         for endpoint, proxies in _routes(work):
-            visit = way_to(endpoint, proxies)
+            visit = route_to(endpoint, proxies)
             if visit is not None:
                 yield Trial(visit, _connection(work, endpoint, proxies, visit))
 
@@ -78,43 +80,45 @@ def _routes(work: Workload) -> Iterator[tuple[Endpoint, Proxies]]:
     if work.driver not in ("http", "frontier", "tcp"):
         return
     proxies = tuple(work.target.proxies or work.settings.get("proxies", ()))
-    if any(isinstance(one, Via) for one in proxies):
-        return  # the way there is not up yet
+    if any(isinstance(proxy, Via) for proxy in proxies):
+        return  # the proxy is not started yet
     if work.driver == "frontier" and len(proxies) + len(work.target.endpoints) > 1:
         return  # the driver fails over
     for endpoint in work.target.endpoints:
-        for one in proxies or (None,):
-            yield endpoint, () if one is None else (one,)
+        for proxy in proxies or (None,):
+            yield endpoint, () if proxy is None else (proxy,)
 
 
 def _login(work: Workload, endpoint: Endpoint) -> Workload:
-    asked = Operation("login", 1.0, {"query": "SELECT 1", "version": None})
-    return _once(work, Target(work.target.name, (endpoint,)), asked, work.settings)
+    query = Operation("login", 1.0, {"query": "SELECT 1", "version": None})
+    return _single_request(work, Target(work.target.name, (endpoint,)), query, work.settings)
 
 
 def _connection(work: Workload, endpoint: Endpoint, proxies: Proxies, visit: Visit) -> Workload:
-    """A request where one changes nothing; else a connection."""
-    safe = next((one for one in work.operations if _is_safe(work, one)), None)
+    """A request if the workload has one that changes nothing; otherwise a connection."""
+    safe = next((operation for operation in work.operations if _is_safe(work, operation)), None)
     if safe is not None:
         settings = {**work.settings, "proxies": list(proxies)}
         target = Target(work.target.name, (endpoint,), proxies=proxies)
-        return _once(work, target, replace(safe, weight=1.0, first=0), settings)
+        return _single_request(work, target, replace(safe, weight=1.0, first=0), settings)
     url = f"tcp://{(visit.proxy or visit.address).shown}"
     target = Target(work.target.name, (Endpoint(endpoint.name, url, None),))
-    return _once(replace(work, driver="tcp"), target, _CONNECT_ONLY, {"connection": "per-request"})
+    return _single_request(replace(work, driver="tcp"), target, _CONNECT_ONLY, {"connection": "per-request"})
 
 
 def _is_safe(work: Workload, operation: Operation) -> bool:
-    asked = operation.request
+    request = operation.request
     return (
         work.driver == "http"
-        and asked["method"] in SAFE_METHODS
-        and asked["body"] is None
-        and asked["body_file"] is None
+        and request["method"] in SAFE_METHODS
+        and request["body"] is None
+        and request["body_file"] is None
     )
 
 
-def _once(work: Workload, target: Target, operation: Operation, settings: Mapping[str, Any]) -> Workload:
+def _single_request(
+    work: Workload, target: Target, operation: Operation, settings: Mapping[str, Any]
+) -> Workload:
     return replace(
         work,
         target=target,
@@ -127,14 +131,17 @@ def _once(work: Workload, target: Target, operation: Operation, settings: Mappin
 
 
 def runs(
-    config: Config, wanted: Sequence[Trial], agents: Sequence[Place]
+    config: Config, pending: Sequence[Trial], agents: Sequence[Place]
 ) -> Iterator[tuple[Config, dict[str, Trial]]]:
-    """Runs that try them, with the trial of each workload: one tester on each agent that carries it."""
-    for start in range(0, len(wanted), AT_ONCE):
-        named = {f"probe-{number}": one for number, one in enumerate(wanted[start : start + AT_ONCE], 1)}
+    """Runs that carry out the trials, with the trial of each workload: one tester on each agent that runs
+    testers of the workload."""
+    for start in range(0, len(pending), MAX_PARALLEL):
+        named = {
+            f"probe-{number}": trial for number, trial in enumerate(pending[start : start + MAX_PARALLEL], 1)
+        }
         works = tuple(
-            replace(one.work, name=name, load=Closed(max(1, len(carriers(one.work, agents))), Fixed(0)))
-            for name, one in named.items()
+            replace(trial.work, name=name, load=Closed(max(1, len(carriers(trial.work, agents))), Fixed(0)))
+            for name, trial in named.items()
         )
         yield (
             replace(config, workloads=works, run=_SETTINGS, ceiling=(), before_run=(), after_run=()),
@@ -142,44 +149,48 @@ def runs(
         )
 
 
-def read(transactions: Path, named: Mapping[str, Trial]) -> list[Tried]:
-    """What came of them."""
+def read_results(transactions: Path, named: Mapping[str, Trial]) -> list[TrialResult]:
+    """The outcomes of the trials, from the file of transactions."""
     import pyarrow.parquet as pq  # takes a third of a second, and most experiments have no trials
 
     rows = pq.read_table(transactions, columns=["agent", "workload", "outcome", "code"]).to_pylist()
-    return [Tried(named[row["workload"]], row["agent"], row["outcome"], row["code"] or "") for row in rows]
+    return [
+        TrialResult(named[row["workload"]], row["agent"], row["outcome"], row["code"] or "") for row in rows
+    ]
 
 
-def failures(tried: Iterable[Tried], hosts: Mapping[str, str], notes: Sequence[str]) -> list[str]:
-    """A line for each target that cannot be measured from some host. `hosts`: by agent; `notes`: of the driver, such as
-    the words of a database."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for one in tried:
-        why = _why(one)
+def failures(tried: Iterable[TrialResult], hosts: Mapping[str, str], notes: Sequence[str]) -> list[str]:
+    """A line for each target that cannot be measured from some host. `hosts`: by agent. `notes`: of the
+    driver, for example the message of a database."""
+    hosts_by_failure: dict[tuple[str, str], list[str]] = {}
+    for result in tried:
+        why = _why(result)
         if why is not None:
-            found.setdefault((_shown(one.trial.visit), why), []).append(hosts.get(one.agent, ""))
-    said = f" ({'; '.join(dict.fromkeys(notes))})" if notes else ""
-    return [f"{shown}: {_from(names)}{why}{said}" for (shown, why), names in found.items()]
+            hosts_by_failure.setdefault((_shown(result.trial.visit), why), []).append(
+                hosts.get(result.agent, "")
+            )
+    remark = f" ({'; '.join(dict.fromkeys(notes))})" if notes else ""
+    return [f"{shown}: {_from_hosts(names)}{why}{remark}" for (shown, why), names in hosts_by_failure.items()]
 
 
 def _shown(visit: Visit) -> str:
     return visit.shown if visit.proxy is None else f"{visit.shown} through the proxy {visit.proxy.shown}"
 
 
-def _why(one: Tried) -> str | None:
-    """None where the driver can measure the target, whatever that answers."""
-    if one.code.startswith("tls "):
-        return f"the TLS handshake failed: {one.code.removeprefix('tls ')}"
-    if one.outcome == "timeout" and one.code == "timeout connect":
+def _why(result: TrialResult) -> str | None:
+    """Why the driver cannot measure the target; None if it can, for any answer."""
+    if result.code.startswith("tls "):
+        return f"the TLS handshake failed: {result.code.removeprefix('tls ')}"
+    if result.outcome == "timeout" and result.code == "timeout connect":
         return f"no connection within {LIMIT_NS // 1_000_000_000} s; check the route and the firewall"
-    if one.outcome != "refused":
+    if result.outcome != "refused":
         return None
-    if one.trial.work.driver == "sql" and one.code not in ("refused", "unreachable"):
-        return f"login failed: {one.code}; check user, password and database"
-    return f"no connection: {one.code}; check the address, and that the service runs"
+    if result.trial.work.driver == "sql" and result.code not in ("refused", "unreachable"):
+        return f"login failed: {result.code}; check user, password and database"
+    return f"no connection: {result.code}; check the address, and that the service runs"
 
 
-def _from(hosts: Sequence[str]) -> str:
+def _from_hosts(hosts: Sequence[str]) -> str:
     names = [name for name in dict.fromkeys(hosts) if name]
     if not names:
         return ""

@@ -1,4 +1,5 @@
-"""Tries the targets from the hosts of the testers, before the first run (`probe.trial` says what)."""
+"""Tries the targets from the hosts of the testers, before the first run (`probe.trial` defines the
+trials)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 from plimsoll.deploy.hosts import Agent
 from plimsoll.drive.carry_out import SilentListener, Watchman, carry_out
 from plimsoll.drive.engine import EngineSession
-from plimsoll.drive.probe.trial import Trial, failures, read, runs, trials
+from plimsoll.drive.probe.trial import Trial, failures, read_results, runs, trials
 from plimsoll.drive.probe.wanted import excuse_here
 from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.plan import PlannedRun, engine_document
@@ -22,7 +23,8 @@ HERE = Place("local", "", "")
 
 @dataclass(frozen=True, slots=True)
 class TryResult:
-    """Lines for the user. `fatal`: the experiment does not start; `warnings`: something else may start the target."""
+    """Lines for the user. `fatal`: the experiment does not start. `warnings`: the targets may still be
+    started later."""
 
     fatal: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -35,50 +37,50 @@ def try_targets(
     scratch: Path,
     watchman: Watchman,
 ) -> TryResult:
-    """Every target of these runs, once from each host. Trials whose run did not end well say nothing: the
-    runs will show what is wrong. Raises EngineError when the engine is gone."""
-    found, tried = TryResult(), set[tuple[object, object]]()
-    for run in {one.cell_index: one for one in planned}.values():
-        wanted = [one for one in trials(run.config) if (run.config.hosts, one.visit) not in tried]
-        tried.update((run.config.hosts, one.visit) for one in wanted)
-        if not wanted:
+    """Tries every target of these runs, once from each host. Trials whose run did not end well give no
+    result: the experiment's runs will show the cause. Raises EngineError when the engine has ended."""
+    result, tried = TryResult(), set[tuple[object, object]]()
+    for run in {run.cell_index: run for run in planned}.values():
+        pending = [trial for trial in trials(run.config) if (run.config.hosts, trial.visit) not in tried]
+        tried.update((run.config.hosts, trial.visit) for trial in pending)
+        if not pending:
             continue
         agents = agents_of(run.config)
-        lines = _tried(run, wanted, agents, session, scratch, watchman)
+        lines = _run_trials(run, pending, agents, session, scratch, watchman)
         excuse = excuse_here(run.config)
         if excuse:
-            found.warnings.extend(f"{line} (the experiment continues: {excuse})" for line in lines)
+            result.warnings.extend(f"{line} (the experiment continues: {excuse})" for line in lines)
         else:
-            found.fatal.extend(f"{line} (--no-probe starts anyway)" for line in lines)
-    return found
+            result.fatal.extend(f"{line} (--no-probe starts anyway)" for line in lines)
+    return result
 
 
-def _tried(
+def _run_trials(
     run: PlannedRun,
-    wanted: Sequence[Trial],
+    pending: Sequence[Trial],
     agents: Sequence[Agent],
     session: Callable[[], EngineSession],
     scratch: Path,
     watchman: Watchman,
 ) -> list[str]:
     places = places_of(agents)
-    hosts = {one.name: one.host for one in places or ()}
+    hosts = {place.name: place.host for place in places or ()}
     lines: list[str] = []
-    for config, named in runs(run.config, wanted, places or (HERE,)):
+    for config, named in runs(run.config, pending, places or (HERE,)):
         shutil.rmtree(scratch, ignore_errors=True)
         (scratch / "segments").mkdir(parents=True)
         document = engine_document(replace(run, config=config), {}, scratch.resolve(), "probe", agents=places)
         notes: list[str] = []
 
-        def heard(t_s: float, kind: str, text: str, notes: list[str] = notes) -> None:
+        def log(t_s: float, kind: str, text: str, notes: list[str] = notes) -> None:
             if kind == "driver":
                 notes.append(text)
 
-        to_json = [one.to_json() for one in agents]
-        end = carry_out(session(), document, watchman, SilentListener(), heard, to_json, rules_of(run.config))
+        to_json = [agent.to_json() for agent in agents]
+        end = carry_out(session(), document, watchman, SilentListener(), log, to_json, rules_of(run.config))
         if end.status == "refused":
             lines.append(end.reason)
         elif (table := scratch / "transactions.parquet").exists():
-            lines += failures(read(table, named), hosts, notes)
+            lines += failures(read_results(table, named), hosts, notes)
         shutil.rmtree(scratch, ignore_errors=True)
     return lines

@@ -1,6 +1,7 @@
-"""Visits targets: name lookup, TCP, TLS, one request. Everything that waits has a limit.
+"""Visits targets: name lookup, TCP, TLS, one request. Every wait has a limit.
 
-It uses the standard library, not the engine: what matters here is whether the target answers at all, and with what.
+It uses the standard library instead of the engine: it only has to determine whether the target answers, and
+with what.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from plimsoll.drive.probe.wanted import Address, HttpRequest, ProgramVisit, Tls, Visit, Wanted
+from plimsoll.drive.probe.wanted import Address, AnyVisit, HttpRequest, ProgramVisit, Tls, Visit
 
 LIMIT_S: Final = 5.0
-"""For everything at one endpoint."""
-AT_ONCE: Final = 64
+"""The time for one endpoint."""
+MAX_PARALLEL: Final = 64
 AUTHORITIES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where distributions keep the authorities of the web: those of the engine."""
+"""The files in which distributions store public certificate authorities. The engine uses the same."""
 Trouble = Literal[
     "name", "connect", "certificate", "handshake", "tls-files", "tls-pair", "proxy", "silent", "program"
 ]
@@ -36,7 +37,7 @@ Trouble = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong. `cause`: in the words of the system."""
+    """A failed visit. `cause`: the text of the system."""
 
     kind: Trouble
     cause: str
@@ -44,7 +45,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer to the request. `empty`: its body, where one could be there."""
+    """An answer to the request. `empty`: whether its body is empty, if it may have one."""
 
     status: int
     reason: str
@@ -52,132 +53,134 @@ class Answer:
     empty: bool
 
 
-Found = Failure | Answer | None
+VisitOutcome = Failure | Answer | None
 Addresses = Sequence[tuple[socket.AddressFamily, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class VisitResult:
-    """What a visit has found; None: a connection, and no request was to be sent."""
+    """The outcome of a visit. None: it was connected, and there was no request to send."""
 
-    wanted: Wanted
-    found: Found
+    visit: AnyVisit
+    outcome: VisitOutcome
 
 
-def look(wanted: Sequence[Wanted]) -> list[VisitResult]:
-    """Visits all of them, many at a time; the results are in their order."""
-    found: list[VisitResult] = []
-    for start in range(0, len(wanted), AT_ONCE):
-        visitors = [_Visitor(one) for one in wanted[start : start + AT_ONCE]]
-        for one in visitors:
-            one.start()
-        found += [VisitResult(one.wanted, one.result()) for one in visitors]
-    return found
+def visit_all(visits: Sequence[AnyVisit]) -> list[VisitResult]:
+    """Visits all targets, many at a time. The results are in their order."""
+    results: list[VisitResult] = []
+    for start in range(0, len(visits), MAX_PARALLEL):
+        visitors = [_Visitor(visit) for visit in visits[start : start + MAX_PARALLEL]]
+        for visitor in visitors:
+            visitor.start()
+        results += [VisitResult(visitor.visit, visitor.result()) for visitor in visitors]
+    return results
 
 
 class _Visitor(threading.Thread):
-    """A thread, as the lookup of a name has no time-out. It is left behind where that takes too long."""
+    """A thread, as name lookup has no timeout. It is abandoned if the lookup takes too long."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, visit: AnyVisit) -> None:
         super().__init__(daemon=True)
-        self.wanted = wanted
-        self._until = time.monotonic() + LIMIT_S
-        self._found: list[Found] = []
+        self.visit = visit
+        self._deadline = time.monotonic() + LIMIT_S
+        self._found: list[VisitOutcome] = []
         self._looked_up = False
 
     def run(self) -> None:
-        if isinstance(self.wanted, ProgramVisit):
-            self._found.append(_program(self.wanted))
+        if isinstance(self.visit, ProgramVisit):
+            self._found.append(_check_program(self.visit))
             return
-        addresses = _looked_up(self.wanted.proxy or self.wanted.address)
+        addresses = _look_up(self.visit.proxy or self.visit.address)
         self._looked_up = True
         if isinstance(addresses, Failure):
             self._found.append(addresses)
         else:
-            self._found.append(_visit(self.wanted, addresses, self._until))
+            self._found.append(_visit(self.visit, addresses, self._deadline))
 
-    def result(self) -> Found:
-        """Waits for it, until its time is over."""
-        self.join(max(0.0, self._until + 0.2 - time.monotonic()))
+    def result(self) -> VisitOutcome:
+        """Waits for the outcome, at most until its deadline."""
+        self.join(max(0.0, self._deadline + 0.2 - time.monotonic()))
         if self._found:
             return self._found[0]
-        # After the lookup every single wait has a limit: a target that lasts longer sends its answer byte by byte.
-        return Failure("silent" if self._looked_up else "name", _words(TimeoutError()))
+        # After the lookup every single wait has a limit, so only a target that answers byte by byte takes longer.
+        return Failure("silent" if self._looked_up else "name", _error_text(TimeoutError()))
 
 
-def _program(wanted: ProgramVisit) -> Failure | None:
-    """The way of execvp: a word with a slash is a path, seen from the working directory of the program."""
-    if "/" not in wanted.program:
-        path = os.environ.get("PATH", os.defpath) if wanted.path is None else wanted.path
-        if shutil.which(wanted.program, path=path) is not None:
+def _check_program(visit: ProgramVisit) -> Failure | None:
+    """Searches the program as execvp does: a word with a slash is a path, relative to the working directory
+    of the program."""
+    if "/" not in visit.program:
+        path = os.environ.get("PATH", os.defpath) if visit.path is None else visit.path
+        if shutil.which(visit.program, path=path) is not None:
             return None
         return Failure("program", "not found in PATH")
-    place = Path(wanted.cwd or ".") / wanted.program
-    if not place.exists():
+    program = Path(visit.cwd or ".") / visit.program
+    if not program.exists():
         return Failure("program", "no such file")
-    return None if os.access(place, os.X_OK) and place.is_file() else Failure("program", "not executable")
+    return None if os.access(program, os.X_OK) and program.is_file() else Failure("program", "not executable")
 
 
-def _visit(wanted: Visit, addresses: Addresses, until: float) -> Found:
-    connection = _connected(addresses, until)
+def _visit(visit: Visit, addresses: Addresses, until: float) -> VisitOutcome:
+    connection = _connect(addresses, until)
     if isinstance(connection, Failure):
         return connection
     with connection:
-        if wanted.tunnel and (refused := _through(connection, wanted.address, until)) is not None:
+        if visit.is_tunnel and (refused := _open_tunnel(connection, visit.address, until)) is not None:
             return refused
-        if wanted.tls is None:
-            return None if wanted.request is None else _asked(connection, wanted.request, until)
-        secured = _secured(connection, wanted.tls, wanted.address.host, until)
+        if visit.tls is None:
+            return None if visit.request is None else _send_request(connection, visit.request, until)
+        secured = _start_tls(connection, visit.tls, visit.address.host, until)
         if isinstance(secured, Failure):
             return secured
         with secured:
-            return None if wanted.request is None else _asked(secured, wanted.request, until)
+            return None if visit.request is None else _send_request(secured, visit.request, until)
 
 
-def _left(until: float) -> float:
-    """What remains; never 0, which would mean not to wait at all."""
+def _remaining(until: float) -> float:
+    """The remaining time in s; never 0, since a socket with a timeout of 0 does not wait."""
     return max(0.01, until - time.monotonic())
 
 
-def _looked_up(peer: Address) -> Addresses | Failure:
+def _look_up(peer: Address) -> Addresses | Failure:
     try:
-        found = socket.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(peer.host, peer.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        return Failure("name", _words(error))
-    return [(family, address) for family, _, _, _, address in found]
+        return Failure("name", _error_text(error))
+    return [(family, address) for family, _, _, _, address in entries]
 
 
-def _connected(addresses: Addresses, until: float) -> socket.socket | Failure:
-    """To the first address that accepts, as the drivers do."""
+def _connect(addresses: Addresses, until: float) -> socket.socket | Failure:
+    """Connects to the first address that accepts, as the drivers do."""
     last: OSError = OSError("the name has no address")
     for number, (family, address) in enumerate(addresses):
         connection: socket.socket | None = None
         try:
             connection = socket.socket(family, socket.SOCK_STREAM)
-            connection.settimeout(_left(until) / (len(addresses) - number))
+            connection.settimeout(_remaining(until) / (len(addresses) - number))
             connection.connect(address)
             return connection
         except OSError as error:
             if connection is not None:
                 connection.close()
             last = error
-    return Failure("connect", _words(last))
+    return Failure("connect", _error_text(last))
 
 
-def _through(connection: socket.socket, address: Address, until: float) -> Failure | None:
+def _open_tunnel(connection: socket.socket, address: Address, until: float) -> Failure | None:
     head = f"CONNECT {address.shown} HTTP/1.1\r\nHost: {address.shown}\r\n\r\n"
-    connection.settimeout(_left(until))
+    connection.settimeout(_remaining(until))
     try:
         connection.sendall(head.encode("ascii", "replace"))
         answer = http.client.HTTPResponse(connection, method="CONNECT")
         answer.begin()
     except (OSError, http.client.HTTPException) as error:
-        return Failure("proxy", _words(error))
+        return Failure("proxy", _error_text(error))
     return None if answer.status // 100 == 2 else Failure("proxy", f"{answer.status} {answer.reason}")
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
-    """Trusts what the driver trusts. Raises OSError where the files cannot be used."""
+    """A context that trusts the same certificates as the driver. Raises OSError if the files cannot be
+    used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if tls.cert is not None:
         context.load_cert_chain(tls.cert, tls.key, password="")  # a key with a password must not ask for it
@@ -185,7 +188,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return context
-    # The engine takes every certificate of these files as an authority, also one that another has signed.
+    # The engine accepts every certificate of these files as an authority, also one that another authority signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if tls.ca_file is not None:
@@ -195,7 +198,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
             try:
                 context.load_verify_locations(cafile=str(file))
             except OSError:
-                continue  # policies and lists of revoked certificates are there, too
+                continue  # the directory may also contain policies and lists of revoked certificates
     if tls.ca_file is None and tls.ca_dir is None:
         for name in AUTHORITIES:
             if Path(name).exists():
@@ -204,25 +207,25 @@ def _context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-def _secured(connection: socket.socket, tls: Tls, host: str, until: float) -> ssl.SSLSocket | Failure:
+def _start_tls(connection: socket.socket, tls: Tls, host: str, until: float) -> ssl.SSLSocket | Failure:
     try:
         context = _context(tls)
     except OSError as error:
         if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
-            return Failure("tls-pair", _words(error))
-        return Failure("tls-files", _words(error))
-    connection.settimeout(_left(until))
+            return Failure("tls-pair", _error_text(error))
+        return Failure("tls-files", _error_text(error))
+    connection.settimeout(_remaining(until))
     try:
         return context.wrap_socket(connection, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         return Failure("certificate", error.verify_message.rstrip("."))
     except (OSError, ValueError) as error:
-        return Failure("handshake", _words(error))
+        return Failure("handshake", _error_text(error))
 
 
-def _asked(connection: socket.socket, request: HttpRequest, until: float) -> Found:
+def _send_request(connection: socket.socket, request: HttpRequest, until: float) -> VisitOutcome:
     headers = list(request.headers)
-    connection.settimeout(_left(until))
+    connection.settimeout(_remaining(until))
     try:
         if request.token_file is not None:
             token = Path(request.token_file).read_text(encoding="utf-8").strip()
@@ -235,7 +238,7 @@ def _asked(connection: socket.socket, request: HttpRequest, until: float) -> Fou
         has_body = answer.status // 100 == 2 and request.method != "HEAD"
         empty = has_body and not answer.read(1)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return Failure("silent", _words(error))
+        return Failure("silent", _error_text(error))
     return Answer(answer.status, answer.reason, answer.getheader("Location") or "", empty)
 
 
@@ -244,15 +247,15 @@ def _one_line(text: str) -> str:
 
 
 def _escaped(target: str) -> str:
-    """The bytes that would break the request line, as the driver escapes them."""
+    """Escapes bytes that would break the request line, as the driver does."""
     return "".join(
         chr(byte) if 0x20 < byte < 0x7F else f"%{byte:02X}"
         for byte in target.encode("utf-8", "surrogateescape")
     )
 
 
-def _words(error: Exception) -> str:
-    """The system's words for an error, without its number."""
+def _error_text(error: Exception) -> str:
+    """The system's text for an error, without its number."""
     if isinstance(error, TimeoutError):
         return f"no answer within {LIMIT_S:g} s"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -1,7 +1,7 @@
-"""What is to be looked at before an experiment: resolved runs in, visits out. Pure.
+"""Derives the visits before an experiment from its resolved runs. Pure.
 
-An answer of this host is final only where it is this host that measures, and where nothing can start the target
-later. In other cases `excuse` says why a target that is down is a warning.
+The outcome on this host is final only if this host measures, and if nothing can start the target later. In
+other cases `excuse` states why an unreachable target is only a warning.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _PORTS: Final = {
     "mariadb": 3306,
 }
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
-"""A name in double braces, which stands for itself in single ones, or a name that a value takes the place of."""
+"""A name in double braces, which is written in single braces, or a name that is replaced by a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a connection goes."""
+    """The address to which a connection is made."""
 
     host: str
     port: int
 
     @property
     def shown(self) -> str:
-        """As in a URL."""
+        """The address as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Settings of TLS, as the driver has them."""
+    """Settings of TLS, as in the driver."""
 
     ca_file: str | None
     ca_dir: str | None
@@ -56,8 +56,8 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request that is sent once. `name`: of its operation; `target`: of the request line; `expected`: statuses that
-    the file declares to be good."""
+    """A request that is sent once. `name`: of its operation. `target`: of the request line. `expected`: the
+    statuses that the file declares as successful."""
 
     name: str
     method: str
@@ -69,8 +69,8 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A connection to an endpoint. `proxy`: it leads there; `tunnel`: through CONNECT; `excuse`: why a failure does not
-    keep the experiment from starting, empty where it does."""
+    """A connection to an endpoint. `proxy`: the proxy through which it leads.
+    `excuse`: why a failure does not prevent the experiment; empty if it does."""
 
     shown: str
     address: Address
@@ -80,14 +80,14 @@ class Visit:
     excuse: str = ""
 
     @property
-    def tunnel(self) -> bool:
-        """Whether the proxy only passes bytes on."""
+    def is_tunnel(self) -> bool:
+        """Whether the proxy only forwards bytes."""
         return self.proxy is not None and self.tls is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramVisit:
-    """A program that `exec` starts. `path`: PATH of its environment, None: that of this process."""
+    """A program that `exec` starts. `path`: PATH of its environment; None: that of this process."""
 
     program: str
     path: str | None
@@ -95,23 +95,23 @@ class ProgramVisit:
     excuse: str = ""
 
 
-Wanted = Visit | ProgramVisit
+AnyVisit = Visit | ProgramVisit
 
 
-def wanted(configs: Iterable[Config]) -> tuple[Wanted, ...]:
-    """Everything that the workloads of these runs talk to or start, each once."""
-    found: dict[Wanted, None] = {}
+def visits_of(configs: Iterable[Config]) -> tuple[AnyVisit, ...]:
+    """All targets to which the workloads of these runs connect, and programs that they start, each once."""
+    visits: dict[AnyVisit, None] = {}
     for config in configs:
         for work in config.workloads:
-            found.update(dict.fromkeys(_of_workload(work, config)))
-    return tuple(found)
+            visits.update(dict.fromkeys(_of_workload(work, config)))
+    return tuple(visits)
 
 
-def _of_workload(work: Workload, config: Config) -> Iterator[Wanted]:
+def _of_workload(work: Workload, config: Config) -> Iterator[AnyVisit]:
     excuse = _excuse(config)
     match work.driver:
         case "exec":
-            if not config.hosts.elsewhere:  # programs of other hosts are not to be seen from here
+            if not config.hosts.elsewhere:  # programs on other hosts cannot be checked from here
                 yield from _programs(work, excuse)
         case "http" | "frontier":
             yield from _web(work, excuse)
@@ -129,7 +129,7 @@ def _excuse(config: Config) -> str:
 
 
 def excuse_here(config: Config) -> str:
-    """Why a target that is down where the testers are may be up later; empty where nothing will change it."""
+    """Why a target that is down may be up later, as seen from the testers; empty if nothing can start it."""
     if config.before_run:
         return "a command of before_run may change this"
     if any(service.kind == "command" for service in config.services):
@@ -138,7 +138,8 @@ def excuse_here(config: Config) -> str:
 
 
 def _url(endpoint: Endpoint) -> SplitResult | None:
-    """None for a service of ours, a file, and what has no address."""
+    """The URL of an endpoint; None for a service of the experiment, for a file, and if there is no
+    address."""
     if endpoint.service is not None or endpoint.url is None:
         return None
     url = urlsplit(endpoint.url.reveal() if isinstance(endpoint.url, Secret) else endpoint.url)
@@ -155,27 +156,27 @@ def _visit(url: SplitResult, excuse: str) -> Visit:
 
 
 def visit_of(endpoint: Endpoint) -> Visit | None:
-    """A connection to the endpoint itself; None where it has no address yet."""
+    """A connection to the endpoint itself; None if it has no address yet."""
     url = _url(endpoint)
     return None if url is None else _visit(url, "")
 
 
-def way_to(endpoint: Endpoint, proxies: Proxies) -> Visit | None:
-    """The same by the first of the proxies, if there is one."""
-    found = visit_of(endpoint)
-    if found is None or not proxies or isinstance(proxies[0], Via):
-        return found
-    return replace(found, proxy=_address(urlsplit(revealed(proxies[0]))))
+def route_to(endpoint: Endpoint, proxies: Proxies) -> Visit | None:
+    """A connection to the endpoint through the first of the proxies, if there is one."""
+    visit = visit_of(endpoint)
+    if visit is None or not proxies or isinstance(proxies[0], Via):
+        return visit
+    return replace(visit, proxy=_address(urlsplit(revealed(proxies[0]))))
 
 
 def _web(work: Workload, excuse: str) -> Iterator[Visit]:
     proxies = work.target.proxies or tuple(work.settings.get("proxies", ()))
-    named = [one for one in proxies if not isinstance(one, Via)]
+    named = [proxy for proxy in proxies if not isinstance(proxy, Via)]
     if len(named) < len(proxies):
-        return  # the way there is not up yet
+        return  # the proxy is not started yet
     if work.driver == "frontier" and len(named) + len(work.target.endpoints) > 1:
         excuse = excuse or "the driver fails over"
-    routes: list[Address | None] = [_address(urlsplit(revealed(one))) for one in named]
+    routes: list[Address | None] = [_address(urlsplit(revealed(proxy))) for proxy in named]
     for endpoint in work.target.endpoints:
         url = _url(endpoint)
         if url is None:
@@ -193,36 +194,38 @@ def _request(
 ) -> HttpRequest | None:
     """The first of the workload's requests that changes nothing, as the driver would send it."""
     for operation in work.operations:
-        asked: Mapping[str, Any] = revealed(dict(operation.request))
-        bodies = asked["body"] is not None or asked["body_file"] is not None
-        if asked["method"] not in SAFE_METHODS or bodies:
+        request: Mapping[str, Any] = revealed(dict(operation.request))
+        bodies = request["body"] is not None or request["body_file"] is not None
+        if request["method"] not in SAFE_METHODS or bodies:
             continue
-        values = {name: _first(one) for name, one in work.values.items()}
+        values = {name: _first(generator) for name, generator in work.values.items()}
         values |= {"tester": "0", "n": "0", "endpoint": endpoint.name, "now_us": "0"}
-        headers = [(name, _filled(str(text), values)) for name, text in asked["headers"]]
-        given = {name.lower() for name, _ in headers}
-        own = {"Host": url.netloc.rpartition("@")[2], "User-Agent": "plimsoll", "Accept": "*/*"}
-        own["Connection"] = "close"
-        headers = [(name, text) for name, text in own.items() if name.lower() not in given] + headers
-        target = _path(url, _filled(str(asked["path"]), values))
+        headers = [(name, _filled(str(text), values)) for name, text in request["headers"]]
+        given_names = {name.lower() for name, _ in headers}
+        defaults = {"Host": url.netloc.rpartition("@")[2], "User-Agent": "plimsoll", "Accept": "*/*"}
+        defaults["Connection"] = "close"
+        headers = [
+            (name, text) for name, text in defaults.items() if name.lower() not in given_names
+        ] + headers
+        target = _path(url, _filled(str(request["path"]), values))
         if proxy is not None and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
         token = work.settings["token_file"]
-        by_default = operation.name == f"{asked['method']} /" and url.path not in ("", "/")
+        by_default = operation.name == f"{request['method']} /" and url.path not in ("", "/")
         return HttpRequest(
-            asked["method"] if by_default else operation.name,
-            asked["method"],
+            request["method"] if by_default else operation.name,
+            request["method"],
             target,
             tuple(headers),
             token,
-            tuple(asked["expect"]["status"]),
+            tuple(request["expect"]["status"]),
         )
     return None
 
 
 def _path(url: SplitResult, path: str) -> str:
-    """As the driver joins them: the path of a URL that has one stands before that of the request, and "/" alone adds
-    nothing."""
+    """Joins the paths as the driver does: the path of the URL precedes that of the request. A request path
+    "/" adds nothing to it."""
     base = "" if url.path == "/" else url.path
     if url.query:
         base = f"{url.path or '/'}?{url.query}"

@@ -1,4 +1,4 @@
-"""What the services of a run count of themselves, from just before its load to just after it."""
+"""Reads the counters of the services of a run, from just before its load to just after it."""
 
 from __future__ import annotations
 
@@ -6,46 +6,48 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plimsoll.deploy.counters.recorder import Counted, CounterLog
+from plimsoll.deploy.counters.recorder import CounterLog, ServiceCounts
 from plimsoll.deploy.running import RunningService
 from plimsoll.plan import Redactor
 
 
 class Counting:
-    """The recorders of one run. `directory`: of the run; each writes services/NAME/counters.jsonl."""
+    """The recorders of one run. `directory`: that of the run. Each recorder writes
+    services/NAME/counters.jsonl."""
 
     def __init__(self, services: Sequence[RunningService], directory: Path) -> None:
         self._logs = [
             CounterLog(
-                one.wanted.name,
-                one.wanted.kind,
-                one.counters(),
-                directory / "services" / one.wanted.name / "counters.jsonl",
+                service.spec.name,
+                service.spec.kind,
+                service.counters(),
+                directory / "services" / service.spec.name / "counters.jsonl",
             )
-            for one in services
-            if one.counters is not None
+            for service in services
+            if service.counters is not None
         ]
 
     def start(self) -> None:
-        """Returns when each has read once, or has failed."""
+        """Starts the recorders. Returns when each has read once, or has failed."""
         for log in self._logs:
             log.start()
         for log in self._logs:
             log.wait_for_first()
 
-    def stop(self) -> dict[str, Counted]:
-        """Reads a last time. By the name of the service."""
+    def stop(self) -> dict[str, ServiceCounts]:
+        """Takes the last readings; returns the counts by the name of the service."""
         for log in self._logs:
             log.finish()
         return {log.name: log.result() for log in self._logs}
 
 
-def as_record(counted: Counted | None, redactor: Redactor) -> dict[str, Any]:
-    """What run.json says of what a service counted; nothing where that is not known."""
+def as_record(counted: ServiceCounts | None, redactor: Redactor) -> dict[str, Any]:
+    """The entries of run.json for the counts of a service; empty if they are not known."""
     if counted is None or counted.failed:
         return {}
     statements = [
-        {**one, "statement": redactor.text(one["statement"])} for one in counted.told.get("statements", ())
+        {**statement, "statement": redactor.text(statement["statement"])}
+        for statement in counted.details.get("statements", ())
     ]
-    found: dict[str, Any] = {"counters": counted.counters, "gauges": counted.gauges}
-    return {**found, "statements": statements} if statements else found
+    record: dict[str, Any] = {"counters": counted.counters, "gauges": counted.gauges}
+    return {**record, "statements": statements} if statements else record

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plimsoll.deploy.counters.recorder import Counted
+from plimsoll.deploy.counters.recorder import ServiceCounts
 from plimsoll.deploy.counters.watch import CounterReadings
 from plimsoll.deploy.hosts import Agent
 from plimsoll.deploy.running import describe
 from plimsoll.drive.carry_out import RunEnd, carry_out
 from plimsoll.drive.directory import RUN_RECORD, write_text
-from plimsoll.drive.lookouts import manned, watched_hosts_record
+from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record
 from plimsoll.drive.resources import WORK, Resources
 from plimsoll.drive.run.counting import Counting, as_record
 from plimsoll.drive.run.facts import (
-    load_changes,
+    is_load_changing,
     load_profile,
     operations_of,
     planned_starts,
@@ -53,7 +53,7 @@ class RunExecution:
         self._began = now()
         self._pins = pinning(run.config, sorted(os.sched_getaffinity(0)))
         self._agents: list[Agent] = []
-        self._counted: Mapping[str, Counted] = {}
+        self._counted: Mapping[str, ServiceCounts] = {}
         self._watched: list[tuple[Watched, CounterReadings]] = []
         self._watch_events: list[tuple[float, str]] = []
         self._counting_since = 0.0
@@ -66,12 +66,12 @@ class RunExecution:
         config, hosts = self._config, self._resources.hosts
         environment = self._environment()
         self._run_hooks(config.before_run, "before_run", environment)
-        self._agents = manned(hosts.agents(config), hosts.lookouts.agents(config), config)
+        self._agents = agents_of_run(hosts.agents(config), hosts.lookouts.agents(config), config)
         for name, reason in hosts.lookouts.missing(config).items():
             self._log(0.0, "watch-lost", f"{name} is not watched: {reason}")
         document = self._document()
         end = self._count_while(lambda: self._carry_out(document))
-        self._agents = hosts.located(config, self._agents)
+        self._agents = hosts.with_known_hosts(config, self._agents)
         # Agents that dial in can only reach the engine that they have dialled.
         if end.status == "agent-lost" and not config.hosts.dials_in:
             self._resources.engine.drop()
@@ -88,7 +88,7 @@ class RunExecution:
         """Stores configuration and logs of the services in the directory of the run."""
         redactor = self._resources.redactor
         for service in self._resources.services.running:
-            target = self._directory / "services" / service.wanted.name
+            target = self._directory / "services" / service.spec.name
             target.mkdir(parents=True, exist_ok=True)
             write_text(target / "config", redactor.text(service.configuration) + "\n")
             for name, data in service.logs_of_run().items():
@@ -130,7 +130,7 @@ class RunExecution:
             **operations_of(config),
             **versions_of(config),
             "stages": stages_of(config),
-            "load_changes": load_changes(config),
+            "load_changes": is_load_changing(config),
             **load_profile(config),
             **planned_starts(config),
             "effective": self._resources.plan.cell_of(run).stored,
@@ -139,7 +139,7 @@ class RunExecution:
     def _service_records(self) -> list[dict[str, Any]]:
         redactor = self._resources.redactor
         return [
-            {**describe(service), **as_record(self._counted.get(service.wanted.name), redactor)}
+            {**describe(service), **as_record(self._counted.get(service.spec.name), redactor)}
             for service in self._resources.services.running
         ]
 
@@ -161,7 +161,7 @@ class RunExecution:
             self._directory.resolve(),
             resources.plan.experiment.name,
             watch=[
-                {"name": service.wanted.name, "pid": service.process.pid, "cpus": list(service.cpus)}
+                {"name": service.spec.name, "pid": service.process.pid, "cpus": list(service.cpus)}
                 for service in resources.services.running
                 if service.process is not None
             ],
@@ -177,14 +177,14 @@ class RunExecution:
         """Runs commands on the hosts of the run; None if this is the only host."""
         if not self._config.hosts.elsewhere:
             return None
-        return lambda line, timeout_s: self._resources.hosts.command(self._config, line, timeout_s)
+        return lambda line, timeout_s: self._resources.hosts.run_command(self._config, line, timeout_s)
 
     def _prepare_services(self) -> None:
         resources, run = self._resources, self._run
         same_cell = run.cell_index == resources.served_cell
         restarted = resources.services.ensure(run.config, self._pins.services, same_cell)
         resources.served_cell = run.cell_index
-        remarks = {service.wanted.name: service.remark for service in resources.services.running}
+        remarks = {service.spec.name: service.remark for service in resources.services.running}
         for name in restarted:
             self._log(0.0, "service-started", f"{name}: {remarks[name]}" if remarks[name] else name)
         if not same_cell or warm_caches(run.config).intersection(restarted):
@@ -252,9 +252,9 @@ class RunExecution:
 
     def _pause(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining := deadline - time.monotonic()) > 0:
             self._resources.stop.check()
-            time.sleep(min(0.1, left))
+            time.sleep(min(0.1, remaining))
 
 
 def now() -> str:

@@ -9,14 +9,15 @@ from typing import Any
 from plimsoll.plan.model import MAX_OPERATIONS, Closed, Config, Every, Open, Ramp, Recorded, Staged
 
 NEVER_NS = 10**9 * 10**9
-"""Later than any run ends."""
+"""A time later than the end of any run."""
 
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
-    """Name, start and end (seconds from the run's zero) of each stage, and whether the load changes within it; empty
-    where no load is staged.
+    """Name, start and end (seconds from the run's zero) of each stage, and whether the load changes within
+    it. Empty if no load has stages.
 
-    Populations with different stages are cut by the first of them: stages of a run are one axis of time.
+    If populations have different stages, those of the first one apply, since the stages of a run are one time
+    axis.
     """
     for workload in config.workloads:
         if isinstance(workload.load, Staged):
@@ -34,8 +35,8 @@ def stages_of(config: Config) -> list[dict[str, Any]]:
     return []
 
 
-def load_changes(config: Config) -> bool:
-    """Whether some load is meant to change during the run, so that no steady state is to be looked for."""
+def is_load_changing(config: Config) -> bool:
+    """Whether a load of the run changes as planned, so that no steady state can be expected."""
     for workload in config.workloads:
         match workload.load:
             case Ramp():
@@ -50,14 +51,14 @@ def load_changes(config: Config) -> bool:
 
 
 def load_profile(config: Config) -> dict[str, Any]:
-    """`load_profile`: the planned load of the only workload over time, where it changes: `unit` (rate: starts per
-    second, or testers) and `pieces`, linear from `first` at `start_s` to `last` at `end_s`. Nothing where several
-    workloads share the target, or where testers and rates alternate."""
-    if len(config.workloads) != 1 or not load_changes(config):
+    """`load_profile`: the planned load of the only workload over time, if it changes: `unit` (rate: starts
+    per second, or testers) and `pieces`, linear from `first` at `start_s` to `last` at `end_s`. Empty if
+    several workloads share the target, or if testers and rates alternate."""
+    if len(config.workloads) != 1 or not is_load_changing(config):
         return {}
     load = config.workloads[0].load
     if isinstance(load, Ramp):
-        return {"load_profile": {"unit": "testers", "pieces": _joining(load)}}
+        return {"load_profile": {"unit": "testers", "pieces": _ramp_pieces(load)}}
     if not isinstance(load, Staged):
         return {}
     closed = [stage.testers is not None for stage in load.stages]
@@ -73,17 +74,17 @@ def load_profile(config: Config) -> dict[str, Any]:
     return {"load_profile": {"unit": "testers" if all(closed) else "rate", "pieces": pieces}}
 
 
-def _joining(load: Ramp) -> list[dict[str, float]]:
-    """Testers join one after the other from 1 on, and leave in the same order after their life."""
+def _ramp_pieces(load: Ramp) -> list[dict[str, float]]:
+    """Testers join one after the other from 1 on, and leave in the same order when their life ends."""
     joined = (load.testers - 1) * load.every_ns
     life = NEVER_NS if load.life_ns is None else load.life_ns
-    most = min(load.testers, -(-life // load.every_ns)) if load.every_ns else load.testers
-    full = (most - 1) * load.every_ns
+    max_testers = min(load.testers, -(-life // load.every_ns)) if load.every_ns else load.testers
+    full = (max_testers - 1) * load.every_ns
     leaving = max(life, joined)
-    pieces = [_piece(0, full, 1, most), _piece(full, leaving, most, most)]
+    pieces = [_piece(0, full, 1, max_testers), _piece(full, leaving, max_testers, max_testers)]
     if load.life_ns is not None:
-        pieces.append(_piece(leaving, joined + life, most, 1))
-    return [each for each in pieces if each["end_s"] > each["start_s"]]
+        pieces.append(_piece(leaving, joined + life, max_testers, 1))
+    return [piece for piece in pieces if piece["end_s"] > piece["start_s"]]
 
 
 def _piece(start: int, end: int, first: float, last: float) -> dict[str, float]:
@@ -91,8 +92,8 @@ def _piece(start: int, end: int, first: float, last: float) -> dict[str, float]:
 
 
 def planned_starts(config: Config) -> dict[str, bool]:
-    """`plans_starts`: some load has a schedule that its starts can fall short of; `drops_on_request`: starts that found
-    no free slot are left out because the file says so (`when_full: drop`)."""
+    """`plans_starts`: whether a load has a schedule. `drops_on_request`: whether starts that find no free
+    slot are omitted because the file says so (`when_full: drop`)."""
     plans = drops = False
     for workload in config.workloads:
         match workload.load:
@@ -109,21 +110,25 @@ def planned_starts(config: Config) -> dict[str, bool]:
 
 
 def operations_of(config: Config) -> dict[str, Any]:
-    """`operations`: names of the operations of each workload, where one has several and none has too many."""
-    found = {workload.name: [each.name for each in workload.operations] for workload in config.workloads}
-    most = max(len(names) for names in found.values())
-    return {"operations": found} if 1 < most <= MAX_OPERATIONS else {}
+    """`operations`: names of the operations of each workload, if a workload has several and none has too
+    many."""
+    names_by_workload = {
+        workload.name: [operation.name for operation in workload.operations] for workload in config.workloads
+    }
+    max_operations = max(len(names) for names in names_by_workload.values())
+    return {"operations": names_by_workload} if 1 < max_operations <= MAX_OPERATIONS else {}
 
 
 def versions_of(config: Config) -> dict[str, Any]:
-    """`versions`: whether an operation reads or writes versions of objects, by workload; nothing where none does."""
-    found = {
+    """`versions`: whether an operation reads or writes versions of objects, by workload; empty if none
+    does."""
+    versions = {
         workload.name: {
-            operation.name: "read" if told.get("written") is None else "write"
+            operation.name: "read" if version.get("written") is None else "write"
             for operation in workload.operations
-            if isinstance(told := operation.request.get("version"), Mapping)
-            and (told.get("written") is not None or told.get("column") is not None)
+            if isinstance(version := operation.request.get("version"), Mapping)
+            and (version.get("written") is not None or version.get("column") is not None)
         }
         for workload in config.workloads
     }
-    return {"versions": found} if any(found.values()) else {}
+    return {"versions": versions} if any(versions.values()) else {}

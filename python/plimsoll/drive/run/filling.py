@@ -1,4 +1,5 @@
-"""Fills the warm caches before a run: the engine sends what `plan.filling` says, and nothing of it is kept."""
+"""Fills the warm caches before a run. The engine sends the requests of `plan.filling`, and their results are
+not kept."""
 
 from __future__ import annotations
 
@@ -24,10 +25,10 @@ def fill(
     testers: Sequence[int],
     watchman: Watchman,
 ) -> str:
-    """Sends it; gives a sentence for the events of the run, empty where there was nothing to fill.
+    """Sends the requests; returns a sentence for the events of the run, empty if there were none.
 
-    A request that fails is told and no more: the run will show whether it matters. Raises ServiceError when a service
-    died over it, EngineError when the engine did.
+    Failed requests are only counted: the run shows whether they matter. Raises ServiceError if a service ends
+    during this, and EngineError if the engine or its agent is lost.
     """
     sent = failed = 0
     troubles: dict[str, None] = {}
@@ -51,5 +52,5 @@ def fill(
             troubles[end.reason] = None
     if not configs:
         return ""
-    told = "".join(f"; {text}" for text in troubles if text)
-    return f"the caches were filled with {sent} requests" + (f", {failed} failed" if failed else "") + told
+    reasons = "".join(f"; {text}" for text in troubles if text)
+    return f"the caches were filled with {sent} requests" + (f", {failed} failed" if failed else "") + reasons

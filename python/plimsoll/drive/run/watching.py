@@ -1,4 +1,4 @@
-"""Exporters of systems that exist, read from just before the load of a run to just after it."""
+"""Reads exporters of watched systems, from just before the load of a run to just after it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.counters.prometheus import PrometheusReader
-from plimsoll.deploy.counters.watch import CounterReadings, Gap, WatchLog, words_of
+from plimsoll.deploy.counters.watch import CounterReadings, Gap, WatchLog, error_text
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
 from plimsoll.plan.model import Watched
 
 
-def look_at(watched: Iterable[Watched], redactor: Redactor) -> list[str]:
-    """Reads each once, before anything is started; remarks on what is missing. Raises ServiceError naming those that
-    cannot be read, but for optional ones."""
+def check_watched(watched: Iterable[Watched], redactor: Redactor) -> list[str]:
+    """Reads each exporter once, before anything is started. Returns remarks on missing metrics and on
+    optional exporters that cannot be read. Raises ServiceError with the other exporters that cannot be
+    read."""
     wrong: list[str] = []
     remarks: list[str] = []
-    for one in watched:
-        reader = PrometheusReader(one)
+    for system in watched:
+        reader = PrometheusReader(system)
         try:
             reader.read()
         except Exception as error:
-            told = redactor.text(f"{one.name} ({one.shown}): {words_of(error)}")
-            (remarks if one.optional else wrong).append(told)
+            message = redactor.text(f"{system.name} ({system.shown}): {error_text(error)}")
+            (remarks if system.optional else wrong).append(message)
             continue
         remarks += [
-            redactor.text(f"{one.name} ({one.shown}) has no metric {name}") for name in reader.unmatched
+            redactor.text(f"{system.name} ({system.shown}) has no metric {name}") for name in reader.unmatched
         ]
     if wrong:
         raise ServiceError(
@@ -40,56 +41,63 @@ def look_at(watched: Iterable[Watched], redactor: Redactor) -> list[str]:
 
 
 class Watching:
-    """The readers of one run. `directory`: of the run; each writes services/NAME/counters.jsonl."""
+    """The readers of one run. `directory`: that of the run. Each reader writes
+    services/NAME/counters.jsonl."""
 
     def __init__(self, watched: Sequence[Watched], directory: Path, redactor: Redactor) -> None:
-        place = directory / "services"
+        services = directory / "services"
         self._logs = [
-            WatchLog(one, PrometheusReader(one), place / one.name / "counters.jsonl", redactor)
-            for one in watched
+            WatchLog(system, PrometheusReader(system), services / system.name / "counters.jsonl", redactor)
+            for system in watched
         ]
 
     def start(self) -> None:
-        """Returns when each has read once, or has failed."""
+        """Starts the readers. Returns when each has read once, or has failed."""
         for log in self._logs:
             log.start()
         for log in self._logs:
             log.wait_for_first()
 
     def finish(self) -> None:
-        """Asks for the last readings."""
+        """Requests the last readings."""
         for log in self._logs:
             log.finish()
 
     def result(self) -> list[tuple[Watched, CounterReadings]]:
-        """What was read, in the order of the file."""
+        """The readings, in the order of the file."""
         return [(log.watched, log.result()) for log in self._logs]
 
 
 def watched_records(
-    found: Sequence[tuple[Watched, CounterReadings]], zero_s: float, redactor: Redactor
+    watched: Sequence[tuple[Watched, CounterReadings]], zero_s: float, redactor: Redactor
 ) -> list[dict[str, Any]]:
-    """What run.json says of what was watched; times in seconds from the run's zero (unix seconds)."""
-    all_of = [one for one, _ in found]
+    """The entries of run.json for watched systems. Times are in seconds from the run's zero `zero_s` (unix
+    seconds)."""
+    systems = [system for system, _ in watched]
     return [
         {
-            "name": one.name,
-            "kind": one.kind,
-            "url": redactor.text(one.shown),
-            "host": place_of(one, all_of),
-            "every_s": one.every_ns / 1e9,
-            "version": redactor.text(seen.version),
-            "readings": seen.readings,
-            "anew_s": [round(at - zero_s, 3) for at in seen.anew],
-            "gaps": [_gap(gap, zero_s) for gap in seen.gaps],
-            **(_counted(seen) if seen.readings else {}),
+            "name": system.name,
+            "kind": system.kind,
+            "url": redactor.text(system.shown),
+            "host": host_of(system, systems),
+            "every_s": system.every_ns / 1e9,
+            "version": redactor.text(readings.version),
+            "readings": readings.readings,
+            "anew_s": [round(at - zero_s, 3) for at in readings.resets],
+            "gaps": [_gap(gap, zero_s) for gap in readings.gaps],
+            **(_counts(readings) if readings.readings else {}),
         }
-        for one, seen in found
+        for system, readings in watched
     ]
 
 
-def _counted(seen: CounterReadings) -> dict[str, Any]:
-    return {"counters": seen.counters, "gauges": seen.gauges, "means": seen.means, "peaks": seen.peaks}
+def _counts(readings: CounterReadings) -> dict[str, Any]:
+    return {
+        "counters": readings.counters,
+        "gauges": readings.gauges,
+        "means": readings.means,
+        "peaks": readings.peaks,
+    }
 
 
 def _gap(gap: Gap, zero_s: float) -> dict[str, Any]:
@@ -100,13 +108,13 @@ def _gap(gap: Gap, zero_s: float) -> dict[str, Any]:
     }
 
 
-def place_of(one: Watched, watched: Sequence[Watched]) -> str:
-    """The host that it is, or is on: the name of the node exporter with the same host in its URL, else its own; empty
-    for the host of the lab."""
-    if _is_here(one.host):
+def host_of(system: Watched, watched: Sequence[Watched]) -> str:
+    """The host of a watched system: the name of the node exporter with the same host in its URL, otherwise
+    its own name. Empty for the host of the lab."""
+    if _is_here(system.host):
         return ""
-    same = (other.name for other in watched if other.kind == "node" and other.host == one.host)
-    return next(same, one.name)
+    same = (other.name for other in watched if other.kind == "node" and other.host == system.host)
+    return next(same, system.name)
 
 
 def _is_here(host: str) -> bool:
