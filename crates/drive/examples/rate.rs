@@ -1,6 +1,6 @@
-//! How fast one lane is, by hand: `rate DRIVER URL TESTERS SECONDS CPU [RATE]`. Transactions are
-//! recorded and counted, and thrown away where the recorder would take them. With RATE: an even
-//! open load; prints lateness instead.
+//! Measures the rate of one lane: `rate DRIVER URL TESTERS SECONDS CPU [RATE]`. Transactions are
+//! counted and discarded instead of being recorded. With RATE: an even open load, for which the
+//! lateness is printed, too.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +105,7 @@ fn main() {
     let used = cpu_s(usage.ru_utime) + cpu_s(usage.ru_stime);
     let delivered = counted.delivered.load(Ordering::Relaxed);
     println!(
-        "{:.2} us of CPU each, {used:.2} s in all",
+        "{:.2} us of CPU time per transaction, {used:.2} s in total",
         used / delivered as f64 * 1e6
     );
     let mut lateness = counted.lateness.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What a run needs at most: alone in its process, as the peak is the process's.
+//! Peak memory of a run. The test is alone in its process, because the peak is that of the process.
 #![allow(clippy::unwrap_used, missing_docs)]
 #![allow(dead_code, reason = "parts of the other tests' harness")]
 #![allow(
@@ -22,7 +22,7 @@ use harness::{closed, run, spec};
 #[test]
 fn a_large_result_does_not_increase_memory() {
     for server in filled::servers() {
-        // 300 000 rows of 100 bytes.
+        // 300,000 rows of 100 bytes.
         let query = "SELECT a.s FROM t a JOIN t b ON b.n < 300";
         let before = peak();
         let (settings, request) = (json!({"connection": "per-query"}), json!({"query": query}));
@@ -35,11 +35,11 @@ fn a_large_result_does_not_increase_memory() {
             assert!(t.end > t.first_byte);
         }
         let grown = peak() - before;
-        assert!(grown < 20_000, "the peak has grown by {grown} kB");
+        assert!(grown < 20_000, "the peak has increased by {grown} kB");
     }
 }
 
-/// Most memory that this process has had, kB.
+/// Peak resident memory of this process, kB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

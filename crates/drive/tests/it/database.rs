@@ -1,4 +1,4 @@
-//! A database with known rows.
+//! A database whose rows are known.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,17 +7,17 @@ use plimsoll_services::data;
 use rusqlite::Connection;
 use serde_json::json;
 
-/// Rows of `t_string`, 100 bytes each.
+/// Number of rows of `t_string`, with 100 bytes each.
 pub const ROWS: u64 = 1_000;
-/// Bytes of all its strings.
+/// Size of all its texts, bytes.
 pub const BYTES: u64 = 100_000;
-/// Three rows with values of every kind: 19 bytes as text.
+/// Query for three rows with values of every kind: 19 bytes as text.
 pub const KINDS: &str = "SELECT i, r, t, b FROM kinds";
-/// Never ends, and has no row.
+/// Query that does not end and returns no row.
 pub const ENDLESS: &str =
     "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c";
 
-/// A directory with a database; removed when dropped.
+/// A directory with a database, which is removed when this is dropped.
 pub struct Database {
     pub directory: PathBuf,
     pub file: PathBuf,

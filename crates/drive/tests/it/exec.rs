@@ -171,7 +171,7 @@ fn alive(pid: &str) -> bool {
 #[test]
 fn a_timeout_ends_the_whole_process_group() {
     let file = std::env::temp_dir().join(format!("plimsoll-drive-group-{}", std::process::id()));
-    // The grandchild does not listen when asked to end.
+    // The grandchild ignores SIGTERM.
     let script = format!(
         "(trap '' TERM; echo $$ > {0}; sh -c 'echo $$ > {0}; sleep 30') & wait",
         file.display()
@@ -268,7 +268,7 @@ fn a_blocked_tester_does_not_make_others_late() {
     );
     whole["drain_ns"] = json!(50 * MS);
     whole["workloads"][0]["timeout_ns"] = json!(60 * SECOND);
-    // And the tasks of an async driver beside it.
+    // The tasks of an async driver run at the same time.
     let mut null = spec(
         "null",
         "null:",
@@ -292,7 +292,8 @@ fn a_blocked_tester_does_not_make_others_late() {
         );
         let mut lateness: Vec<i64> = of(tester).map(|t| t.start - t.scheduled).collect();
         lateness.sort_unstable();
-        // Not a matter of speed: a tester that waited for the stuck one would be late by seconds.
+        // The limit does not depend on the speed of the host: a tester that waited for the blocked
+        // one would be late by seconds.
         assert!(
             lateness[lateness.len() / 2] < 20 * MS,
             "median lateness {}",

@@ -1,4 +1,4 @@
-//! Runs a spec and collects everything that comes out.
+//! Runs a run document, and collects its transactions, metrics and events.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ impl Sink for Keep {
 
 pub struct Ran {
     pub t0: i64,
-    /// In order of their start.
+    /// In the order of their starts.
     pub transactions: Vec<Transaction>,
     pub metrics: Vec<MetricRow>,
     pub seconds: Vec<SecondReport>,
@@ -70,7 +70,7 @@ impl Ran {
         self.metric_rows(name).iter().map(|row| row.value).collect()
     }
 
-    /// Whether the dictionary holds it, as a code or the name of a metric.
+    /// Whether the dictionary contains this text, as a code or the name of a metric.
     pub fn has_code(&self, text: &str) -> bool {
         self.codes.iter().any(|code| code == text)
     }
@@ -90,7 +90,7 @@ impl Ran {
     }
 }
 
-/// A run of one workload with defaults; `change` sets more.
+/// A run document with one workload and defaults.
 pub fn spec(driver: &str, url: &str, settings: Value, request: Value, load: Value, end: Value) -> Value {
     json!({
         "format": "plimsoll.run/1", "experiment": "e", "run": "0001", "directory": "/nonexistent", "seed": 7,
@@ -169,7 +169,7 @@ impl Going {
         self.drive.go(self.t0);
     }
 
-    /// As an agent that joins a run which has gone on for `ns`.
+    /// Starts the drive as an agent that joins a run `ns` after its start.
     pub fn join_after(&mut self, ns: i64) {
         self.t0 = SystemClock.raw_ns() - ns;
         self.drive.go(self.t0);
@@ -214,10 +214,10 @@ impl Going {
     }
 }
 
-/// What holds for every run.
+/// Checks the invariants of every run.
 fn check(ran: &Ran, sum: &Counters) {
     let counters = &ran.counters;
-    assert_eq!(counters, sum, "the seconds add up to the whole");
+    assert_eq!(counters, sum, "the sum of the seconds is the total");
     assert_eq!(
         counters.started,
         counters.succeeded + counters.failed + ran.in_flight,
@@ -254,7 +254,7 @@ pub fn refused(spec: Value) -> String {
     }
 }
 
-/// A server on a free port of loopback: one thread per connection, which ends with the connection.
+/// A server on a free port of loopback, with one thread per connection.
 pub struct Server {
     pub port: u16,
     pub connections: Arc<AtomicUsize>,
@@ -283,7 +283,7 @@ impl Server {
     }
 }
 
-/// Reads one head and the body that its Content-Length announces; none at the end of the stream.
+/// Reads one request: its head, and the body of its Content-Length; none at the end of the stream.
 pub fn read_request(stream: &mut impl Read) -> Option<String> {
     let mut bytes = Vec::new();
     let mut byte = [0];
@@ -302,7 +302,8 @@ pub fn read_request(stream: &mut impl Read) -> Option<String> {
     Some(head + &String::from_utf8(body).unwrap())
 }
 
-/// An HTTP server that gives `answer` the request and writes what comes back; none closes.
+/// An HTTP server that calls `answer` with each request and sends the bytes that it returns; none
+/// closes the connection.
 pub fn http_server(
     answer: impl Fn(&str) -> Option<Vec<u8>> + Send + Sync + 'static,
 ) -> (Server, Arc<AtomicUsize>) {

@@ -1,4 +1,4 @@
-//! The http driver against small servers, good and bad.
+//! The http driver with small servers, with correct and with invalid responses.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -38,7 +38,8 @@ fn request(spec: &mut Value) -> &mut Value {
     &mut spec["workloads"][0]["operations"][0]["request"]
 }
 
-/// Answers every request with the same bytes, in pieces, and may close then.
+/// A server that responds to every request with the same bytes, in pieces, and closes the
+/// connection if `close` is set.
 pub fn canned(answer: impl Into<Vec<u8>>, piece: usize, close: bool) -> Server {
     let answer = answer.into();
     Server::start(move |mut stream| {
@@ -299,13 +300,14 @@ fn each_failure_of_a_server_has_its_code() {
         [(Outcome::Refused, "refused"); 2]
     );
     let resetting = Server::start(|mut stream| {
-        // Unread bytes make a close a reset.
+        // A close with unread bytes is a reset.
         let _ = stream.read(&mut [0; 1]);
     });
     assert_eq!(run(http(&resetting, 2)).results(), [(Outcome::Error, "reset"); 2]);
 }
 
-/// Answers the first request of each connection; reads the next one, and closes. Counts requests.
+/// A server that responds to the first request of each connection, reads the next one, and closes
+/// the connection. It counts requests.
 fn forgetful() -> (Server, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
@@ -412,7 +414,7 @@ fn counts_equal_those_of_the_server() {
     }
 }
 
-/// A fresh directory for one test.
+/// A new directory for one test.
 pub fn directory(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("plimsoll-drive-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
@@ -435,7 +437,7 @@ fn a_token_file_is_read_again_when_it_changes() {
             .unwrap_or("none")
             .to_owned();
         log.lock().unwrap().push(line);
-        // Another time stamp, even on file systems that keep seconds.
+        // A different time stamp, even on file systems with a resolution of one second.
         std::fs::write(&written, "second").unwrap();
         std::fs::File::open(&written)
             .unwrap()
@@ -498,7 +500,7 @@ fn proxies_receive_absolute_urls_or_tunnel_requests() {
             json!({"transactions": 2}),
         ))
     };
-    // The proxy looks names up, not we.
+    // The proxy looks up the names, not the tester.
     let ran = with("http://origin.invalid:81/base");
     assert_eq!(ran.counters.succeeded, 2, "{:?}", ran.results());
     assert!(ran.transactions.iter().all(|t| t.cache == Cache::Miss));

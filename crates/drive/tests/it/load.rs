@@ -1,4 +1,4 @@
-//! Loads, ends and books, mostly with the null driver.
+//! Loads, ends of runs, and counters, mostly with the null driver.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ fn an_even_open_load_starts_exactly_as_planned() {
     let mut going = prepare(spec, Share { agent: 0, agents: 1 }, Some(2)).unwrap();
     going.go();
     let ran = going.finish();
-    // On a busy machine the last ones may come too late; they are accounted for.
+    // On a busy machine the last arrivals may not start; they are counted.
     assert_eq!(ran.counters.started + ran.counters.dropped, 1_500);
     assert!(ran.counters.dropped < 750, "{} dropped", ran.counters.dropped);
     let t0 = ran.t0;
@@ -106,7 +106,8 @@ fn operations_values_and_workloads_have_their_indices() {
     spec["workloads"].as_array_mut().unwrap().push(second);
     let ran = run(spec);
     let of = |workload| ran.transactions.iter().filter(move |t| t.workload == workload);
-    // Beside testers that never rest the last arrivals may come too late; they are accounted for.
+    // The testers without think time can delay the last arrivals, which are then counted as
+    // dropped.
     assert_eq!(of(1).count() as u64 + ran.counters.dropped, 100);
     assert!(of(0).all(|t| t.tester < 2 && t.operation < 2 && t.endpoint == 0));
     assert!(of(1).all(|t| (2..5).contains(&t.tester) && (2..4).contains(&t.operation)));
@@ -147,7 +148,7 @@ fn a_ramp_and_stages_start_as_planned() {
     assert!(of(2).all(|t| (150 * MS..200 * MS).contains(&(t.scheduled - ran.t0))));
 }
 
-/// A line server that answers at once, but stands still for a while after `after` requests.
+/// A line server that responds at once, but pauses for `pause` after `after` requests.
 fn stalling(after: usize, pause: Duration) -> (Server, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&count);
@@ -180,7 +181,7 @@ fn a_stall_increases_the_response_time_of_an_open_load_but_not_the_request_time(
     let (server, count) = stalling(300, Duration::from_millis(600));
     let load = open(500.0, 2, "wait");
     let ran = run(line(&server.url("tcp"), load, json!({"duration_ns": 2 * SECOND})));
-    // The last one is due 2 ms before the end, which a host that stands still then passes over.
+    // The last arrival is due 2 ms before the end: it does not start if the host pauses then.
     let (started, dropped) = (ran.counters.started, ran.counters.dropped);
     assert_eq!(started + dropped, 1_000, "nothing is left out");
     assert_eq!(count.load(Ordering::SeqCst) as u64, started);
@@ -197,7 +198,7 @@ fn a_stall_increases_the_response_time_of_an_open_load_but_not_the_request_time(
     );
 }
 
-/// A line server that holds its first request until it has answered `others` more.
+/// A line server that responds to its first request only after `others` further ones.
 fn holding(others: usize) -> Server {
     let answered = Arc::new((std::sync::Mutex::new(0), std::sync::Condvar::new()));
     let first = std::sync::atomic::AtomicBool::new(true);
@@ -363,7 +364,7 @@ fn slots_that_pass_are_skipped_or_start_late() {
 
 #[test]
 fn a_tester_stops_after_failures_in_a_row() {
-    // A port that nobody listens on.
+    // A port without a listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

@@ -1,4 +1,4 @@
-//! The crate from outside: whole runs against small real servers.
+//! Tests of the public interface: whole runs with small real servers.
 #![allow(clippy::unwrap_used, clippy::too_many_lines, missing_docs)]
 #![allow(
     clippy::needless_pass_by_value,

@@ -18,7 +18,7 @@ use crate::tls::{pki, serve_tls, tls};
 
 const THINK: i64 = 10 * MS;
 
-/// Two testers for longer than a second, so that each is looked at anew.
+/// A run of two testers for longer than a second, so that `TCP_INFO` is read again for each.
 fn over_a_second(driver: &str, url: &str, settings: Value, request: Value) -> Value {
     let load = json!({"kind": "closed", "testers": 2, "think": {"kind": "fixed", "ns": THINK}});
     spec(
@@ -31,10 +31,10 @@ fn over_a_second(driver: &str, url: &str, settings: Value, request: Value) -> Va
     )
 }
 
-/// Runs it; all goes well. Each tester's transactions at each endpoint tell which of them were to
-/// be followed by a look: exactly those have the two metrics. No look is a part of any transaction,
-/// nor makes one late.
-fn looked_at(spec: Value) -> Ran {
+/// Runs `spec`, in which every transaction succeeds. Checks that `TCP_INFO` was read exactly after
+/// the transactions for which it was due (see [`expected`]), and that a reading is not part of a
+/// transaction and does not make one late.
+fn run_and_check_readings(spec: Value) -> Ran {
     let secure = spec["workloads"][0]["endpoints"][0]["url"]
         .as_str()
         .is_some_and(|url| url.starts_with("https:"));
@@ -52,8 +52,8 @@ fn looked_at(spec: Value) -> Ran {
         assert_eq!(read, wanted, "{name}");
     }
     for row in ran.metric_rows("tcp_rtt") {
-        // What the kernel has timed lay within one of the tester's requests; its clock is another
-        // by up to 0.05 %.
+        // The kernel measured the time within one of the tester's requests; its clock is up to
+        // 0.05 % faster or slower.
         let mine = |t: &&Transaction| t.tester == row.tester && t.start <= row.start;
         let longest = ran
             .transactions
@@ -66,13 +66,13 @@ fn looked_at(spec: Value) -> Ran {
     }
     let whole = |&value: &f64| value >= 0.0 && value.fract() == 0.0;
     assert!(ran.metric("tcp_retransmits").iter().all(whole));
-    new_connections_are_timed(&ran, secure);
+    check_times_of_new_connections(&ran, secure);
     ran
 }
 
-/// Transactions that opened a connection have its times, and no other has any. Both times together
-/// are within the transaction.
-fn new_connections_are_timed(ran: &Ran, secure: bool) {
+/// Checks that exactly the transactions that opened a connection have its times, and that both
+/// times together are at most the duration of the transaction.
+fn check_times_of_new_connections(ran: &Ran, secure: bool) {
     let opened: HashMap<(i64, u32), i64> = ran
         .transactions
         .iter()
@@ -92,13 +92,13 @@ fn new_connections_are_timed(ran: &Ran, secure: bool) {
         }
     }
     for (which, seconds) in spent {
-        // Of several connections in one transaction, the last one ends it.
+        // If a transaction has several connections, the last one ends it.
         let within = opened[&which] as f64 * 1e-9;
         assert!(seconds <= within + 1e-6, "{seconds} s of {within} s");
     }
 }
 
-/// Start and tester of the transactions that are followed by a look.
+/// Start and tester of the transactions after which `TCP_INFO` is due.
 fn expected(transactions: &[Transaction]) -> Vec<(i64, u32)> {
     let mut last: HashMap<(u32, u16), i64> = HashMap::new();
     let is_due = |t: &&Transaction| {
@@ -115,8 +115,8 @@ fn expected(transactions: &[Transaction]) -> Vec<(i64, u32)> {
     due
 }
 
-/// What a look takes is the tester's own time: the next start is planned from its end.
-fn looks_are_after_the_end(ran: &Ran) {
+/// Checks that the time of a reading belongs to the tester: the next start is planned from its end.
+fn check_readings_are_after_the_end(ran: &Ran) {
     let looked = ran.metric_rows("tcp_rtt");
     for tester in 0..2 {
         let mine: Vec<_> = ran.transactions.iter().filter(|t| t.tester == tester).collect();
@@ -156,15 +156,15 @@ fn tcp(server: &Server, connection: &str) -> Value {
 fn tcp_info_of_tcp_is_read_at_most_once_per_second() {
     let server = line_server();
     for connection in ["kept", "per-request"] {
-        let ran = looked_at(tcp(&server, connection));
-        looks_are_after_the_end(&ran);
+        let ran = run_and_check_readings(tcp(&server, connection));
+        check_readings_are_after_the_end(&ran);
     }
     let other = line_server();
     let mut spec = tcp(&server, "kept");
     spec["workloads"][0]["endpoints"] =
         json!([{"name": "a", "url": server.url("tcp")}, {"name": "b", "url": other.url("tcp")}]);
     spec["workloads"][0]["choose"] = json!("per-request");
-    let ran = looked_at(spec);
+    let ran = run_and_check_readings(spec);
     assert!(ran.metric("tcp_rtt").len() >= 4, "each of either tester's ways");
 }
 
@@ -173,21 +173,21 @@ fn tcp_info_of_http_is_read_at_most_once_per_second() {
     let answer = || Some(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
     let (server, _) = http_server(move |_| answer());
     for connection in ["kept", "per-request"] {
-        let ran = looked_at(over_a_second(
+        let ran = run_and_check_readings(over_a_second(
             "http",
             &server.url("http"),
             settings(connection),
             get("/"),
         ));
-        looks_are_after_the_end(&ran);
+        check_readings_are_after_the_end(&ran);
     }
-    // A server that closes after each answer, whatever it was asked for: the connection is looked
-    // at before it goes.
+    // A server that closes after each response, although the client keeps connections: `TCP_INFO` is
+    // read before the connection is closed.
     let closing = Server::start(move |mut stream| {
         let _ = read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
     });
-    looked_at(over_a_second(
+    run_and_check_readings(over_a_second(
         "http",
         &closing.url("http"),
         settings("kept"),
@@ -203,9 +203,9 @@ fn tcp_info_of_https_is_read_from_the_socket_below_tls() {
     let mut settings = settings("kept");
     settings["tls"] = tls(&pki.directory, |_| ());
     let url = server.url("https");
-    looked_at(over_a_second("http", &url, settings.clone(), get("/")));
+    run_and_check_readings(over_a_second("http", &url, settings.clone(), get("/")));
     settings["connection"] = json!("per-request");
-    looked_at(over_a_second("http", &url, settings, get("/")));
+    run_and_check_readings(over_a_second("http", &url, settings, get("/")));
     std::fs::remove_dir_all(&pki.directory).unwrap();
 }
 
@@ -215,12 +215,12 @@ fn tcp_info_of_sql_is_read() {
         for connection in ["kept", "per-query"] {
             let settings = json!({"connection": connection});
             let request = json!({"query": "SELECT n FROM t WHERE n < 3"});
-            looked_at(over_a_second("sql", &server.url(), settings, request));
+            run_and_check_readings(over_a_second("sql", &server.url(), settings, request));
         }
     }
 }
 
-/// Settings, with what `change` says.
+/// Default settings with the keys of `change`.
 fn changed(change: &Value) -> Value {
     let mut settings = crate::frontier::settings();
     for (key, value) in change.as_object().unwrap() {
@@ -235,19 +235,19 @@ fn tcp_info_of_frontier_is_read_after_the_whole_transaction() {
     for change in [
         json!({}),
         json!({"connection": "per-request"}),
-        // Large answers end a connection, as those of the public client do.
+        // Large responses end a connection, as with the public client.
         json!({"http": "1.0"}),
         json!({"http": "1.0", "connection": "per-request"}),
         json!({"connection": "per-request", "chatter": {"requests": 2, "queries": ["SELECT 1"]}}),
         json!({"connection": "per-request", "failover": "client"}),
     ] {
         let settings = changed(&change);
-        looked_at(over_a_second("frontier", &gateway.url, settings, request(ALL, 5)));
+        run_and_check_readings(over_a_second("frontier", &gateway.url, settings, request(ALL, 5)));
     }
 }
 
-/// Its answer carries the acknowledgement of the request, 20 ms late: the handshake has waited for
-/// nothing.
+/// The response of the service, after 20 ms, acknowledges the request; the handshake was
+/// acknowledged at once.
 #[test]
 fn a_slow_service_does_not_increase_the_round_trip_time() {
     let (slow, _) = http_server(|_| {

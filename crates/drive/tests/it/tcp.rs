@@ -1,4 +1,4 @@
-//! The tcp driver and what can go wrong with connections.
+//! The tcp driver, and failures of connections.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -99,7 +99,7 @@ fn a_kept_connection_is_one_session() {
 
 #[test]
 fn a_kept_connection_that_was_closed_is_replaced_within_the_transaction() {
-    // Answers once, then closes when the next request comes.
+    // The server responds once, and closes the connection at the next request.
     let server = Server::start(|mut stream| {
         let mut bytes = [0; 100];
         let _ = stream.read(&mut bytes);
@@ -134,7 +134,7 @@ fn timeouts_are_punctual_and_their_codes_state_what_the_tester_waited_for() {
         }
         assert_eq!(
             ran.transactions[1].session, 2,
-            "the connection of a time-out is not used again"
+            "a connection is not used again after a timeout"
         );
     }
 }

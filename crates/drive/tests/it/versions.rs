@@ -1,4 +1,4 @@
-//! Versions written and read: the metrics `object` and `version` of `sql` and `frontier`.
+//! The metrics `object` and `version` of `sql` and `frontier`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

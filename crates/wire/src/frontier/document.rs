@@ -37,10 +37,10 @@ pub enum DocumentError {
         at: usize,
     },
     /// The number of payloads is not the announced one, or 0, and the document reports no error.
-    #[error("the document contains {found} payloads, but announces {said}")]
+    #[error("the document contains {found} payloads, but announces {announced}")]
     Payloads {
         /// Number in the transaction element.
-        said: u64,
+        announced: u64,
         /// Number of payload elements.
         found: u64,
     },
@@ -65,32 +65,32 @@ pub enum DocumentError {
     #[error("payload {0}: the data is not a complete zlib stream")]
     Inflate(u32),
     /// The announced size exceeds the limit of the reader.
-    #[error("payload {number}: its size, {said} bytes, exceeds the limit of {limit} bytes")]
+    #[error("payload {number}: its size, {announced} bytes, exceeds the limit of {limit} bytes")]
     TooBig {
         /// Number of the payload.
         number: u32,
         /// Announced size, bytes.
-        said: u64,
+        announced: u64,
         /// Limit of the reader, bytes.
         limit: u64,
     },
     /// The size is not the announced one.
-    #[error("payload {number}: full_size is {said}, but the data has at least {found} bytes")]
+    #[error("payload {number}: full_size is {announced}, but the data has at least {found} bytes")]
     Size {
         /// Number of the payload.
         number: u32,
         /// Size in the quality element, bytes.
-        said: u64,
+        announced: u64,
         /// Size of the data, bytes; a lower bound if inflating was stopped.
         found: u64,
     },
     /// The number of rows is not the announced one.
-    #[error("payload {number}: records is {said}, but the data has {found} rows")]
+    #[error("payload {number}: records is {announced}, but the data has {found} rows")]
     Records {
         /// Number of the payload.
         number: u32,
         /// Number in the quality element.
-        said: u64,
+        announced: u64,
         /// Number of rows in the data.
         found: u64,
     },
@@ -316,35 +316,43 @@ impl Reader {
             .truncate(length.map_err(|_| DocumentError::Base64(number))?);
         let digest: [u8; 16] = Md5::digest(&self.packed).into();
         match tag.attribute("md5") {
-            Some(said) if is_digest(said, digest) => {}
+            Some(text) if is_digest(text, digest) => {}
             Some(_) => return Err(DocumentError::Md5(number)),
             // A signed response has a signature instead. It is not verified here, because that
             // requires the certificate of the server.
             None if tag.attribute("sig").is_some() => {}
             None => return Err(missing("md5")),
         }
-        let said = tag.number("full_size").ok_or_else(|| missing("full_size"))?;
-        if said > self.limit {
+        let announced = tag.number("full_size").ok_or_else(|| missing("full_size"))?;
+        if announced > self.limit {
             return Err(DocumentError::TooBig {
                 number,
-                said,
+                announced,
                 limit: self.limit,
             });
         }
         let plain = if encoding.level().is_some() {
-            self.inflate(number, said)?;
+            self.inflate(number, announced)?;
             &self.plain
         } else {
             &self.packed
         };
         let found = plain.len() as u64;
-        if found != said {
-            return Err(DocumentError::Size { number, said, found });
+        if found != announced {
+            return Err(DocumentError::Size {
+                number,
+                announced,
+                found,
+            });
         }
         let found = payload::count_rows(plain).map_err(|source| DocumentError::Payload { number, source })?;
-        let said = tag.number("records").ok_or_else(|| missing("records"))?;
-        if found != said {
-            return Err(DocumentError::Records { number, said, found });
+        let announced = tag.number("records").ok_or_else(|| missing("records"))?;
+        if found != announced {
+            return Err(DocumentError::Records {
+                number,
+                announced,
+                found,
+            });
         }
         summary.rows += found;
         summary.payload_bytes += plain.len() as u64;
@@ -353,21 +361,21 @@ impl Reader {
     }
 
     /// Inflates `packed` into `plain`, up to one byte more than announced.
-    fn inflate(&mut self, number: u32, said: u64) -> Result<(), DocumentError> {
+    fn inflate(&mut self, number: u32, announced: u64) -> Result<(), DocumentError> {
         self.plain.clear();
         // The announced size is not trusted: reserve at most the size to which the data can be
         // inflated.
         let max_size = self.packed.len().saturating_mul(MAX_RATIO);
-        self.plain.reserve_exact((said as usize).min(max_size) + 1);
+        self.plain.reserve_exact((announced as usize).min(max_size) + 1);
         self.inflate.reset(true);
         let status = self
             .inflate
             .decompress_vec(&self.packed, &mut self.plain, FlushDecompress::Finish);
         match status {
             Ok(Status::StreamEnd) => Ok(()),
-            Ok(_) if self.plain.len() as u64 > said => Err(DocumentError::Size {
+            Ok(_) if self.plain.len() as u64 > announced => Err(DocumentError::Size {
                 number,
-                said,
+                announced,
                 found: self.plain.len() as u64,
             }),
             _ => Err(DocumentError::Inflate(number)),
@@ -391,19 +399,16 @@ fn check_document(
     let found = u64::from(summary.payloads);
     // After an error the server omits the other payloads.
     if summary.error.is_none() && (found != announced || found == 0) {
-        return Err(DocumentError::Payloads {
-            said: announced,
-            found,
-        });
+        return Err(DocumentError::Payloads { announced, found });
     }
     Ok(summary)
 }
 
-/// Whether the hexadecimal text `said` is `digest`.
-fn is_digest(said: &[u8], digest: [u8; 16]) -> bool {
+/// Whether the hexadecimal text `text` is `digest`.
+fn is_digest(text: &[u8], digest: [u8; 16]) -> bool {
     let digit = |c: u8| char::from(c).to_digit(16);
-    said.len() == 32
-        && said.chunks_exact(2).zip(digest).all(|(pair, byte)| {
+    text.len() == 32
+        && text.chunks_exact(2).zip(digest).all(|(pair, byte)| {
             matches!((digit(pair[0]), digit(pair[1])), (Some(high), Some(low)) if high * 16 + low == u32::from(byte))
         })
 }
@@ -452,7 +457,7 @@ mod tests {
             changed("records=\"2\"", "records=\"3\""),
             Err(DocumentError::Records {
                 number,
-                said: 3,
+                announced: 3,
                 found: 2
             })
         );
@@ -460,7 +465,7 @@ mod tests {
             changed("=\"125\"", "=\"124\""),
             Err(DocumentError::Size {
                 number,
-                said: 124,
+                announced: 124,
                 found: 125
             })
         );
@@ -468,13 +473,13 @@ mod tests {
             changed("=\"125\"", "=\"126\""),
             Err(DocumentError::Size {
                 number,
-                said: 126,
+                announced: 126,
                 found: 125
             })
         );
         let huge = DocumentError::TooBig {
             number,
-            said: 9_999_999_999,
+            announced: 9_999_999_999,
             limit: 1 << 20,
         };
         assert_eq!(changed("=\"125\"", "=\"9999999999\""), Err(huge));
@@ -489,7 +494,10 @@ mod tests {
         assert_eq!(changed("</frontier>", ""), Err(DocumentError::Truncated));
         assert_eq!(
             changed("payloads=\"1\"", "payloads=\"2\""),
-            Err(DocumentError::Payloads { said: 2, found: 1 })
+            Err(DocumentError::Payloads {
+                announced: 2,
+                found: 1
+            })
         );
         assert!(matches!(
             changed("<data>", ""),
@@ -551,7 +559,10 @@ mod tests {
         let body = String::from_utf8(example::document("BLOBzip9", &bomb)).unwrap();
         let lying = body.replace("full_size=\"4194304\"", "full_size=\"1000\"");
         let error = verify(lying.as_bytes()).unwrap_err();
-        assert!(matches!(error, DocumentError::Size { said: 1000, .. }), "{error}");
+        assert!(
+            matches!(error, DocumentError::Size { announced: 1000, .. }),
+            "{error}"
+        );
         assert!(matches!(
             verify(body.as_bytes()),
             Err(DocumentError::TooBig { .. })

@@ -1,9 +1,8 @@
-//! Real database servers for tests: as an unprivileged user, on a free port of loopback, in a
-//! directory of their own.
+//! Real database servers for tests. Each runs as an unprivileged user, on a free port of loopback,
+//! in its own directory.
 //!
-//! A shell stands between the test and the server; it ends the server when its standard input
-//! closes, so that nothing stays behind however a test ends. A server that is kept in a `static`
-//! needs no more than that.
+//! A shell is the parent of the server and ends it when the shell's standard input closes, so that
+//! nothing remains when a test ends in any way. So a server can be stored in a `static`.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::print_stdout, reason = "a test that skips says why")]
 
@@ -16,14 +15,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Which server.
+/// Kind of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Postgres,
     Mariadb,
 }
 
-/// A running server; ended when dropped, and its data with it.
+/// A running server. When it is dropped, it ends and its data are removed.
 pub struct Database {
     pub kind: Kind,
     pub port: u16,
@@ -41,14 +40,14 @@ const GUARD: &str = r#"
     [ -e "$directory/keep" ] || rm -rf "$directory"
 "#;
 
-/// The password of every user but `lab`.
+/// The password of every user except `lab`.
 pub const PASSWORD: &str = "s e:c/r@t'é";
 /// [`PASSWORD`] in a URL.
 pub const PASSWORD_ENCODED: &str = "s%20e%3Ac%2Fr%40t%27%C3%A9";
 
 impl Database {
-    /// Starts one. None, with the reason printed, if the software is missing; under `CI=true` that
-    /// is a failure.
+    /// Starts a server. None if the software is missing, and the reason is printed; with `CI=true`
+    /// this is a failure.
     pub fn start(kind: Kind) -> Option<Self> {
         let Some(programs) = programs(kind) else {
             let package = match kind {
@@ -95,7 +94,7 @@ impl Database {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // Ctrl-C is for the test alone: the guard sees it end.
+        // Ctrl-C ends only the test; the shell detects its end.
         guard.process_group(0);
         self.guard = Some(guard.spawn().unwrap());
         self.wait();
@@ -110,8 +109,8 @@ impl Database {
         }
     }
 
-    /// Has it take TLS from its next start on, with `server.pem` and `server.key` of a directory,
-    /// and the authority in `cas/0123abcd.0`.
+    /// Enables TLS from the next start on, with `server.pem` and `server.key` of a directory and
+    /// the CA certificate `cas/0123abcd.0`.
     pub fn take_tls(&self, pki: &Path) {
         for (from, to) in [
             ("server.pem", "tls.pem"),
@@ -128,7 +127,7 @@ impl Database {
         }
     }
 
-    /// Names and files of the settings of TLS, if it has it.
+    /// Names and files of the settings of TLS; empty without TLS.
     fn tls(&self, names: [&str; 3]) -> Vec<String> {
         let files = names.into_iter().zip(["tls.pem", "tls.key", "tls-ca.pem"]);
         let files = files.map(|(name, file)| (name, self.directory.join(file)));
@@ -152,7 +151,7 @@ impl Database {
                 .unwrap()
                 .success()
         );
-        // It says so, and reads them before it accepts another connection.
+        // The server reads the rules before it accepts another connection.
         let begun = Instant::now();
         let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
         while !log().contains("reloading configuration files") {
@@ -212,11 +211,11 @@ impl Database {
         command
     }
 
-    /// Waits until it answers.
+    /// Waits until the server accepts logins.
     fn wait(&mut self) {
         let begun = Instant::now();
         loop {
-            if self.answers() {
+            if self.accepts_logins() {
                 return;
             }
             let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
@@ -229,9 +228,9 @@ impl Database {
         }
     }
 
-    /// Whether a login is at least listened to: `PostgreSQL` says "starting up" for a while,
-    /// `MariaDB` greets.
-    fn answers(&self) -> bool {
+    /// Whether the server accepts logins: `PostgreSQL` reports "starting up" for a while, `MariaDB`
+    /// sends a greeting.
+    fn accepts_logins(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
             return false;
         };
@@ -333,7 +332,7 @@ fn root() -> bool {
     output.stdout.trim_ascii() == b"0"
 }
 
-/// What stands before a command that must not run as root.
+/// Prefix of a command that must not run as root.
 fn unprivileged(home: &Path) -> Vec<String> {
     let mut words = Vec::new();
     if root() {

@@ -60,7 +60,10 @@ pub use self::tester::Tester;
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
     schemes: &["http", "https"],
-    ..DriverInfo::new("frontier", "SQL through a Frontier gateway, answers verified")
+    ..DriverInfo::new(
+        "frontier",
+        "SQL queries through a Frontier gateway, with verified responses",
+    )
 };
 
 /// The driver.

@@ -1,4 +1,4 @@
-//! `sql` against real files.
+//! `sql` with `SQLite` files.
 
 use plimsoll_model::Outcome;
 use rusqlite::Connection;
@@ -142,14 +142,17 @@ fn each_failure_has_a_code() {
     let ran = once(&missing, "SELECT 1");
     assert_eq!(ran.results(), [(Outcome::Refused, "cannot open")]);
     assert_eq!(ran.transactions[0].connected, -1);
-    assert!(!database.directory.join("missing").exists(), "never made");
+    assert!(
+        !database.directory.join("missing").exists(),
+        "the file is not created"
+    );
     let rubbish = database.directory.join("rubbish");
     std::fs::write(&rubbish, vec![b'x'; 10_000]).unwrap();
     let ran = once(&format!("sqlite:{}", rubbish.display()), KINDS);
     assert_eq!(ran.results(), [(Outcome::Error, "not a database")]);
 }
 
-/// Waiting for another process's lock would hide it in a response time.
+/// Waiting for the lock of another process would hide it in the response time.
 #[test]
 fn a_locked_database_is_an_error_at_once() {
     let database = Database::new();

@@ -1,4 +1,4 @@
-//! `sql` within TLS, against real servers that take it.
+//! `sql` with TLS, with real servers that support it.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::harness::*;
 use crate::servers::{Database, Kind, PASSWORD_ENCODED};
 use crate::tls::{Pki, pki, tls};
 
-/// A server with TLS; the certificate is of 127.0.0.1.
+/// A server with TLS, whose certificate is for 127.0.0.1.
 fn secure(kind: Kind, pki: &Pki) -> Option<Database> {
     let mut server = Database::start(kind)?;
     server.down();
@@ -41,7 +41,7 @@ fn url(server: &Database, host: &str) -> String {
         .replace("127.0.0.1", host)
 }
 
-/// Whether connections of ours are encrypted, as the server sees it.
+/// Query for whether the connection is encrypted, according to the server.
 fn encrypted(kind: Kind) -> &'static str {
     match kind {
         Kind::Postgres => "SELECT 1 / (ssl::int) FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
@@ -87,7 +87,7 @@ fn queries_use_tls_with_a_private_ca() {
         let plain = one_row(&server, json!(null));
         assert!(
             plain.transactions.iter().all(|t| t.items == 0),
-            "and none where none is asked for"
+            "no TLS without the setting"
         );
         for (host, tls, code) in [
             ("localhost", trusted(&pki.directory), "of another name"),
@@ -145,7 +145,7 @@ fn a_client_certificate_logs_in() {
 #[test]
 fn a_server_without_tls_is_refused_with_advice() {
     let pki = pki("sql-none", false);
-    // MariaDB 10.11 has none without a certificate.
+    // MariaDB 10.11 has no TLS without a certificate.
     for server in super::filled::servers() {
         let ran = asked(&url(server, "127.0.0.1"), trusted(&pki.directory), "kept");
         assert_eq!(
