@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.drive.carry_out import Listener
+from plimsoll.drive.carry_out import Listener, SilentListener
 from plimsoll.drive.directory import ResultsDirectory
-from plimsoll.drive.engine import Second
 from plimsoll.drive.experiment import ExperimentRunner, Outcome
 from plimsoll.plan import load_experiment, make_plan
-
-
-class Silent:
-    """A listener without output."""
-
-    def run_begins(
-        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
-    ) -> None:
-        """Shows nothing."""
-
-    def second(self, second: Second) -> None:
-        """Shows nothing."""
-
-    def note(self, kind: str, text: str) -> None:
-        """Shows nothing."""
-
-    def run_ended(self, run_id: str, status: str, reason: str) -> None:
-        """Shows nothing."""
 
 
 def run_experiment(
@@ -52,9 +33,9 @@ def run_experiment(
         sets = [*sets, "hosts.kind=dask", f"hosts.dask={{address: '{_address(cluster)}'}}"]
     plan = make_plan(load_experiment(file, sets), secrets.randbits(32))
     directory = ResultsDirectory.create(Path(out), plan.experiment.name, datetime.datetime.now(datetime.UTC))
-    driver = ExperimentRunner(plan, directory, find_engine(), listener or Silent(), cluster)
-    driver.prepare(["plimsoll.drive.scripted.run_experiment", str(file)])
-    return driver.carry_out()
+    runner = ExperimentRunner(plan, directory, find_engine(), listener or SilentListener(), cluster)
+    runner.prepare(["plimsoll.drive.scripted.run_experiment", str(file)])
+    return runner.carry_out()
 
 
 def _address(cluster: object) -> str:
