@@ -126,7 +126,7 @@ def test_two_agents_of_one_name_do_not_put_each_other_out(lab: Lab) -> None:
     done = lab.run("run", path)
     assert done.code == 98, done.err
     said = " ".join(done.err.split())
-    assert "1 of 2 agents can be used, 2 are needed" in said
+    assert "1 of 2 agents can be used, at least 2 are required" in said
     assert "it did not connect within 5 s" in said
     assert "an agent named same may not take part: another agent with this name is connected" in said
     # Whoever was turned away ends by itself, before its grace is over.

@@ -76,6 +76,14 @@ def test_what_varies_is_only_what_is_named() -> None:
     assert plain(["  ! one run is invalid"], ["^  ! .*"]) == []
 
 
+def test_a_sentence_may_be_wrapped_anywhere() -> None:
+    printed = ["  The target served 3 requests/s (5 kB/s of payload), with response times of 2 ms."]
+    assert not difference(
+        printed, ["  The target served 4 requests/s (7 kB/s of payload), with", "  response times of 8 us."]
+    )
+    assert difference(["  One is done.", "  Two"], ["  One is done. Three"])
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

@@ -25,7 +25,10 @@ from typing import Final, Self
 
 LEFT_OUT: Final = "..."
 WRAPPED: Final = 84
-"""A line of prose of this length or more goes on in the next one: the terminal summary wraps at 100 columns."""
+"""A line of prose of this length or more continues in the next one: the terminal summary wraps at 100 columns. So does
+a shorter line that does not end a sentence: a long phrase with figures is not broken."""
+
+UNFINISHED: Final = r".*[^.:!?]$"
 
 PROSE: Final = r"  \S(?!.*\S  +\S)"
 """Indented, and without the columns of a table."""
@@ -111,7 +114,8 @@ def plain(lines: Sequence[str], varies: Sequence[str] = ()) -> list[str]:
     joined: list[str] = []
     for before, line in pairwise(["", *lines]):
         prose = re.match(PROSE, before) and re.match(PROSE, line)
-        if joined and ((prose and len(before) >= WRAPPED) or re.match(HANGING, line)):
+        continues = len(before) >= WRAPPED or re.match(UNFINISHED, before)
+        if joined and ((prose and continues) or re.match(HANGING, line)):
             joined[-1] += " " + line.strip()
         else:
             joined.append(line)
