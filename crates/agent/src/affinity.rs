@@ -4,6 +4,19 @@
 //! them as well, so that they take no time from the service under test. Each lane binds itself to
 //! one core (crate `drive`).
 
+use std::io;
+
+/// Why a thread cannot be bound to the cores of a run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AffinityError {
+    /// The host has no core of this number.
+    #[error("tester_cpus: core {0} does not exist on this host")]
+    NoCore(u32),
+    /// The system refuses these cores.
+    #[error("tester_cpus {cpus:?}: this process may not use these cores of this host: {source}")]
+    Refused { cpus: Vec<u32>, source: io::Error },
+}
+
 /// The cores that this process was started with.
 pub(crate) struct Affinity(Option<libc::cpu_set_t>);
 
@@ -21,8 +34,8 @@ impl Affinity {
     /// process was started.
     ///
     /// # Errors
-    /// The message for the user: a core does not exist, or this process may not use it.
-    pub(crate) fn bind(&self, cpus: &[u32]) -> Result<(), String> {
+    /// [`AffinityError`].
+    pub(crate) fn bind(&self, cpus: &[u32]) -> Result<(), AffinityError> {
         let set = if cpus.is_empty() {
             let Some(set) = self.0 else { return Ok(()) };
             set
@@ -31,7 +44,7 @@ impl Affinity {
             let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
             for &cpu in cpus {
                 if cpu as usize >= libc::CPU_SETSIZE as usize {
-                    return Err(format!("tester_cpus: core {cpu} does not exist on this host"));
+                    return Err(AffinityError::NoCore(cpu));
                 }
                 // SAFETY: the number lies within the set.
                 unsafe { libc::CPU_SET(cpu as usize, &mut set) };
@@ -42,9 +55,9 @@ impl Affinity {
         if unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) } == 0 {
             return Ok(());
         }
-        let error = std::io::Error::last_os_error();
-        Err(format!(
-            "tester_cpus {cpus:?}: this process may not use these cores of this host: {error}"
-        ))
+        Err(AffinityError::Refused {
+            cpus: cpus.to_vec(),
+            source: io::Error::last_os_error(),
+        })
     }
 }

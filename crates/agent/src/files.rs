@@ -10,6 +10,20 @@ use plimsoll_link::codec::MAX_PIECE_BYTES;
 use plimsoll_link::message::is_name;
 use plimsoll_link::{FileInfo, Line, RunKey, ToController};
 
+/// Why the directory for the segments of a run cannot be created.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpoolError {
+    /// The name of the run is invalid.
+    #[error("{0}")]
+    Name(#[source] io::Error),
+    /// The directory cannot be created or read.
+    #[error("creating {path}: {source}")]
+    Create { path: PathBuf, source: io::Error },
+    /// The directory contains segments.
+    #[error("{0} already contains a measurement: run `plimsoll collect` first")]
+    Measured(PathBuf),
+}
+
 /// The spool. Segments are in `DIRECTORY/runs/EXPERIMENT/RUN/FILE`.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
@@ -26,17 +40,16 @@ impl Files {
     /// Creates an empty directory for the segments of a run.
     ///
     /// # Errors
-    /// The message for the user: the name of the run is invalid, the directory cannot be created,
-    /// or it is not empty.
-    pub(crate) fn create(&self, run: &RunKey) -> Result<PathBuf, String> {
-        let path = self.path(run).map_err(|error| error.to_string())?;
-        let message = |error: io::Error| format!("creating {}: {error}", path.display());
-        fs::create_dir_all(&path).map_err(message)?;
-        if fs::read_dir(&path).map_err(message)?.next().is_some() {
-            return Err(format!(
-                "{} already contains a measurement: run `plimsoll collect` first",
-                path.display()
-            ));
+    /// [`SpoolError`].
+    pub(crate) fn create(&self, run: &RunKey) -> Result<PathBuf, SpoolError> {
+        let path = self.path(run).map_err(SpoolError::Name)?;
+        let failed = |source| SpoolError::Create {
+            path: path.clone(),
+            source,
+        };
+        fs::create_dir_all(&path).map_err(failed)?;
+        if fs::read_dir(&path).map_err(failed)?.next().is_some() {
+            return Err(SpoolError::Measured(path));
         }
         Ok(path)
     }
@@ -153,7 +166,8 @@ mod tests {
                 bytes: content.len() as u64
             }]
         );
-        assert!(files.create(&run).unwrap_err().contains("plimsoll collect"));
+        let error = files.create(&run).unwrap_err().to_string();
+        assert!(error.contains("plimsoll collect"), "{error}");
         let received = std::cell::RefCell::new(Vec::new());
         let send = |offset: u64, bytes: Bytes| {
             assert_eq!(offset as usize, 7 + received.borrow().len());

@@ -9,6 +9,7 @@ mod attach;
 mod baseline;
 mod children;
 mod comms;
+mod error;
 mod files;
 mod probing;
 mod run;
@@ -28,6 +29,7 @@ use plimsoll_link::{Greeting, Line, LinkError, Prepare, Spool, ToAgent, ToContro
 
 use crate::affinity::Affinity;
 use crate::comms::{AgentInput, Comms, DEFAULT_GRACE};
+use crate::error::PrepareError;
 use crate::files::Files;
 use crate::probing::Probing;
 use crate::run::Run;
@@ -168,7 +170,9 @@ impl Agent {
             ToAgent::Prepare(prepare) => {
                 let answer = match self.prepare(*prepare) {
                     Ok(()) => ToController::Prepared,
-                    Err(error) => ToController::Failed { error },
+                    Err(error) => ToController::Failed {
+                        error: error.to_string(),
+                    },
                 };
                 self.send(&answer);
             }
@@ -217,9 +221,9 @@ impl Agent {
         let _ = self.line.send(message);
     }
 
-    fn prepare(&mut self, prepare: Prepare) -> Result<(), String> {
+    fn prepare(&mut self, prepare: Prepare) -> Result<(), PrepareError> {
         if self.leaving.is_some() {
-            return Err("the agent was asked to end".into());
+            return Err(PrepareError::Leaving);
         }
         // The previous run has sent Finished; otherwise the controller would not have sent this.
         if let Some(previous) = self.run.take() {
@@ -230,9 +234,7 @@ impl Agent {
         let spool = match (&prepare.spool, &self.files) {
             (Spool::Here(path), _) => path.clone(),
             (Spool::Own(run), Some(files)) => files.create(run)?,
-            (Spool::Own(_), None) => {
-                return Err("this agent has no directory for segments: start it with --directory".into());
-            }
+            (Spool::Own(_), None) => return Err(PrepareError::NoDirectory),
         };
         self.affinity.bind(&prepare.spec.tester_cpus)?;
         self.run = Some(Run::prepare(prepare, spool, self.probing.clone())?);

@@ -1,5 +1,6 @@
 //! One run of an agent: starts and ends its testers, recorder and monitor.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -14,6 +15,7 @@ use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorEvent, MonitorThread}
 use plimsoll_record::segment::Origin;
 use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks, SecondMerger};
 
+use crate::error::PrepareError;
 use crate::probing::Probing;
 
 /// Maximum number of batches between lanes and recorder. With 1,024 transactions per batch this is
@@ -56,14 +58,18 @@ impl Run {
     /// Checks the run and starts recorder and lanes, which wait for Go.
     ///
     /// # Errors
-    /// The message for the user.
-    pub(crate) fn prepare(prepare: Prepare, spool: PathBuf, probing: Arc<Probing>) -> Result<Self, String> {
+    /// [`PrepareError`].
+    pub(crate) fn prepare(
+        prepare: Prepare,
+        spool: PathBuf,
+        probing: Arc<Probing>,
+    ) -> Result<Self, PrepareError> {
         let spec = &prepare.spec;
-        spec.check().map_err(|error| error.to_string())?;
+        spec.check()?;
         let name = prepare
             .agents
             .get(usize::from(prepare.index))
-            .ok_or("the run has no agent of this index: please report this")?
+            .ok_or(PrepareError::NoAgent)?
             .clone();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let codes = Codes::default();
@@ -80,7 +86,7 @@ impl Run {
             queue: MAX_BATCHES,
         };
         let origin = config.origin();
-        let (recorder, sinks) = Recorder::start(config).map_err(|error| error.to_string())?;
+        let (recorder, sinks) = Recorder::start(config)?;
         let sinks = sinks
             .into_iter()
             .map(|sink| Box::new(Lane(sink)) as Box<dyn Sink>)
@@ -113,7 +119,7 @@ impl Run {
             }
             Err(error) => {
                 recorder.finish();
-                Err(error.to_string())
+                Err(error.into())
             }
         }
     }
@@ -178,7 +184,7 @@ impl Run {
         }
     }
 
-    fn monitor(&self, t0_raw_ns: i64, line: &Line) -> Result<Option<MonitorThread>, String> {
+    fn monitor(&self, t0_raw_ns: i64, line: &Line) -> io::Result<Option<MonitorThread>> {
         let config = MonitorConfig {
             directory: self.spool.clone(),
             origin: self.origin.clone(),
@@ -205,9 +211,7 @@ impl Run {
                 text,
             });
         };
-        MonitorThread::start(config, self.clock.clone(), spun, report)
-            .map(Some)
-            .map_err(|error| format!("cannot start the monitor: {error}"))
+        MonitorThread::start(config, self.clock.clone(), spun, report).map(Some)
     }
 
     /// Starts the thread that forwards the events of the lanes, and completes the run when all
@@ -217,7 +221,7 @@ impl Run {
         recorder: Recorder,
         events: Receiver<DriveEvent>,
         lanes: usize,
-        monitor: Result<Option<MonitorThread>, String>,
+        monitor: io::Result<Option<MonitorThread>>,
         line: &Line,
     ) {
         let drive = self.drive.clone();
@@ -243,7 +247,10 @@ impl Run {
             let recording = recorder.finish();
             let (monitor, monitor_error) = match monitor {
                 Ok(monitor) => (monitor.map(MonitorThread::finish).unwrap_or_default(), None),
-                Err(error) => (MonitorBooks::default(), Some(error)),
+                Err(error) => {
+                    let damage = format!("cannot start the monitor: {error}");
+                    (MonitorBooks::default(), Some(damage))
+                }
             };
             let window_ns = lanes.window_ns;
             let mut books = agent_books(lanes, recording, monitor);
@@ -269,9 +276,9 @@ impl Run {
 }
 
 /// The parts of this agent in the workloads and in the budget.
-fn portions(prepare: &Prepare) -> Result<Portions, String> {
+fn portions(prepare: &Prepare) -> Result<Portions, PrepareError> {
     if prepare.portions.len() != prepare.spec.workloads.len() {
-        return Err("the number of portions differs from that of the workloads: please report this".into());
+        return Err(PrepareError::Portions);
     }
     let share = |portion: &Portion| Share {
         agent: portion.index,

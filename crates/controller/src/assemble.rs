@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use plimsoll_link::{Portion, Prepare, Spool, ToAgent, ToController};
 use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Role, RunSpec};
 
+use crate::error::{MissingError, NameError, PrepareError, StoppedError, WorkError};
 use crate::files_there::with_host_files;
 use crate::input::AgentEvent;
 use crate::peer::Peer;
@@ -29,25 +30,25 @@ const LOCAL_AGENT: &str = "local";
 /// the cause.
 ///
 /// # Errors
-/// The work was stopped before all had answered.
+/// [`StoppedError`]: the work was stopped before all had answered.
 pub(crate) fn wait_for(
     session: &mut Session,
     names: &BTreeSet<String>,
     max_wait: Duration,
-    mut handle: impl FnMut(&mut Session, &str, Option<ToController>) -> Result<bool, String>,
-) -> Result<BTreeMap<String, String>, String> {
+    mut handle: impl FnMut(&mut Session, &str, Option<ToController>) -> Result<bool, MissingError>,
+) -> Result<BTreeMap<String, MissingError>, StoppedError> {
     let deadline = Instant::now() + max_wait;
     let mut left = names.clone();
     let mut missing = BTreeMap::new();
     while !left.is_empty() {
         let (name, event) = match session.next(Some(deadline)) {
             Incident::Agent { name, event, .. } => (name, event),
-            Incident::Stop { reason } => return Err(stopped(&reason)),
-            Incident::End { .. } => return Err(stopped("the session ends")),
+            Incident::Stop { reason } => return Err(StoppedError::ByLab(reason)),
+            Incident::End { .. } => return Err(StoppedError::SessionEnd),
             Incident::Deadline => {
                 for name in std::mem::take(&mut left) {
                     session.drop_peer(&name);
-                    missing.insert(name, format!("it did not answer within {} s", max_wait.as_secs()));
+                    missing.insert(name, MissingError::Silent(max_wait));
                 }
                 break;
             }
@@ -60,10 +61,14 @@ pub(crate) fn wait_for(
             continue;
         }
         let answer = match event {
-            AgentEvent::Lost(error) => Err(match session.drop_peer(&name).as_str() {
-                "" => error.to_string(),
-                how => format!("{error}; {how}"),
-            }),
+            AgentEvent::Lost(error) => {
+                let status = session.drop_peer(&name);
+                Err(if status.is_empty() {
+                    MissingError::Lost(error)
+                } else {
+                    MissingError::Ended { error, status }
+                })
+            }
             AgentEvent::Message(message) => handle(session, &name, Some(message)),
             AgentEvent::Learnt | AgentEvent::Up { .. } | AgentEvent::Cut(_) => handle(session, &name, None),
         };
@@ -77,17 +82,16 @@ pub(crate) fn wait_for(
     Ok(missing)
 }
 
-fn stopped(reason: &str) -> String {
-    format!("stopped before the load began: {reason}")
-}
-
 /// Starts those of `agents` that are not connected, and waits until they have reported their host
 /// and, on other hosts, their estimate of the controller's clock. Returns the missing agents with
 /// the cause.
 ///
 /// # Errors
-/// The work was stopped before.
-pub(crate) fn greet(session: &mut Session, agents: &[AgentSpec]) -> Result<BTreeMap<String, String>, String> {
+/// [`StoppedError`].
+pub(crate) fn greet(
+    session: &mut Session,
+    agents: &[AgentSpec],
+) -> Result<BTreeMap<String, MissingError>, StoppedError> {
     let mut missing = BTreeMap::new();
     let mut expected = BTreeSet::new();
     let known = |peer: &Peer| peer.facts.is_some() && (peer.is_local() || peer.clock.is_some());
@@ -98,7 +102,7 @@ pub(crate) fn greet(session: &mut Session, agents: &[AgentSpec]) -> Result<BTree
                 expected.insert(agent.name.clone());
             }
             Err(error) => {
-                missing.insert(agent.name.clone(), error);
+                missing.insert(agent.name.clone(), error.into());
             }
         }
     }
@@ -134,20 +138,16 @@ pub(crate) fn crew(agents: &[AgentSpec]) -> Vec<AgentSpec> {
 /// Checks that the names of the agents are unique and can be names of files.
 ///
 /// # Errors
-/// The message for the user, with the first such name.
-pub(crate) fn check_names(agents: &[AgentSpec]) -> Result<(), String> {
+/// [`NameError`] for the first name that is repeated or invalid.
+pub(crate) fn check_names(agents: &[AgentSpec]) -> Result<(), NameError> {
     let mut names = BTreeSet::new();
     for agent in agents {
         let name = agent.name.as_str();
         if !plimsoll_link::message::is_name(name) {
-            return Err(format!(
-                "agent {name:?}: a name consists of letters, digits, `.`, `_` and `-`, and does not begin with a dot"
-            ));
+            return Err(NameError::Invalid(name.to_owned()));
         }
         if !names.insert(name) {
-            return Err(format!(
-                "agent {name} is listed twice: each agent needs its own name"
-            ));
+            return Err(NameError::Repeated(name.to_owned()));
         }
     }
     Ok(())
@@ -156,7 +156,7 @@ pub(crate) fn check_names(agents: &[AgentSpec]) -> Result<(), String> {
 /// Asks one agent of `crew` to prepare the run. The agent answers Prepared or Failed.
 ///
 /// # Errors
-/// The message for the user.
+/// [`PrepareError`].
 pub(crate) fn ask_to_prepare(
     session: &Session,
     name: &str,
@@ -164,13 +164,13 @@ pub(crate) fn ask_to_prepare(
     spec: &RunSpec,
     rules: &AgentRules,
     spool: &impl Fn(&Peer) -> Spool,
-) -> Result<(), String> {
+) -> Result<(), PrepareError> {
     let portions = portions(crew, spec)?;
     let known = session
         .peers
         .get(name)
         .zip(crew.iter().position(|agent| agent.name == name));
-    let (peer, index) = known.ok_or_else(|| format!("agent {name} has ended"))?;
+    let (peer, index) = known.ok_or_else(|| PrepareError::Ended(name.to_owned()))?;
     peer.grace_ns.store(rules.grace_ns, Ordering::Relaxed);
     let mut own = with_host_files(spec, &crew[index].files);
     if !peer.is_local() {
@@ -196,8 +196,7 @@ pub(crate) fn ask_to_prepare(
 /// agent that cannot prepare the run is skipped.
 ///
 /// # Errors
-/// The message for the user, from the first agent that cannot prepare the run. All agents are then
-/// ended.
+/// [`WorkError`] of the first agent that cannot prepare the run. All agents are then ended.
 pub(crate) fn prepare(
     session: &mut Session,
     crew: &[AgentSpec],
@@ -205,7 +204,7 @@ pub(crate) fn prepare(
     spec: &RunSpec,
     rules: &AgentRules,
     spool: &impl Fn(&Peer) -> Spool,
-) -> Result<(), String> {
+) -> Result<(), WorkError> {
     let agents: Vec<String> = crew
         .iter()
         .map(|agent| agent.name.clone())
@@ -221,8 +220,8 @@ pub(crate) fn prepare(
             Ok(()) => {
                 names.insert(agent.clone());
             }
-            Err(why) if watches(agent) => skip_watch(session, agent, &why),
-            Err(why) => return Err(why),
+            Err(why) if watches(agent) => skip_watch(session, agent, &why.to_string()),
+            Err(why) => return Err(why.into()),
         }
     }
     let mut drivers = spec
@@ -237,35 +236,28 @@ pub(crate) fn prepare(
     let prepared = wait_for(session, &names, max_wait, |_, _, message| match message {
         None => Ok(false),
         Some(ToController::Prepared) => Ok(true),
-        Some(ToController::Failed { error }) => Err(error),
-        Some(ToController::Leaving { reason }) => Err(format!("it was asked to end ({reason})")),
-        Some(other) => Err(format!("it sent {other:?}: please report this")),
+        Some(ToController::Failed { error }) => Err(MissingError::Failed(error)),
+        Some(ToController::Leaving { reason }) => Err(MissingError::Leaving(reason)),
+        Some(other) => Err(MissingError::Unexpected(Box::new(other))),
     });
     let why = match prepared {
         Ok(missing) => {
-            let (unwatched, missing): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            let (unwatched, mut missing): (BTreeMap<_, _>, BTreeMap<_, _>) =
                 missing.into_iter().partition(|(agent, _)| watches(agent));
             for (agent, why) in unwatched {
-                skip_watch(session, &agent, &why);
+                skip_watch(session, &agent, &why.to_string());
             }
-            if missing.is_empty() {
-                return Ok(());
-            }
-            let first = missing.iter().next();
-            let first = first.map(|(name, why)| {
-                if crew.len() == 1 {
-                    why.clone()
-                } else {
-                    format!("agent {name}: {why}")
-                }
-            });
-            let more = missing.len().saturating_sub(1);
-            match more {
-                0 => first.unwrap_or_default(),
-                _ => format!("{} (and {more} more)", first.unwrap_or_default()),
+            match missing.pop_first() {
+                None => return Ok(()),
+                Some((_, why)) if crew.len() == 1 => WorkError::NotPrepared(why),
+                Some((agent, why)) => WorkError::AgentsNotPrepared {
+                    agent,
+                    why: Box::new(why),
+                    more: missing.len(),
+                },
             }
         }
-        Err(stopped) => stopped,
+        Err(stopped) => stopped.into(),
     };
     // Some agents have prepared a run that does not start: the next run gets new processes.
     for agent in &agents {
@@ -284,8 +276,8 @@ fn skip_watch(session: &mut Session, agent: &str, why: &str) {
 /// turn, so the numbers of testers differ by at most one.
 ///
 /// # Errors
-/// The message for the user: a workload has no agents.
-fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion>>>, String> {
+/// [`PrepareError::NoAgents`].
+fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion>>>, PrepareError> {
     let mut all = Vec::new();
     for workload in &spec.workloads {
         let has_testers = |agent: &&AgentSpec| {
@@ -294,10 +286,7 @@ fn portions(crew: &[AgentSpec], spec: &RunSpec) -> Result<Vec<Vec<Option<Portion
         };
         let of = crew.iter().filter(has_testers).count() as u16;
         if of == 0 {
-            return Err(format!(
-                "workload {}: none of its agents is connected",
-                workload.name
-            ));
+            return Err(PrepareError::NoAgents(workload.name.clone()));
         }
         let mut index = 0;
         all.push(

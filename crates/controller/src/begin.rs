@@ -10,6 +10,7 @@ use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Role, RunSpec, forma
 use plimsoll_record::{AgentStart, START_FILE, Start, write_json_soon};
 
 use crate::assemble::{greet, prepare};
+use crate::error::{MissingError, WorkError};
 use crate::gather::run_key;
 use crate::peer::Peer;
 use crate::session::Session;
@@ -34,16 +35,16 @@ pub(crate) struct PreparedRun {
 /// Starts and prepares the agents, and writes the start of the run.
 ///
 /// # Errors
-/// The message for the user.
+/// [`WorkError`].
 pub(crate) fn begin(
     session: &mut Session,
     spec: RunSpec,
     segments: &Path,
     mut crew: Vec<AgentSpec>,
     rules: AgentRules,
-) -> Result<PreparedRun, String> {
-    let missing = greet(session, &crew)?;
-    check_present(&crew, &missing, rules.at_least)?;
+) -> Result<PreparedRun, WorkError> {
+    let mut missing = greet(session, &crew)?;
+    check_present(&crew, &mut missing, rules.at_least)?;
     let watches = |name: &&String| {
         let mut all = crew.iter();
         all.any(|agent| agent.name == **name && agent.role == Role::Watch)
@@ -71,10 +72,7 @@ pub(crate) fn begin(
     }
     let key = run_key(&spec.directory);
     if key.is_none() && crew.iter().any(|agent| !is_local(agent)) {
-        return Err(format!(
-            "{}: not the directory of a run: expected RESULTS/runs/RUN",
-            spec.directory.display()
-        ));
+        return Err(WorkError::NotRun(spec.directory));
     }
     prepare(
         session,
@@ -118,7 +116,7 @@ pub(crate) fn begin(
         for agent in &crew {
             session.drop_peer(&agent.name);
         }
-        return Err(error.to_string());
+        return Err(error.into());
     }
     Ok(PreparedRun {
         spec,
@@ -133,28 +131,33 @@ pub(crate) fn begin(
 /// run never waits for them.
 ///
 /// # Errors
-/// The message for the user.
+/// [`WorkError::AgentLost`], or [`WorkError::TooFewAgents`] with the first missing agent, which is
+/// removed from `missing`.
 fn check_present(
     crew: &[AgentSpec],
-    missing: &BTreeMap<String, String>,
+    missing: &mut BTreeMap<String, MissingError>,
     at_least: u16,
-) -> Result<(), String> {
+) -> Result<(), WorkError> {
     let counted: Vec<&AgentSpec> = crew.iter().filter(|agent| agent.role == Role::Testers).collect();
-    let enough = if at_least == 0 {
+    let required = if at_least == 0 {
         counted.len()
     } else {
         usize::from(at_least)
     };
-    let mut absent = counted
-        .iter()
-        .filter_map(|agent| missing.get(&agent.name).map(|why| (&agent.name, why)));
-    let present = counted.len() - absent.clone().count();
-    match absent.next() {
-        Some((name, why)) if present < enough => Err(match counted.len() {
-            1 => format!("the agent is lost: {why}"),
-            all => format!("{present} of {all} agents are connected, {enough} are needed: {name}: {why}"),
+    let names = counted.iter().map(|agent| &agent.name);
+    let absent: Vec<&String> = names.filter(|name| missing.contains_key(*name)).collect();
+    let (present, all) = (counted.len() - absent.len(), counted.len());
+    let first = absent.first().filter(|_| present < required);
+    match first.and_then(|name| missing.remove_entry(*name)) {
+        None => Ok(()),
+        Some((_, why)) if all == 1 => Err(WorkError::AgentLost(why)),
+        Some((agent, why)) => Err(WorkError::TooFewAgents {
+            present,
+            all,
+            required,
+            agent,
+            why: Box::new(why),
         }),
-        _ => Ok(()),
     }
 }
 
@@ -181,7 +184,7 @@ fn lead_ns(session: &Session, crew: &[AgentSpec]) -> i64 {
 }
 
 /// Removes the empty directory of a run that did not start. Returns `error`.
-pub(crate) fn forget(segments: &Path, error: String) -> String {
+pub(crate) fn forget(segments: &Path, error: WorkError) -> WorkError {
     let _ = std::fs::remove_file(segments.join(START_FILE));
     let _ = std::fs::remove_dir(segments);
     error
@@ -190,20 +193,27 @@ pub(crate) fn forget(segments: &Path, error: String) -> String {
 /// Creates the directory for the segments. An existing measurement is never overwritten.
 ///
 /// # Errors
-/// The message for the user.
-pub(crate) fn create_segments_directory(spec: &RunSpec) -> Result<PathBuf, String> {
+/// [`WorkError::Measured`], or [`WorkError::Create`].
+pub(crate) fn create_segments_directory(spec: &RunSpec) -> Result<PathBuf, WorkError> {
     let directory = &spec.directory;
     let segments = directory.join("segments");
     if directory.join("transactions.parquet").exists()
         || directory.join("summary.json").exists()
         || segments.join(START_FILE).exists()
     {
-        return Err(format!(
-            "{} already contains a measurement: move it first",
-            directory.display()
-        ));
+        return Err(WorkError::Measured(directory.clone()));
     }
-    std::fs::create_dir_all(&segments)
-        .map_err(|error| format!("creating {}: {error}", segments.display()))?;
+    create_directory(&segments)?;
     Ok(segments)
+}
+
+/// Creates a directory and its parents, if it does not exist.
+///
+/// # Errors
+/// [`WorkError::Create`].
+pub(crate) fn create_directory(path: &Path) -> Result<(), WorkError> {
+    std::fs::create_dir_all(path).map_err(|source| WorkError::Create {
+        path: path.to_owned(),
+        source,
+    })
 }

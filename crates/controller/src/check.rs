@@ -19,7 +19,7 @@ pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Optio
         Ok(missing) => missing,
         Err(stopped) => agents
             .iter()
-            .map(|agent| (agent.name.clone(), stopped.clone()))
+            .map(|agent| (agent.name.clone(), stopped.clone().into()))
             .collect(),
     };
     let mut measured = BTreeMap::new();
@@ -39,7 +39,7 @@ pub(crate) fn check(session: &mut Session, agents: &[AgentSpec], baseline: Optio
             .and_then(|peer| report(peer, measured.get(&agent.name)));
         let error = match (&facts, missing.get(&agent.name)) {
             (Some(_), _) => None,
-            (None, Some(why)) => Some(why.clone()),
+            (None, Some(why)) => Some(why.to_string()),
             (None, None) => Some("its agent has ended".into()),
         };
         session.events.send(&Event::Host {

@@ -89,24 +89,30 @@ fn obey(session: &mut Session, command: Command) {
         _ => Ok(()),
     };
     if let Err(error) = named {
-        return session.events.send(&Event::Refused { error });
+        return session.events.send(&refused(&error));
     }
     let event = match command {
         Command::Run { spec, agents, rules } => match run::carry_out(session, *spec, &agents, rules) {
             Ok(finished) => Event::Finished(finished),
-            Err(error) => Event::Refused { error },
+            Err(error) => refused(&error),
         },
         Command::Check { agents, baseline } => {
             check::check(session, &agents, baseline.as_ref());
             Event::Checked
         }
-        Command::Collect { directory, agents } => gather::collect(session, &directory, &agents),
-        Command::Listen(spec) => session
-            .listen(&spec)
-            .unwrap_or_else(|error| Event::Refused { error }),
+        Command::Collect { directory, agents } => {
+            gather::collect(session, &directory, &agents).unwrap_or_else(|error| refused(&error))
+        }
+        Command::Listen(spec) => session.listen(&spec).unwrap_or_else(|error| refused(&error)),
         Command::Stop { .. } | Command::Quit => return, // the session has handled them
     };
     session.events.send(&event);
+}
+
+fn refused(error: &impl ToString) -> Event {
+    Event::Refused {
+        error: error.to_string(),
+    }
 }
 
 /// Starts the thread that reads the commands, one per line.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use plimsoll_link::codec::next_frame;
+use plimsoll_link::identity::{IdentityError, Keys};
 use plimsoll_link::listen::{BindError, Bounds, Listener};
-use plimsoll_link::token::Token;
+use plimsoll_link::token::{Token, TokenError};
 use plimsoll_link::transport::{Link, Transport};
 use plimsoll_link::{Frame, Greeting};
 use plimsoll_model::ListenSpec;
@@ -23,17 +24,37 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which refused clients are reported.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Why the door cannot be opened, or its token cannot be generated.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DoorError {
+    /// The keys of the experiment cannot be generated.
+    #[error(transparent)]
+    Keys(#[from] IdentityError),
+    /// The address that agents dial cannot be resolved.
+    #[error("controller.address {address}: {source}")]
+    Address { address: String, source: io::Error },
+    /// The listener cannot be bound.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The token is invalid.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The token is not JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// Opens a door and returns its port. Agents that dial in are sent as [`Input::Arrived`], refused
 /// clients as [`Input::Stranger`].
 ///
 /// # Errors
-/// The text of a [`BindError`], or of an address that cannot be resolved.
+/// [`DoorError::Bind`], or [`DoorError::Address`].
 pub(crate) fn open(
     spec: &ListenSpec,
-    keys: &plimsoll_link::identity::Keys,
+    keys: &Keys,
     inbox: &Sender<Input>,
     runtime: &tokio::runtime::Handle,
-) -> Result<u16, String> {
+) -> Result<u16, DoorError> {
     let _entered = runtime.enter();
     let listener = bind(spec, keys)?;
     let port = listener.address().port();
@@ -50,29 +71,32 @@ pub(crate) fn transports(spec: &ListenSpec) -> Vec<Transport> {
     }
 }
 
-fn bind(spec: &ListenSpec, keys: &plimsoll_link::identity::Keys) -> Result<Listener, String> {
+fn bind(spec: &ListenSpec, keys: &Keys) -> Result<Listener, DoorError> {
     let address = address(spec)?;
     let bind = |address| Listener::bind(keys, address, ports(spec), &transports(spec), Bounds::default());
-    match bind(address) {
+    let bound = match bind(address) {
         // Agents dial this address, but it is translated before it reaches this host.
         Err(BindError::Ports { error, .. }) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             bind(unspecified(address))
         }
         other => other,
-    }
-    .map_err(|error| error.to_string())
+    };
+    Ok(bound?)
 }
 
 /// The address that agents dial.
 ///
 /// # Errors
-/// The message for the user.
-pub(crate) fn address(spec: &ListenSpec) -> Result<IpAddr, String> {
+/// [`DoorError::Address`].
+pub(crate) fn address(spec: &ListenSpec) -> Result<IpAddr, DoorError> {
     let addresses = (spec.address.as_str(), 0).to_socket_addrs();
     addresses
         .and_then(|mut all| all.next().ok_or(io::ErrorKind::NotFound.into()))
         .map(|address| address.ip())
-        .map_err(|error| format!("controller.address {}: {error}", spec.address))
+        .map_err(|source| DoorError::Address {
+            address: spec.address.clone(),
+            source,
+        })
 }
 
 /// The ports that the door may use.
@@ -135,14 +159,14 @@ async fn read_greeting(mut link: Link) -> Option<Arrival> {
 /// The token for the agents of this session, as JSON.
 ///
 /// # Errors
-/// The message for the user.
+/// [`DoorError::Token`], or [`DoorError::Json`].
 pub(crate) fn token(
     spec: &ListenSpec,
     version: &str,
-    keys: &plimsoll_link::identity::Keys,
+    keys: &Keys,
     port: u16,
     time_port: u16,
-) -> Result<serde_json::Value, String> {
+) -> Result<serde_json::Value, DoorError> {
     let address = match spec.address.parse::<Ipv6Addr>() {
         Ok(address) => format!("[{address}]:{port}"),
         Err(_) => format!("{}:{port}", spec.address),
@@ -156,6 +180,6 @@ pub(crate) fn token(
         transports,
         time_port,
     );
-    let text = token.map_err(|error| error.to_string())?.reveal();
-    serde_json::from_str(&text).map_err(|error| error.to_string())
+    let text = token?.reveal();
+    Ok(serde_json::from_str(&text)?)
 }

@@ -1,7 +1,7 @@
 //! Fetches the segments of agents on other hosts after the load.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,9 @@ use plimsoll_link::{FileInfo, RunKey, ToAgent, ToController};
 use plimsoll_model::{AgentSpec, Event};
 
 use crate::assemble::greet;
+use crate::begin::create_directory;
 use crate::disk::convert_directory;
+use crate::error::WorkError;
 use crate::input::AgentEvent;
 use crate::session::{Incident, Session};
 
@@ -206,7 +208,7 @@ impl Gathering {
     }
 
     /// Handles the end of a file: it is complete, or cannot be stored.
-    pub(crate) fn handle_stored(&mut self, session: &Session, ticket: u32, outcome: Result<(), String>) {
+    pub(crate) fn handle_stored(&mut self, session: &Session, ticket: u32, outcome: io::Result<()>) {
         let mut all = self.transfers.iter();
         let Some((name, _)) = all.find(|(_, transfer)| transfer.ticket == Some(ticket)) else {
             return;
@@ -214,7 +216,7 @@ impl Gathering {
         let name = name.clone();
         match outcome {
             Ok(()) => self.next(session, &name),
-            Err(error) => self.give_up(session, &name, error),
+            Err(error) => self.give_up(session, &name, error.to_string()),
         }
     }
 
@@ -268,22 +270,18 @@ pub(crate) fn forget(session: &Session, run: &RunKey, agents: &[String]) {
 
 /// Fetches the segments of the run in `directory` that agents have kept, converts them, and
 /// computes the summary again.
-pub(crate) fn collect(session: &mut Session, directory: &Path, agents: &[AgentSpec]) -> Event {
-    let refused = |error: String| Event::Refused { error };
-    let Some(run) = run_key(directory) else {
-        return refused(format!(
-            "{}: not the directory of a run: expected RESULTS/runs/RUN",
-            directory.display()
-        ));
-    };
+///
+/// # Errors
+/// [`WorkError`]. Fetched segments stay in `directory`.
+pub(crate) fn collect(
+    session: &mut Session,
+    directory: &Path,
+    agents: &[AgentSpec],
+) -> Result<Event, WorkError> {
+    let run = run_key(directory).ok_or_else(|| WorkError::NotRun(directory.to_owned()))?;
     let segments = directory.join("segments");
-    if let Err(error) = fs::create_dir_all(&segments) {
-        return refused(format!("creating {}: {error}", segments.display()));
-    }
-    let mut missing = match greet(session, agents) {
-        Ok(missing) => missing,
-        Err(stopped) => return refused(stopped),
-    };
+    create_directory(&segments)?;
+    let missing = greet(session, agents)?;
     let present: Vec<String> = agents
         .iter()
         .map(|agent| agent.name.clone())
@@ -295,19 +293,15 @@ pub(crate) fn collect(session: &mut Session, directory: &Path, agents: &[AgentSp
         .filter(|name| !failed.contains_key(*name))
         .collect();
     let complete: Vec<String> = complete.into_iter().cloned().collect();
-    missing.extend(failed);
-    let finished = match convert_directory(directory) {
-        Ok(summary) => {
-            forget(session, &run, &complete);
-            summary.map(|summary| summary.finished())
-        }
-        Err(error) => return refused(error.to_string()),
-    };
-    Event::Collected {
-        finished,
+    let summary = convert_directory(directory)?;
+    forget(session, &run, &complete);
+    let missing = missing.into_iter().map(|(name, why)| (name, why.to_string()));
+    let missing: BTreeMap<String, String> = missing.chain(failed).collect();
+    Ok(Event::Collected {
+        finished: summary.map(|summary| summary.finished()),
         missing: missing
             .into_iter()
             .map(|(name, why)| format!("{name}: {why}"))
             .collect(),
-    }
+    })
 }

@@ -1,5 +1,6 @@
 //! Inputs of the deciding thread. Other threads only send them.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -36,7 +37,7 @@ pub(crate) enum Input {
         /// Ticket of the request.
         ticket: u32,
         /// The error, if it cannot be stored.
-        outcome: Result<(), String>,
+        outcome: io::Result<()>,
     },
 }
 

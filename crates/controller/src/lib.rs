@@ -14,6 +14,7 @@ mod check;
 mod control;
 mod disk;
 mod door;
+mod error;
 mod events;
 mod files_there;
 mod gather;

@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::carrier::{LinkCommand, start};
+use crate::error::ArrivalError;
 use crate::input::{AgentEvent, Arrival, Input};
 use crate::store::Store;
 
@@ -162,15 +163,13 @@ impl Peer {
     /// agent only if the agent's link is down.
     ///
     /// # Errors
-    /// The message for the user.
-    pub(crate) fn check_arrival(&self, theirs: &Greeting, version: &str) -> Result<(), String> {
-        theirs
-            .check("the agent", "engine", version)
-            .map_err(|error| error.to_string())?;
+    /// [`ArrivalError`].
+    pub(crate) fn check_arrival(&self, theirs: &Greeting, version: &str) -> Result<(), ArrivalError> {
+        theirs.check("the agent", "engine", version)?;
         // Without any link so far, the first one is being made.
         let is_connected = self.line.links() == 0 || self.line.link().is_some();
         if is_connected && self.incarnation != Some(theirs.incarnation) {
-            return Err("another agent with this name is connected: give each agent its own name".into());
+            return Err(ArrivalError::NameInUse);
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
 use crate::assemble::{ask_to_prepare, crew};
 use crate::begin::{PreparedRun, begin, create_segments_directory, forget, spool};
 use crate::ceiling::CeilingWatch;
+use crate::error::WorkError;
 use crate::gather::Gathering;
 use crate::input::AgentEvent;
 use crate::live::LiveFile;
@@ -27,14 +28,14 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Executes one run.
 ///
 /// # Errors
-/// The message for the user; nothing was measured.
+/// [`WorkError`]: nothing was measured.
 pub(crate) fn carry_out(
     session: &mut Session,
     spec: RunSpec,
     agents: &[AgentSpec],
     rules: AgentRules,
-) -> Result<Finished, String> {
-    spec.check().map_err(|error| error.to_string())?;
+) -> Result<Finished, WorkError> {
+    spec.check()?;
     let segments = create_segments_directory(&spec)?;
     let begun = begin(session, spec, &segments, crew(agents), rules);
     let begun = begun.map_err(|error| forget(&segments, error))?;

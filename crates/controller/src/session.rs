@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use plimsoll_link::{LinkError, TimeService, ToController};
 use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec};
 use tokio::runtime::Runtime;
 
-use crate::door;
+use crate::door::{self, DoorError};
+use crate::error::StartError;
 use crate::events::Events;
 use crate::input::{AgentEvent, Arrival, Input};
 use crate::peer::{Peer, PeerContext};
@@ -69,7 +71,7 @@ pub(crate) enum Incident {
         /// Ticket of the request.
         ticket: u32,
         /// The error, if it cannot be stored.
-        outcome: Result<(), String>,
+        outcome: io::Result<()>,
     },
     /// The deadline has passed.
     Deadline,
@@ -253,8 +255,8 @@ impl Session {
     /// replaced.
     ///
     /// # Errors
-    /// The message for the user.
-    pub(crate) fn start(&mut self, spec: &AgentSpec) -> Result<(), String> {
+    /// [`StartError`].
+    pub(crate) fn start(&mut self, spec: &AgentSpec) -> Result<(), StartError> {
         match self.peers.get_mut(&spec.name) {
             // The same process serves the new description.
             Some(peer) if peer.spec.start == spec.start => {
@@ -273,13 +275,16 @@ impl Session {
                 &self.context,
                 self.runtime.handle(),
             )
-            .map_err(|error| format!("cannot start agent {}: {error}", spec.name))?,
+            .map_err(|source| StartError::Process {
+                name: spec.name.clone(),
+                source,
+            })?,
             AgentStartKind::Command { argv } => {
                 let time = self.time_for(self.generation);
                 let runtime = self.runtime.handle();
                 Peer::command(spec, self.generation, argv, &self.context, runtime, time)
             }
-            AgentStartKind::Joined => return Err("it has not dialled in".into()),
+            AgentStartKind::Joined => return Err(StartError::NotJoined),
         };
         self.peers.insert(spec.name.clone(), peer);
         Ok(())
@@ -321,9 +326,9 @@ impl Session {
     /// Opens the door, once per session, and returns the event with the token for agents.
     ///
     /// # Errors
-    /// The message for the user.
-    pub(crate) fn listen(&mut self, spec: &ListenSpec) -> Result<Event, String> {
-        let mut keys = Keys::generate().map_err(|error| error.to_string())?;
+    /// [`DoorError`].
+    pub(crate) fn listen(&mut self, spec: &ListenSpec) -> Result<Event, DoorError> {
+        let mut keys = Keys::generate()?;
         (self.address, self.ports) = (Some(door::address(spec)?), door::ports(spec));
         let port = door::open(spec, &keys, &self.context.inbox, self.runtime.handle())?;
         let mut time_port = 0;
@@ -354,7 +359,9 @@ impl Session {
             Some(peer) if peer.spec.start == AgentStartKind::Joined => {
                 match peer.check_arrival(&arrival.greeting, &self.context.version) {
                     Ok(()) => peer.add_link(arrival),
-                    Err(why) => self.refuse(&arrival.name, arrival.greeting.incarnation, &why),
+                    Err(error) => {
+                        self.refuse(&arrival.name, arrival.greeting.incarnation, &error.to_string());
+                    }
                 }
             }
             Some(_) => {

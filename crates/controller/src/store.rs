@@ -78,9 +78,7 @@ impl Store {
         drop(transfers);
         Some(Input::Stored {
             ticket,
-            outcome: outcome
-                .and_then(|()| incoming.finish())
-                .map_err(|error| error.to_string()),
+            outcome: outcome.and_then(|()| incoming.finish()),
         })
     }
 

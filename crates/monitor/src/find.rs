@@ -5,32 +5,44 @@ use std::path::Path;
 
 use plimsoll_model::{HostWatch, Watch};
 
+/// Why a process to watch is not found.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FindError {
+    /// The watched process of this name has none or several of PID, program and unit.
+    #[error("{0}: specify exactly one of pid, process and unit")]
+    Ambiguous(String),
+    /// No process has this PID.
+    #[error("there is no process {0}")]
+    NoPid(u32),
+    /// No process runs a program of this name.
+    #[error("there is no process called {0}")]
+    NoProgram(String),
+    /// No process belongs to this systemd unit.
+    #[error("there is no process of unit {0}")]
+    NoUnit(String),
+}
+
 /// Finds the root of the process tree that `wanted` describes.
 ///
 /// # Errors
-/// A message for the user, if there is no such process.
-pub(crate) fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, String> {
-    let (pid, description) = match (wanted.pid, &wanted.process, &wanted.unit) {
+/// [`FindError`].
+pub(crate) fn find_in(proc: &Path, wanted: &HostWatch) -> Result<Watch, FindError> {
+    let (pid, error) = match (wanted.pid, &wanted.process, &wanted.unit) {
         (Some(pid), None, None) => (
             proc.join(pid.to_string()).exists().then_some(pid),
-            format!("process {pid}"),
+            FindError::NoPid(pid),
         ),
         (None, Some(name), None) => (
             eldest(proc, |pid| is_called(proc, pid, name)),
-            format!("process called {name}"),
+            FindError::NoProgram(name.clone()),
         ),
         (None, None, Some(unit)) => (
             eldest(proc, |pid| is_of_unit(proc, pid, unit)),
-            format!("process of unit {unit}"),
+            FindError::NoUnit(unit.clone()),
         ),
-        _ => {
-            return Err(format!(
-                "{}: specify exactly one of pid, process and unit",
-                wanted.name
-            ));
-        }
+        _ => return Err(FindError::Ambiguous(wanted.name.clone())),
     };
-    let pid = pid.ok_or_else(|| format!("there is no {description}"))?;
+    let pid = pid.ok_or(error)?;
     Ok(Watch {
         name: wanted.name.clone(),
         pid,
@@ -82,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    fn find(wanted: &HostWatch) -> Result<Watch, String> {
+    fn find(wanted: &HostWatch) -> Result<Watch, FindError> {
         find_in(Path::new("/proc"), wanted)
     }
 
@@ -113,13 +125,14 @@ mod tests {
         assert!(find(&watch(None, Some("cat"), None)).is_ok());
         child.kill().unwrap();
         child.wait().unwrap();
-        let error = find(&watch(Some(child.id()), None, None)).unwrap_err();
+        let error = find(&watch(Some(child.id()), None, None))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("there is no process"), "{error}");
         assert!(find(&watch(None, Some("no-such-name"), None)).is_err());
-        assert!(
-            find(&watch(Some(1), Some("init"), None))
-                .unwrap_err()
-                .contains("one of")
+        assert_eq!(
+            find(&watch(Some(1), Some("init"), None)).unwrap_err(),
+            FindError::Ambiguous("db".into())
         );
     }
 

@@ -76,10 +76,10 @@ impl Sought {
                 let was_missing = std::mem::take(&mut self.is_reported_missing);
                 was_missing.then_some(MonitorEvent::WatchFound(text))
             }
-            Err(text) => {
+            Err(error) => {
                 self.schedule_search(now_ns);
                 let is_first = !std::mem::replace(&mut self.is_reported_missing, true);
-                is_first.then_some(MonitorEvent::WatchLost(text))
+                is_first.then(|| MonitorEvent::WatchLost(error.to_string()))
             }
         }
     }

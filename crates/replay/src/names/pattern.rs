@@ -1,5 +1,6 @@
 //! Patterns for names: a prefix, a glob, or a regular expression.
 
+use regex::Error;
 use regex::bytes::Regex;
 
 /// A pattern that matches names and everything beneath them.
@@ -12,7 +13,7 @@ pub(super) enum Pattern {
 
 impl Pattern {
     /// Parses a pattern: `regex: ...`, a glob if it contains one of `*?[`, otherwise a prefix.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
+    pub(super) fn read(text: &str) -> Result<Self, Error> {
         if let Some(regex) = text.strip_prefix("regex:") {
             return regex_of(regex.trim()).map(Self::Regex);
         }
@@ -35,7 +36,7 @@ impl Pattern {
 ///
 /// `*` matches any characters except `/`, `**` any characters, `?` one character except `/`, `[ab]`
 /// one of the characters, and `[!ab]` a character that is not one of them.
-pub(super) fn glob(text: &str) -> Result<Regex, String> {
+pub(super) fn glob(text: &str) -> Result<Regex, Error> {
     let mut regex = String::from(if text.contains('/') { "^" } else { "(?:^|/)" });
     let mut rest = text.chars().peekable();
     while let Some(letter) = rest.next() {
@@ -63,9 +64,8 @@ pub(super) fn glob(text: &str) -> Result<Regex, String> {
 }
 
 /// A regular expression on bytes, because names need not be UTF-8. `.` matches any byte.
-pub(super) fn regex_of(text: &str) -> Result<Regex, String> {
-    let compiled = Regex::new(&format!("(?s-u){text}")).or_else(|_| Regex::new(&format!("(?s){text}")));
-    compiled.map_err(|error| error.to_string())
+pub(super) fn regex_of(text: &str) -> Result<Regex, Error> {
+    Regex::new(&format!("(?s-u){text}")).or_else(|_| Regex::new(&format!("(?s){text}")))
 }
 
 /// Rest of a name after a prefix of whole components, without its `/`.

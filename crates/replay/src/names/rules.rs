@@ -96,7 +96,7 @@ impl Rules {
                 ));
             }
             if let Some(regex) = from.strip_prefix("regex:") {
-                let regex = regex_of(regex.trim()).map_err(wrong)?;
+                let regex = regex_of(regex.trim()).map_err(|error| wrong(error.to_string()))?;
                 self.regexes.push((regex, to.into()));
             } else if from.starts_with('/') || from.starts_with("unknown:") {
                 let prefix = trimmed(from.as_bytes()).to_vec();
@@ -134,10 +134,10 @@ impl Rules {
                 Some(pattern) => (pattern.trim(), None),
                 None => (text, Some(Reason::Asked)),
             };
-            let pattern = Pattern::read(pattern).map_err(|why| RuleError {
+            let pattern = Pattern::read(pattern).map_err(|error| RuleError {
                 line,
                 text: text.into(),
-                why,
+                why: error.to_string(),
             })?;
             self.ignore.push((pattern, reason));
         }
@@ -149,10 +149,10 @@ impl Rules {
     pub fn set_copies(&mut self, copies: &Copies) -> Result<(), RuleError> {
         let compile = |globs: &[String]| {
             let compile_glob = |(index, text): (usize, &String)| {
-                glob(text).map_err(|why| RuleError {
+                glob(text).map_err(|error| RuleError {
                     line: index + 1,
                     text: text.clone(),
-                    why,
+                    why: error.to_string(),
                 })
             };
             globs

@@ -18,6 +18,27 @@ const STEP: usize = 16 * 1024;
 /// Maximum number of pieces of text in the channel to the client.
 const PIECES: usize = 3;
 
+/// Why a file is not sent: the messages of the servlet's global errors.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FileError {
+    /// No directory is configured.
+    #[error("FileBaseDirectory not defined")]
+    NoDirectory,
+    /// The path may lead out of the directory.
+    #[error("'..' not allowed in file path {0}")]
+    Parent(String),
+    /// The file does not exist in the directory, or cannot be read. The client does not receive the
+    /// cause.
+    #[error("Cannot read file {0}")]
+    Unreadable(String),
+    /// The length does not fit into the response.
+    #[error("File {0} has more than 4 GiB")]
+    TooLarge(String),
+    /// The thread that opens the file did not complete.
+    #[error("the file could not be read")]
+    Incomplete,
+}
+
 /// A requested file, and how to pack it.
 #[derive(Debug, Clone)]
 pub(super) struct FileRequest {
@@ -51,14 +72,17 @@ impl Files {
         }
     }
 
-    /// Opens a file. The error is the message of a global error, as in the servlet, which opens
-    /// files before it begins the response.
-    pub(super) async fn find(&self, path: &str) -> Result<SendableFile, String> {
-        let base = self.base.clone().ok_or("FileBaseDirectory not defined")?;
+    /// Opens a file. The error becomes a global error, as in the servlet, which opens files before
+    /// it begins the response.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub(super) async fn find(&self, path: &str) -> Result<SendableFile, FileError> {
+        let base = self.base.clone().ok_or(FileError::NoDirectory)?;
         let path = path.to_owned();
         tokio::task::spawn_blocking(move || find(&base, &path))
             .await
-            .unwrap_or_else(|_| Err("the file could not be read".into()))
+            .unwrap_or(Err(FileError::Incomplete))
     }
 
     /// Waits for the permit to read a file, in order of arrival.
@@ -131,11 +155,11 @@ fn pack(
 /// Opens a file of the directory. No file outside it is sent, also with symbolic links: the path
 /// must not contain `..`, and the location of the open file is checked again by its descriptor. A
 /// later change of a link does not affect that check.
-fn find(base: &Path, path: &str) -> Result<SendableFile, String> {
+fn find(base: &Path, path: &str) -> Result<SendableFile, FileError> {
     if path.contains("..") {
-        return Err(format!("'..' not allowed in file path {path}"));
+        return Err(FileError::Parent(path.to_owned()));
     }
-    let unreadable = || format!("Cannot read file {path}");
+    let unreadable = || FileError::Unreadable(path.to_owned());
     // As in the servlet, a path with a leading slash is relative to the directory too.
     let relative: PathBuf = Path::new(path)
         .components()
@@ -156,7 +180,7 @@ fn find(base: &Path, path: &str) -> Result<SendableFile, String> {
     if !metadata.is_file() {
         return Err(unreadable());
     }
-    let length = u32::try_from(metadata.len()).map_err(|_| format!("File {path} has more than 4 GiB"))?;
+    let length = u32::try_from(metadata.len()).map_err(|_| FileError::TooLarge(path.to_owned()))?;
     let changed = metadata
         .modified()
         .ok()

@@ -16,7 +16,7 @@ use super::answer::Answer;
 use super::command::{self, RequestKind, Work};
 use super::config::unix_now;
 use super::database::{End, Failure, Part, PayloadConnection, Query, Running};
-use super::files::{FileRequest, Files, SendableFile};
+use super::files::{FileError, FileRequest, Files, SendableFile};
 use super::invalidation::Keeping;
 use super::keepalive::Keepalive;
 use super::modified::{self, Tables, tables_of};
@@ -134,11 +134,11 @@ impl Gateway {
     }
 
     /// Prepares the payloads without waiting for the database: opens files, and determines the time
-    /// of the last change. The error is the message of a global error.
+    /// of the last change. The error becomes a global error.
     ///
     /// In the servlet, one payload with a known time is sufficient. Here the times of all payloads
     /// must be known.
-    async fn prepare(&self, works: Vec<Work>) -> Result<(Vec<Job>, Changed), String> {
+    async fn prepare(&self, works: Vec<Work>) -> Result<(Vec<Job>, Changed), FileError> {
         let mut jobs = Vec::with_capacity(works.len());
         let mut times = Vec::with_capacity(works.len());
         for work in works {

@@ -20,6 +20,17 @@ use crate::ServiceError;
 /// seconds.
 const BITS: std::ops::RangeInclusive<usize> = 1024..=8192;
 
+/// Why a response cannot be signed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SignError {
+    /// The key cannot sign the digest.
+    #[error("cannot sign: {0}")]
+    Key(#[from] rsa::Error),
+    /// The thread that signs did not complete.
+    #[error("cannot sign: the gateway is shutting down")]
+    ShuttingDown,
+}
+
 /// A server's key and certificate.
 pub(super) struct Signer {
     key: Arc<RsaPrivateKey>,
@@ -81,7 +92,10 @@ impl Signer {
     }
 
     /// Returns the signature in base64. It takes milliseconds, on a thread of the blocking pool.
-    pub(super) async fn sign(&self, digest: [u8; 32]) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// [`SignError`].
+    pub(super) async fn sign(&self, digest: [u8; 32]) -> Result<String, SignError> {
         let key = self.key.clone();
         let sign = move || {
             // Blinded: the time that it takes does not depend on the key.
@@ -91,11 +105,9 @@ impl Signer {
                 &digest,
             )
         };
-        match tokio::task::spawn_blocking(sign).await {
-            Ok(Ok(signature)) => Ok(STANDARD.encode(signature)),
-            Ok(Err(error)) => Err(format!("cannot sign: {error}")),
-            Err(_) => Err("cannot sign: the gateway is shutting down".into()),
-        }
+        let signed = tokio::task::spawn_blocking(sign).await;
+        let signature = signed.map_err(|_| SignError::ShuttingDown)??;
+        Ok(STANDARD.encode(signature))
     }
 }
 

@@ -302,9 +302,11 @@ impl Invalidation {
         } else {
             let (reply, first) = oneshot::channel();
             tasks.spawn(watch::watch(shared.clone(), database.to_owned(), received, reply));
-            if let Ok(Ok(Err(why))) = timeout(TIMEOUT, first).await {
-                let key = "invalidation";
-                return Err(ServiceError::Config { key, why });
+            if let Ok(Ok(Err(error))) = timeout(TIMEOUT, first).await {
+                return Err(ServiceError::Config {
+                    key: "invalidation",
+                    why: error.to_string(),
+                });
             }
         }
         Ok(Self {

@@ -42,12 +42,39 @@ impl WatchRequest {
     }
 }
 
+/// Why changes cannot be detected with the configuration of the server, and what to change.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnsuitableError {
+    /// The server has no binary log.
+    #[error(
+        "the server does not write a binary log: start it with --log-bin --binlog-format=ROW --server-id=1"
+    )]
+    NoLog,
+    /// The binary log does not contain rows.
+    #[error(
+        "the server's binary log contains statements, which do not name every table that they change: start the \
+         server with --binlog-format=ROW"
+    )]
+    Statements,
+    /// The user of the gateway may not read the end of the log. Contains the message of the server.
+    #[error(
+        "the server does not report the end of its binary log: {0}: grant BINLOG MONITOR or REPLICATION CLIENT to the \
+         user of the gateway"
+    )]
+    EndRefused(String),
+    /// The user of the gateway may not read the log. Contains the message of the server.
+    #[error(
+        "the server does not send its binary log: {0}: grant REPLICATION SLAVE to the user of the gateway"
+    )]
+    LogRefused(String),
+}
+
 /// Reason why a session has ended.
 enum SessionEnd {
     /// A failure. The next session may succeed.
     Trouble(String),
-    /// The configuration of the server is unsuitable. Contains what to change.
-    Unsuitable(String),
+    /// The configuration of the server is unsuitable.
+    Unsuitable(UnsuitableError),
     /// The gateway is shutting down.
     Over,
 }
@@ -58,15 +85,21 @@ impl From<Trouble> for SessionEnd {
     }
 }
 
+impl From<UnsuitableError> for SessionEnd {
+    fn from(error: UnsuitableError) -> Self {
+        Self::Unsuitable(error)
+    }
+}
+
 /// Receives the result of the first session: an error if the server is unsuitable.
-type FirstResult = Option<oneshot::Sender<Result<(), String>>>;
+type FirstResult = Option<oneshot::Sender<Result<(), UnsuitableError>>>;
 
 /// Watches the database until the service ends.
 pub(super) async fn watch(
     shared: Arc<Shared>,
     database: String,
     mut requests: mpsc::Receiver<WatchRequest>,
-    first: oneshot::Sender<Result<(), String>>,
+    first: oneshot::Sender<Result<(), UnsuitableError>>,
 ) {
     let Ok(address) = Address::from_url(&database) else {
         return; // the pool has rejected the URL already
@@ -90,8 +123,9 @@ pub(super) async fn watch(
                 report_first(&mut first, Ok(()));
                 why
             }
-            SessionEnd::Unsuitable(why) => {
-                report_first(&mut first, Err(why.clone()));
+            SessionEnd::Unsuitable(error) => {
+                let why = error.to_string();
+                report_first(&mut first, Err(error));
                 why
             }
         };
@@ -108,7 +142,7 @@ pub(super) async fn watch(
     }
 }
 
-fn report_first(first: &mut FirstResult, result: Result<(), String>) {
+fn report_first(first: &mut FirstResult, result: Result<(), UnsuitableError>) {
     if let Some(first) = first.take() {
         let _ = first.send(result);
     }

@@ -17,7 +17,8 @@ use super::super::super::database::{Dialect, Link};
 use super::super::Shared;
 use super::super::catalogue::{Depends, Kind, Listing, Relation};
 use super::{
-    FirstResult, QueryConnection, Row, SessionEnd, Trouble, WatchRequest, renew, report_first, value,
+    FirstResult, QueryConnection, Row, SessionEnd, Trouble, UnsuitableError, WatchRequest, renew,
+    report_first, value,
 };
 
 /// Maximum time without a message of the server, including heartbeats.
@@ -106,10 +107,7 @@ impl<'a> Watcher<'a> {
         match timeout(SILENCE, watcher.log.event()).await {
             Ok(Ok(Event::Log(event))) => watcher.process(event).await?,
             Ok(Ok(Event::Failed(refusal))) => {
-                return Err(SessionEnd::Unsuitable(format!(
-                    "the server does not send its binary log: {}: grant REPLICATION SLAVE to the user of the gateway",
-                    refusal.message
-                )));
+                return Err(UnsuitableError::LogRefused(refusal.message).into());
             }
             Ok(Ok(_)) => {
                 return Err(SessionEnd::Trouble(
@@ -319,17 +317,10 @@ async fn end_of_log(connection: &mut QueryConnection) -> Result<(String, u32), S
         .await?;
     let row = rows.first().cloned().unwrap_or_default();
     if value(&row, 0) != "1" {
-        return Err(SessionEnd::Unsuitable(
-            "the server does not write a binary log: start it with --log-bin --binlog-format=ROW --server-id=1"
-                .to_owned(),
-        ));
+        return Err(UnsuitableError::NoLog.into());
     }
     if !value(&row, 1).eq_ignore_ascii_case("row") {
-        return Err(SessionEnd::Unsuitable(
-            "the server's binary log contains statements, which do not name every table that they change: start the \
-             server with --binlog-format=ROW"
-                .to_owned(),
-        ));
+        return Err(UnsuitableError::Statements.into());
     }
     // The second statement is the name in MySQL from 8.4 on.
     let mut rows = connection.rows("SHOW MASTER STATUS").await;
@@ -338,11 +329,7 @@ async fn end_of_log(connection: &mut QueryConnection) -> Result<(String, u32), S
     }
     let rows = match rows {
         Err(Trouble::Refused(refusal)) => {
-            return Err(SessionEnd::Unsuitable(format!(
-                "the server does not report the end of its binary log: {}: grant BINLOG MONITOR or REPLICATION CLIENT \
-                 to the user of the gateway",
-                refusal.message
-            )));
+            return Err(UnsuitableError::EndRefused(refusal.message).into());
         }
         other => other?,
     };
