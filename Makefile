@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ENGINE := target/engine/plimsoll-engine
 CARGO_TEST := cargo test --release --workspace --locked
-# The recorder that is loaded before libc: the engine carries it (crates/engine/build.rs).
+# The recorder that is loaded before libc: the engine carries it (crates/capture/build.rs).
 export PLIMSOLL_PRELOAD_LIBRARY := $(CURDIR)/target/preload/release/libplimsoll_preload.so
 RUST   := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 

@@ -27,6 +27,7 @@ CRATES = (
     "controller",
     "wan",
     "preload",
+    "capture",
     "engine",
 )
 """A crate depends only on crates before it in this list (ARCHITECTURE.md)."""

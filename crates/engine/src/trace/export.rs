@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use plimsoll_capture::output::{check, write};
 use plimsoll_trace::event::Event;
 use plimsoll_trace::export::{Csv, Dxt, Export, Fio, Parquet, Tally};
 use plimsoll_trace::file::{FileError, Reader};
@@ -50,7 +51,7 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
     if root.is_some() && to != Format::Fio {
         bail!("--root is valid only with --to fio: the other formats contain the recorded paths");
     }
-    super::output::check(output, [trace])?;
+    check(output, [trace])?;
     // Facts that are known late in a trace must be in the first rows, too. So the trace is read
     // once for its tables alone.
     let mut reader = open(trace)?;
@@ -60,7 +61,7 @@ pub(crate) fn run(trace: &Path, to: Format, output: &Path, root: Option<&Path>) 
         header: reader.header().clone(),
         names: reader.into_names(),
     };
-    let tally = super::output::write(output, |file| {
+    let tally = write(output, |file| -> anyhow::Result<_> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let tally = match to {
             Format::Csv => source.write(Csv::new(&mut out, &source.names)?)?,

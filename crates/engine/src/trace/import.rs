@@ -8,13 +8,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
-use plimsoll_trace::file::with_header;
-use plimsoll_trace::header::{Calibration, Footer, Header, Recorder};
+use plimsoll_capture::left;
+use plimsoll_capture::output::{check, write};
+use plimsoll_trace::header::{Footer, Header, Recorder};
 use plimsoll_trace::import::{Importer, Log, LogFormat, SNIFFED_BYTES};
 use plimsoll_trace::text::Stamp;
-
-use super::left;
-use super::output::{check, write};
 
 /// Size of the input buffer, bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -27,7 +25,12 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
                 "--directory is valid only for logs of strace: logs of the preload recorder contain the directories of their programs"
             );
         }
-        return left::import(output, &logs);
+        let summary = left::import(output, &logs)?;
+        for remark in summary.remarks {
+            eprintln!("{remark}");
+        }
+        report(output, &summary.footer, None)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut opened = Vec::new();
     let mut format = LogFormat::default();
@@ -50,7 +53,7 @@ pub(crate) fn run(output: &Path, directory: Option<&Path>, logs: &[PathBuf]) -> 
         ..Header::new(Recorder::Strace, format.resolution_ns)
     };
     let first = opened[0].pid;
-    let footer = write(output, |file| {
+    let footer = write(output, |file| -> anyhow::Result<_> {
         let mut importer = Importer::new(file, &header)?;
         if let Some(directory) = directory {
             importer
@@ -108,19 +111,6 @@ impl Read for UntilFault {
             read => read,
         }
     }
-}
-
-/// Adds the calibration after the recording to the one before it.
-pub(super) fn calibrate_again(output: &Path, after: Option<Calibration>) -> anyhow::Result<()> {
-    let Some(after) = after else { return Ok(()) };
-    let before = File::open(output).with_context(|| format!("reading {}", output.display()))?;
-    write(output, |file| {
-        let file = with_header(before, file, |header| Header {
-            calibration: Some(header.calibration.map_or(after, |before| before.and(after))),
-            ..header
-        })?;
-        Ok((file, ()))
-    })
 }
 
 /// Reports the contents of the trace file to the lab: in a file, or on stdout.

@@ -1,23 +1,37 @@
 //! `trace`: records and reads the calls of applications on their files.
 
-mod attached;
-mod calibrate;
 mod export;
-mod fifo;
 mod import;
-mod left;
-mod mapped;
-mod output;
-mod preload;
 mod profile;
-mod record;
-mod strace;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use plimsoll_capture::{RecordRequest, Recording};
+
+/// The arguments of `trace spin`, without its numbers.
+const SPIN: [&str; 2] = ["trace", "spin"];
+
+/// The recorder of `trace record`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Source {
+    /// All calls, at about 35 us each
+    Strace,
+    /// Calls through libc, at a fraction of a microsecond each
+    Preload,
+}
+
+impl From<Source> for plimsoll_capture::Source {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Strace => Self::Strace,
+            Source::Preload => Self::Preload,
+        }
+    }
+}
 
 #[derive(Subcommand)]
 pub(crate) enum Trace {
@@ -43,8 +57,8 @@ pub(crate) enum Trace {
         #[arg(long)]
         force: bool,
         /// The recorder
-        #[arg(long, value_enum, default_value_t = record::Source::Strace)]
-        source: record::Source,
+        #[arg(long, value_enum, default_value_t = Source::Strace)]
+        source: Source,
         /// Attach to this process and all its threads instead of running a program
         #[arg(short, long = "pid")]
         pid: Vec<u32>,
@@ -113,17 +127,20 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             one_core,
             report,
             command,
-        } => record::run(&record::RecordRequest {
-            source,
-            output,
-            force,
-            report,
-            pids: pid,
-            seconds,
-            calibrated: !uncalibrated,
-            one_core,
-            command,
-        }),
+        } => {
+            let request = RecordRequest {
+                source: source.into(),
+                output,
+                force,
+                pids: pid,
+                seconds,
+                calibrated: !uncalibrated,
+                one_core,
+                command,
+                spin: &SPIN,
+            };
+            record(&request, report.as_deref())
+        }
         Trace::Profile(arguments) => profile::profile(arguments),
         Trace::Points(arguments) => profile::points(arguments),
         Trace::Export {
@@ -132,6 +149,34 @@ pub(crate) fn run(verb: Trace) -> anyhow::Result<ExitCode> {
             output,
             root,
         } => export::run(&trace, to, &output, root.as_deref()),
-        Trace::Spin { rounds, calls } => calibrate::spin(rounds, calls),
+        Trace::Spin { rounds, calls } => spin(rounds, calls),
     }
+}
+
+/// Records, and writes the summary to the file `report`, or to stdout.
+fn record(request: &RecordRequest, report: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let recording = Recording::new(request)?;
+    for remark in recording.remarks() {
+        eprintln!("{remark}");
+    }
+    let footer = recording.run(crate::signals::listen)?;
+    import::report(&request.output, &footer, report)?;
+    Ok(footer.status.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// The exit code of the program; after a signal, the code that a shell returns.
+fn exit_code(status: i32) -> ExitCode {
+    let code = if status < 0 { 128 - status } else { status };
+    ExitCode::from(code.clamp(0, 255) as u8)
+}
+
+/// Prints the duration of each round, ns.
+fn spin(rounds: usize, calls: usize) -> anyhow::Result<ExitCode> {
+    let durations = plimsoll_capture::spin(rounds, calls)?;
+    let durations: Vec<String> = durations
+        .iter()
+        .map(|duration| duration.as_nanos().to_string())
+        .collect();
+    writeln!(std::io::stdout(), "{}", durations.join(" "))?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,22 +1,63 @@
 //! Imports the logs of a preload recording that was killed: its directory was not removed.
 
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use anyhow::{Context, bail};
 use plimsoll_trace::header::Footer;
 use plimsoll_trace::preload::Log;
 
-use super::{import, output, preload};
+use crate::error::{CaptureError, at};
+use crate::{output, preload};
 
 /// The first bytes of a log.
 const MAGIC: &[u8] = b"plimcall";
 
-/// The logs of the recorder among the given paths or in a given directory. None if no path is such
-/// a log.
-pub(super) fn logs(given: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
+/// A remark for the user. [`Display`] formats it as a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// A recording with the same output was killed. Contains the directory with its logs.
+    Abandoned(PathBuf),
+    /// A process is still recorded, so the trace does not contain its further calls. Contains its
+    /// id.
+    StillRecorded(u32),
+}
+
+impl Display for Remark {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Abandoned(directory) => {
+                let path = directory.display();
+                write!(
+                    f,
+                    "a recording that was killed has left its logs in {path}: import them with plimsoll trace import {path}, or remove the directory"
+                )
+            }
+            Self::StillRecorded(pid) => write!(
+                f,
+                "process {pid} is still recorded: the trace does not contain its further calls"
+            ),
+        }
+    }
+}
+
+/// The result of [`import`].
+#[derive(Debug)]
+pub struct ImportSummary {
+    /// The footer of the trace file.
+    pub footer: Footer,
+    /// Remarks for the user.
+    pub remarks: Vec<Remark>,
+}
+
+/// Finds the logs of the preload recorder among the given paths, which are files, or directories of
+/// recordings. None if no path is or contains such a log. Otherwise all files are returned, as a
+/// kill may have cut some of them.
+///
+/// # Errors
+/// A directory cannot be read.
+pub fn logs(given: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, CaptureError> {
     let mut files = Vec::new();
     for path in given {
         if path.is_dir() {
@@ -33,8 +74,8 @@ pub(super) fn logs(given: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
     Ok(has_log.then_some(files))
 }
 
-fn files_in(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))?;
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>, CaptureError> {
+    let entries = fs::read_dir(directory).map_err(at("reading", directory))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.is_file());
     paths.sort();
@@ -47,19 +88,26 @@ fn first_bytes(path: &Path) -> Option<[u8; MAGIC.len()]> {
     Some(start)
 }
 
-/// Writes a trace file from logs. A program that outlives its recorder continues to write; its
-/// records until now are imported.
-pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCode> {
+/// Writes the trace file `output` from the logs of [`logs`]. A program that outlives its recorder
+/// continues to write; its records until now are imported.
+///
+/// # Errors
+/// A log cannot be read, has another version or is damaged, or the output cannot be written. An
+/// existing output is not changed then.
+pub fn import(output: &Path, paths: &[PathBuf]) -> Result<ImportSummary, CaptureError> {
     output::check(output, paths.iter().map(PathBuf::as_path))?;
-    let read = |path: &PathBuf| fs::read(path).with_context(|| format!("reading {}", path.display()));
-    let bytes = paths.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    let read = |path: &PathBuf| fs::read(path).map_err(at("reading", path));
+    let bytes = paths.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let mut parsed = Vec::new();
     for (path, bytes) in paths.iter().zip(&bytes) {
         match Log::parse(bytes) {
             Ok(log) => parsed.push(log),
             // A log that a kill has cut in its head.
             Err(_) if !bytes.starts_with(MAGIC) => {}
-            Err(error) => bail!("{}: {error}", path.display()),
+            Err(source) => {
+                let path = path.clone();
+                return Err(CaptureError::Log { path, source });
+            }
         }
     }
     let headless = (bytes.len() - parsed.len()) as u64;
@@ -78,11 +126,8 @@ pub(super) fn import(output: &Path, paths: &[PathBuf]) -> anyhow::Result<ExitCod
             ..footer
         })
     })?;
-    for pid in alive {
-        eprintln!("process {pid} is still recorded: the trace does not contain its further calls");
-    }
-    import::report(output, &footer, None)?;
-    Ok(ExitCode::SUCCESS)
+    let remarks = alive.into_iter().map(Remark::StillRecorded).collect();
+    Ok(ImportSummary { footer, remarks })
 }
 
 /// Whether the process has mapped one of the logs.
@@ -93,7 +138,7 @@ fn writes_to(pid: u32, paths: &[PathBuf]) -> bool {
 }
 
 /// Directories next to `output` of recorders that have ended: `.job.trace.4711`.
-pub(super) fn abandoned(output: &Path) -> Vec<PathBuf> {
+pub(crate) fn abandoned(output: &Path) -> Vec<PathBuf> {
     let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else {
         return Vec::new();
     };

@@ -1,16 +1,59 @@
 //! Writes the output file of a command, which appears under its name only when it is complete.
 
+use std::error::Error;
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 
-/// Refuses an output that is one of the inputs, under any name, or that is not a regular file.
-pub(super) fn check<'p>(output: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> anyhow::Result<()> {
+/// Any error of a function that writes the contents of a file.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The reason why an output is refused or was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The output is one of the inputs.
+    #[error("the output {output} is the input {input}: pass another name with -o")]
+    IsInput {
+        /// The output.
+        output: PathBuf,
+        /// The name of the same file as an input.
+        input: PathBuf,
+    },
+    /// The output exists and is not a regular file.
+    #[error("{0} is not a regular file: pass another name with -o")]
+    NotRegular(PathBuf),
+    /// The output exists.
+    #[error("{0}: the file exists: pass another name with -o, or --force to overwrite it")]
+    Exists(PathBuf),
+    /// The file with the temporary name cannot be created.
+    #[error("creating {path}")]
+    Create {
+        /// The temporary name.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The contents could not be determined or written, or the file could not be named.
+    #[error("writing {path}")]
+    Write {
+        /// The output.
+        path: PathBuf,
+        /// The error of the system, or of the function that writes the contents.
+        source: BoxError,
+    },
+}
+
+/// Refuses an output that is one of the inputs, under any name, or that is not a regular file. An
+/// output that does not exist is accepted.
+///
+/// # Errors
+/// [`OutputError::IsInput`], [`OutputError::NotRegular`].
+pub fn check<'p>(output: &Path, inputs: impl IntoIterator<Item = &'p Path>) -> Result<(), OutputError> {
     let Ok(existing) = fs::metadata(output) else {
         return Ok(());
     };
@@ -18,47 +61,37 @@ pub(super) fn check<'p>(output: &Path, inputs: impl IntoIterator<Item = &'p Path
         fs::metadata(input).is_ok_and(|input| (input.dev(), input.ino()) == (existing.dev(), existing.ino()))
     };
     if let Some(input) = inputs.into_iter().find(is_same) {
-        bail!(
-            "the output {} is the input {}: pass another name with -o",
-            output.display(),
-            input.display()
-        );
+        return Err(OutputError::IsInput {
+            output: output.into(),
+            input: input.into(),
+        });
     }
     if !existing.is_file() {
-        bail!(
-            "{} is not a regular file: pass another name with -o",
-            output.display()
-        );
+        return Err(OutputError::NotRegular(output.into()));
     }
     Ok(())
 }
 
 /// Refuses an existing output: a recording cannot be repeated.
-pub(super) fn check_new(output: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_new(output: &Path) -> Result<(), OutputError> {
     if fs::symlink_metadata(output).is_ok() {
-        bail!(
-            "{}: the file exists: pass another name with -o, or --force to overwrite it",
-            output.display()
-        );
+        return Err(OutputError::Exists(output.into()));
     }
     Ok(())
 }
 
 /// Writes a file under a temporary name, `job.trace.part`, and renames it when it is complete. If a
 /// recording is killed, its data can be read from there. `work` returns the file and its result.
-pub(super) fn visibly<T>(
+pub(crate) fn visibly<T, E: Into<BoxError>>(
     output: &Path,
-    work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
-) -> anyhow::Result<T> {
+    work: impl FnOnce(File) -> Result<(File, T), E>,
+) -> Result<T, OutputError> {
     let part = part(output);
-    let file = File::create(&part).with_context(|| format!("creating {}", part.display()))?;
-    let result = work(file)
-        .and_then(|(file, result)| {
-            file.sync_all()?;
-            fs::rename(&part, output)?;
-            Ok(result)
-        })
-        .with_context(|| format!("writing {}", output.display()));
+    let file = File::create(&part).map_err(|source| OutputError::Create {
+        path: part.clone(),
+        source,
+    })?;
+    let result = finish(output, work(file), |_| Ok(fs::rename(&part, output)?));
     if result.is_err() {
         let _ = fs::remove_file(&part);
     }
@@ -67,21 +100,41 @@ pub(super) fn visibly<T>(
 
 /// Writes a file that can be written again from its input: it has no name until it is complete, so
 /// that nothing remains if the command is killed. If the file system does not support files without
-/// a name, it works as [`visibly`].
-pub(super) fn write<T>(
+/// a name, it is written under a temporary name, `job.trace.part`.
+///
+/// `work` receives the empty file, and returns the file and its result, which this function
+/// returns.
+///
+/// # Errors
+/// [`OutputError::Create`]; [`OutputError::Write`] also with an error of `work`. An existing output
+/// is not changed then.
+pub fn write<T, E: Into<BoxError>>(
     output: &Path,
-    work: impl FnOnce(File) -> anyhow::Result<(File, T)>,
-) -> anyhow::Result<T> {
+    work: impl FnOnce(File) -> Result<(File, T), E>,
+) -> Result<T, OutputError> {
     let Some(file) = nameless(output) else {
         return visibly(output, work);
     };
-    work(file)
+    finish(output, work(file), |file| name(file, output))
+}
+
+/// Syncs a written file and names it.
+fn finish<T, E: Into<BoxError>>(
+    output: &Path,
+    written: Result<(File, T), E>,
+    name: impl FnOnce(&File) -> Result<(), BoxError>,
+) -> Result<T, OutputError> {
+    written
+        .map_err(Into::into)
         .and_then(|(file, result)| {
             file.sync_all()?;
-            name(&file, output)?;
+            name(&file)?;
             Ok(result)
         })
-        .with_context(|| format!("writing {}", output.display()))
+        .map_err(|source| OutputError::Write {
+            path: output.into(),
+            source,
+        })
 }
 
 /// A file without a name on the file system of `output`, if it can get a name later.
@@ -101,7 +154,7 @@ fn nameless(output: &Path) -> Option<File> {
 
 /// Links the file to its name and replaces an existing one. linkat(2) cannot replace a file,
 /// rename(2) can.
-fn name(file: &File, output: &Path) -> anyhow::Result<()> {
+fn name(file: &File, output: &Path) -> Result<(), BoxError> {
     let part = part(output);
     let _ = fs::remove_file(&part);
     linkat(

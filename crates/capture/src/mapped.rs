@@ -7,13 +7,13 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 /// A file that is no longer changed, mapped for reading.
-pub(super) struct Mapped {
+pub(crate) struct Mapped {
     start: NonNull<u8>,
     length: usize,
 }
 
 impl Mapped {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         if length == 0 {
@@ -40,7 +40,7 @@ impl Mapped {
         Ok(Self { start, length })
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping exists as long as self, or the length is 0. The program that wrote
         // the file has ended, and no other process uses this private directory.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }

@@ -16,14 +16,14 @@ use std::time::Duration;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The pipe, in a private directory that is removed with it.
-pub(super) struct Fifo {
+pub(crate) struct Fifo {
     directory: PathBuf,
     path: PathBuf,
     file: File,
 }
 
 impl Fifo {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("plimsoll-trace-{}-{number}", std::process::id());
@@ -55,13 +55,13 @@ impl Fifo {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Waits for bytes. Returns 0 when the writer has closed its end or has ended, and None after
     /// `timeout`.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         writer: &mut Child,
         bytes: &mut [u8],

@@ -13,7 +13,7 @@ use plimsoll_trace::kernel::{Birth, Kernel};
 
 /// Adds a process to `kernel`. Facts that may not be read, of a process of another user, stay
 /// unknown.
-pub(super) fn add_process(kernel: &mut Kernel, pid: u32) {
+pub(crate) fn add_process(kernel: &mut Kernel, pid: u32) {
     let process = PathBuf::from(format!("/proc/{pid}"));
     if let Ok(directory) = fs::read_link(process.join("cwd")) {
         kernel.set_directory(pid, directory.as_os_str().as_bytes());
