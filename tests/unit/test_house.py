@@ -17,6 +17,7 @@ CRATES = (
     "clock",
     "wire",
     "record",
+    "preload-log",
     "trace",
     "replay",
     "drive",
@@ -33,7 +34,14 @@ CRATES = (
 """A crate depends only on crates before it in this list (ARCHITECTURE.md)."""
 SEPARATE = {("drive", "record"), ("services", "drive"), ("monitor", "drive"), ("record", "drive")}
 """Pairs that the design forbids whatever the order: drivers never record, services know no tester."""
-PURE = {"model": (), "schedule": ("model",), "clock": (), "wire": (), "trace": ()}
+PURE = {
+    "model": (),
+    "schedule": ("model",),
+    "clock": (),
+    "wire": (),
+    "preload-log": (),
+    "trace": ("preload-log",),
+}
 """What crates without I/O may depend on, of ours."""
 RUNTIMES = ("tokio", "mio", "socket2")
 

@@ -5,14 +5,12 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use plimsoll_preload_log::MAGIC;
 use plimsoll_trace::header::Footer;
 use plimsoll_trace::preload::Log;
 
 use crate::error::{CaptureError, at};
 use crate::{output, preload};
-
-/// The first bytes of a log.
-const MAGIC: &[u8] = b"plimcall";
 
 /// A remark for the user. [`Display`] formats it as a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +66,7 @@ pub fn logs(given: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, CaptureError> {
             files.push(path.clone());
         }
     }
-    let is_log = |path: &PathBuf| first_bytes(path).is_some_and(|start| start == MAGIC);
+    let is_log = |path: &PathBuf| first_bytes(path).is_some_and(|start| start == *MAGIC);
     // A kill may have left a log without its head, so one valid log suffices.
     let has_log = files.iter().any(is_log);
     Ok(has_log.then_some(files))

@@ -1,7 +1,9 @@
 //! Calls on descriptors and on the data of files.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
 use libc::{iovec, sockaddr, socklen_t};
+use plimsoll_preload_log::ABSENT;
 
 use crate::calls::Call;
 use crate::record::{around, by_errno};
@@ -78,9 +80,7 @@ wrap! {
 /// The argument of fcntl. Some commands have none; then its value has no meaning.
 fn value_of(command: c_int, value: c_long) -> i64 {
     match command {
-        libc::F_GETFD | libc::F_GETFL | libc::F_GETOWN | libc::F_GETPIPE_SZ | libc::F_GET_SEALS => {
-            crate::encode::ABSENT
-        }
+        libc::F_GETFD | libc::F_GETFL | libc::F_GETOWN | libc::F_GETPIPE_SZ | libc::F_GET_SEALS => ABSENT,
         _ => value,
     }
 }

@@ -8,10 +8,10 @@
 use core::ffi::{c_char, c_int, c_void};
 
 use crate::calls::Call;
-use crate::encode::ABSENT;
 use crate::record::{self, CallEnd};
 use crate::wrap::{Word, next};
 use crate::{kernel, next as libc_next};
+use plimsoll_preload_log::ABSENT;
 
 type Directory = *mut c_void;
 

@@ -1,27 +1,13 @@
-//! Writes a record in the format of a log, which is described in the module `preload` of the crate
-//! `plimsoll-trace`.
+//! Writes a record in the format of a log, which the crate `plimsoll-preload-log` describes.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
 
+use plimsoll_preload_log::{ABSENT, extra};
+
 use crate::calls::{Call, Kind, TABLE};
 use crate::record::CallEnd;
-
-/// The value of an absent argument or result. An absent argument is not written.
-pub const ABSENT: i64 = i64::MIN;
-
-/// The bits for the optional parts of a record.
-pub mod extra {
-    pub const PROCESSOR: u8 = 1;
-    pub const FIRST_TEXT: u8 = 2;
-    pub const SECOND_TEXT: u8 = 4;
-    pub const STATUS: u8 = 8;
-    pub const PAIR: u8 = 16;
-    pub const OTHER_THREAD: u8 = 32;
-    pub const UNFINISHED: u8 = 64;
-    pub const INFERRED: u8 = 128;
-}
 
 /// A record that is being written.
 pub struct Out {

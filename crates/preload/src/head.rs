@@ -3,22 +3,14 @@
 
 use core::ffi::{CStr, c_int};
 
+use plimsoll_preload_log::{MAGIC, VERSION, part};
+
 use crate::calls::TABLE;
-use crate::kernel;
 use crate::log::Text;
-use crate::{VERSION, clock};
+use crate::{clock, kernel};
 
 /// Maximum length of the recorded command line, bytes. The rest is cut.
 const MAX_COMMAND: usize = 16 * 1024;
-
-/// The kinds of the parts of a head.
-mod part {
-    pub const CALLS: u32 = 1;
-    pub const COMMAND: u32 = 2;
-    pub const DIRECTORY: u32 = 3;
-    pub const DESCRIPTOR: u32 = 4;
-    pub const HOST: u32 = 5;
-}
 
 /// Writes the head. Returns its length in bytes: a multiple of 8, at most `capacity`.
 ///
@@ -46,9 +38,8 @@ pub unsafe fn write(start: *mut u8, capacity: usize, is_image: bool) -> usize {
     }
     let used = out.used;
     out.bytes[12..16].copy_from_slice(&(used as u32).to_ne_bytes());
-    // The magic number is written last. A file without it belongs to a process that was killed
-    // while it wrote the head.
-    out.bytes[..8].copy_from_slice(b"plimcall");
+    // Written last, see `MAGIC`.
+    out.bytes[..8].copy_from_slice(MAGIC);
     used
 }
 

@@ -36,8 +36,8 @@
 //! inside libc. They are inferred from the position of the open file before and after the function.
 //! Such records are marked.
 //!
-//! The format of a log is described in the module `preload` of the crate `plimsoll-trace`, which
-//! reads it.
+//! The crate `plimsoll-preload-log` describes the format of a log. The module `preload` of the
+//! crate `plimsoll-trace` reads it.
 
 #![cfg_attr(panic = "abort", no_std)]
 
@@ -61,9 +61,6 @@ mod number;
 mod processes;
 mod rings;
 mod stdio;
-
-/// Version of the log.
-const VERSION: u32 = 1;
 
 /// Nothing here panics except by a mistake, and another program must not be unwound. The library
 /// that is used is built without the standard library (`panic=abort`, see

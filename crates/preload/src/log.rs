@@ -1,6 +1,6 @@
 //! The log of a thread: a memory-mapped file, so its records remain after a kill.
 //!
-//! The format is described in the module `preload` of the crate `plimsoll-trace`, which reads it.
+//! The crate `plimsoll-preload-log` describes the format.
 
 use core::ffi::{CStr, c_int};
 

@@ -3,8 +3,10 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{Ordering, compiler_fence};
 
+use plimsoll_preload_log::{LOST, extra};
+
 use crate::calls::Call;
-use crate::encode::{self, Out, extra};
+use crate::encode::{self, Out};
 use crate::log::{Log, MAX_RECORD};
 use crate::thread::Thread;
 use crate::{clock, kernel, next, process};
@@ -12,8 +14,6 @@ use crate::{clock, kernel, next, process};
 /// If a call, or the time between two calls, takes longer than this, the processor time is read.
 /// Unit: ns. Reading it takes about 200 ns.
 const LONG_NS: u64 = 20_000;
-/// The call number of a record that reports lost records.
-const LOST: u16 = u16::MAX;
 
 /// The start of a call.
 #[derive(Clone, Copy)]

@@ -7,8 +7,9 @@
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
+use plimsoll_preload_log::ABSENT;
+
 use crate::calls::Call;
-use crate::encode::ABSENT;
 use crate::kernel;
 use crate::next::Next;
 use crate::record::{self, CallEnd};

@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use crate::encode::ABSENT;
+use plimsoll_preload_log::ABSENT;
 
 /// A type that can be a word of a record.
 pub trait Word: Copy {

@@ -1,9 +1,9 @@
 //! Reads the head of a log.
 
-use crate::preload::{Bytes, LogError, VERSION};
-use crate::syscalls::{self, Syscall};
+use plimsoll_preload_log::{MAGIC, VERSION, part};
 
-const MAGIC: &[u8] = b"plimcall";
+use crate::preload::{Bytes, LogError};
+use crate::syscalls::{self, Syscall};
 
 /// The head of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,11 +80,11 @@ fn read<'a>(bytes: &'a [u8], mut fixed: Bytes<'a>) -> Option<Parsed<'a>> {
         let (kind, length) = (parts.u32()?, parts.u32()? as usize);
         let part = parts.padded(length)?;
         match (kind, &mut result.image) {
-            (1, _) => calls = each(part, b'\n').map(syscalls::find).collect(),
-            (2, Some(image)) => image.command = each(part, 0).collect(),
-            (3, Some(image)) => image.directory = part,
-            (4, Some(image)) => image.open.push(descriptor(Bytes(part))?),
-            (5, Some(image)) => image.host = each(part, 0).collect(),
+            (part::CALLS, _) => calls = each(part, b'\n').map(syscalls::find).collect(),
+            (part::COMMAND, Some(image)) => image.command = each(part, 0).collect(),
+            (part::DIRECTORY, Some(image)) => image.directory = part,
+            (part::DESCRIPTOR, Some(image)) => image.open.push(descriptor(Bytes(part))?),
+            (part::HOST, Some(image)) => image.host = each(part, 0).collect(),
             // Parts of a later recorder are skipped.
             _ => {}
         }

@@ -1,25 +1,7 @@
 //! Reads the logs of the preload recorder: one for each thread of a program, with a head and
 //! records. It works on bytes and does no I/O.
 //!
-//! All numbers, including `O_*`, are those of the host, and little-endian, as every supported host
-//! is. All data are aligned to 8 bytes.
-//!
-//! **Head**: `plimcall`, u32 version, u32 length of the head in bytes, u32 pid, u32 parent's pid,
-//! u32 tid, u32 1 for the first log of a program, u64 `CLOCK_MONOTONIC` ns, u64 `CLOCK_REALTIME`
-//! ns. Then parts follow: u32 kind, u32 length, the bytes, padding. Kind 1: the names of the calls,
-//! each with a newline. The first log of a program also has 2: its command line, each argument with
-//! a 0; 3: its working directory; 4, for each open descriptor: i32 number, u32 flags of its open
-//! file, u32 whether execve closes it, u32 0, i64 offset or -1, the target of its link in
-//! `/proc/PID/fd`; 5: node, release and machine of uname(2), each with a 0.
-//!
-//! **Record**: u16 length in words of 8 bytes, including this one, u16 call (the index of its
-//! name), u16 errno, u8 bits of the arguments that are present, u8 bits of the optional parts; u64
-//! start ns, u64 duration ns, i64 value. Then the optional parts follow: u64 processor time ns (bit
-//! 0), u64 thread if it is not that of the log (bit 5), the arguments in their order, u64 mode and
-//! u64 size of a file (bit 3), two i32 (bit 4), one or two texts (bits 1, 2): u64 length, the
-//! bytes, padding. Bit 6: the call had not ended. Bit 7: the call is inferred. A record whose first
-//! word is 0 was never written: the log ends there. The value of call 65535 is the number of
-//! records that were lost before it.
+//! The crate `plimsoll-preload-log` describes the format.
 
 mod follow;
 mod head;
@@ -27,13 +9,12 @@ mod machine;
 mod merge;
 mod record;
 
+use plimsoll_preload_log::VERSION;
+
 pub use follow::{UnusedRecords, follow};
 pub use head::{Head, Image, OpenDescriptor};
 pub use merge::{Merge, Moment, When};
 pub use record::{Record, Records, Status};
-
-/// Version of the logs that this module reads.
-pub const VERSION: u32 = 1;
 
 /// The reason why bytes are not a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,25 +1,10 @@
 //! Reads the records of a log in order.
 
+use plimsoll_preload_log::{ABSENT, LOST, extra};
+
 use crate::event::Outcome;
 use crate::preload::Bytes;
 use crate::syscalls::Syscall;
-
-/// The call number of a record that reports lost records.
-const LOST: usize = u16::MAX as usize;
-/// The word of an unknown value.
-const UNKNOWN: i64 = i64::MIN;
-
-/// The bits of the optional parts of a record.
-mod extra {
-    pub const PROCESSOR: u8 = 1;
-    pub const FIRST_TEXT: u8 = 2;
-    pub const SECOND_TEXT: u8 = 4;
-    pub const STATUS: u8 = 8;
-    pub const PAIR: u8 = 16;
-    pub const OTHER_THREAD: u8 = 32;
-    pub const UNFINISHED: u8 = 64;
-    pub const INFERRED: u8 = 128;
-}
 
 /// A call of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,18 +126,18 @@ impl<'a> Records<'a> {
         let mut words = Bytes(record);
         let [_, _, low, high, errno_low, errno_high, present, extras] =
             words.array().ok_or(NotARecord::Damaged)?;
-        let number = usize::from(u16::from_le_bytes([low, high]));
+        let number = u16::from_le_bytes([low, high]);
         let errno = u16::from_le_bytes([errno_low, errno_high]);
         let mut times = || Some((words.u64()?, words.u64()?, words.i64()?));
         let (start_ns, duration_ns, value) = times().ok_or(NotARecord::Damaged)?;
         if number == LOST {
             return Err(NotARecord::Lost(value.cast_unsigned()));
         }
-        let call = *self.calls.get(number).ok_or(NotARecord::Damaged)?;
+        let call = *self.calls.get(usize::from(number)).ok_or(NotARecord::Damaged)?;
         let call = call.ok_or(NotARecord::UnknownCall)?;
         let has = |bit: u8| extras & bit != 0;
         let outcome = match (has(extra::UNFINISHED), errno, value) {
-            (true, ..) | (_, 0, UNKNOWN) => Outcome::Unknown,
+            (true, ..) | (_, 0, ABSENT) => Outcome::Unknown,
             (_, 0, _) => Outcome::Returned(value),
             _ => Outcome::Failed(errno),
         };
