@@ -239,6 +239,12 @@ def own(*at: tuple[float, float, float], stopped: float | None = 0.0) -> OwnDela
 FINE = Observed(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
 
 
+def test_a_limit_of_a_whole_core_is_never_exceeded() -> None:
+    full = dataclasses.replace(FINE, thread_demand=1.0001)
+    assert judge_run(full, Validity()).verdict == RunVerdict.INVALID
+    assert judge_run(full, Validity(tester_cpu=1.0)).verdict == RunVerdict.DOUBTFUL
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -181,8 +181,8 @@ fn tcp_info_of_http_is_read_at_most_once_per_second() {
         ));
         check_readings_are_after_the_end(&ran);
     }
-    // A server that closes after each response, although the client keeps connections: `TCP_INFO` is
-    // read before the connection is closed.
+    // A server that closes after each response, although the client keeps connections: `TCP_INFO`
+    // is read before the connection is closed.
     let closing = Server::start(move |mut stream| {
         let _ = read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");

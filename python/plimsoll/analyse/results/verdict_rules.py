@@ -66,7 +66,7 @@ _CHECKS: Final = (
     ),
     VerdictRule(
         RuleName.TESTER_CPU,
-        2,
+        3,
         "A run in which a thread of an agent used, or waited for, more of a core than `tester_cpu` is invalid, and "
         "doubtful above 90 %.",
     ),
