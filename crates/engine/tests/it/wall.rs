@@ -68,7 +68,7 @@ impl Wall {
 
 /// Time (s) and text of the events about steps of an agent's clock.
 fn steps<'a>(events: &'a [Value], agent: &str) -> Vec<(f64, &'a str)> {
-    let words = format!("agent {agent}: its wall clock was set");
+    let words = format!("agent {agent}: the wall clock of the host was set");
     let of = |event: &&Value| event["kind"] == "clock-step";
     events
         .iter()

@@ -14,7 +14,7 @@ fn head(tid: u32, monotonic_ns: u64, is_image: bool) -> Vec<u8> {
         open.extend((-1_i64).to_le_bytes());
         open.extend(b"pipe:[9]");
         parts.extend(part(4, &open));
-        parts.extend(part(99, b"a part of a later version"));
+        parts.extend(part(99, b"what a later one tells"));
     }
     let mut bytes = b"plimcall".to_vec();
     for number in [VERSION, 48 + parts.len() as u32, 10, 9, tid, u32::from(is_image)] {
