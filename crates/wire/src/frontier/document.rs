@@ -31,7 +31,7 @@ pub enum DocumentError {
     /// An element occurs where it is not allowed.
     #[error("unexpected <{name}> at byte {at}")]
     Misplaced {
-        /// Name of the element, cut to 32 characters.
+        /// Name of the element.
         name: String,
         /// Offset of its `<` in the document, bytes.
         at: usize,
