@@ -306,7 +306,7 @@ impl ActiveRun {
                 session.drop_peer(&name);
             }
             ToController::Going { t0_raw_ns, bound_ns } => {
-                self.record_start(session, index, t0_raw_ns, bound_ns)
+                self.record_start(session, index, t0_raw_ns, bound_ns);
             }
             other => {
                 let name = &self.agents[index].name;

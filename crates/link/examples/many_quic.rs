@@ -167,9 +167,9 @@ async fn agents(links: u64) {
         let permit = Arc::clone(&handshakes).acquire_owned().await.unwrap();
         let dialer = Arc::clone(&dialer);
         tasks.spawn(async move {
-            let dialed = dialer.dial(TIMEOUT).await;
+            let link = dialer.dial(TIMEOUT).await;
             drop(permit);
-            let mut link = match dialed {
+            let mut link = match link {
                 Ok(link) => link,
                 Err(error) => return println!("{error}"),
             };

@@ -329,7 +329,7 @@ mod tests {
         let template = Template::new(text, values);
         let mut used = Used::default();
         template.used(&mut used);
-        let drawn = values.draw(&used.values, draws).to_vec();
+        let row = values.draw(&used.values, draws).to_vec();
         let mut out = Vec::new();
         template.fill(
             &Fill {
@@ -338,7 +338,7 @@ mod tests {
                 endpoint: "http://h/",
                 now_us: 1_700_000_000_123_456,
                 values,
-                drawn: &drawn,
+                drawn: &row,
             },
             &mut out,
         );

@@ -1,6 +1,6 @@
 //! The clocks of a worker: sleeping until a time, and consuming processor time.
 //!
-//! Elapsed time is that of CLOCK_MONOTONIC, which sleeps use as well. Computing is the processor
+//! Elapsed time is that of `CLOCK_MONOTONIC`, which sleeps use as well. Computing is the processor
 //! time of the thread, so that threads without a core compute later, as real ones do.
 
 use std::mem::MaybeUninit;

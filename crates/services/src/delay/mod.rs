@@ -360,8 +360,8 @@ pub async fn serve(
     // The timer is a separate task. If it were polled with the accept loop, each deadline would
     // cost an attempt to accept.
     let mut timer = JoinSet::new();
-    let timed = service.clone();
-    timer.spawn(async move { timed.timer.run().await });
+    let timer_service = service.clone();
+    timer.spawn(async move { timer_service.timer.run().await });
     let connections = serve_connections(listener, shutdown, move |stream| {
         service.counters.connection();
         let service = service.clone();

@@ -224,7 +224,7 @@ impl Kernel {
     fn succeed(&mut self, request: &Request<'_>, result: &CallResult<'_>, value: i64, event: &mut Event) {
         match request.effect() {
             Effect::Open | Effect::Memory | Effect::New => {
-                self.open_descriptor(request, result, value, event)
+                self.open_descriptor(request, result, value, event);
             }
             Effect::Pair => self.pair(request, event),
             Effect::Dup => self.dup(request, value, request.is_marked(event.flags), event),

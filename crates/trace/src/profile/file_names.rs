@@ -106,7 +106,7 @@ impl FileNames {
         let has_succeeded = event.outcome.value().is_some();
         match (event.call.effect, event.path, event.path2) {
             (Effect::Rename, from, Some(to)) if has_succeeded => {
-                self.apply_rename(names, event, file, from, to)
+                self.apply_rename(names, event, file, from, to);
             }
             (Effect::Link, _, Some(to)) if has_succeeded => self.several(names, file).add_name(to),
             (Effect::Remove, Some(path), _) if has_succeeded => self.remove_name(file, path),

@@ -108,9 +108,9 @@ mod tests {
         for (index, &value) in values.iter().enumerate() {
             whole.add(value);
             if index < 3 {
-                first.add(value)
+                first.add(value);
             } else {
-                second.add(value)
+                second.add(value);
             }
         }
         first.merge(&second);
