@@ -227,7 +227,11 @@ fn an_invalid_run_is_refused_and_leaves_no_files() {
     empty["end"] = json!({"duration_ns": null, "each_tester": null, "transactions": null});
     let mut core = spec(&run, LONG);
     core["tester_cpus"] = json!([1000]);
-    for (spec, expected) in [(wrong, "telepathy"), (empty, "at least one of duration_ns"), (core, "1000")] {
+    for (spec, expected) in [
+        (wrong, "telepathy"),
+        (empty, "at least one of duration_ns"),
+        (core, "1000"),
+    ] {
         lab.run(&spec);
         let refused = lab.until("refused").pop().unwrap();
         let error = refused["error"].as_str().unwrap();
