@@ -100,7 +100,7 @@ def test_a_login_that_fails_is_found_before_the_first_run(lab: Lab, server: Data
 def test_a_password_that_is_missing_is_told_with_what_to_do(lab: Lab, server: Database) -> None:
     good, _, events = run(lab, server.url("reader"), probe=False)
     assert good == 0
-    assert "no password was given: give sql: {password: " in events, events
+    assert "no password was given: set sql: {password: " in events, events
 
 
 def test_a_password_in_the_file_is_refused_before_any_run(lab: Lab, server: Database) -> None:

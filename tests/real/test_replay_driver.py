@@ -129,4 +129,4 @@ def test_a_directory_that_cannot_be_made_ends_the_run_before_it_begins(lab: Lab,
     text = EXPERIMENT.format(root=lab.directory / "no" / "where" / "{tester}", testers=2, more="")
     done = lab.run("run", lab.file(text))
     assert done.code != 0
-    assert "make it, or mount what belongs there" in done.err
+    assert "create it, or mount the file system" in done.err

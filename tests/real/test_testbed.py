@@ -276,7 +276,7 @@ def test_a_link_is_cut_and_mended(home: Path, lab: Lab) -> None:
         assert (shape["delay_ns"], shape["rate_bit_s"], shape["down"]) == (10_000_000, 50_000_000, False)
         assert lab.run("testbed", "link", "cut", "a", "c", "--down").code == 2
         assert lab.run("testbed", "link", "cut", "a", "b", "--jitter", "40ms").code == 2
-        with pytest.raises(ServiceError, match="a loss of 2"):
+        with pytest.raises(ServiceError, match="a loss from 0 to 1, got 2"):
             testbed.change(directions("a", "a", 0, 0, 0, None, None, 2.0, None))
 
 

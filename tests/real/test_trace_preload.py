@@ -102,7 +102,7 @@ def test_preload_says_what_it_cannot_see(lab: Lab, how: str) -> None:
         each["kind"]: each for each in lab.run("trace", "show", "job.trace", "--json").json["blind_spots"]
     }
     assert spots["io-uring"]["count"] == (1 if how == "syscall" else 5)
-    assert "is not in the trace" in spots["io-uring"]["text"]
+    assert "are not in the trace" in spots["io-uring"]["text"]
     text = " ".join(lab.run("trace", "show", "job.trace").out.split())
     assert "No findings" not in text
     assert "calls that do not go through libc's functions are not recorded by preload" in text
