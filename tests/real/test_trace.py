@@ -313,7 +313,9 @@ def test_of_a_packed_log_that_was_cut_there_is_what_stands_before(lab: Lab) -> N
     (lab.directory / "cut.log.gz").write_bytes(packed[: len(packed) // 2])
     done = lab.run("trace", "import", "cut.log.gz")
     assert done.code == 0, done.err
-    assert "cut.log.gz: " in done.err and "The trace contains the part before this point" in done.err, done.err
+    assert "cut.log.gz: " in done.err and "The trace contains the part before this point" in done.err, (
+        done.err
+    )
     calls = lab.run("trace", "show", "cut.trace", "--json").json["totals"]["calls"]
     assert 2_000 < calls < 20_000
 
