@@ -177,6 +177,26 @@ def test_one_row_adds_a_metric(with_toy: MetricTable) -> None:
     assert [cell.responses["toy_per_s"].mean for cell in cells] == [7.0, 9.0]
 
 
+def test_a_time_without_a_distribution_is_judged_by_its_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results contain milliseconds, and rules contain seconds."""
+    row = Metric("toy_time", "toy time", Kind.TIME, Value("peak.throughput_per_s"), in_results="toy_ms")
+    monkeypatch.setattr(catalogue, "METRICS", METRICS.extended(row))
+    assert (row.rule_statistics, row.example) == (("avg",), "avg<500ms")
+    rule = parse_rule("avg<9ms", "toy_time")
+    observed, remark = observe(rule, Sample([peaked("1", 7.0), peaked("2", 9.0)], [{}, {}]))
+    assert observed == pytest.approx(0.008) and remark is None
+    assert rule.holds(0.008) and not rule.holds(0.010)
+    refused = problems(BASE + "thresholds: [{metric: toy_time, test: 'p(95)<5ms'}]\n")[0]
+    assert "does not fit the metric toy_time: expected one of avg" in refused
+
+
+def test_the_example_of_a_row_has_one_of_its_statistics() -> None:
+    row = replace(TOY, kind=Kind.INDEX, unit="", rules=("max", "avg"))
+    assert row.example == "avg>0.9"
+    assert replace(row, rules=("max",)).example == "max>0.9"
+    assert replace(row, rules=()).example == "avg>0.9"
+
+
 def validator() -> jsonschema.Draft202012Validator:
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -20,7 +20,7 @@ from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Histogram
 from plimsoll.plan import model
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
-from plimsoll.plan.metrics.table import Distribution, Named, Part, Total, Value
+from plimsoll.plan.metrics.table import Distribution, Kind, Named, Part, Total, Value
 from plimsoll.plan.model import Threshold
 
 MIN_BEYOND = 10
@@ -97,7 +97,8 @@ def observe(rule: Rule, sample: Sample) -> Observed:
             return sum(value(run, named) or 0.0 for run in sample.runs), None
         case Value():
             known = [figure for run in sample.runs if (figure := value(run, named)) is not None]
-            return (sum(known) / len(known), None) if known else (None, _no_sample())
+            per_unit = 1e3 if named.metric.kind is Kind.TIME else 1.0  # results contain ms, rules contain s
+            return (sum(known) / len(known) / per_unit, None) if known else (None, _no_sample())
 
 
 def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> Observed:

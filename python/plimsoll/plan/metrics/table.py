@@ -167,13 +167,21 @@ class Metric:
 
     @property
     def rule_statistics(self) -> tuple[str, ...]:
-        """Statistics that a rule may use; "p" is a percentile."""
-        return KINDS[self.kind].rules if self.rules is None else self.rules
+        """Statistics that a rule may use; "p" is a percentile. A time without a distribution has one value in each run,
+        so a rule may only use the mean over the runs."""
+        if self.rules is not None:
+            return self.rules
+        if self.kind is Kind.TIME and not isinstance(self.reader, Distribution):
+            return ("avg",)
+        return KINDS[self.kind].rules
 
     @property
     def example(self) -> str:
         """A valid rule on it."""
-        return "rate>10MB/s" if self.unit == BYTES else KINDS[self.kind].example
+        example = "rate>10MB/s" if self.unit == BYTES else KINDS[self.kind].example
+        if not self.rule_statistics or example.startswith(self.rule_statistics):
+            return example
+        return _EXAMPLE_STATISTIC.sub(self.rule_statistics[0], example)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -276,6 +284,7 @@ class Named:
 
 
 _OPEN: Final = re.compile(r"\{(\w+)\}")
+_EXAMPLE_STATISTIC: Final = re.compile(r"^\w+(\(\d+\))?")
 _PERCENTILE: Final = re.compile(r"p\d{2,}")
 _NAME: Final = r"[^\s\[\]{}@]+?"
 
