@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from plimsoll.plan.metrics.rules import Operator
 from plimsoll.plan.source.secret import Secret
 
 HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
+"""The kinds of hosts, in the order of messages."""
+DIAL_IN_KINDS: Final[tuple[HostKind, ...]] = ("slurm", "dask", "join")
+"""Kinds whose agents dial in: no file names their hosts."""
 LOCAL = "local"
 """Name and site of this host if a file names no hosts."""
 WATCHER = "lab"
@@ -168,7 +171,7 @@ class Hosts:
     @property
     def dials_in(self) -> bool:
         """Whether agents dial in, so that no file names their hosts."""
-        return self.kind in ("slurm", "dask", "join")
+        return self.kind in DIAL_IN_KINDS
 
     @property
     def dials_back(self) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.unit.plan.test_request_log import native
 
 from plimsoll.plan import load_experiment, make_plan, parse_experiment, template
-from plimsoll.plan.schema.hosts import KINDS
+from plimsoll.plan.model_hosts import HostKind
 from plimsoll.plan.source.document import parse_document
 
 ROOT = Path(__file__).parents[3]
@@ -84,8 +85,8 @@ def test_the_examples_of_hosts_differ_only_in_hosts() -> None:
     documents = {
         path.stem: parse_document(path.read_text(encoding="utf-8"), path.name).data for path in paths
     }
-    assert set(documents) == set(KINDS)
-    assert all(documents[kind].pop("hosts")["kind"] == kind for kind in KINDS)
+    assert set(documents) == set(get_args(HostKind))
+    assert all(document.pop("hosts")["kind"] == kind for kind, document in documents.items())
     assert len({repr(document) for document in documents.values()}) == 1
     for kind in ("local", "testbed"):  # the others name hosts and files that do not exist here
         make_plan(load_experiment(ROOT / "examples" / "hosts" / f"{kind}.yaml", environ={}), 1)

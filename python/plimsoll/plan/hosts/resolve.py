@@ -14,6 +14,7 @@ from plimsoll.plan.hosts.spread import carriers, chosen, expected_agents, of_hos
 from plimsoll.plan.hosts.testbed import TestbedSpec
 from plimsoll.plan.hosts.testbed_hosts import hosts_of, lab_address, testbed_of
 from plimsoll.plan.model_hosts import (
+    DIAL_IN_KINDS,
     LOCAL,
     WATCHER,
     Host,
@@ -32,17 +33,20 @@ from plimsoll.plan.source.near import nearest
 AT: Final[KeyPath] = ("hosts",)
 DEFAULT_SITE: Final = "site"
 """Name of the site if a file lists hosts without sites."""
-DIAL_IN_KINDS: Final = ("slurm", "dask", "join")
-"""Kinds whose agents dial in: no file names their hosts."""
-SECTIONS: Final = ("slurm", "dask", "join", "testbed")
-"""Kinds that need the section of their name."""
+SECTION_EXAMPLES: Final[Mapping[str, str]] = {
+    "slurm": "{tasks: 4, partition: NAME, time: 30m}",
+    "dask": "{address: 'tcp://HOST:8786'}",
+    "join": "{agents: 10}, with submit and template if Plimsoll submits the job",
+    "testbed": "the path of a testbed file",
+}
+"""An example of the section, for each kind that needs the section of its name."""
 
 
 def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
     """The hosts of the testers, with defaults. Problems are reported."""
-    missing = raw.kind in SECTIONS and getattr(raw, raw.kind) is None
+    missing = raw.kind in SECTION_EXAMPLES and getattr(raw, raw.kind) is None
     if missing:
-        context.wrong(AT, f"hosts of kind {raw.kind} need the key {raw.kind}: {_EXAMPLES[raw.kind]}")
+        context.wrong(AT, f"hosts of kind {raw.kind} need the key {raw.kind}: {SECTION_EXAMPLES[raw.kind]}")
     if raw.hosts is not None and raw.sites is not None:
         context.wrong((*AT, "hosts"), "give hosts (of one site) or sites, not both")
     testbed = testbed_of(raw, context) if raw.kind == "testbed" else None
@@ -83,14 +87,6 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
     )
     _check_counts(resolved, context)
     return resolved
-
-
-_EXAMPLES: Final = {
-    "slurm": "{tasks: 4, partition: NAME, time: 30m}",
-    "dask": "{address: 'tcp://HOST:8786'}",
-    "join": "{agents: 10}, with submit and template if Plimsoll submits the job",
-    "testbed": "the path of a testbed file",
-}
 
 
 def _controller(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> str | None:

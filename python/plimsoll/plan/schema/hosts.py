@@ -14,13 +14,13 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.metrics.rules import Operator
+from plimsoll.plan.model_hosts import HostKind
 from plimsoll.plan.source import units
 from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, Short, Text, shown
 from plimsoll.plan.source.units import NS
 
 FILE_VERSION: Final = 1
 """Format version of a hosts file."""
-KINDS: Final = ("local", "ssh", "slurm", "dask", "join", "testbed")
 _BOUND: Final = re.compile(r"\s*(<=|>=|<|>)\s*(\S.*?)\s*\Z")
 _PORTS: Final = re.compile(r"\s*([0-9]{1,5})\s*\.\.\s*([0-9]{1,5})\s*\Z")
 _BITS: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(bit|kbit|Mbit|Gbit|Tbit)/s\s*\Z")
@@ -237,7 +237,7 @@ class HostClockRaw(Raw):
 class HostsRaw(Raw):
     """Where testers run."""
 
-    kind: Literal["local", "ssh", "slurm", "dask", "join", "testbed"] = "local"
+    kind: HostKind = "local"
     sites: dict[Name, SomeHosts] | None = None
     hosts: SomeHosts | None = None
     agents: Annotated[int, Field(ge=1, le=1000)] = 1
