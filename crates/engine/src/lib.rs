@@ -72,7 +72,7 @@ enum Verb {
         #[arg(long)]
         directory: PathBuf,
     },
-    /// Run a reference service: null, echo, delay or frontier
+    /// Run a reference service
     Serve(serve::Arguments),
     /// Write the tables that services serve; the configuration is JSON
     Data {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,12 @@ def problems(
     with pytest.raises(BadInput) as caught:
         load(text, sets, environ, directory)
     return str(caught.value).split("\n")
+
+
+def alternatives(names: Iterable[str]) -> str:
+    """The names as a message lists them: `a, b or c`."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def edited(old: str, new: str, text: str = BASE) -> str:

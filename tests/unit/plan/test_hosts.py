@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
-from tests.unit.plan.helpers import BASE, edited, load, problems
+from tests.unit.plan.helpers import BASE, alternatives, edited, load, problems
 
 from plimsoll.cli.plan import lines
 from plimsoll.errors import AgentsLost, BadInput
@@ -14,7 +15,7 @@ from plimsoll.plan import engine_document, make_plan
 from plimsoll.plan.hosts.spread import Place, chosen, places, shares, spread, taken
 from plimsoll.plan.hosts.testbed import load_testbed
 from plimsoll.plan.load_hosts import load_hosts
-from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.model_hosts import Host, HostKind, Hosts
 
 SITES = "hosts: {kind: ssh, controller: {address: 10.0.0.1}, sites: {cern: [c1, c2, c3], lyon: [l1, l2]}}\n"
 WEB = {"web": ["http://10.0.0.1:1"]}
@@ -91,7 +92,7 @@ def test_other_kinds_of_hosts_are_resolved(tmp_path: Path) -> None:
 
 
 WRONG = [
-    ("{kind: shs, hosts: [a]}", 'x.yaml:10: hosts.kind: expected local, ssh, slurm, dask, join or testbed, got "shs"'),
+    ("{kind: shs, hosts: [a]}", f'x.yaml:10: hosts.kind: expected {alternatives(get_args(HostKind))}, got "shs"'),
     ("{kind: slurm}", "x.yaml:10: hosts: hosts of kind slurm need the key slurm: {tasks: 4, partition: NAME"),
     ("{kind: testbed}", "x.yaml:10: hosts: hosts of kind testbed need the key testbed: the path of a testbed file"),
     ("{kind: ssh, hosts: [a], sites: {s: [b]}}", "x.yaml:10: hosts.hosts: give hosts (of one site) or sites"),

@@ -1,6 +1,6 @@
 """The kinds of services, each from its own file; the only list of them in the lab.
 
-`deploy/services.py` has a start for each kind that is not a service of the engine. A test compares both.
+`deploy/servers/table.py` has a start for each kind. A test compares both.
 """
 
 from __future__ import annotations
