@@ -89,7 +89,7 @@ pub struct Watch {
 pub struct Workload {
     /// Name of the workload; "main" in the short form of the experiment file.
     pub name: String,
-    /// Name of the driver: null, tcp, http, sql, frontier, exec or replay.
+    /// Name of the driver, such as `http`.
     pub driver: String,
     /// Settings of the driver for all operations.
     pub settings: serde_json::Value,
