@@ -2,11 +2,11 @@
 //!
 //! Offset and rate by weighted least squares over a window. The error of a probe that was delayed
 //! by more than the minimum of its window is at most half the excess, so its weight is
-//! 1/(excess/2 + ε)². Observations further than three of their own errors from the line have less weight
-//! (Huber, *Robust Statistics*, 1981). The rate has a prior of 100 ppm, so that the burst at the
-//! start does not produce an extreme rate. A change of the route or a jump of the clock empties the
-//! window, and resets the minimum delay. The bound is that of [`crate::estimate`]: the cones of the
-//! probes in the window.
+//! 1/(excess/2 + ε)². Observations further than three of their own errors from the line have less
+//! weight (Huber, *Robust Statistics*, 1981). The rate has a prior of 100 ppm, so that the burst at
+//! the start does not produce an extreme rate. A change of the route or a jump of the clock empties
+//! the window, and resets the minimum delay. The bound is that of [`crate::estimate`]: the cones of
+//! the probes in the window.
 
 use std::collections::VecDeque;
 
