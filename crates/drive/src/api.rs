@@ -2,6 +2,8 @@
 
 use plimsoll_model::{Counters, MetricRow, SecondReport, SpecError, Transaction};
 
+use crate::setup_error::SetupError;
+
 /// The receiver of a lane's transactions, such as the recorder. Its methods must not wait.
 pub trait Sink: Send {
     /// Accepts a batch and replaces it by an empty one. Returns the number of transactions that
@@ -96,15 +98,26 @@ pub enum DriveError {
         /// Names of all drivers, separated by commas.
         known: String,
     },
-    /// The driver refuses its settings.
-    #[error("workload {workload}, driver {driver}: {what}")]
+    /// The driver refuses its settings, or cannot create a tester.
+    #[error("workload {workload}, driver {driver}: {source}")]
     Driver {
         /// Name of the workload.
         workload: String,
         /// Name of its driver.
         driver: String,
-        /// Which setting is wrong, why, and what to do.
-        what: String,
+        /// Error of the driver.
+        source: Box<SetupError>,
+    },
+    /// The run ends only after a number of transactions of each tester, but the load of a workload
+    /// is open.
+    #[error(
+        "workload {workload}, driver {driver}: run.until.each_tester does not end an open load: set run.duration"
+    )]
+    Endless {
+        /// Name of the workload.
+        workload: String,
+        /// Name of its driver.
+        driver: String,
     },
     /// The run needs more of a resource than is allowed. The text is the whole message.
     #[error("{0}")]

@@ -20,6 +20,7 @@ use crate::lane_stats::{Header, LaneStats, cancel};
 use crate::limit::{Limit, TimeoutCodes};
 use crate::own_delays::Pulse;
 use crate::policy::{TesterPolicy, TesterSlot};
+use crate::setup_error::SetupError;
 
 /// Maximum number of blocking testers of a process.
 pub const MAX_BLOCKING_TESTERS: u32 = 4096;
@@ -35,7 +36,7 @@ pub trait ErasedBlockingDriver: Send + Sync {
     ///
     /// # Errors
     /// What is missing, for the user.
-    fn tester(&self, pool: &Arc<BlockingPool>, slot: TesterSlot) -> Result<Box<dyn Work>, String>;
+    fn tester(&self, pool: &Arc<BlockingPool>, slot: TesterSlot) -> Result<Box<dyn Work>, SetupError>;
 
     /// Removes what testers have created, as [`BlockingDriver::tidy`] does.
     fn tidy(&self) -> Vec<String>;
@@ -56,7 +57,7 @@ pub struct TypedBlockingDriver<D> {
 }
 
 impl<D: BlockingDriver> ErasedBlockingDriver for TypedBlockingDriver<D> {
-    fn tester(&self, pool: &Arc<BlockingPool>, slot: TesterSlot) -> Result<Box<dyn Work>, String> {
+    fn tester(&self, pool: &Arc<BlockingPool>, slot: TesterSlot) -> Result<Box<dyn Work>, SetupError> {
         Ok(Box::new(Worker {
             policy: TesterPolicy::new(&slot, Arc::clone(&self.used)),
             attempt: Attempt::new(Arc::clone(&pool.clock), pool.codes.clone()),
@@ -144,7 +145,7 @@ impl BlockingPool {
         slot: TesterSlot,
         driver: Arc<dyn ErasedBlockingDriver>,
         set_up: impl FnOnce() -> Result<(), E> + Send + 'static,
-        driver_error: impl FnOnce(String) -> E + Send + 'static,
+        driver_error: impl FnOnce(SetupError) -> E + Send + 'static,
         ready: impl FnOnce(Result<(), E>) + Send + 'static,
     ) -> std::io::Result<Thread> {
         let pool = Arc::clone(self);

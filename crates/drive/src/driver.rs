@@ -17,8 +17,10 @@ use serde::de::DeserializeOwned;
 pub use crate::attempt::{Attempt, Request};
 pub use crate::failure::Waiting;
 pub use crate::limit::{Due, Limit};
+use crate::net::error::HostError;
 use crate::net::{Host, is_address};
 use crate::reactor::Io;
+use crate::setup_error::SetupError;
 
 /// The inputs from which a driver is created.
 pub struct Setup<'a> {
@@ -45,7 +47,7 @@ pub struct Setup<'a> {
 
 impl Setup<'_> {
     /// Looks up a host, and records how long that took.
-    pub fn host(&self, name: &str, port: u16) -> Result<Host, String> {
+    pub fn host(&self, name: &str, port: u16) -> Result<Host, HostError> {
         let begun = Instant::now();
         let host = Host::resolve(name, port)?;
         if !is_address(name) {
@@ -56,13 +58,16 @@ impl Setup<'_> {
     }
 
     /// The settings as the driver's own type.
-    pub fn settings<T: DeserializeOwned>(&self) -> Result<T, String> {
-        T::deserialize(self.settings).map_err(|error| format!("settings: {error}"))
+    pub fn settings<T: DeserializeOwned>(&self) -> Result<T, SetupError> {
+        T::deserialize(self.settings).map_err(SetupError::Settings)
     }
 
     /// The request of operation `index` as the driver's own type.
-    pub fn request<T: DeserializeOwned>(&self, index: usize) -> Result<T, String> {
-        T::deserialize(self.requests[index]).map_err(|error| format!("request of operation {index}: {error}"))
+    pub fn request<T: DeserializeOwned>(&self, index: usize) -> Result<T, SetupError> {
+        T::deserialize(self.requests[index]).map_err(|source| SetupError::Request {
+            operation: index,
+            source,
+        })
     }
 
     /// Compiles a text of operation `operation`.
@@ -88,9 +93,12 @@ pub trait AsyncDriver: Send + Sync + Sized + 'static {
     type Tester: AsyncTester;
     /// Number of open files of a tester.
     const FILES: u64 = 1;
-    /// Checks and compiles all settings. Opens no connection. The error states the key, what is
-    /// wrong, and what to do.
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
+    /// Checks and compiles all settings. Opens no connection.
+    ///
+    /// # Errors
+    /// The setting or request that cannot be used. The text begins with the key and states the
+    /// problem and what to do.
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError>;
     /// Creates the tester `number` (over all workloads and agents), on the lane that will run it.
     fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Self::Tester;
 }
@@ -110,13 +118,13 @@ pub trait BlockingDriver: Send + Sync + Sized + 'static {
     /// State of one tester.
     type Tester: BlockingTester;
     /// Checks and compiles all settings, as [`AsyncDriver::prepare`] does.
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String>;
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError>;
     /// Creates the tester `number` (over all workloads and agents), on the thread that will run it.
     /// The run begins when all testers are created, without a time limit.
     ///
     /// # Errors
     /// What is missing, and what to do. The run does not start.
-    fn tester(self: &Arc<Self>, number: u32) -> Result<Self::Tester, String>;
+    fn tester(self: &Arc<Self>, number: u32) -> Result<Self::Tester, SetupError>;
     /// Removes what testers have created, after all of them have ended; this time is not measured.
     /// Returns messages for the user about what remains.
     fn tidy(&self) -> Vec<String> {
@@ -131,7 +139,7 @@ pub trait BlockingTester: 'static {
     ///
     /// # Errors
     /// Why the tester cannot continue. It stops.
-    fn renew(&mut self, attempt: &mut Attempt) -> Result<(), String> {
+    fn renew(&mut self, attempt: &mut Attempt) -> Result<(), SetupError> {
         let _ = attempt;
         Ok(())
     }

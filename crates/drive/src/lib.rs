@@ -29,8 +29,16 @@ mod reactor;
 mod registry;
 mod round_trips;
 mod run;
+mod setup_error;
 
 pub use api::{DriveError, DriveEvent, DriverInfo, Portions, Share, Sink};
+pub use drivers::exec::ExecError;
+pub use drivers::frontier::FrontierError;
+pub use drivers::http::HttpError;
+pub use drivers::replay::ReplayError;
+pub use drivers::sql::SqlError;
+pub use net::error::{HostError, LookupError, ServerNameError, TlsError};
 pub use plimsoll_model::MetricRow;
 pub use registry::{driver, drivers};
 pub use run::{Drive, lanes_for};
+pub use setup_error::{EndpointError, SetupError, UrlError};

@@ -15,6 +15,7 @@ use crate::drivers::replay::{self, Replay};
 use crate::drivers::sql;
 use crate::drivers::tcp::{self, Tcp};
 use crate::lane::{ErasedAsyncDriver, TypedAsyncDriver};
+use crate::setup_error::SetupError;
 
 /// A driver prepared for one workload.
 pub enum PreparedDriver {
@@ -26,7 +27,7 @@ pub enum PreparedDriver {
 
 struct Entry {
     info: DriverInfo,
-    make: fn(Setup<'_>) -> Result<PreparedDriver, String>,
+    make: fn(Setup<'_>) -> Result<PreparedDriver, SetupError>,
     /// Whether the testers for these endpoints are threads.
     blocks: fn(&[Endpoint]) -> bool,
 }
@@ -81,18 +82,18 @@ fn entry(name: &str) -> Option<&'static Entry> {
 }
 
 /// Prepares the driver `name`; none if no driver has this name.
-pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<PreparedDriver, String>> {
+pub fn make(name: &str, setup: Setup<'_>) -> Option<Result<PreparedDriver, SetupError>> {
     entry(name).map(|entry| (entry.make)(setup))
 }
 
-fn make_sql(setup: Setup<'_>) -> Result<PreparedDriver, String> {
+fn make_sql(setup: Setup<'_>) -> Result<PreparedDriver, SetupError> {
     match sql::kind(setup.endpoints)? {
         sql::Kind::Sqlite => make_blocking::<sql::Sqlite>(setup),
         sql::Kind::Postgres | sql::Kind::Mariadb => make_async::<sql::Network>(setup),
     }
 }
 
-fn make_async<D: AsyncDriver>(setup: Setup<'_>) -> Result<PreparedDriver, String> {
+fn make_async<D: AsyncDriver>(setup: Setup<'_>) -> Result<PreparedDriver, SetupError> {
     let driver = Arc::new(D::prepare(&setup)?);
     Ok(PreparedDriver::Async(Arc::new(TypedAsyncDriver {
         driver,
@@ -100,7 +101,7 @@ fn make_async<D: AsyncDriver>(setup: Setup<'_>) -> Result<PreparedDriver, String
     })))
 }
 
-fn make_blocking<D: BlockingDriver>(setup: Setup<'_>) -> Result<PreparedDriver, String> {
+fn make_blocking<D: BlockingDriver>(setup: Setup<'_>) -> Result<PreparedDriver, SetupError> {
     let driver = Arc::new(D::prepare(&setup)?);
     Ok(PreparedDriver::Blocking(Arc::new(TypedBlockingDriver {
         driver,

@@ -249,19 +249,17 @@ fn prepare_drivers(
                     })
                     && population.curve.is_some()
                 {
-                    let what = "run.until.each_tester does not end an open load: set run.duration".to_owned();
-                    return Err(DriveError::Driver {
+                    return Err(DriveError::Endless {
                         workload: name.clone(),
                         driver: workload.driver.clone(),
-                        what,
                     });
                 }
                 Ok(driver)
             }
-            Some(Err(what)) => Err(DriveError::Driver {
+            Some(Err(error)) => Err(DriveError::Driver {
                 workload: name.clone(),
                 driver: workload.driver.clone(),
-                what,
+                source: Box::new(error),
             }),
             None => Err(DriveError::UnknownDriver {
                 workload: name.clone(),
@@ -489,10 +487,10 @@ fn start_pool(
         };
         let workload = &common.spec.workloads[usize::from(slot.population.workload)];
         let (workload, driver_name) = (workload.name.clone(), workload.driver.clone());
-        let driver_error = move |what| DriveError::Driver {
+        let driver_error = move |error| DriveError::Driver {
             workload,
             driver: driver_name,
-            what,
+            source: Box::new(error),
         };
         let ready = move |result: Result<(), DriveError>| {
             let _ = ready.send(result.map(|()| (name, host::thread_id())));

@@ -12,6 +12,7 @@ use plimsoll_schedule::{Fill, Template};
 use serde::Deserialize;
 
 use crate::driver::{Attempt, Setup};
+use crate::setup_error::SetupError;
 
 /// A float of 64 bits represents every integer below this exactly.
 const EXACT: u64 = 1 << 53;
@@ -49,19 +50,14 @@ impl Versions {
         setup: &Setup<'_>,
         index: usize,
         settings: Option<&VersionSettings>,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, SetupError> {
         let Some(settings) = settings else {
             return Ok(None);
         };
         let source = match (&settings.column, &settings.written) {
             (Some(column), None) => Source::Column(column.clone()),
             (None, Some(text)) => Source::Written(setup.template(index, text)),
-            _ => {
-                return Err(format!(
-                    "version of operation {index}: expected exactly one of column (for a request that reads) \
-                     and written (for a request that writes)"
-                ));
-            }
+            _ => return Err(SetupError::VersionSource { operation: index }),
         };
         Ok(Some(Self {
             object: setup.template(index, &settings.object),

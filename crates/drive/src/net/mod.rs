@@ -1,5 +1,6 @@
 //! TCP on a lane's reactor, and TLS above it.
 
+pub mod error;
 pub mod tls;
 pub mod transport;
 
@@ -19,6 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::reactor::{Io, Way};
+use error::{HostError, LookupError};
 
 /// A connected, non-blocking TCP socket that belongs to the task that made it.
 pub struct Stream {
@@ -193,13 +195,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// Looks up the addresses of `name`. The error contains the name and what to do.
-    pub fn resolve(name: &str, port: u16) -> Result<Self, String> {
+    /// Looks up the addresses of `name`.
+    pub fn resolve(name: &str, port: u16) -> Result<Self, HostError> {
         let name = without_brackets(name);
-        let addresses = look_up(name).map_err(|error| {
-            format!(
-                "the host name \"{name}\" cannot be looked up ({error}): correct it, or use the IP address"
-            )
+        let addresses = look_up(name).map_err(|source| HostError {
+            name: name.to_owned(),
+            source,
         })?;
         let addresses = addresses
             .into_iter()
@@ -256,7 +257,7 @@ fn without_brackets(name: &str) -> &str {
 /// loads the modules named in /etc/nsswitch.conf into the process. In a statically linked process
 /// this works only if they have the version of the C library with which it was built. On a host
 /// without `getent` (musl, `BusyBox`) /etc/hosts is read.
-pub fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
+pub fn look_up(name: &str) -> Result<Vec<IpAddr>, LookupError> {
     if let Ok(address) = name.parse() {
         return Ok(vec![address]);
     }
@@ -264,18 +265,18 @@ pub fn look_up(name: &str) -> Result<Vec<IpAddr>, String> {
         || name.starts_with('-')
         || name.contains(|sign: char| sign.is_whitespace() || sign == '\0')
     {
-        return Err("expected a host name: not empty, without spaces, and not beginning with -".into());
+        return Err(LookupError::Invalid);
     }
     let addresses = match run_getent(name) {
         Ok(output) => parse_getent(&output),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let hosts = fs::read_to_string("/etc/hosts").map_err(|error| format!("/etc/hosts: {error}"))?;
+            let hosts = fs::read_to_string("/etc/hosts").map_err(LookupError::HostsFile)?;
             parse_hosts_file(&hosts, name)
         }
-        Err(error) => return Err(format!("getent: {error}")),
+        Err(error) => return Err(LookupError::Getent(error)),
     };
     if addresses.is_empty() {
-        return Err("no such name".into());
+        return Err(LookupError::Unknown);
     }
     Ok(addresses)
 }
@@ -368,7 +369,7 @@ mod tests {
         for name in ["", "-x", "a b", "a\0b", "nowhere.invalid"] {
             assert!(look_up(name).is_err(), "{name:?}");
         }
-        let message = Host::resolve("nowhere.invalid", 80).unwrap_err();
+        let message = Host::resolve("nowhere.invalid", 80).unwrap_err().to_string();
         assert!(
             message.contains("\"nowhere.invalid\" cannot be looked up"),
             "{message}"

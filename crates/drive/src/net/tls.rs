@@ -13,6 +13,8 @@ use rustls::{
 };
 use serde::Deserialize;
 
+use super::error::{ServerNameError, TlsError};
+
 /// Settings of TLS.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,11 +42,11 @@ const SYSTEM_CA_FILES: [&str; 4] = [
 ];
 
 /// Compiles the settings. Without CA certificates in the settings, those of the system are used.
-pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, String> {
+pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("tls: {error}"))?;
+        .map_err(TlsError::Versions)?;
     let trust = if settings.is_some_and(|settings| !settings.verify) {
         Trust::Any
     } else {
@@ -56,28 +58,21 @@ pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, Strin
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Verifier { trust, provider })),
     };
-    let mut config = match settings
-        .and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref())))
-    {
+    let files = settings.and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref())));
+    let mut config = match files {
         Some((cert, key)) => {
             let chain = certificates(cert)?;
             if chain.is_empty() {
-                return Err(format!(
-                    "tls.cert: {} contains no certificate: use a PEM file with the certificate and its chain",
-                    cert.display()
-                ));
+                return Err(TlsError::NoCertificate(cert.clone()));
             }
             let key_file = key.unwrap_or(cert);
-            let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| {
-                format!(
-                    "tls.key: cannot read a private key from {} ({error}): use a PEM file without \
-                         password",
-                    key_file.display()
-                )
+            let key = PrivateKeyDer::from_pem_file(key_file).map_err(|source| TlsError::Key {
+                file: key_file.clone(),
+                source,
             })?;
             builder
                 .with_client_auth_cert(chain, key)
-                .map_err(|error| format!("tls.cert and tls.key: {error}"))?
+                .map_err(TlsError::ClientCertificate)?
         }
         None => builder.with_no_client_auth(),
     };
@@ -95,16 +90,19 @@ struct Roots {
     stale: RootCertStore,
 }
 
-fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Result<Roots, String> {
+fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Result<Roots, TlsError> {
     let mut authorities = Vec::new();
     let mut sources = Vec::new();
     if let Some(file) = settings.and_then(|settings| settings.ca_file.as_ref()) {
-        sources.push(file.display().to_string());
+        sources.push(file.clone());
         authorities.extend(certificates(file)?);
     }
     if let Some(directory) = settings.and_then(|settings| settings.ca_dir.as_ref()) {
-        sources.push(directory.display().to_string());
-        let cannot = |error| format!("tls.ca_dir: cannot read {}: {error}", directory.display());
+        sources.push(directory.clone());
+        let cannot = |source| TlsError::Directory {
+            directory: directory.clone(),
+            source,
+        };
         for entry in std::fs::read_dir(directory).map_err(cannot)? {
             let file = entry.map_err(cannot)?.path();
             // Files that cannot be read or are not PEM files are ignored: policies, revocation
@@ -136,12 +134,9 @@ fn roots(settings: Option<&TlsSettings>, provider: &Arc<CryptoProvider>) -> Resu
     }
     if valid.is_empty() && stale.is_empty() {
         return Err(if sources.is_empty() {
-            "tls: this host has no file of CA certificates: set ca_file or ca_dir".to_owned()
+            TlsError::NoSystemAuthorities
         } else {
-            format!(
-                "tls: no CA certificate in {}: ca_file is a PEM file, ca_dir a directory with PEM files",
-                sources.join(" or ")
-            )
+            TlsError::NoAuthorities(sources)
         });
     }
     Ok(Roots { valid, stale })
@@ -173,8 +168,11 @@ fn is_stale(authority: &CertificateDer<'static>, provider: &Arc<CryptoProvider>)
     )
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let cannot = |error| format!("tls: cannot read certificates from {}: {error}", file.display());
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let cannot = |source| TlsError::Certificates {
+        file: file.to_owned(),
+        source,
+    };
     CertificateDer::pem_file_iter(file)
         .map_err(cannot)?
         .collect::<Result<_, _>>()
@@ -201,9 +199,10 @@ pub fn code(error: &rustls::Error) -> String {
 }
 
 /// The name that the server's certificate must contain.
-pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(host.to_owned()).map_err(|_| {
-        format!("expected a host name or IP address that a certificate can contain, got \"{host}\"")
+pub fn server_name(host: &str) -> Result<ServerName<'static>, ServerNameError> {
+    ServerName::try_from(host.to_owned()).map_err(|source| ServerNameError {
+        host: host.to_owned(),
+        source,
     })
 }
 
@@ -234,14 +233,14 @@ enum Trust {
 }
 
 impl Trust {
-    fn of(roots: Roots, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+    fn of(roots: Roots, provider: &Arc<CryptoProvider>) -> Result<Self, TlsError> {
         if roots.stale.is_empty() {
             return Ok(Self::Valid(roots.valid));
         }
         let verifier = |roots| {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
                 .build()
-                .map_err(|error| format!("tls: {error}"))
+                .map_err(TlsError::Verifier)
         };
         let valid = if roots.valid.is_empty() {
             None

@@ -19,6 +19,8 @@
 //! "start_ns": 0, "end_ns": 0, "metrics": {"name": 0.0}}`. Every key is optional. In the mode once
 //! per transaction the last report counts.
 
+mod error;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -35,6 +37,9 @@ use serde::Deserialize;
 use crate::api::DriverInfo;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
 use crate::program::{Program, ProgramExit, ProgramStatus};
+use crate::setup_error::SetupError;
+
+pub use error::ExecError;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
@@ -143,26 +148,18 @@ impl Names {
 impl BlockingDriver for Exec {
     type Tester = Tester;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
         if let Some(directory) = settings.cwd.as_ref().filter(|directory| !directory.is_dir()) {
-            return Err(format!(
-                "cwd: {} is not a directory on this host: create it, or correct the path",
-                directory.display()
-            ));
+            return Err(ExecError::NoDirectory(directory.clone()).into());
         }
         if let Some(file) = settings.files.iter().find(|file| !file.is_file()) {
-            return Err(format!(
-                "files: {} is not on this host: copy it there",
-                file.display()
-            ));
+            return Err(ExecError::NoFile(file.clone()).into());
         }
         let mut env = Vec::new();
         for (name, text) in &settings.env {
             if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(format!(
-                    "env: expected the name of an environment variable, got \"{name}\""
-                ));
+                return Err(ExecError::Variable(name.clone()).into());
             }
             env.push((name.clone(), setup.common_template(text)));
         }
@@ -179,7 +176,7 @@ impl BlockingDriver for Exec {
         })
     }
 
-    fn tester(self: &Arc<Self>, _: u32) -> Result<Tester, String> {
+    fn tester(self: &Arc<Self>, _: u32) -> Result<Tester, SetupError> {
         Ok(Tester {
             programs: self.operations.iter().map(|_| None).collect(),
             driver: Arc::clone(self),
@@ -188,34 +185,28 @@ impl BlockingDriver for Exec {
     }
 }
 
-fn operation(setup: &Setup<'_>, index: usize, mode: Mode) -> Result<Operation, String> {
+fn operation(setup: &Setup<'_>, index: usize, mode: Mode) -> Result<Operation, SetupError> {
     let request: RequestSettings = setup.request(index)?;
     if request.command.is_empty() {
-        return Err("command: expected a program and its arguments, got an empty list".to_owned());
+        return Err(ExecError::NoCommand.into());
     }
     let bytes = match request.bytes {
         BytesSettings::None => Bytes::None,
         BytesSettings::Fixed { bytes } => Bytes::Fixed(bytes),
         BytesSettings::Json => Bytes::Json,
         BytesSettings::Regex { pattern } => {
-            let regex = Regex::new(&pattern).map_err(|error| format!("bytes: {error}"))?;
+            let regex = Regex::new(&pattern).map_err(|source| SetupError::Regex { key: "bytes", source })?;
             if regex.captures_len() < 2 {
-                return Err(format!(
-                    "bytes: expected a pattern with a group (...) around the number, got \"{pattern}\": it has no group"
-                ));
+                return Err(ExecError::NoGroup(pattern).into());
             }
             Bytes::Regex(regex)
         }
     };
     if mode == Mode::LongLived && request.stdin.is_some() {
-        return Err(
-            "stdin: a long-lived program receives its requests on standard input: remove this key".to_owned(),
-        );
+        return Err(ExecError::LongLivedInput.into());
     }
     if mode == Mode::LongLived && matches!(bytes, Bytes::Regex(_)) {
-        return Err(
-            "bytes: a long-lived program reports in JSON lines: use json or a fixed number".to_owned(),
-        );
+        return Err(ExecError::LongLivedPattern.into());
     }
     Ok(Operation {
         command: request

@@ -28,6 +28,7 @@
 //! during the verification.
 
 mod ask;
+mod error;
 mod failover;
 mod settings;
 mod tester;
@@ -54,7 +55,9 @@ use crate::net::Host;
 use crate::net::tls;
 use crate::reactor::Io;
 use crate::round_trips;
+use crate::setup_error::{EndpointError, SetupError, UrlError};
 
+pub use self::error::FrontierError;
 pub use self::tester::Tester;
 
 /// Description of the driver.
@@ -121,7 +124,7 @@ struct Metrics {
 impl AsyncDriver for Frontier {
     type Tester = Tester;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
         settings.check()?;
         let servers = servers(setup, &settings)?;
@@ -177,7 +180,7 @@ impl Metrics {
     }
 }
 
-fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String> {
+fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, SetupError> {
     let proxies: Vec<Arc<Host>> = settings
         .proxies
         .iter()
@@ -191,7 +194,7 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
     };
     let is_direct =
         proxies.is_empty() || settings.failover == FailoverSetting::Client && settings.failover_to_server;
-    let server = |endpoint: &Endpoint| {
+    let server = |endpoint: &Endpoint| -> Result<Server, SetupError> {
         let by_proxy = if proxies.is_empty() {
             None
         } else {
@@ -200,8 +203,8 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
         let direct = if is_direct {
             let target = http::target(setup, endpoint, &[], connector.as_ref());
             Some(target.map_err(|error| match &by_proxy {
-                Some(_) => format!("{error}; or set failover_to_server: false"),
-                None => error,
+                Some(_) => FrontierError::Direct(error).into(),
+                None => SetupError::from(error),
             })?)
         } else {
             None
@@ -212,9 +215,8 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
             .flatten()
             .any(|target| target.base.contains('?'))
         {
-            return Err(format!(
-                "endpoint {name}: expected a URL without a query, got \"{url}\""
-            ));
+            let url = UrlError::form("a URL without a query", url);
+            return Err(EndpointError::new(endpoint, url).into());
         }
         Ok(Server {
             name,
@@ -226,7 +228,7 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, String
     setup.endpoints.iter().map(server).collect()
 }
 
-fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Operation, String> {
+fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Operation, SetupError> {
     let request: RequestSettings = setup.request(index)?;
     let form = request.check(index)?;
     let template = |text: &String| setup.template(index, text);
@@ -250,10 +252,7 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
         .as_ref()
         .is_some_and(|versions| versions.column().is_none())
     {
-        return Err(format!(
-            "version of operation {index}: expected column, got written: a gateway cannot write; use the \
-             driver sql for writing"
-        ));
+        return Err(FrontierError::Written { operation: index }.into());
     }
     let ask = |queries, own| Ask::new(queries, form, request.refresh, own, &fill);
     Ok(Operation {

@@ -4,12 +4,14 @@ use plimsoll_model::{Choose, Order};
 use plimsoll_wire::frontier::request::{Encoding, MAX_PAYLOADS, Ttl};
 use serde::Deserialize;
 
+use super::error::FrontierError;
 use super::failover::{Balance, Fresh};
 use crate::drivers::http::Connection;
 use crate::drivers::versions::VersionSettings;
+use crate::setup_error::SetupError;
 
 /// Maximum length of the value of `X-Frontier-Id`, bytes, as in the C client.
-const MAX_ID: usize = 256;
+pub(super) const MAX_ID: usize = 256;
 
 /// Settings of a workload.
 #[derive(Deserialize)]
@@ -84,42 +86,29 @@ pub(super) enum BalanceSetting {
 }
 
 impl Settings {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), FrontierError> {
         self.check_id()?;
         if self.connect_timeout_ns == 0 || self.read_timeout_ns == 0 {
-            return Err("connect_timeout, read_timeout: expected more than 0s, got 0s".to_owned());
+            return Err(FrontierError::NoTimeout);
         }
         if !(0.0..=1.0).contains(&self.uncached) {
-            return Err(format!(
-                "uncached: expected a share of 0 to 1, got {}",
-                self.uncached
-            ));
+            return Err(FrontierError::Uncached(self.uncached));
         }
         if self.chatter.requests > 0 && self.chatter.queries.iter().all(|query| query.trim().is_empty()) {
-            return Err("chatter: expected at least one query, got none".to_owned());
+            return Err(FrontierError::NoChatter);
         }
         if self.load_balance != BalanceSetting::None && self.failover == FailoverSetting::None {
-            return Err(
-                "load_balance: needs failover: client; without it, the target determines how endpoints and \
-                 proxies are chosen"
-                    .to_owned(),
-            );
+            return Err(FrontierError::BalanceWithoutFailover);
         }
         Ok(())
     }
 
-    fn check_id(&self) -> Result<(), String> {
+    fn check_id(&self) -> Result<(), FrontierError> {
         let plain = |byte: u8| (b' '..0x7f).contains(&byte);
         if self.id.trim().is_empty() {
-            Err(
-                "id: expected a text, got an empty one: gateways refuse requests without X-Frontier-Id"
-                    .to_owned(),
-            )
+            Err(FrontierError::NoId)
         } else if self.id.len() > MAX_ID || !self.id.bytes().all(plain) {
-            Err(format!(
-                "id: expected at most {MAX_ID} ASCII characters without line ends, got {:?}",
-                self.id
-            ))
+            Err(FrontierError::Id(self.id.clone()))
         } else {
             Ok(())
         }
@@ -157,28 +146,19 @@ enum TtlSetting {
 
 impl RequestSettings {
     /// Checks the request of operation `index`. Returns its encoding and TTL.
-    pub(super) fn check(&self, index: usize) -> Result<(Encoding, Ttl), String> {
+    pub(super) fn check(&self, index: usize) -> Result<(Encoding, Ttl), SetupError> {
         if self.queries.is_empty() || self.queries.iter().any(|query| query.trim().is_empty()) {
-            return Err(format!(
-                "query of operation {index}: expected an SQL statement, got an empty text"
-            ));
+            return Err(SetupError::EmptyQuery { operation: index });
         }
-        if self.queries.len() > MAX_PAYLOADS {
-            let count = self.queries.len();
-            return Err(format!(
-                "queries of operation {index}: expected at most {MAX_PAYLOADS}, the payloads of one request, got \
-                 {count}"
-            ));
+        let (operation, count) = (index, self.queries.len());
+        if count > MAX_PAYLOADS {
+            return Err(FrontierError::TooManyQueries { operation, count }.into());
         }
-        if self.version.is_some() && self.queries.len() > 1 {
-            return Err(format!(
-                "version of operation {index}: expected one query, got a batch of {}: set batch: 1",
-                self.queries.len()
-            ));
+        if self.version.is_some() && count > 1 {
+            return Err(FrontierError::VersionOfBatch { operation, count }.into());
         }
-        let zip = self.zip;
-        let encoding = Encoding::from_level(zip)
-            .ok_or_else(|| format!("zip of operation {index}: expected 0 to 9, got {zip}"))?;
+        let level = self.zip;
+        let encoding = Encoding::from_level(level).ok_or(FrontierError::Zip { operation, level })?;
         let ttl = match self.ttl {
             TtlSetting::Short => Ttl::Short,
             TtlSetting::Long => Ttl::Long,
@@ -197,17 +177,20 @@ pub(super) enum Refresh {
     MaxAge(u64),
 }
 
-impl TryFrom<String> for Refresh {
-    type Error = String;
+/// The text is not a [`Refresh`].
+#[derive(Debug, thiserror::Error)]
+#[error("refresh: expected none, no-cache or max-age=N, got \"{0}\"")]
+pub(super) struct RefreshError(String);
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for Refresh {
+    type Error = RefreshError;
+
+    fn try_from(text: String) -> Result<Self, RefreshError> {
         let seconds = |text: &str| text.strip_prefix("max-age=")?.parse().ok();
         match text.as_str() {
             "none" => Ok(Self::None),
             "no-cache" => Ok(Self::NoCache),
-            other => seconds(other)
-                .map(Self::MaxAge)
-                .ok_or_else(|| format!("refresh: expected none, no-cache or max-age=N, got \"{other}\"")),
+            other => seconds(other).map(Self::MaxAge).ok_or(RefreshError(text)),
         }
     }
 }

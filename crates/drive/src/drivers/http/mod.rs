@@ -12,10 +12,12 @@
 //! connection closed`, `bad response`, `tls ...`, `proxy STATUS`; the code of a timeout states what
 //! the tester waited for. Outcome `wrong`: a response whose status or body is not expected.
 
+mod error;
+mod token;
+
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
 
 use plimsoll_model::{Code, Codes, Endpoint, Outcome};
 use plimsoll_schedule::{Fill, Template};
@@ -29,9 +31,14 @@ use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::timeouts::Timeouts;
 use crate::net::Host;
+use crate::net::error::HostError;
 use crate::net::tls::{self, TlsSettings};
 use crate::reactor::Io;
 use crate::round_trips::Names;
+use crate::setup_error::{EndpointError, SetupError, UrlError};
+use token::Token;
+
+pub use error::HttpError;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
@@ -50,9 +57,6 @@ const IDEMPOTENT: [&str; 9] = [
 const MAX_BODY: usize = 16 * 1024 * 1024;
 /// Maximum capacity of the buffer for bodies that a tester keeps between requests, bytes.
 const KEPT_BODY_CAPACITY: usize = 256 * 1024;
-
-/// Interval at which the file of a token is checked for changes.
-const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -138,7 +142,7 @@ enum Body {
 impl AsyncDriver for Http {
     type Tester = Tester;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
         let proxies = settings
             .proxies
@@ -188,32 +192,35 @@ impl AsyncDriver for Http {
     }
 }
 
-fn parse_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("expected a URL, got \"{text}\" ({error})"))?;
+fn parse_url(text: &str) -> Result<Url, UrlError> {
+    let url = Url::parse(text).map_err(|source| UrlError::Syntax {
+        found: text.to_owned(),
+        source,
+    })?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(format!("expected http:// or https://, got \"{text}\""));
+        return Err(UrlError::form("http:// or https://", text));
     }
     if url.host_str().is_none() {
-        return Err(format!("expected a URL with a host, got \"{text}\""));
+        return Err(UrlError::form("a URL with a host", text));
     }
     Ok(url)
 }
 
-fn resolve(setup: &Setup<'_>, url: &Url) -> Result<Host, String> {
+fn resolve(setup: &Setup<'_>, url: &Url) -> Result<Host, HostError> {
     setup.host(
         url.host_str().unwrap_or_default(),
         url.port_or_known_default().unwrap_or(80),
     )
 }
 
-pub(super) fn proxy(setup: &Setup<'_>, text: &str) -> Result<Arc<Host>, String> {
-    let url = parse_url(text).map_err(|error| format!("proxies: {error}"))?;
+pub(super) fn proxy(setup: &Setup<'_>, text: &str) -> Result<Arc<Host>, SetupError> {
+    let url = parse_url(text).map_err(SetupError::Proxy)?;
     if url.scheme() != "http" {
-        return Err(format!("proxies: expected http://HOST:PORT, got \"{text}\""));
+        return Err(SetupError::Proxy(UrlError::form("http://HOST:PORT", text)));
     }
     resolve(setup, &url)
         .map(Arc::new)
-        .map_err(|error| format!("proxies: {error}"))
+        .map_err(|error| SetupError::Proxy(error.into()))
 }
 
 pub(super) fn target(
@@ -221,8 +228,9 @@ pub(super) fn target(
     endpoint: &Endpoint,
     proxies: &[Arc<Host>],
     connector: Option<&TlsConnector>,
-) -> Result<Target, String> {
-    let url = parse_url(&endpoint.url).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?;
+) -> Result<Target, EndpointError> {
+    let wrong = |error: UrlError| EndpointError::new(endpoint, error);
+    let url = parse_url(&endpoint.url).map_err(wrong)?;
     let host = url.host_str().unwrap_or_default().to_owned();
     let port = url.port_or_known_default().unwrap_or(80);
     let authority = url
@@ -232,16 +240,16 @@ pub(super) fn target(
     let tls = match connector.filter(|_| secure) {
         Some(connector) => {
             let bare = host.trim_start_matches('[').trim_end_matches(']');
-            Some((connector.clone(), tls::server_name(bare)?))
+            let name = tls::server_name(bare).map_err(|error| wrong(error.into()))?;
+            Some((connector.clone(), name))
         }
         None => None,
     };
     let tunnel = (secure && !proxies.is_empty())
         .then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes());
     let hosts = if proxies.is_empty() {
-        vec![Arc::new(
-            resolve(setup, &url).map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
-        )]
+        let host = resolve(setup, &url).map_err(|error| wrong(error.into()))?;
+        vec![Arc::new(host)]
     } else {
         proxies.to_vec()
     };
@@ -271,36 +279,35 @@ pub(super) fn target(
     })
 }
 
-fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operation, String> {
+fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operation, SetupError> {
     let request: RequestSettings = setup.request(index)?;
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let is_token = |text: &str| !text.is_empty() && text.bytes().all(token);
     if !is_token(&request.method) {
-        return Err(format!(
-            "method: expected an HTTP method such as GET, got \"{}\"",
-            request.method
-        ));
+        return Err(HttpError::Method(request.method).into());
     }
     let mut headers = Vec::new();
     for (name, text) in &request.headers {
         if !is_token(name) || text.contains(['\r', '\n', '\0']) {
-            return Err(format!(
-                "headers: \"{name}\": expected a name of letters, digits and hyphens, and a value without line ends"
-            ));
+            return Err(HttpError::Header(name.clone()).into());
         }
         headers.push((name.clone(), setup.template(index, text)));
     }
     let body = match (request.body, request.body_file) {
         (None, None) => Body::None,
         (Some(text), None) => Body::Text(setup.template(index, &text)),
-        (None, Some(file)) => {
-            let bytes = std::fs::read(&file);
-            Body::Bytes(bytes.map_err(|error| format!("body_file: cannot read {}: {error}", file.display()))?)
-        }
-        (Some(_), Some(_)) => return Err("expected body or body_file, got both".to_owned()),
+        (None, Some(file)) => Body::Bytes(std::fs::read(&file).map_err(|source| SetupError::File {
+            key: "body_file",
+            path: file,
+            source,
+        })?),
+        (Some(_), Some(_)) => return Err(HttpError::TwoBodies.into()),
     };
     let regex = request.expect.regex.as_deref().map(Regex::new).transpose();
-    let regex = regex.map_err(|error| format!("expect.regex: {error}"))?;
+    let regex = regex.map_err(|source| SetupError::Regex {
+        key: "expect.regex",
+        source,
+    })?;
     let contains = request
         .expect
         .contains
@@ -459,58 +466,6 @@ fn push_escaped(out: &mut Vec<u8>, byte: u8) {
         out.extend_from_slice(format!("%{byte:02X}").as_bytes());
     } else {
         out.push(byte);
-    }
-}
-
-/// A bearer token in a file, which is read again when the file changes, because tokens of grids are
-/// valid for minutes.
-struct Token {
-    file: PathBuf,
-    state: Mutex<TokenState>,
-}
-
-struct TokenState {
-    checked: Instant,
-    modified: Option<SystemTime>,
-    header: Arc<[u8]>,
-}
-
-impl Token {
-    fn open(file: PathBuf) -> Result<Self, String> {
-        let (modified, header) = Self::read(&file)
-            .map_err(|error| format!("token_file: cannot read {}: {error}", file.display()))?;
-        Ok(Self {
-            state: Mutex::new(TokenState {
-                checked: Instant::now(),
-                modified,
-                header,
-            }),
-            file,
-        })
-    }
-
-    fn read(file: &PathBuf) -> std::io::Result<(Option<SystemTime>, Arc<[u8]>)> {
-        let modified = std::fs::metadata(file)?.modified().ok();
-        let token = std::fs::read_to_string(file)?;
-        Ok((modified, format!("Bearer {}", token.trim()).into_bytes().into()))
-    }
-
-    /// Value of the header Authorization. If the file cannot be read any more, the last token is
-    /// used, and the service will refuse it.
-    fn header(&self) -> Arc<[u8]> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.checked.elapsed() >= TOKEN_CHECK_INTERVAL {
-            state.checked = Instant::now();
-            let modified = std::fs::metadata(&self.file)
-                .and_then(|data| data.modified())
-                .ok();
-            if modified != state.modified
-                && let Ok((modified, header)) = Self::read(&self.file)
-            {
-                (state.modified, state.header) = (modified, header);
-            }
-        }
-        Arc::clone(&state.header)
     }
 }
 

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::reactor::Io;
+use crate::setup_error::SetupError;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo::new("null", "does nothing: measures the tester itself");
@@ -28,7 +29,7 @@ impl AsyncDriver for Null {
     type Tester = Self;
     const FILES: u64 = 0;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let NoSettings {} = setup.settings()?;
         for operation in 0..setup.requests.len() {
             let NoSettings {} = setup.request(operation)?;

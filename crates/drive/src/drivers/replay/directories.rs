@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_replay::check::{self, Beneath, Finding, What, Why};
 use plimsoll_replay::names::Copy;
 
-use super::Replay;
+use super::{Replay, ReplayError};
 
 /// Name of the directory for the files that jobs share.
 pub(super) const SHARED: &str = "shared";
@@ -34,24 +34,29 @@ pub(super) struct JobDirectory {
 
 impl JobDirectories {
     /// The directories for `root`, as in the experiment file. Creates nothing.
-    pub(super) fn new(root: &Path, shares: bool) -> Result<Self, String> {
-        let wrong = |expected: &str| Err(format!("root: {expected}, got \"{}\"", root.display()));
+    pub(super) fn new(root: &Path, shares: bool) -> Result<Self, ReplayError> {
+        let wrong = |expected| {
+            Err(ReplayError::RootForm {
+                expected,
+                found: root.to_owned(),
+            })
+        };
         let (Some(parent), Some(template)) = (root.parent(), root.file_name().and_then(|name| name.to_str()))
         else {
-            return wrong("expected a directory such as /mnt/new/{tester}");
+            return wrong("a directory such as /mnt/new/{tester}");
         };
         if !template.contains(TESTER) || parent.to_string_lossy().contains(TESTER) {
             return wrong(
-                "expected {tester} in the last part of the path and nowhere else, because each job needs its \
+                "{tester} in the last part of the path and nowhere else, because each job needs its \
                  own directory",
             );
         }
         if !parent.is_absolute() {
-            return wrong("expected an absolute path");
+            return wrong("an absolute path");
         }
         // The name is a part of every name of the plan.
         if shares && template.contains('\0') {
-            return wrong("expected a path without a zero byte");
+            return wrong("a path without a zero byte");
         }
         Ok(Self {
             parent: parent.to_owned(),
@@ -72,7 +77,7 @@ impl JobDirectories {
     /// Creates a directory in the parent, and the parent if it is missing. It creates no further
     /// directories, so that nothing is written if the path is wrong or a file system is not
     /// mounted.
-    pub(super) fn create(&self, name: &str) -> Result<JobDirectory, String> {
+    pub(super) fn create(&self, name: &str) -> Result<JobDirectory, ReplayError> {
         let is_parent_new = create(&self.parent)?;
         let path = self.parent.join(name);
         let is_new = create(&path)?;
@@ -120,21 +125,23 @@ pub(super) fn clean(directory: &JobDirectory) -> Option<String> {
 }
 
 /// Creates a directory. Returns whether it did not exist.
-fn create(path: &Path) -> Result<bool, String> {
+fn create(path: &Path) -> Result<bool, ReplayError> {
     match std::fs::create_dir(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(false),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!(
-            "root: cannot create {}, because its parent directory does not exist: create it, or mount the file \
-             system",
-            path.display()
-        )),
-        Err(error) => Err(format!("root: cannot create {}: {error}", path.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(ReplayError::NoParent(path.to_owned())),
+        Err(source) => Err(ReplayError::Create {
+            directory: path.to_owned(),
+            source,
+        }),
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<Beneath, String> {
-    Beneath::open(path).map_err(|error| format!("root: {}: {error}", path.display()))
+pub(super) fn open(path: &Path) -> Result<Beneath, ReplayError> {
+    Beneath::open(path).map_err(|source| ReplayError::Open {
+        directory: path.to_owned(),
+        source,
+    })
 }
 
 impl Replay {
@@ -146,31 +153,38 @@ impl Replay {
         directory: &Path,
         copy: Copy,
         seed: u64,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, ReplayError> {
         let fill = self.fill(seed);
         if fill.is_none() && copy == Copy::Private {
             return Ok(None);
         }
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", directory.display());
+        let not_prepared = |source| ReplayError::Prepare {
+            directory: directory.to_owned(),
+            source,
+        };
         if fill.is_some() {
-            check::reset(beneath).map_err(|error| failed(&error))?;
+            check::reset(beneath).map_err(not_prepared)?;
         }
         let options = check::Options {
             copy,
             may_write_shared: self.may_write_shared,
         };
         let report = self.trace.check(&self.table, beneath, options);
-        let report = report.map_err(|error| failed(&error))?;
+        let report = report.map_err(|source| ReplayError::Check {
+            directory: directory.to_owned(),
+            source,
+        })?;
         let is_written = |finding: &&Finding| finding.what == What::SharedIsWritten;
         if let Some(finding) = report.findings.iter().find(is_written) {
-            return Err(format!(
-                "copies: {finding}: add it to `private`, or set `write_shared: true`"
-            ));
+            return Err(ReplayError::SharedIsWritten(Box::new(finding.clone())));
         }
         let Some(fill) = fill else { return Ok(None) };
         let prepared = check::prepare(beneath, &report, check::PrepareOptions { fill, force: false });
-        let prepared = prepared.map_err(|error| failed(&error))?;
-        sync(directory).map_err(|error| failed(&error))?;
+        let prepared = prepared.map_err(not_prepared)?;
+        sync(directory).map_err(|source| ReplayError::Sync {
+            directory: directory.to_owned(),
+            source,
+        })?;
         Ok(describe(directory, &prepared.left))
     }
 }

@@ -14,6 +14,7 @@
 //! The metrics are listed in [`metrics`].
 
 mod directories;
+mod error;
 mod metrics;
 
 use std::path::PathBuf;
@@ -34,8 +35,11 @@ use serde::Deserialize;
 
 use crate::api::DriverInfo;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Due, Limit, Request, Setup};
+use crate::setup_error::SetupError;
 use directories::{JobDirectories, JobDirectory};
 use metrics::Names;
+
+pub use error::ReplayError;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
@@ -112,7 +116,7 @@ pub struct Replay {
     plan: Option<Arc<Plan>>,
     /// Result of the preparation of the files that all jobs share: a message for the user, or the
     /// error.
-    shared: OnceLock<Result<Option<String>, String>>,
+    shared: OnceLock<Result<Option<String>, Arc<ReplayError>>>,
     /// Directories of testers and of shared files.
     created: Mutex<Vec<JobDirectory>>,
     seed: u64,
@@ -122,30 +126,30 @@ pub struct Replay {
 impl BlockingDriver for Replay {
     type Tester = Tester;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
         for operation in 0..setup.requests.len() {
             let NoSettings {} = setup.request(operation)?;
         }
         if !settings.allow_root && nix::unistd::geteuid().is_root() {
-            return Err(
-                "allow_root: the engine runs as root, so that permissions do not protect files below the \
-                 directory: run it as another user, or set `allow_root: true`"
-                    .to_owned(),
-            );
+            return Err(ReplayError::IsRoot.into());
         }
-        let file = settings.trace.display();
-        let trace = Trace::read(&settings.trace).map_err(|error| format!("trace: {file}: {error}"))?;
+        let trace = Trace::read(&settings.trace).map_err(|source| ReplayError::Trace {
+            file: settings.trace.clone(),
+            source,
+        })?;
         let rules = rules(&settings)?;
         let table = trace.place(&rules);
         let shares = !settings.copies.shared.is_empty();
         let directories = JobDirectories::new(&settings.root, shares)?;
         let plan = plan(&trace, &table, &settings, b"", b"")?;
         if plan.workers.iter().all(|worker| worker.actions.is_empty()) {
-            return Err(format!(
-                "trace: {file}: there are no calls to replay: {} of its {} calls are on names that are ignored",
-                plan.ignored, plan.calls
-            ));
+            return Err(ReplayError::NoCalls {
+                file: settings.trace,
+                ignored: plan.ignored,
+                calls: plan.calls,
+            }
+            .into());
         }
         Ok(Self {
             names: Names::new(setup.codes),
@@ -161,7 +165,7 @@ impl BlockingDriver for Replay {
         })
     }
 
-    fn tester(self: &Arc<Self>, number: u32) -> Result<Tester, String> {
+    fn tester(self: &Arc<Self>, number: u32) -> Result<Tester, SetupError> {
         let mut notes = self.prepare_shared()?;
         let own = self.directories.create(&self.directories.name(number))?;
         let directory = own.path.clone();
@@ -183,7 +187,7 @@ impl BlockingDriver for Replay {
             );
         }
         Ok(Tester {
-            root: Root::open(root).map_err(|error| error.to_string())?,
+            root: Root::open(root).map_err(ReplayError::from)?,
             driver: Arc::clone(self),
             number,
             beneath,
@@ -210,19 +214,16 @@ impl BlockingDriver for Replay {
     }
 }
 
-fn rules(settings: &Settings) -> Result<Rules, String> {
+fn rules(settings: &Settings) -> Result<Rules, ReplayError> {
+    let invalid = |key| move |source| ReplayError::Rule { key, source };
     let mut rules = Rules::new();
     if let Some(text) = &settings.map {
-        rules.read_map(text).map_err(|error| format!("map: {error}"))?;
+        rules.read_map(text).map_err(invalid("map"))?;
     }
     if let Some(text) = &settings.ignore {
-        rules
-            .read_ignore(text)
-            .map_err(|error| format!("ignore: {error}"))?;
+        rules.read_ignore(text).map_err(invalid("ignore"))?;
     }
-    rules
-        .set_copies(&settings.copies)
-        .map_err(|error| format!("copies: {error}"))?;
+    rules.set_copies(&settings.copies).map_err(invalid("copies"))?;
     Ok(rules)
 }
 
@@ -233,7 +234,7 @@ fn plan(
     settings: &Settings,
     private: &[u8],
     shared: &[u8],
-) -> Result<Plan, String> {
+) -> Result<Plan, ReplayError> {
     let options = Options {
         order: match settings.order {
             Sequence::Resource => Order::Resource,
@@ -242,27 +243,34 @@ fn plan(
         read_maps: settings.read_maps,
     };
     let plan = trace.plan(table, private, shared, options);
-    plan.map_err(|error| format!("trace: {}: {error}", settings.trace.display()))
+    plan.map_err(|source| ReplayError::Plan {
+        file: settings.trace.clone(),
+        source,
+    })
 }
 
 impl Replay {
     /// Prepares the files that all jobs share, once; every tester waits for it. Returns messages
     /// for the user to the first caller.
-    fn prepare_shared(&self) -> Result<Vec<String>, String> {
+    fn prepare_shared(&self) -> Result<Vec<String>, ReplayError> {
         if self.plan.is_some() {
             return Ok(Vec::new());
         }
         let mut is_first = false;
         let shared = self.shared.get_or_init(|| {
             is_first = true;
-            let created = self.directories.create(directories::SHARED)?;
-            let directory = created.path.clone();
-            self.add_created(created);
-            let beneath = directories::open(&directory)?;
-            self.prepare_directory(&beneath, &directory, Copy::Shared, self.seed)
+            self.prepare_shared_directory().map_err(Arc::new)
         });
         let note = shared.clone()?;
         Ok(note.filter(|_| is_first).into_iter().collect())
+    }
+
+    fn prepare_shared_directory(&self) -> Result<Option<String>, ReplayError> {
+        let created = self.directories.create(directories::SHARED)?;
+        let directory = created.path.clone();
+        self.add_created(created);
+        let beneath = directories::open(&directory)?;
+        self.prepare_directory(&beneath, &directory, Copy::Shared, self.seed)
     }
 
     fn add_created(&self, directory: JobDirectory) {
@@ -303,7 +311,7 @@ pub struct Tester {
 }
 
 impl BlockingTester for Tester {
-    fn renew(&mut self, attempt: &mut Attempt) -> Result<(), String> {
+    fn renew(&mut self, attempt: &mut Attempt) -> Result<(), SetupError> {
         let driver = &self.driver;
         let seed = driver.seed_of(self.number);
         self.note = driver.prepare_directory(&self.beneath, &self.directory, Copy::Private, seed)?;

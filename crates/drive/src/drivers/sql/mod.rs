@@ -9,6 +9,7 @@ mod broken;
 mod cancel;
 mod code;
 mod connection;
+mod error;
 mod network;
 mod read_only;
 mod sqlite;
@@ -21,7 +22,9 @@ use super::versions::{VersionSettings, Versions};
 use crate::api::DriverInfo;
 use crate::driver::Setup;
 use crate::net::tls::TlsSettings;
+use crate::setup_error::SetupError;
 
+pub use error::SqlError;
 pub use network::Network;
 pub use sqlite::Sqlite;
 
@@ -105,43 +108,37 @@ pub fn blocks(endpoints: &[Endpoint]) -> bool {
     matches!(kind(endpoints), Ok(Kind::Sqlite))
 }
 
-/// The kind of database of all endpoints. The error contains no URL, which may contain a password.
-pub fn kind(endpoints: &[Endpoint]) -> Result<Kind, String> {
+/// The kind of database of all endpoints.
+pub fn kind(endpoints: &[Endpoint]) -> Result<Kind, SqlError> {
     let of = |endpoint: &Endpoint| {
-        Kind::of(endpoint).ok_or_else(|| {
-            format!(
-                "endpoint {}: expected sqlite:/absolute/path, postgresql://USER:PASSWORD@HOST:PORT/DATABASE or \
-                 mariadb://USER:PASSWORD@HOST:PORT/DATABASE",
-                endpoint.name
-            )
+        Kind::of(endpoint).ok_or_else(|| SqlError::Scheme {
+            endpoint: endpoint.name.clone(),
         })
     };
-    let (first, others) = endpoints.split_first().ok_or("expected at least one endpoint")?;
+    let (first, others) = endpoints.split_first().ok_or(SqlError::NoEndpoint)?;
     let kind = of(first)?;
     for other in others {
         if of(other)? != kind {
-            return Err(format!(
-                "endpoints {} and {} are different kinds of databases: use a separate workload for each kind",
-                first.name, other.name
-            ));
+            return Err(SqlError::Kinds {
+                first: first.name.clone(),
+                other: other.name.clone(),
+            });
         }
     }
     Ok(kind)
 }
 
-fn keeps_connections(setup: &Setup<'_>) -> Result<bool, String> {
+fn keeps_connections(setup: &Setup<'_>) -> Result<bool, SetupError> {
     let settings: Settings = setup.settings()?;
     Ok(settings.keeps_connections())
 }
 
 /// The queries of the operations.
-fn queries(setup: &Setup<'_>) -> Result<Vec<Query>, String> {
+fn queries(setup: &Setup<'_>) -> Result<Vec<Query>, SetupError> {
     let query = |index| {
         let request: RequestSettings = setup.request(index)?;
         if request.query.trim().is_empty() {
-            return Err(format!(
-                "query of operation {index}: expected an SQL statement, got an empty text"
-            ));
+            return Err(SetupError::EmptyQuery { operation: index });
         }
         Ok(Query {
             text: setup.template(index, &request.query),
@@ -155,7 +152,7 @@ fn queries(setup: &Setup<'_>) -> Result<Vec<Query>, String> {
 mod tests {
     use super::*;
 
-    fn of(urls: &[&str]) -> Result<Kind, String> {
+    fn of(urls: &[&str]) -> Result<Kind, SqlError> {
         let endpoint = |(number, url): (usize, &&str)| Endpoint {
             name: format!("e{number}"),
             url: (*url).to_owned(),
@@ -173,9 +170,11 @@ mod tests {
             Ok(Kind::Postgres)
         );
         assert_eq!(of(&["mysql://a@h/x", "mariadb://a@g/x"]), Ok(Kind::Mariadb));
-        let message = of(&["mysql://a@h/x", "postgres://a@h/x"]).unwrap_err();
+        let message = of(&["mysql://a@h/x", "postgres://a@h/x"])
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("e0 and e1 are different kinds"), "{message}");
-        let message = of(&["oracle://a:secret@h/x"]).unwrap_err();
+        let message = of(&["oracle://a:secret@h/x"]).unwrap_err().to_string();
         assert!(message.contains("endpoint e0: expected sqlite:"), "{message}");
         assert!(!message.contains("secret"), "{message}");
         assert!(of(&[]).is_err());

@@ -54,6 +54,7 @@ use crate::net::tls;
 use crate::net::transport::Security;
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
+use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 /// Maximum number of characters of a server's message in a note.
 const MAX_NOTE: usize = 500;
@@ -87,15 +88,17 @@ fn database_server(
     endpoint: &Endpoint,
     settings: &Settings,
     connector: Option<&TlsConnector>,
-) -> Result<DatabaseServer, String> {
-    let with_endpoint = |error: String| format!("endpoint {}: {error}", endpoint.name);
-    let mut address = Address::from_url(&endpoint.url).map_err(|error| with_endpoint(error.to_string()))?;
+) -> Result<DatabaseServer, UrlError> {
+    let mut address = Address::from_url(&endpoint.url)?;
     let password = &mut address.login.password;
     *password = password.take().or_else(|| settings.password.clone());
-    let secure = |connector: &TlsConnector| Ok((connector.clone(), tls::server_name(&address.host)?));
+    let tls = match connector {
+        Some(connector) => Some((connector.clone(), tls::server_name(&address.host)?)),
+        None => None,
+    };
     Ok(DatabaseServer {
-        tls: connector.map(secure).transpose().map_err(with_endpoint)?,
-        host: setup.host(&address.host, address.port).map_err(with_endpoint)?,
+        tls,
+        host: setup.host(&address.host, address.port)?,
         server: address.server,
         login: address.login,
     })
@@ -104,13 +107,16 @@ fn database_server(
 impl AsyncDriver for Network {
     type Tester = Tester;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
         let connector = match &settings.tls {
             Some(tls) => Some(TlsConnector::from(tls::client(Some(tls))?)),
             None => None,
         };
-        let server = |endpoint| database_server(setup, endpoint, &settings, connector.as_ref());
+        let server = |endpoint| {
+            database_server(setup, endpoint, &settings, connector.as_ref())
+                .map_err(|error| EndpointError::new(endpoint, error))
+        };
         Ok(Self {
             keep: settings.keeps_connections(),
             servers: setup.endpoints.iter().map(server).collect::<Result<_, _>>()?,

@@ -34,6 +34,7 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Statement};
 use super::{Query, keeps_connections, queries};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
 use crate::drivers::versions::Newest;
+use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 /// Number of prepared statements that a kept connection keeps.
 const CACHED_STATEMENTS: usize = 256;
@@ -56,7 +57,7 @@ pub struct Sqlite {
 impl BlockingDriver for Sqlite {
     type Tester = Tester;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let databases = setup.endpoints.iter().map(database).collect::<Result<_, _>>()?;
         Ok(Self {
             keep: keeps_connections(setup)?,
@@ -65,7 +66,7 @@ impl BlockingDriver for Sqlite {
         })
     }
 
-    fn tester(self: &Arc<Self>, _: u32) -> Result<Tester, String> {
+    fn tester(self: &Arc<Self>, _: u32) -> Result<Tester, SetupError> {
         Ok(Tester {
             driver: Arc::clone(self),
             watch: Arc::new(Watch::new()),
@@ -79,15 +80,15 @@ impl BlockingDriver for Sqlite {
 
 /// The file of an endpoint. Whether it exists is not checked here, because it may be created before
 /// the run begins.
-fn database(endpoint: &Endpoint) -> Result<PathBuf, String> {
+fn database(endpoint: &Endpoint) -> Result<PathBuf, EndpointError> {
     endpoint
         .url
         .strip_prefix("sqlite:")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .ok_or_else(|| {
-            let (name, url) = (&endpoint.name, &endpoint.url);
-            format!("endpoint {name}: expected sqlite:/absolute/path, got \"{url}\"")
+            let url = UrlError::form("sqlite:/absolute/path", &endpoint.url);
+            EndpointError::new(endpoint, url)
         })
 }
 

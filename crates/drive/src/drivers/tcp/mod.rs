@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::net::{Host, Stream};
 use crate::reactor::Io;
 use crate::round_trips::{Names, RoundTrips};
+use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
@@ -74,22 +75,19 @@ pub struct Tcp {
 impl AsyncDriver for Tcp {
     type Tester = Tester;
 
-    fn prepare(setup: &Setup<'_>) -> Result<Self, String> {
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
         let mut hosts = Vec::new();
         for endpoint in setup.endpoints {
             let url = Url::parse(&endpoint.url).ok().filter(|url| url.scheme() == "tcp");
             let address = url.as_ref().and_then(|url| Some((url.host_str()?, url.port()?)));
             let (host, port) = address.ok_or_else(|| {
-                format!(
-                    "endpoint {}: expected tcp://HOST:PORT, got \"{}\"",
-                    endpoint.name, endpoint.url
-                )
+                EndpointError::new(endpoint, UrlError::form("tcp://HOST:PORT", &endpoint.url))
             })?;
             hosts.push(
                 setup
                     .host(host, port)
-                    .map_err(|error| format!("endpoint {}: {error}", endpoint.name))?,
+                    .map_err(|error| EndpointError::new(endpoint, error))?,
             );
         }
         let mut operations = Vec::new();

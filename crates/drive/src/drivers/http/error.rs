@@ -1,0 +1,17 @@
+//! Why a request of `http` cannot be used.
+
+/// Why a request cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The text cannot be a method.
+    #[error("method: expected an HTTP method such as GET, got \"{0}\"")]
+    Method(String),
+    /// The name or the value of a header is invalid. Contains the name.
+    #[error(
+        "headers: \"{0}\": expected a name of letters, digits and hyphens, and a value without line ends"
+    )]
+    Header(String),
+    /// The request has two bodies.
+    #[error("expected body or body_file, got both")]
+    TwoBodies,
+}
