@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll_clock::{Clock, SystemClock};
-use plimsoll_drive::{Drive, DriveEvent, Portions, Share, Sink, lanes_for};
+use plimsoll_drive::{AgentPortion, Drive, DriveEvent, Portions, Sink, lanes_for};
 use plimsoll_link::{Line, Portion, Prepare, ToController};
 use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction, grouped};
 use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorEvent, MonitorThread};
@@ -280,7 +280,7 @@ fn portions(prepare: &Prepare) -> Result<Portions, PrepareError> {
     if prepare.portions.len() != prepare.spec.workloads.len() {
         return Err(PrepareError::Portions);
     }
-    let share = |portion: &Portion| Share {
+    let agent_portion = |portion: &Portion| AgentPortion {
         agent: portion.index,
         agents: portion.of.max(1),
     };
@@ -289,9 +289,9 @@ fn portions(prepare: &Prepare) -> Result<Portions, PrepareError> {
         workloads: prepare
             .portions
             .iter()
-            .map(|portion| portion.as_ref().map(share))
+            .map(|portion| portion.as_ref().map(agent_portion))
             .collect(),
-        budget: share(&prepare.budget),
+        budget: agent_portion(&prepare.budget),
     })
 }
 

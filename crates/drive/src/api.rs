@@ -18,7 +18,7 @@ pub trait Sink: Send {
 /// One agent's part of a population or of a budget: the items whose number modulo `agents` is
 /// `agent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct AgentPortion {
     /// Index of this agent among the agents that share it; less than `agents`.
     pub agent: u16,
     /// Number of agents that share it, at least 1.
@@ -31,15 +31,15 @@ pub struct Portions {
     /// Index of this agent in the run, as in the column `agent` of its transactions.
     pub agent: u16,
     /// Its share of each workload; none if only other agents run the workload.
-    pub workloads: Vec<Option<Share>>,
+    pub workloads: Vec<Option<AgentPortion>>,
     /// Its share of the budget of transactions.
-    pub budget: Share,
+    pub budget: AgentPortion,
 }
 
 impl Portions {
     /// The whole run, if it has one agent.
     pub fn whole(workloads: usize) -> Self {
-        let whole = Share { agent: 0, agents: 1 };
+        let whole = AgentPortion { agent: 0, agents: 1 };
         Self {
             agent: 0,
             workloads: vec![Some(whole); workloads],

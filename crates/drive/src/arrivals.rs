@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_schedule::{Arrival, ArrivalStream};
 
-use crate::api::Share;
+use crate::api::AgentPortion;
 use crate::plan::Population;
 
 /// The arrivals of one workload on this agent. It creates the views of the lanes.
@@ -25,8 +25,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The arrivals for the share `of` an agent; none if the agent has no arrivals of the workload.
-    pub fn new(population: &Population, of: Share, seed: u64) -> Option<Self> {
+    /// The arrivals for the portion `of` an agent; none if the agent has no arrivals of the
+    /// workload.
+    pub fn new(population: &Population, of: AgentPortion, seed: u64) -> Option<Self> {
         let part = population.arrivals_of(of)?;
         let curve = population.curve.clone()?;
         let workload = u64::from(population.workload);
@@ -143,7 +144,7 @@ mod tests {
                 let population = open(20_000.0, law, slots);
                 let mut taken: Vec<u64> = std::thread::scope(|scope| {
                     let threads: Vec<_> = (0..agents)
-                        .filter_map(|agent| Pool::new(&population, Share { agent, agents }, 5))
+                        .filter_map(|agent| Pool::new(&population, AgentPortion { agent, agents }, 5))
                         .flat_map(|pool| (0..lanes).map(move |lane| pool.lane(lane, lanes)))
                         .map(|mut arrivals| {
                             scope.spawn(move || {
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn concurrent_lanes_take_or_drop_every_arrival() {
         for law in [Law::Even, Law::Poisson] {
-            let pool = Pool::new(&open(20_000.0, law, 4), Share { agent: 0, agents: 1 }, 5).unwrap();
+            let pool = Pool::new(&open(20_000.0, law, 4), AgentPortion { agent: 0, agents: 1 }, 5).unwrap();
             let parts: Vec<(Vec<u64>, u64)> = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..3)
                     .map(|lane| {
@@ -207,7 +208,12 @@ mod tests {
 
     #[test]
     fn arrivals_that_no_slot_took_are_counted_once() {
-        let pool = Pool::new(&open(20_000.0, Law::Poisson, 5), Share { agent: 0, agents: 1 }, 5).unwrap();
+        let pool = Pool::new(
+            &open(20_000.0, Law::Poisson, 5),
+            AgentPortion { agent: 0, agents: 1 },
+            5,
+        )
+        .unwrap();
         let mut lanes: Vec<Arrivals> = (0..2).map(|lane| pool.lane(lane, 2)).collect();
         let first = lanes[1].take().unwrap();
         assert_eq!(

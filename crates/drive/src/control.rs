@@ -1,13 +1,13 @@
-//! State that all lanes of a drive share: the start of the run, its end, and its budget of
+//! State that all lanes of a drive portion: the start of the run, its end, and its budget of
 //! transactions.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use plimsoll_model::{Phase, RunSpec};
-use plimsoll_schedule::share;
+use plimsoll_schedule::portion;
 
-use crate::api::Share;
+use crate::api::AgentPortion;
 
 const NEVER: i64 = i64::MAX;
 /// An agent that receives the start more than this after it (ns) joins late: transactions that were
@@ -55,12 +55,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// The state for one agent, whose share of the budget is `of`.
-    pub fn new(spec: &RunSpec, of: Share) -> Self {
+    /// The state for one agent, whose portion of the budget is `of`.
+    pub fn new(spec: &RunSpec, of: AgentPortion) -> Self {
         let budget = spec
             .end
             .transactions
-            .map(|total| share(total, of.agent.into(), of.agents.into()));
+            .map(|total| portion(total, of.agent.into(), of.agents.into()));
         Self {
             zero: Mutex::new(None),
             joined_ns: AtomicU64::new(0),

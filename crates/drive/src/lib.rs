@@ -31,7 +31,7 @@ mod round_trips;
 mod run;
 mod setup_error;
 
-pub use api::{DriveError, DriveEvent, DriverInfo, Portions, Share, Sink};
+pub use api::{AgentPortion, DriveError, DriveEvent, DriverInfo, Portions, Sink};
 pub use drivers::exec::ExecError;
 pub use drivers::frontier::FrontierError;
 pub use drivers::http::HttpError;

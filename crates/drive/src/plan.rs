@@ -5,9 +5,9 @@ use std::sync::Arc;
 use plimsoll_model::{
     Arrivals, Choose, Dist, Endpoint, Late, LoadSpec, OnError, Order, RunSpec, WhenFull, Workload,
 };
-use plimsoll_schedule::{Mix, Presence, RateCurve, Values, share};
+use plimsoll_schedule::{Mix, Presence, RateCurve, Values, portion};
 
-use crate::api::Share;
+use crate::api::AgentPortion;
 
 /// One workload, compiled. Testers are numbered over all workloads: in each workload first its
 /// closed testers, then its slots.
@@ -70,7 +70,7 @@ impl Population {
     /// Numbers of the testers (or slots) of `total` that lane `lane` of an agent runs. They are
     /// dealt in turn, first to the agents and then to their lanes, so that the testers of a ramp
     /// that join early are spread, too.
-    pub fn members(total: u32, of: Share, lane: usize, lanes: usize) -> impl Iterator<Item = u32> {
+    pub fn members(total: u32, of: AgentPortion, lane: usize, lanes: usize) -> impl Iterator<Item = u32> {
         let step = u32::from(of.agents) * lanes as u32;
         let first = u32::from(of.agent) + u32::from(of.agents) * lane as u32;
         (first..total).step_by(step as usize)
@@ -78,13 +78,13 @@ impl Population {
 
     /// The agent's part of the sequence of arrivals; none if the agent has no slot, so that no
     /// arrival is assigned to it.
-    pub fn arrivals_of(&self, of: Share) -> Option<Part> {
+    pub fn arrivals_of(&self, of: AgentPortion) -> Option<Part> {
         let (agent, slots) = (u64::from(of.agent), u64::from(self.slots()));
         let agents = u64::from(of.agents).min(slots);
         (agent < agents).then_some(Part {
             offset: agent,
             step: agents,
-            slots: share(slots, agent, u64::from(of.agents)),
+            slots: portion(slots, agent, u64::from(of.agents)),
         })
     }
 }
@@ -224,7 +224,7 @@ pub(crate) mod tests {
                     let mut members = Vec::new();
                     let mut owners = vec![0_u32; 240];
                     for agent in 0..agents {
-                        let of = Share { agent, agents };
+                        let of = AgentPortion { agent, agents };
                         let mine: Vec<u32> = (0..lanes)
                             .flat_map(|lane| Population::members(slots, of, lane, lanes))
                             .collect();

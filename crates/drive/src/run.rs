@@ -112,7 +112,7 @@ impl Drive {
         let pools = populations
             .iter()
             .zip(&portions.workloads)
-            .map(|(population, &share)| Pool::new(population, share?, spec.seed))
+            .map(|(population, &portion)| Pool::new(population, portion?, spec.seed))
             .collect();
         let common = Common {
             spec,
@@ -280,10 +280,10 @@ fn check_resources(
     drivers: &[PreparedDriver],
 ) -> Result<(), DriveError> {
     let (mut threads, mut files) = (0, OTHER_FILES);
-    for ((population, driver), share) in all.iter().zip(drivers).zip(&of.workloads) {
-        let Some(share) = *share else { continue };
-        let testers = (Population::members(population.closed(), share, 0, 1).count()
-            + Population::members(population.slots(), share, 0, 1).count()) as u64;
+    for ((population, driver), portion) in all.iter().zip(drivers).zip(&of.workloads) {
+        let Some(portion) = *portion else { continue };
+        let testers = (Population::members(population.closed(), portion, 0, 1).count()
+            + Population::members(population.slots(), portion, 0, 1).count()) as u64;
         let is_blocking = matches!(driver, PreparedDriver::Blocking(_));
         threads += if is_blocking { testers } else { 0 };
         files += testers
@@ -339,11 +339,11 @@ fn slots(common: &Common, population: &Arc<Population>, lane: usize, lanes: usiz
         },
     };
     let workload = usize::from(population.workload);
-    let Some(share) = common.portions.workloads.get(workload).copied().flatten() else {
+    let Some(portion) = common.portions.workloads.get(workload).copied().flatten() else {
         return Vec::new();
     };
-    let closed = Population::members(population.closed(), share, lane, lanes);
-    let slots = Population::members(population.slots(), share, lane, lanes);
+    let closed = Population::members(population.closed(), portion, lane, lanes);
+    let slots = Population::members(population.slots(), portion, lane, lanes);
     closed
         .map(|number| slot(number, false))
         .chain(slots.map(|number| slot(number, true)))

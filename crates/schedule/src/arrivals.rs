@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_model::{Arrivals as Law, LoadSpec};
 use rand_distr::{Distribution, Exp1};
 
-use crate::share::{Rng, Stream, rng};
+use crate::random::{Rng, Stream, rng};
 
 /// One planned start of an open load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use plimsoll_model::{Dist, Late, LoadSpec};
 use rand_distr::{Distribution, Exp1};
 
-use crate::share::{Rng, Stream, rng, uniform};
+use crate::random::{Rng, Stream, rng, uniform};
 
 /// When the testers of a closed load are active.
 #[derive(Debug, Clone, PartialEq, Eq)]

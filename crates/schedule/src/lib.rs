@@ -8,11 +8,11 @@
 mod arrivals;
 mod closed;
 mod mix;
-mod share;
+mod random;
 mod values;
 
 pub use arrivals::{Arrival, ArrivalStream, RateCurve};
 pub use closed::{NextSlot, Presence, Slots, Think};
 pub use mix::{Mix, MixState};
-pub use share::{Rng, Stream, rng, share, uniform, unit};
+pub use random::{Rng, Stream, portion, rng, uniform, unit};
 pub use values::{Draws, Fill, Template, Used, Value, Values};

@@ -2,7 +2,7 @@
 
 use rand_pcg::rand_core::Rng as _;
 
-use crate::share::{Stream, rng};
+use crate::random::{Stream, rng};
 use crate::values::ends;
 
 /// Weighted choice of operations.

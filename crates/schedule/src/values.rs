@@ -7,7 +7,7 @@ use plimsoll_model::{Generator, Order};
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::rand_core::Rng as _;
 
-use crate::share::{Rng, Stream, rng, uniform};
+use crate::random::{Rng, Stream, rng, uniform};
 
 /// The generators of the values of a workload.
 #[derive(Debug, Clone)]

@@ -5,14 +5,14 @@ use plimsoll_model::{Arrivals as Law, Dist, Late, LoadSpec, MetricRow, RunSpec, 
 use serde_json::json;
 
 use super::*;
-use crate::api::{DriveEvent, Share, Sink};
+use crate::api::{AgentPortion, DriveEvent, Sink};
 use crate::arrivals::Pool;
 use crate::control::Parts;
 use crate::plan::tests::of_load;
 
 const T0: i64 = 1_000;
 const OVER: i64 = T0 + 100;
-const WHOLE: Share = Share { agent: 0, agents: 1 };
+const WHOLE: AgentPortion = AgentPortion { agent: 0, agents: 1 };
 
 struct NoSink;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_drive::Share;
+use plimsoll_drive::AgentPortion;
 use plimsoll_model::Outcome;
 use serde_json::{Value, json};
 
@@ -317,7 +317,7 @@ fn wrong_settings_are_refused() {
     assert!(refused(spec).contains("/no/such/directory"));
     let going = prepare(
         exec("per-transaction", &["x"], none(), closed(3), end()),
-        Share { agent: 0, agents: 1 },
+        AgentPortion { agent: 0, agents: 1 },
         Some(2),
     );
     assert!(going.is_ok(), "more lanes than needed do no harm");

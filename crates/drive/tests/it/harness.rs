@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_clock::{Clock, SystemClock};
-use plimsoll_drive::{Drive, DriveError, DriveEvent, MetricRow, Portions, Share, Sink, lanes_for};
+use plimsoll_drive::{AgentPortion, Drive, DriveError, DriveEvent, MetricRow, Portions, Sink, lanes_for};
 use plimsoll_model::{Codes, Counters, Outcome, RunSpec, SecondReport, Transaction};
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ pub struct Going {
     codes: Codes,
 }
 
-pub fn prepare(spec: Value, share: Share, lanes: Option<usize>) -> Result<Going, DriveError> {
+pub fn prepare(spec: Value, portion: AgentPortion, lanes: Option<usize>) -> Result<Going, DriveError> {
     let spec: RunSpec = serde_json::from_value(spec).unwrap();
     let lanes = lanes.unwrap_or_else(|| lanes_for(&spec));
     let store = Arc::new(Store::default());
@@ -140,9 +140,9 @@ pub fn prepare(spec: Value, share: Share, lanes: Option<usize>) -> Result<Going,
     let codes = Codes::default();
     let clock = Arc::new(SystemClock);
     let portions = Portions {
-        agent: share.agent,
-        workloads: vec![Some(share); spec.workloads.len()],
-        budget: share,
+        agent: portion.agent,
+        workloads: vec![Some(portion); spec.workloads.len()],
+        budget: portion,
     };
     let drive = Drive::prepare(
         Arc::new(spec),
@@ -242,13 +242,13 @@ fn check(ran: &Ran, sum: &Counters) {
 }
 
 pub fn run(spec: Value) -> Ran {
-    let mut going = prepare(spec, Share { agent: 0, agents: 1 }, None).unwrap();
+    let mut going = prepare(spec, AgentPortion { agent: 0, agents: 1 }, None).unwrap();
     going.go();
     going.finish()
 }
 
 pub fn refused(spec: Value) -> String {
-    match prepare(spec, Share { agent: 0, agents: 1 }, None) {
+    match prepare(spec, AgentPortion { agent: 0, agents: 1 }, None) {
         Ok(_) => panic!("should be refused"),
         Err(error) => error.to_string(),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use plimsoll_drive::Share;
+use plimsoll_drive::AgentPortion;
 use plimsoll_model::{Outcome, Phase};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn transactions_are_counted_exactly_over_agents_and_lanes() {
         let mut total = 0;
         for agent in 0..agents {
             let spec = null(closed(5), json!({"transactions": 10_007}));
-            let mut going = prepare(spec, Share { agent, agents }, Some(lanes)).unwrap();
+            let mut going = prepare(spec, AgentPortion { agent, agents }, Some(lanes)).unwrap();
             going.go();
             let ran = going.finish();
             assert!(
@@ -38,7 +38,7 @@ fn transactions_are_counted_exactly_over_agents_and_lanes() {
 fn an_even_open_load_starts_exactly_as_planned() {
     let mut spec = null(open(1_000.0, 8, "wait"), json!({"duration_ns": 1_500 * MS}));
     spec["warmup_ns"] = json!(500 * MS);
-    let mut going = prepare(spec, Share { agent: 0, agents: 1 }, Some(2)).unwrap();
+    let mut going = prepare(spec, AgentPortion { agent: 0, agents: 1 }, Some(2)).unwrap();
     going.go();
     let ran = going.finish();
     // On a busy machine the last arrivals may not start; they are counted.
@@ -232,7 +232,7 @@ fn an_arrival_does_not_wait_while_any_lane_has_a_free_slot() {
         load["arrivals"] = json!(law);
         let mut spec = line(&server.url("tcp"), load, json!({"transactions": 31}));
         spec["workloads"][0]["timeout_ns"] = json!(60 * SECOND);
-        let mut going = prepare(spec.clone(), Share { agent: 0, agents: 1 }, Some(2)).unwrap();
+        let mut going = prepare(spec.clone(), AgentPortion { agent: 0, agents: 1 }, Some(2)).unwrap();
         going.go();
         let ran = going.finish();
         assert_eq!(ran.counters.succeeded, 31, "{law} {when_full}");
@@ -242,7 +242,7 @@ fn an_arrival_does_not_wait_while_any_lane_has_a_free_slot() {
         spec["workloads"][0]["driver"] = json!("null");
         spec["workloads"][0]["settings"] = json!({});
         spec["workloads"][0]["operations"][0]["request"] = json!({});
-        let mut going = prepare(spec, Share { agent: 0, agents: 1 }, Some(1)).unwrap();
+        let mut going = prepare(spec, AgentPortion { agent: 0, agents: 1 }, Some(1)).unwrap();
         going.go();
         let whole = going.finish();
         let scheduled = |ran: &Ran| {
@@ -484,7 +484,7 @@ fn stop_ends_a_run_at_once_and_the_counts_balance() {
             json!({"kind": "closed", "testers": 4, "think": {"kind": "fixed", "ns": 3_600 * SECOND}}),
             json!({"duration_ns": 7_200 * SECOND}),
         ),
-        Share { agent: 0, agents: 1 },
+        AgentPortion { agent: 0, agents: 1 },
         None,
     )
     .unwrap();
@@ -515,7 +515,7 @@ fn a_drive_that_was_not_started_ends_when_it_is_dropped() {
             closed(3),
             json!({"transactions": 1}),
         );
-        drop(prepare(spec, Share { agent: 0, agents: 1 }, None).unwrap());
+        drop(prepare(spec, AgentPortion { agent: 0, agents: 1 }, None).unwrap());
     }
 }
 
@@ -570,7 +570,12 @@ fn an_agent_that_joins_late_does_not_start_earlier_transactions() {
         json!({"kind": "open", "rate": 100.0, "arrivals": "even", "in_flight": 4, "when_full": "wait"}),
     ];
     for load in loads {
-        let mut going = prepare(null(load.clone(), end()), Share { agent: 0, agents: 1 }, Some(2)).unwrap();
+        let mut going = prepare(
+            null(load.clone(), end()),
+            AgentPortion { agent: 0, agents: 1 },
+            Some(2),
+        )
+        .unwrap();
         going.join_after(late);
         let ran = going.finish();
         assert!(!ran.transactions.is_empty());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use plimsoll_drive::Share;
+use plimsoll_drive::AgentPortion;
 use plimsoll_model::{Outcome, Transaction};
 use plimsoll_trace::header::{Header, Recorder};
 use plimsoll_trace::import::Importer;
@@ -84,7 +84,7 @@ fn size(path: &Path) -> u64 {
 #[test]
 fn the_directory_is_prepared_for_every_job_of_every_tester() {
     let scratch = Scratch::new(COPY);
-    let whole = Share { agent: 0, agents: 1 };
+    let whole = AgentPortion { agent: 0, agents: 1 };
     let mut going = prepare(replays(&scratch, 3, 2, json!({})), whole, None).unwrap();
     for tester in ["0", "1", "2"] {
         let job = scratch.jobs(tester).join("job");

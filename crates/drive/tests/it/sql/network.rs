@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use plimsoll_drive::Share;
+use plimsoll_drive::AgentPortion;
 use plimsoll_model::Outcome;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn once(url: &str, query: &str) -> Ran {
 
 /// Runs on one lane.
 fn on_one_lane(spec: Value) -> Going {
-    prepare(spec, Share { agent: 0, agents: 1 }, Some(1)).unwrap()
+    prepare(spec, AgentPortion { agent: 0, agents: 1 }, Some(1)).unwrap()
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn a_killed_server_causes_errors_until_it_is_started_again() {
             4,
             json!({"duration_ns": 60 * SECOND}),
         );
-        let mut going = prepare(spec, Share { agent: 0, agents: 1 }, None).unwrap();
+        let mut going = prepare(spec, AgentPortion { agent: 0, agents: 1 }, None).unwrap();
         going.go();
         std::thread::sleep(Duration::from_millis(1500));
         server.down();

@@ -1,4 +1,4 @@
-//! Exact shares and seeded randomness.
+//! Exact portions and seeded randomness.
 
 use rand_pcg::rand_core::Rng as _;
 
@@ -45,14 +45,14 @@ fn splitmix(word: u64) -> u64 {
 }
 
 /// Number of items of member `index` if item `k` of `total` items belongs to member `k % of`. The
-/// sum of the shares is `total`, and no two shares differ by more than 1. `of` is at least 1, and
-/// `index` is less than `of`.
+/// sum of the portions is `total`, and no two portions differ by more than 1. `of` is at least 1,
+/// and `index` is less than `of`.
 ///
 /// ```
-/// use plimsoll_schedule::share;
-/// assert_eq!((0..3).map(|i| share(8, i, 3)).collect::<Vec<_>>(), [3, 3, 2]);
+/// use plimsoll_schedule::portion;
+/// assert_eq!((0..3).map(|i| portion(8, i, 3)).collect::<Vec<_>>(), [3, 3, 2]);
 /// ```
-pub fn share(total: u64, index: u64, of: u64) -> u64 {
+pub fn portion(total: u64, index: u64, of: u64) -> u64 {
     total / of + u64::from(index < total % of)
 }
 
@@ -75,9 +75,9 @@ mod tests {
     fn shares_sum_to_the_total_and_differ_by_at_most_one() {
         for total in [0, 1, 5, 100, 1_000_003] {
             for of in 1..=7 {
-                let shares: Vec<u64> = (0..of).map(|i| share(total, i, of)).collect();
-                assert_eq!(shares.iter().sum::<u64>(), total);
-                assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
+                let portions: Vec<u64> = (0..of).map(|i| portion(total, i, of)).collect();
+                assert_eq!(portions.iter().sum::<u64>(), total);
+                assert!(portions.iter().max().unwrap() - portions.iter().min().unwrap() <= 1);
             }
         }
     }
