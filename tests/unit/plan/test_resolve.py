@@ -149,6 +149,11 @@ def test_operations_of_the_other_drivers_are_resolved() -> None:
         "send": "ping\n",
         "expect": {"kind": "line"},
     }
+    nothing = tcp.replace("driver: tcp\n", "driver: tcp\n  tcp: {expect_bytes: 0}\n")
+    assert document(nothing)["workloads"][0]["operations"][0]["request"]["expect"] == {
+        "kind": "bytes",
+        "count": 0,
+    }
     null = document(edited("driver: http\n  target: web", "driver: 'null'"))["workloads"][0]
     assert null["endpoints"] == [{"name": "null", "url": "null:"}]
     text = edited(

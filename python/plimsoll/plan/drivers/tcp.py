@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.common import Connection
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
 from plimsoll.plan.model import Json
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import Count, Raw, Text
+from plimsoll.plan.source.fields import Raw, Text
 
 
 class TcpSection(Raw):
@@ -19,7 +19,7 @@ class TcpSection(Raw):
     connection."""
 
     send: Text = "ping\n"
-    expect_bytes: Count | None = None
+    expect_bytes: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
     expect_line: Literal[True] | None = None
     expect_close: Literal[True] | None = None
     connection: Connection = "kept"
