@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from plimsoll.analyse.hosts.hosts import (
     tester_placement,
 )
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.run import CacheTimes, NameLookup
+from plimsoll.analyse.results.run import CacheTimes, NameLookup, OperationResult
 from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connections
 from plimsoll.analyse.run.own_delays import own_delays
 from plimsoll.analyse.run.parts import OfParts
@@ -111,6 +111,9 @@ def one_run(
             else None
         )
         run_summary = _from_transactions(file, run, options, measured, stages, run_agents, placement)
+        run_summary = replace(
+            run_summary, operations=in_file_order(run_summary.operations, record.get("operations", {}))
+        )
     if record.get("load_changes", len(record["stages"]) > 1):
         rising = [number for number, stage in enumerate(record["stages"]) if stage.get("changes")]
         run_summary = of_changing_load(run_summary, rising)
@@ -133,6 +136,23 @@ def one_run(
         histograms[HISTOGRAM] = versions.ages
     result = _with_ramp(run_result(facts, run_summary, rules.validity), record, measured, run_summary, rules)
     return worded_run(result), histograms, run_summary.parts
+
+
+def in_file_order(
+    operations: Sequence[OperationResult], names: Mapping[str, Sequence[str]]
+) -> tuple[OperationResult, ...]:
+    """Operations in the order of the experiment file. The transactions have that of their first occurrence, which
+    differs from run to run. `names`: of the operations of each workload, from run.json."""
+    positions = {(workload, name): index for workload in names for index, name in enumerate(names[workload])}
+    workloads = list(names)
+
+    def position(operation: OperationResult) -> tuple[int, int]:
+        key = (operation.workload, operation.operation)
+        if key not in positions:
+            return len(workloads), 0
+        return workloads.index(operation.workload), positions[key]
+
+    return tuple(sorted(operations, key=position))
 
 
 def _with_hosts(
