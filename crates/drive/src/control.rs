@@ -1,4 +1,4 @@
-//! State that all lanes of a drive portion: the start of the run, its end, and its budget of
+//! State that all lanes of a drive share: the start of the run, its end, and its budget of
 //! transactions.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

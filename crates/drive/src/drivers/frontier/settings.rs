@@ -29,7 +29,7 @@ pub(super) struct Settings {
     pub(super) load_balance: BalanceSetting,
     pub(super) connect_timeout_ns: u64,
     pub(super) read_timeout_ns: u64,
-    /// AgentPortion of the requests that must miss every cache, 0 to 1.
+    /// Fraction of the requests that must miss every cache, 0 to 1.
     pub(super) uncached: f64,
     pub(super) chatter: Chatter,
 }

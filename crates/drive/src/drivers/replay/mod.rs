@@ -93,7 +93,7 @@ struct Settings {
     ignore: Option<String>,
     copies: Copies,
     prepare: Prepare,
-    /// AgentPortion that a compressor saves, 0 to 1.
+    /// Fraction that a compressor saves, 0 to 1.
     compressibility: f64,
     clean: bool,
     read_maps: bool,
