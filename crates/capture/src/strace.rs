@@ -34,7 +34,7 @@ pub(crate) struct Strace {
 impl Strace {
     /// Finds the strace of this host. With `one_core`, strace and the traced threads will share one
     /// core. They wake each other twice per call, which is fast and has a constant cost on one
-    /// core, but not between cores, one of which may sleep.
+    /// core, but not between two cores: one core may sleep.
     pub(crate) fn find(one_core: bool) -> Result<Self, CaptureError> {
         let output = Command::new("strace").arg("-V").stdin(Stdio::null()).output();
         let output = output.map_err(CaptureError::NoStrace)?;

@@ -90,7 +90,7 @@ pub enum EstimateError {
          hosts work)"
     )]
     NoProbes {
-        /// Number of probes, all of which were rejected.
+        /// Number of probes. All were rejected.
         probes: usize,
     },
     /// Each probe contradicts the next.

@@ -86,8 +86,8 @@ enum Source {
         turns: TurnSchedule,
         begins_together: bool,
     },
-    /// The arrivals of the workload, of which the slot takes the next one. So no dispatcher is
-    /// needed, and waiting arrivals are a number, not a queue.
+    /// The arrivals of the workload: the slot takes the next one. So no dispatcher is needed, and
+    /// waiting arrivals are a number, not a queue.
     Open,
 }
 

@@ -5,6 +5,7 @@
 mod codes;
 mod count;
 pub mod format;
+mod generator;
 mod host;
 mod live;
 mod metric;
@@ -14,12 +15,13 @@ mod transaction;
 
 pub use codes::{Code, Codes};
 pub use count::grouped;
+pub use generator::Generator;
 pub use host::{AgentRules, AgentSpec, AgentStartKind, HostFacts, HostLimits, HostWatch, Role};
 pub use live::{AgentBooks, Counters, NameLookup, SecondReport};
 pub use metric::MetricRow;
 pub use run::{
-    Arrivals, BackoffWhen, Ceiling, Choose, Dist, Endpoint, Generator, Keep, Late, LoadSpec, OnError,
-    Operation, Order, Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
+    Arrivals, BackoffWhen, Ceiling, Choose, Dist, Endpoint, Keep, Late, LoadSpec, OnError, Operation, Order,
+    Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
 };
 pub use session::{BaselineSpec, ClockState, Command, Event, Finished, HostReport, ListenSpec, RttReport};
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

@@ -3,7 +3,7 @@
 //!
 //! The lab writes it (`plan/engine.py`), the engine checks it once ([`RunSpec::check`]) and never
 //! changes it. Times are nanoseconds, rates per second, sizes bytes. The settings of a driver are
-//! JSON here; their types are the driver's own (crate `drive`, one file per driver).
+//! JSON here; their types are the driver's own (crate `drive`, one folder per driver).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::format;
+use crate::generator::Generator;
 
 /// The resolved description of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -194,49 +195,6 @@ pub struct Operation {
     pub first: u64,
     /// Settings of the driver for this operation.
     pub request: serde_json::Value,
-}
-
-/// Source of the values of a `{name}`. Each tester has its own seed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Generator {
-    /// Integers with equal probabilities, both ends included.
-    Uniform {
-        /// Minimum.
-        from: i64,
-        /// Maximum, at least `from`.
-        to: i64,
-    },
-    /// Ranks 1 to `n`, P(k) proportional to k^-s.
-    Zipf {
-        /// Greatest rank, at least 1.
-        n: u64,
-        /// Exponent, at least 0.
-        s: f64,
-    },
-    /// Texts of a list. The lab has read the lines of a file.
-    List {
-        /// Texts, at least one.
-        items: Vec<String>,
-        /// In turn over all transactions of the tester, or drawn.
-        order: Order,
-    },
-    /// Texts of a list, each drawn with a probability proportional to its weight.
-    Weighted {
-        /// Texts, at least one.
-        items: Vec<String>,
-        /// One weight for each text, at least 0; at least one is greater than 0.
-        weights: Vec<f64>,
-    },
-    /// Texts in the order of a recording. Transaction k of the workload takes `items[order[k]]`;
-    /// after the last text follows the first. In an open load k is the number of the arrival, in a
-    /// closed load the testers take turns.
-    Recorded {
-        /// Texts, at least one.
-        items: Vec<String>,
-        /// Indices into `items`, at least one.
-        order: Vec<u32>,
-    },
 }
 
 /// When requests start.
@@ -513,47 +471,9 @@ impl Workload {
         for (name, generator) in &self.values {
             generator
                 .check()
-                .map_err(|what| ("values", format!("{name}: {what}")))?;
+                .map_err(|error| ("values", format!("{name}: {error}")))?;
         }
         self.load.check().map_err(|what| ("load", what.to_owned()))
-    }
-}
-
-impl Generator {
-    fn check(&self) -> Result<(), String> {
-        match self {
-            Self::Uniform { from, to } if from > to => {
-                Err(format!("expected from of at most to, which is {to}, got {from}"))
-            }
-            Self::Zipf { n, s } if *n == 0 || !(*s >= 0.0 && s.is_finite()) => Err(format!(
-                "zipf: expected n of at least 1 and s of at least 0, got n {n} and s {s}"
-            )),
-            Self::List { items, .. } if items.is_empty() => {
-                Err("expected at least one text, got an empty list".to_owned())
-            }
-            Self::Weighted { items, weights } => {
-                let sum: f64 = weights.iter().sum();
-                let negative = weights.iter().any(|weight| *weight < 0.0);
-                if items.len() != weights.len() || negative || !(sum > 0.0 && sum.is_finite()) {
-                    return Err(format!(
-                        "expected a weight of at least 0 for each of {} texts, at least one of them greater \
-                         than 0, got {weights:?}",
-                        items.len()
-                    ));
-                }
-                Ok(())
-            }
-            Self::Recorded { items, order }
-                if order.is_empty() || order.iter().any(|&index| index as usize >= items.len()) =>
-            {
-                Err(format!(
-                    "expected an order of at least one index, each less than the number of texts, which \
-                     is {}",
-                    items.len()
-                ))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The arrival process of an open load: one sequence for all agents, of which each agent takes its
-//! own part.
+//! The arrival process of an open load: one sequence for all agents. Each agent takes its part
+//! of it.
 
 use std::sync::Arc;
 

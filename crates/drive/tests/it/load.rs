@@ -225,7 +225,7 @@ fn holding(others: usize) -> Server {
 
 #[test]
 fn an_arrival_does_not_wait_while_any_lane_has_a_free_slot() {
-    // Two lanes of one slot each, of which one is busy until the other has served all the rest.
+    // Two lanes of one slot each. One lane is busy until the other has served all the rest.
     for (law, when_full) in [("even", "wait"), ("poisson", "wait"), ("even", "drop")] {
         let server = holding(30);
         let mut load = open(100.0, 2, when_full);

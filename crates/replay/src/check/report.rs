@@ -78,8 +78,8 @@ pub struct Finding {
     pub what: What,
     /// The first call that fails because of it: its index among the events, from 0.
     pub event: u64,
-    /// Index of the finding of which this one is a consequence: a directory above it is missing or
-    /// has another type.
+    /// Index of the finding that causes this one: a directory above it is missing or has another
+    /// type.
     pub within: Option<usize>,
     /// Whether the trace changes it.
     pub changed: bool,

@@ -25,7 +25,7 @@ pub struct RuleError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Copies {
-    /// Names of which each job has its own copy. They have precedence over `shared`.
+    /// Names that each job copies for itself. They have precedence over `shared`.
     pub private: Vec<String>,
     /// Names that all jobs share. A name that matches neither list is private.
     pub shared: Vec<String>,

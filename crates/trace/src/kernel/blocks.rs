@@ -17,8 +17,8 @@ impl Kernel {
         std::mem::take(&mut self.blocks)
     }
 
-    /// Handles an `io_submit` of which the kernel accepted the first `count` blocks. The length of
-    /// the event is the number of events of blocks.
+    /// Handles an `io_submit`. The kernel accepted its first `count` blocks. The length of the
+    /// event is the number of events of blocks.
     pub(super) fn submit(&mut self, request: &Request<'_>, count: i64, event: &mut Event) {
         let Some(Part::Written(text)) = request.part(Argument::Blocks) else {
             return;

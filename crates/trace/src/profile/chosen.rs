@@ -13,8 +13,8 @@ use crate::names::{Kind, Names};
 /// A selection of files and times. The default selects everything.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
-    /// Selects files of which a path, as shown, matches. Without it, calls that concern no file are
-    /// selected, too.
+    /// Selects files that have a matching path, as shown. Without it, calls that concern no file
+    /// are selected, too.
     pub file: Option<Regex>,
     /// The paths of files in the whole trace. Without it, a file is selected by its first path
     /// only.

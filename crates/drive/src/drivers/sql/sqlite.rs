@@ -38,8 +38,8 @@ use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 /// Number of prepared statements that a kept connection keeps.
 const CACHED_STATEMENTS: usize = 256;
-/// Number of steps of the virtual machine between two readings of the clock: about 10 µs, of which
-/// the reading takes much less than 1 %.
+/// Number of steps of the virtual machine between two readings of the clock: about 10 µs. The
+/// reading takes much less than 1 % of it.
 const STEPS: i32 = 1000;
 /// Interval at which a tester checks whether the run cancels transactions, ns. The check is a
 /// system call.

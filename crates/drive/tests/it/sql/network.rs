@@ -269,7 +269,7 @@ fn testers_beyond_the_connection_limit_are_refused_with_its_code() {
     }
 }
 
-/// A number of testers, each of which keeps its connection for two seconds after its only query.
+/// A number of testers. Each keeps its connection for two seconds after its only query.
 fn crowd(url: &str, testers: u32) -> Value {
     let mut spec = sql(
         url,
