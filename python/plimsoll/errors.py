@@ -8,7 +8,7 @@
     ├── EngineError               the engine is missing, of another version, or failed exit 1
     ├── ServiceError              a service did not start, was not ready, or died      exit 1
     ├── AgentsLost                agents were lost, the run is incomplete              exit 98
-    └── Interrupted               stopped by the user; what was measured is kept       exit 130
+    └── UserInterrupt             stopped by the user; what was measured is kept       exit 130
 
 A message states what happened, where, and what to do. It is plain text: HTML output must escape it. An exception
 outside this tree is a bug.
@@ -103,7 +103,7 @@ class AgentsLost(PlimsollError):
     exit_code = ExitCode.AGENTS_LOST
 
 
-class Interrupted(PlimsollError):
+class UserInterrupt(PlimsollError):
     """The user stopped the work; the measurements so far are kept."""
 
     exit_code = ExitCode.INTERRUPTED

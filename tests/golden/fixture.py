@@ -39,7 +39,7 @@ from plimsoll.analyse.results.run import (
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import (
     CapacityKind,
-    LeftOut,
+    LeftOutPart,
     ResourceKind,
     SaturationReason,
     SaturationVerdict,
@@ -425,9 +425,9 @@ def designed(
             ),
         ),
         left_out=(
-            LeftOut("warm-up", "the first 4 s of every run"),
-            *(LeftOut(f"run {run.id}", "; ".join(run.invalid_reasons)) for run in runs if not run.valid),
-            *((LeftOut(HOSTILE, HOSTILE),) if hostile else ()),
+            LeftOutPart("warm-up", "the first 4 s of every run"),
+            *(LeftOutPart(f"run {run.id}", "; ".join(run.invalid_reasons)) for run in runs if not run.valid),
+            *((LeftOutPart(HOSTILE, HOSTILE),) if hostile else ()),
         ),
     )
     return with_answer(ranked(analysis))

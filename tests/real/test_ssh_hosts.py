@@ -20,7 +20,7 @@ from plimsoll.deploy.hosts import HostBackend, ReadyHost
 from plimsoll.deploy.hosts import ssh as ssh_hosts
 from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.ssh import SshHosts
-from plimsoll.errors import Interrupted
+from plimsoll.errors import UserInterrupt
 from plimsoll.plan.model_hosts import Host, Hosts, Ssh
 from tests.conftest import Lab, descendants_in, missing
 from tests.real.sshd import Sshd, running_sshd
@@ -224,10 +224,10 @@ def test_an_interrupt_ends_every_call(tmp_path: Path) -> None:
 
         def interrupted() -> None:
             if time.monotonic() - since > 1:
-                raise Interrupted("stopped")
+                raise UserInterrupt("stopped")
 
         kind = SshHosts(hosts_of(sshd, "h1", "h2"), find_engine(), TOKEN, interrupted)
-        with pytest.raises(Interrupted):
+        with pytest.raises(UserInterrupt):
             kind.prepare()
         assert time.monotonic() - since < ssh_hosts.CONNECT_S
         left = [words for words in descendants_in(tmp_path) if words.startswith("ssh ")]

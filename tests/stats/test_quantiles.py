@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.analyse.stats.quantiles import (
     Buckets,
-    Exact,
+    ExactBuckets,
     Histogram,
     bucket_edges,
     bucket_of,
@@ -32,7 +32,7 @@ def test_exact_quantiles_by_definition(n: int) -> None:
     values = np.random.default_rng(n).lognormal(14, 2, n).astype(np.int64)
     expected = [definition(values.tolist(), q) for q in QS]
     assert exact_quantiles(values, QS) == expected
-    store = Exact()
+    store = ExactBuckets()
     for part in np.array_split(values, 4):
         store.add(part)
     assert [store.quantile(q) for q in QS] == expected
@@ -40,7 +40,7 @@ def test_exact_quantiles_by_definition(n: int) -> None:
 
 def test_exact_with_ties_and_zeros() -> None:
     values = [0] * 50 + [1] * 10 + [7] * 100 + [10**12]
-    store = Exact()
+    store = ExactBuckets()
     store.add(np.array(values, dtype=np.int64))
     assert [store.quantile(q) for q in QS] == [definition(values, q) for q in QS]
 
@@ -114,7 +114,7 @@ def test_ecdf_reaches_the_last_value() -> None:
 
 def test_an_empty_store() -> None:
     assert Buckets().quantile(0.5) is None
-    assert Exact().quantile(0.5) is None
+    assert ExactBuckets().quantile(0.5) is None
     assert Buckets().ecdf() == ([], [])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.analyse.design.ranking import Contender, ranking
 from plimsoll.analyse.results.verdicts import RankingVerdict
-from plimsoll.analyse.stats.blocks import Adjusted, within_blocks
+from plimsoll.analyse.stats.blocks import AdjustedCells, within_blocks
 from plimsoll.analyse.stats.proportion import clopper_pearson
 
 EXPERIMENTS = 1500
@@ -89,8 +89,10 @@ def test_block_effects_are_subtracted_and_the_error_keeps_its_variance() -> None
 
 def test_blocks_without_degrees_of_freedom_yield_no_interval() -> None:
     assert within_blocks([[("a", 1.0)], [("b", 2.0)]]) is None, "cell and block are the same"
-    assert within_blocks([[(None, 1.0), ("a", 2.0)]]) == Adjusted([[1.0, 2.0]], 0), "a run without a block"
-    assert within_blocks([[("a", 1.0), ("a", 2.0)], []]) == Adjusted([[1.0, 2.0], []], 0), "one block"
+    assert within_blocks([[(None, 1.0), ("a", 2.0)]]) == AdjustedCells([[1.0, 2.0]], 0), (
+        "a run without a block"
+    )
+    assert within_blocks([[("a", 1.0), ("a", 2.0)], []]) == AdjustedCells([[1.0, 2.0], []], 0), "one block"
     single = [Contender({"way": "0"}, ((("a", 3.0),),)), Contender({"way": "1"}, ((("a", 1.0),),))]
     result = ranking(single)
     assert (

@@ -16,10 +16,18 @@ CHANGES_STATE = re.compile(r"fn (?:(?:is|has|was)_\w+|is|has|was)(?:<[^>]*>)?\(\
 """A predicate that may change what it is asked about."""
 PARTICIPLES = "Asked|Begun|Done|Ended|Found|Given|Gone|Held|Kept|Known|Left|Lost|Made|Met"
 PARTICIPLES += "|Opened|Said|Seen|Taken|Told|Wanted"
+PYTHON_ONLY = "Adjusted|Cheapest|Chosen|Closed|Counted|Counting|Directed|Elsewhere|Every|Exact"
+PYTHON_ONLY += "|Exponential|Finished|Fixed|Guarded|Highest|Interrupted|LeftOut|Missing|Named|Observed"
+PYTHON_ONLY += "|Open|Pooled|Recorded|Refused|Resolved|Short|Staged|Started|Stated|Superseded|Uniform"
+PYTHON_ONLY += "|Unknown|Unparsed|Versioned|Watched|Watching"
+"""Further participles and adjectives, which are not type names in Python."""
 OTHER_NAMES = "Conduct|Crew|Fleet|Member|Seat|Squad|Turns"
 """Type names that do not state what the type contains."""
 RUST_TYPE = re.compile(rf"\b(?:struct|enum|trait|type) ({PARTICIPLES}|{OTHER_NAMES})\b")
-PYTHON_TYPE = re.compile(rf"^class (_?(?:{PARTICIPLES}|{OTHER_NAMES}))\b", re.MULTILINE)
+PYTHON_TYPE = re.compile(
+    rf"^(?:class )?(_?(?:{PARTICIPLES}|{PYTHON_ONLY}|{OTHER_NAMES}))(?:[(:]| = )", re.MULTILINE
+)
+"""A class, or another name of a type."""
 BOUNDS = "MOST|LEAST|LONGEST|SHORTEST|LARGEST|PATIENCE"
 RUST_CONSTANT = re.compile(rf"\b(?:const|static) (\w*_)?(?:{BOUNDS})(?:_\w+)?:")
 PYTHON_CONSTANT = re.compile(rf"^_?(?:[A-Z]+_)*(?:{BOUNDS})(?:_[A-Z0-9_]+)?(?:: Final)? =", re.MULTILINE)
@@ -57,6 +65,8 @@ def test_bounds_are_called_max_min_and_timeout() -> None:
         (CHANGES_STATE, "fn is(&mut self, kind: Kind)"),
         (RUST_TYPE, "pub(super) struct Told<'a> {"),
         (PYTHON_TYPE, "class Found:"),
+        (PYTHON_TYPE, "class _Unknown(Exception):"),
+        (PYTHON_TYPE, "Observed = tuple[float | None, Reason | None]"),
         (RUST_CONSTANT, "pub const MOST_LINES: usize"),
         (PYTHON_CONSTANT, "MOST_FILES: Final = 3"),
         (PYTHON_CONSTANT, "_UP_PATIENCE_S = 3"),

@@ -22,7 +22,7 @@ from plimsoll.analyse.effects.fits import fit_all
 from plimsoll.analyse.results.analysis import Analysis, ExperimentInfo, RunResult
 from plimsoll.analyse.results.superseded import NotComparable, with_superseded
 from plimsoll.analyse.results.verdict_rules import RULES
-from plimsoll.analyse.results.verdicts import LeftOut
+from plimsoll.analyse.results.verdicts import LeftOutPart
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.assemble.asked import AnalysisRequest
@@ -67,7 +67,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     runs: list[RunResult] = []
     histograms: dict[str, Mapping[str, Histogram]] = {}
     parts: dict[str, OfParts] = {}
-    left_out: list[LeftOut] = list(planned_left_out(results))
+    left_out: list[LeftOutPart] = list(planned_left_out(results))
     for run in results.runs:
         if run.summary is None or (run.transactions is None and not run.live):
             left_out.append(measured_nothing(run))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
+from plimsoll.analyse.results.verdicts import LeftOutPart, LeftOutReason, Value
 from plimsoll.collect.results import Results, RunFiles
 
 
-def planned_left_out(results: Results) -> list[LeftOut]:
+def planned_left_out(results: Results) -> list[LeftOutPart]:
     """Excluded cells, unused hosts, and terms that cannot be estimated. As in all functions here, without texts."""
     excluded = results.plan["design"]["excluded"]
     left_out = [_left_out(LeftOutReason.EXCLUDED, cells=tuple(excluded))] if excluded else []
@@ -20,23 +20,23 @@ def planned_left_out(results: Results) -> list[LeftOut]:
     ]
 
 
-def _left_out(code: LeftOutReason, *, cells: tuple[dict[str, str], ...] = (), **values: Value) -> LeftOut:
-    return LeftOut("", "", code, values, cells)
+def _left_out(code: LeftOutReason, *, cells: tuple[dict[str, str], ...] = (), **values: Value) -> LeftOutPart:
+    return LeftOutPart("", "", code, values, cells)
 
 
-def measured_nothing(run: RunFiles) -> LeftOut:
+def measured_nothing(run: RunFiles) -> LeftOutPart:
     """The entry for a run that measured nothing."""
     status, reason = run.record.get("status"), run.record.get("reason")
     return _left_out(LeftOutReason.MEASURED_NOTHING, run=run.id, status=status, reason=reason)
 
 
-def within_warmup(run: RunFiles) -> LeftOut:
+def within_warmup(run: RunFiles) -> LeftOutPart:
     """The entry for a run that ended within its warm-up."""
     status, reason, cut = run.record.get("status"), run.record.get("reason"), run.record["warmup_s"]
     return _left_out(LeftOutReason.WITHIN_WARMUP, run=run.id, status=status, reason=reason, warmup_s=cut)
 
 
-def left_out_of(run: RunResult) -> list[LeftOut]:
+def left_out_of(run: RunResult) -> list[LeftOutPart]:
     """The entries for a run: the whole run if it is invalid, and counts of transactions that no figure includes."""
     left_out = []
     if not run.valid:

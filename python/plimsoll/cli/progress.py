@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from plimsoll.analyse.results.wording import SPACE, quantity
-from plimsoll.drive.engine import Second
+from plimsoll.drive.engine import RunSecond
 from plimsoll.printable import printable, printable_lines
 
 PLAIN_EVERY_S = 10.0
@@ -44,7 +44,7 @@ class Progress:
         else:
             self._line(f"{self._head}{left}")
 
-    def second(self, second: Second) -> None:
+    def second(self, second: RunSecond) -> None:
         """Shows throughput, errors and remaining time. If the output is not a terminal, it does so every
         PLAIN_EVERY_S."""
         rate = f"  {second.succeeded:,} requests/s"

@@ -15,7 +15,7 @@ from plimsoll.deploy import testbed as testbeds
 from plimsoll.deploy.testbed import Testbed, places
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan.hosts.testbed import (
-    Directed,
+    DirectedLink,
     directions,
     load_testbed,
     parse_bit_rate,
@@ -212,7 +212,7 @@ def _link(args: argparse.Namespace) -> int:
 
 def _changed(
     args: argparse.Namespace, forward: dict[str, Any], backward: dict[str, Any]
-) -> tuple[Directed, Directed]:
+) -> tuple[DirectedLink, DirectedLink]:
     """Both directions with the values of the command line; the other values are unchanged."""
 
     def chosen(requested: Any, current: Any) -> Any:

@@ -27,7 +27,7 @@ Does = Mapping[str, Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Versioned:
+class VersionedTransactions:
     """Reads and writes of objects that have versions, in any order: every array has one entry per transaction.
 
     `start`, `end` in ns from the start of the run; `end` is -1 if the transaction was in progress when the run ended.
@@ -55,7 +55,7 @@ class _Values:
     value: Int
 
 
-def read_versioned(transactions: Path, metrics: Path, does: Does) -> Versioned:
+def read_versioned(transactions: Path, metrics: Path, does: Does) -> VersionedTransactions:
     """The transactions of the operations that read or write versions. Raises DamagedResults."""
     chunks = list(_transactions(transactions, does))
     columns = {
@@ -64,7 +64,7 @@ def read_versioned(transactions: Path, metrics: Path, does: Does) -> Versioned:
     }
     objects, versions = _metrics(metrics)
     of = _values_of_transactions(columns["tester"], columns["start"], objects, versions)
-    return Versioned(
+    return VersionedTransactions(
         start=columns["start"],
         end=columns["end"],
         ok=columns["ok"].astype(np.bool_),

@@ -51,7 +51,7 @@ def bound_to(cpus: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class Guarded:
+class GuardedProcess:
     """A running child process under the guard. The child's output goes to `log`; with `pipe_stdout`, its
     stdout goes to a pipe instead. `first_line`: a line for its standard input. `grace_s`: time between
     SIGTERM and SIGKILL."""
@@ -194,7 +194,7 @@ def run_to_end(
     """Runs a program that prepares something, below a guard, until it has ended. `failure`: a clause such as
     "the tables could not be written". Raises ServiceError with this clause and the last log lines if the
     program fails or takes longer than `timeout_s`."""
-    program = Guarded(name, engine, command, log=log, first_line=first_line, cwd=cwd)
+    program = GuardedProcess(name, engine, command, log=log, first_line=first_line, cwd=cwd)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
         while not program.has_ended():
@@ -208,7 +208,7 @@ def run_to_end(
         program.stop()
 
 
-def wait_until(process: Guarded, check: Callable[[], bool], timeout_s: float) -> None:
+def wait_until(process: GuardedProcess, check: Callable[[], bool], timeout_s: float) -> None:
     """Calls `check()` repeatedly until it returns true. Raises ServiceError after `timeout_s`, or if the
     process ends first."""
     deadline = time.monotonic() + timeout_s

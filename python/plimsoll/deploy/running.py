@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.counters import Source
-from plimsoll.deploy.process import Guarded
+from plimsoll.deploy.process import GuardedProcess
 from plimsoll.plan.model import Data, Service
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
@@ -36,7 +36,7 @@ class RunningService:
     directory: Path
     urls: list[str] = field(default_factory=list)
     configuration: str = ""
-    process: Guarded | None = None
+    process: GuardedProcess | None = None
     version: str = ""
     remark: str = ""
     logs: dict[str, Path] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from plimsoll.drive.engine import EngineSession, Finished, Note, Refused, Second, Started
+from plimsoll.drive.engine import EngineSession, RunFinished, RunNote, RunRefused, RunSecond, RunStarted
 
 POLL_S = 0.1
 SERVICE_CHECK_S = 0.5
@@ -21,7 +21,7 @@ class Listener(Protocol):
     ) -> None:
         """Run `position` of `total` begins; `seconds` is its estimated duration."""
 
-    def second(self, second: Second) -> None:
+    def second(self, second: RunSecond) -> None:
         """A second of the run has passed."""
 
     def note(self, kind: str, text: str) -> None:
@@ -39,7 +39,7 @@ class RunEnd:
     reason: str
     t0_unix_ns: int | None
     agents: tuple[str, ...]
-    finished: Finished | None
+    finished: RunFinished | None
 
 
 class Watchman(Protocol):
@@ -86,17 +86,17 @@ def carry_out(
         match message:
             case None:
                 continue
-            case Started():
+            case RunStarted():
                 progress.started = message
                 progress.began = now
-            case Second():
+            case RunSecond():
                 listener.second(message)
-            case Note():
+            case RunNote():
                 log(message.t_s, message.kind, message.text)
                 listener.note(message.kind, message.text)
-            case Refused():
+            case RunRefused():
                 return RunEnd("refused", message.error, None, (), None)
-            case Finished():
+            case RunFinished():
                 return progress.end(message)
 
 
@@ -104,14 +104,14 @@ class _Progress:
     """The state of the run."""
 
     def __init__(self) -> None:
-        self.started: Started | None = None
+        self.started: RunStarted | None = None
         self.began: float | None = None
         self.asked_to_stop: tuple[str, str] | None = None
 
     def seconds(self) -> float:
         return 0.0 if self.began is None else time.monotonic() - self.began
 
-    def end(self, finished: Finished) -> RunEnd:
+    def end(self, finished: RunFinished) -> RunEnd:
         # The engine knows only that a stop was requested; the reason is known here.
         status, reason = finished.status, finished.reason
         if self.asked_to_stop is not None and status in ("stopped", "done"):
@@ -129,7 +129,7 @@ class SilentListener:
     ) -> None:
         pass
 
-    def second(self, second: Second) -> None:
+    def second(self, second: RunSecond) -> None:
         pass
 
     def note(self, kind: str, text: str) -> None:

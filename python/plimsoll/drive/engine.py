@@ -12,7 +12,7 @@ from plimsoll.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class RunStarted:
     """The load has begun. `t0_unix_ns`: the run's zero by this host's clock."""
 
     t0_unix_ns: int
@@ -20,7 +20,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Second:
+class RunSecond:
     """The figures of one second, of all agents together. Counts are those of the second; times are in ms."""
 
     second: int
@@ -38,7 +38,7 @@ class Second:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class RunNote:
     """An event of a run, `t_s` seconds after the run's zero."""
 
     t_s: float
@@ -47,7 +47,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class RunFinished:
     """How a run ended: done, stopped, ceiling, agent-lost, service-gone."""
 
     status: str
@@ -61,13 +61,13 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RunRefused:
     """The engine rejected the run document. Nothing was measured."""
 
     error: str
 
 
-Message = Started | Second | Note | Finished | Refused
+RunMessage = RunStarted | RunSecond | RunNote | RunFinished | RunRefused
 
 
 class EngineSession(EngineTalk):
@@ -84,11 +84,11 @@ class EngineSession(EngineTalk):
         self._send({"type": "run", "spec": spec, "agents": list(agents), "rules": dict(rules or {})})
 
     def stop_run(self, reason: str) -> None:
-        """Requests the end of the current run; `Finished` follows."""
+        """Requests the end of the current run; `RunFinished` follows."""
         with contextlib.suppress(EngineError):
             self._send({"type": "stop", "reason": reason})
 
-    def next_message(self, timeout_s: float) -> Message | None:
+    def next_message(self, timeout_s: float) -> RunMessage | None:
         """The next message, or None after a timeout. Raises EngineError when the engine has ended,
         or its message cannot be parsed."""
         event = self._deferred_notes.popleft() if self._deferred_notes else self._next(timeout_s)
@@ -102,13 +102,13 @@ class EngineSession(EngineTalk):
             ) from error
 
 
-def _parse(event: dict[str, Any]) -> Message:
+def _parse(event: dict[str, Any]) -> RunMessage:
     match event["type"]:
         case "started":
-            return Started(event["t0_unix_ns"], tuple(event["agents"]))
+            return RunStarted(event["t0_unix_ns"], tuple(event["agents"]))
         case "second":
             counters = event["counters"]
-            return Second(
+            return RunSecond(
                 second=event["second"],
                 started=counters["started"],
                 succeeded=counters["succeeded"],
@@ -123,9 +123,9 @@ def _parse(event: dict[str, Any]) -> Message:
                 p99_ms=event["p99_ms"],
             )
         case "note":
-            return Note(event["t_s"], event["kind"], event["text"])
+            return RunNote(event["t_s"], event["kind"], event["text"])
         case "finished":
-            return Finished(
+            return RunFinished(
                 event["status"],
                 event["reason"],
                 event["counters"],
@@ -135,6 +135,6 @@ def _parse(event: dict[str, Any]) -> Message:
                 tuple(event.get("lost", ())),
             )
         case "refused":
-            return Refused(event["error"])
+            return RunRefused(event["error"])
         case other:
             raise ValueError(f"unknown event {other!r}")

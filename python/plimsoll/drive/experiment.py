@@ -28,14 +28,14 @@ from plimsoll.errors import (
     AgentsLost,
     BadInput,
     EngineError,
-    Interrupted,
     PlimsollError,
     Problem,
     ServiceError,
+    UserInterrupt,
 )
 from plimsoll.plan import Plan, PlannedRun
 from plimsoll.plan.hosts.files import files_of
-from plimsoll.plan.model import Config, Watched
+from plimsoll.plan.model import Config, WatchedExporter
 from plimsoll.plan.source.secret import shown_words
 
 SPARE_BYTES = 64 * 1000 * 1000
@@ -190,7 +190,7 @@ class ExperimentRunner:
                     self._execute(run)
                     done += 1
                     self._stop.check()
-            except Interrupted:
+            except UserInterrupt:
                 pass
             finally:
                 self._close()
@@ -213,7 +213,7 @@ class ExperimentRunner:
         """Asks every watched system once, before the first run, and reports those that do not answer."""
         if self._watch_checked:
             return
-        watched: list[Watched] = []
+        watched: list[WatchedExporter] = []
         for run in self._plan.runs:
             watched += [system for system in run.config.watched if system not in watched]
         for remark in check_watched(watched, self._redactor):
@@ -253,7 +253,7 @@ class ExperimentRunner:
         execution = RunExecution(self._resources, run, directory, log)
         try:
             end = execution.measure()
-        except (Interrupted, BadInput):
+        except (UserInterrupt, BadInput):
             raise
         except PlimsollError as error:
             self._stop.check()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from plimsoll.drive.engine import EngineSession
-from plimsoll.errors import Interrupted
+from plimsoll.errors import UserInterrupt
 
 
 class StopRequest:
@@ -27,9 +27,9 @@ class StopRequest:
         self._engine = engine
 
     def check(self) -> None:
-        """Raises Interrupted if a stop was requested."""
+        """Raises UserInterrupt if a stop was requested."""
         if self.reason is not None:
-            raise Interrupted(self.reason)
+            raise UserInterrupt(self.reason)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:

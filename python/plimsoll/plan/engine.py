@@ -169,21 +169,21 @@ def _generator(values: model.Generator) -> dict[str, Any]:
 
 def _dist(drawn: model.Distribution) -> dict[str, Any]:
     match drawn:
-        case model.Fixed():
+        case model.FixedTime():
             return {"kind": "fixed", "ns": drawn.ns}
-        case model.Exponential():
+        case model.ExponentialTime():
             return {"kind": "exponential", "mean_ns": float(drawn.mean_ns)}
-        case model.Uniform():
+        case model.UniformTime():
             return {"kind": "uniform", "from_ns": drawn.from_ns, "to_ns": drawn.to_ns}
 
 
 def _load(load: model.Load) -> dict[str, Any]:
     match load:
-        case model.Closed():
+        case model.ClosedLoad():
             return {"kind": "closed", "testers": load.testers, "think": _dist(load.think)}
-        case model.Every():
+        case model.PeriodicLoad():
             return {"kind": "every", "testers": load.testers, "every_ns": load.every_ns, "late": load.late}
-        case model.Open():
+        case model.OpenLoad():
             return {
                 "kind": "open",
                 "rate": load.rate,
@@ -191,7 +191,7 @@ def _load(load: model.Load) -> dict[str, Any]:
                 "in_flight": load.in_flight,
                 "when_full": load.when_full,
             }
-        case model.Ramp():
+        case model.RampLoad():
             return {
                 "kind": "ramp",
                 "testers": load.testers,
@@ -199,14 +199,14 @@ def _load(load: model.Load) -> dict[str, Any]:
                 "life_ns": load.life_ns,
                 "think": _dist(load.think),
             }
-        case model.Recorded():
+        case model.RecordedLoad():
             return {
                 "kind": "recorded",
                 "at_ns": list(load.at_ns),
                 "in_flight": load.in_flight,
                 "when_full": load.when_full,
             }
-        case model.Staged():
+        case model.StagedLoad():
             return {
                 "kind": "stages",
                 "stages": [

@@ -30,32 +30,32 @@ readable."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedTime:
     """Always the same duration, ns."""
 
     ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Exponential:
+class ExponentialTime:
     """Exponentially distributed with this mean, ns."""
 
     mean_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class UniformTime:
     """Uniformly distributed between two durations, ns."""
 
     from_ns: int
     to_ns: int
 
 
-Distribution = Fixed | Exponential | Uniform
+Distribution = FixedTime | ExponentialTime | UniformTime
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedLoad:
     """Each tester starts its next transaction a think time after the previous one has ended. `per_host`: number of
     testers on each host that runs the workload; `testers` is computed from it."""
 
@@ -65,9 +65,9 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class PeriodicLoad:
     """Each tester has a slot every `every_ns`. `late`: what happens to a slot that a busy tester misses. `per_host`: as
-    in `Closed`."""
+    in `ClosedLoad`."""
 
     testers: int
     every_ns: int
@@ -76,7 +76,7 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenLoad:
     """Starts at the times of an arrival process, independent of the target. At most `in_flight` transactions are in
     progress."""
 
@@ -87,7 +87,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp:
+class RampLoad:
     """Closed testers that start one after the other, `every_ns` apart. Each runs for `life_ns` (None: until the end of
     the run)."""
 
@@ -108,7 +108,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedLoad:
     """Stages one after the other. `think` applies to stages with testers; `arrivals`, `in_flight` and `when_full` apply
     to stages with a rate."""
 
@@ -120,7 +120,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedLoad:
     """Starts at the times of a log, `at_ns` after the start of the run. At most `in_flight` transactions are in
     progress."""
 
@@ -129,7 +129,7 @@ class Recorded:
     when_full: Literal["wait", "drop"]
 
 
-Load = Closed | Every | Open | Ramp | Recorded | Staged
+Load = ClosedLoad | PeriodicLoad | OpenLoad | RampLoad | RecordedLoad | StagedLoad
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Via:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedExporter:
     """An exporter of metrics that is read during a run. `kind`: the exporter whose metric names are known ("other":
     only `metrics` are kept); `shown`: its URL as it may be stored; `host`: the host of the URL; `optional`: the run
     starts even if the exporter does not respond."""
@@ -174,7 +174,7 @@ class Target:
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"
     proxies: tuple[str | Secret | Via, ...] = ()
-    watch: tuple[Watched, ...] = ()
+    watch: tuple[WatchedExporter, ...] = ()
     hosts: tuple[WatchedHost, ...] = ()
 
 
@@ -341,7 +341,7 @@ class Config:
         raise KeyError(name)
 
     @property
-    def watched(self) -> tuple[Watched, ...]:
+    def watched(self) -> tuple[WatchedExporter, ...]:
         """Exporters of its targets, each once."""
         return tuple(
             {exporter.name: exporter for work in self.workloads for exporter in work.target.watch}.values()

@@ -66,7 +66,7 @@ class Source(Part):
     elapsed_s: float | None
 
 
-class Chosen(Part):
+class Selection(Part):
     """The selection: an expression for names, a window of time."""
 
     file: str | None
@@ -87,7 +87,7 @@ class RunTime(Part):
     interval_only: bool
 
 
-class Elsewhere(Part):
+class NonFileRequests(Part):
     """Data to and from pipes, sockets and other descriptors that are not files."""
 
     reads: int
@@ -194,7 +194,7 @@ class Totals(Io):
     files: int
     processes: int
     threads: int
-    elsewhere: Elsewhere
+    elsewhere: NonFileRequests
 
 
 class FileProfile(Io):
@@ -263,7 +263,7 @@ class CallKind(Part):
     max_s: float | None
 
 
-class Missing(Part):
+class MissingPath(Part):
     """A path that was looked up but not found."""
 
     path: str
@@ -294,7 +294,7 @@ class Burst(Part):
     times_mean: float
 
 
-class Unparsed(Part):
+class UnparsedCounts(Part):
     """Counts of the parts of the trace that could not be understood."""
 
     whole: bool
@@ -331,16 +331,16 @@ class Profile(Part):
 
     format: str
     source: Source
-    chosen: Chosen
+    chosen: Selection
     time: RunTime
     totals: Totals
     files: tuple[FileProfile, ...]
     processes: tuple[Process, ...]
     calls: tuple[CallKind, ...]
-    missing: tuple[Missing, ...]
+    missing: tuple[MissingPath, ...]
     timeline: Timeline
     bursts: tuple[Burst, ...]
-    unparsed: Unparsed
+    unparsed: UnparsedCounts
     blind_spots: tuple[BlindSpot, ...]
     findings: tuple[Finding, ...]
 

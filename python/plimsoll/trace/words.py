@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from plimsoll.analyse.results.wording import SPACE, UNKNOWN, count, percent, plural, quantity
 from plimsoll.plan.source.units import about_size
-from plimsoll.trace.profile import Profile, RunTime, Source, Times, Unparsed
+from plimsoll.trace.profile import Profile, RunTime, Source, Times, UnparsedCounts
 
 LIMIT_NOT_UNDERSTOOD = 0.01
 """Share of lines not understood above which the exit code is 97. A log that was cut at both ends has two such lines."""
@@ -145,7 +145,7 @@ def chosen(profile: Profile) -> str:
     return f"Only {', '.join(parts)}." if parts else ""
 
 
-def not_understood(unparsed: Unparsed) -> list[str]:
+def not_understood(unparsed: UnparsedCounts) -> list[str]:
     """A sentence for each kind of problem with the trace; empty if the whole trace was understood."""
     sentences = []
     if not unparsed.whole:

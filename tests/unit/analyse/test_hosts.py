@@ -20,7 +20,7 @@ from plimsoll.analyse.run.staleness import staleness
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
 from plimsoll.collect.hosts import Agent, AgentClock, ClockPiece, RunAgents
-from plimsoll.collect.versions import Versioned
+from plimsoll.collect.versions import VersionedTransactions
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 SHORT = Made(seconds=6, testers=2, warmup_s=1.0)
@@ -208,7 +208,7 @@ def test_one_clock_leaves_quanta_as_they_are(tmp_path: Path) -> None:
 
 def test_an_answer_is_stale_only_beyond_the_clock_bound() -> None:
     """A version was superseded 30 ms before it was read; clocks that are each off by up to 10 ms leave 10 ms."""
-    versioned = Versioned(
+    versioned = VersionedTransactions(
         start=np.array([0, 130 * MS]),
         end=np.array([100 * MS, 140 * MS]),
         ok=np.array([True, True]),

@@ -21,14 +21,14 @@ from plimsoll.analyse.design.capacity import (
     stretch,
     usable,
 )
-from plimsoll.analyse.design.plateau import Highest
+from plimsoll.analyse.design.plateau import HighestLevels
 from plimsoll.analyse.design.thresholds import Sample, judge, observe
 from plimsoll.analyse.results.analysis import Verdict
 from plimsoll.analyse.results.metrics import canonical, metric_value
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.results.verdicts import RunReason, RunVerdict, Severity
 from plimsoll.analyse.run.own_delays import OwnDelay, OwnDelays
-from plimsoll.analyse.run.validity import Judgement, Observed, is_lower_bound, judge_run
+from plimsoll.analyse.run.validity import Judgement, ValidityFigures, is_lower_bound, judge_run
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.steady import Trend, TrendVerdict
 from plimsoll.analyse.window.transactions import Window
@@ -161,7 +161,7 @@ LEVELS = [
 
 
 def test_capacities() -> None:
-    top = nominal(LEVELS, Highest((), 1), saturated=True)
+    top = nominal(LEVELS, HighestLevels((), 1), saturated=True)
     assert (top.load, top.reached, worded_capacity(top).remark) == (4, True, "")
     assert top.value is not None and top.value.mean == 200
     fast = usable(LEVELS, parse_rule("p(95)<20ms", "response"))
@@ -183,16 +183,16 @@ def test_capacities() -> None:
 
 
 def test_capacities_that_are_not_reached_have_a_remark() -> None:
-    assert "higher" in worded_capacity(nominal(LEVELS, Highest((), 1), saturated=False)).remark
+    assert "higher" in worded_capacity(nominal(LEVELS, HighestLevels((), 1), saturated=False)).remark
     loose = usable(LEVELS, parse_rule("p(95)<1s", "response"))
     assert not loose.reached and "the limit was not reached" in worded_capacity(loose).remark
     none = usable(LEVELS, parse_rule("p(95)<1ms", "response"))
     assert none.value is None and worded_capacity(none).remark == "no level meets the rule"
-    assert efficiency(none, nominal(LEVELS, Highest((), 1), saturated=True)) is None
+    assert efficiency(none, nominal(LEVELS, HighestLevels((), 1), saturated=True)) is None
     assert not error_limited(LEVELS, parse_rule("rate<50%", "errors")).reached
     held = error_limited(LEVELS[3:], parse_rule("rate<1%", "errors"))
     assert held.value is None and "no level meets the rule" in worded_capacity(held).remark
-    assert nominal([], Highest((), 0), saturated=True).value is None
+    assert nominal([], HighestLevels((), 0), saturated=True).value is None
     assert usable([], parse_rule("p(95)<1s", "response")).value is None
     assert error_limited([], parse_rule("rate<1%", "errors")).value is None
 
@@ -236,7 +236,7 @@ def own(*at: tuple[float, float, float], stopped: float | None = 0.0) -> OwnDela
     return OwnDelays(tuple(OwnDelay(*delay) for delay in at), stopped, 10 * (stopped or 0.0))
 
 
-FINE = Observed(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
+FINE = ValidityFigures(1000, 0, 0.5, 1000, 999, None, 0.5, own((0.5, 0.0005, 0.01), (0.99, 0.001, 0.02)))
 
 
 def test_a_limit_of_a_whole_core_is_never_exceeded() -> None:
@@ -340,7 +340,7 @@ def test_steal_is_a_doubt_not_a_verdict() -> None:
 
 
 def test_values_that_were_not_watched_do_not_count_against_a_run() -> None:
-    unknown = Observed(10, 0, None, None, None, None)
+    unknown = ValidityFigures(10, 0, None, None, None, None)
     judgement = judge_run(unknown, Validity())
     assert judgement.verdict == RunVerdict.VALID and judgement.evidence["tester_cpu"] is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.analyse.answer.left_out import worded_left_out
-from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
+from plimsoll.analyse.results.verdicts import LeftOutPart, LeftOutReason, Value
 
 CELL = {"sort": "sort by key", "x": "a; b"}
 RUN: dict[str, Value] = {"run": "0001", "status": "failed", "reason": "no space", "warmup_s": 2.5, "count": 3}
@@ -87,10 +87,12 @@ RUN: dict[str, Value] = {"run": "0001", "status": "failed", "reason": "no space"
 def test_texts_of_each_code(
     code: LeftOutReason, values: dict[str, Value], cells: tuple[dict[str, str], ...], text: str, why: str
 ) -> None:
-    entry = worded_left_out(LeftOut("", "", code, values, cells))
+    entry = worded_left_out(LeftOutPart("", "", code, values, cells))
     assert (entry.what, entry.why) == (text, why)
 
 
 def test_many_cells_are_counted() -> None:
     cells = tuple({"a": str(at)} for at in range(12))
-    assert worded_left_out(LeftOut("", "", LeftOutReason.EXCLUDED, {}, cells)).why.endswith("a 9 and 2 more")
+    assert worded_left_out(LeftOutPart("", "", LeftOutReason.EXCLUDED, {}, cells)).why.endswith(
+        "a 9 and 2 more"
+    )

@@ -17,15 +17,15 @@ from plimsoll.analyse.stats.proportion import wilson
 from plimsoll.analyse.stats.quantiles import is_large_enough, rank
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
-from plimsoll.collect.versions import CACHES, UNKNOWN, Versioned
+from plimsoll.collect.versions import CACHES, UNKNOWN, VersionedTransactions
 
 MS = 1_000_000
 SECOND = Window(0, 1000 * MS)
 
 
-def columns(rows: Sequence[Row]) -> Versioned:
+def columns(rows: Sequence[Row]) -> VersionedTransactions:
     names = tuple(dict.fromkeys(row.population for row in rows))
-    return Versioned(
+    return VersionedTransactions(
         start=np.array([row.start for row in rows], dtype=np.int64),
         end=np.array([row.end for row in rows], dtype=np.int64),
         ok=np.array([row.outcome == "ok" and row.end >= 0 for row in rows], dtype=np.bool_),

@@ -8,15 +8,15 @@ import pytest
 
 from plimsoll.cli.progress import Progress, clock
 from plimsoll.cli.screen import wants_colour
-from plimsoll.drive.engine import Second
+from plimsoll.drive.engine import RunSecond
 
 
-def second(number: int, **changed: float) -> Second:
+def second(number: int, **changed: float) -> RunSecond:
     values = {
         "started": 10, "succeeded": 10, "failed": 0, "dropped": 0, "items": 10, "payload": 100, "active": 1,
         "in_progress": 1, "p50_ms": 1.5, "p95_ms": 2.0, "p99_ms": 3.0, **changed,
     }  # fmt: skip
-    return Second(second=number, **values)  # type: ignore[arg-type]
+    return RunSecond(second=number, **values)  # type: ignore[arg-type]
 
 
 class Terminal(io.StringIO):

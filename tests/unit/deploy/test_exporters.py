@@ -16,7 +16,7 @@ from plimsoll.deploy.counters.exporters import SquidPages, node_reading, node_ve
 from plimsoll.deploy.counters.exposition import Sample, samples
 from plimsoll.deploy.counters.prometheus import PrometheusReader
 from plimsoll.deploy.counters.tally import Tally
-from plimsoll.plan.model import Watched
+from plimsoll.plan.model import WatchedExporter
 from plimsoll.plan.source.secret import Secret
 
 
@@ -145,9 +145,9 @@ def page_of(body: bytes, head: bytes = b"200 OK") -> Callable[[socket.socket], N
     return lambda to: to.sendall(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (head, len(body), body))
 
 
-def watched(url: str, metrics: Sequence[str] = ("a*",), **more: object) -> Watched:
+def watched(url: str, metrics: Sequence[str] = ("a*",), **more: object) -> WatchedExporter:
     named = {"kind": "other", "every_ns": 10**9, **more}
-    return Watched(name="x", url=url, shown=url, host="127.0.0.1", metrics=tuple(metrics), **named)  # type: ignore[arg-type]
+    return WatchedExporter(name="x", url=url, shown=url, host="127.0.0.1", metrics=tuple(metrics), **named)  # type: ignore[arg-type]
 
 
 def test_metrics_that_are_selected_by_name_keep_their_names() -> None:

@@ -20,7 +20,7 @@ from plimsoll.deploy.hosts.check import CheckedHost, shortcomings, with_deviatio
 from plimsoll.deploy.hosts.kinds import BACKENDS, hosts_of_kind
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import FORMAT, EngineTalk
-from plimsoll.errors import BadInput, EngineError, Interrupted
+from plimsoll.errors import BadInput, EngineError, UserInterrupt
 from plimsoll.plan.model_hosts import Host, HostKind, Hosts, Requirement
 
 FACTS: Mapping[str, Any] = {
@@ -105,14 +105,14 @@ def test_an_interrupt_ends_the_running_commands_and_starts_no_others(tmp_path: P
 
     def stop() -> None:
         if time.monotonic() - since > 0.3:
-            raise Interrupted("stopped")
+            raise UserInterrupt("stopped")
 
     calls = Calls(stop)
 
     def work(number: int) -> CommandResult:
         return calls.run(["sh", "-c", f"sleep 60; echo > {tmp_path}/{number}"], 90.0)
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(UserInterrupt):
         calls.run_all(range(200), work)
     assert calls.run(["true"], 5.0).trouble == "interrupted"
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from plimsoll.deploy.counters import Reading
 from plimsoll.deploy.counters.watch import WatchLog
 from plimsoll.drive.run.watching import host_of, watched_records
 from plimsoll.plan import Redactor
-from plimsoll.plan.model import Watched
+from plimsoll.plan.model import WatchedExporter
 
 SECRET = "token-1234"
 
@@ -33,9 +33,9 @@ class FakeReader:
         return step
 
 
-def watched(name: str = "squid-host", host: str = "squid.example.org", kind: str = "node") -> Watched:
+def watched(name: str = "squid-host", host: str = "squid.example.org", kind: str = "node") -> WatchedExporter:
     url = f"http://{host}:9100/metrics"
-    return Watched(name, kind, url, url, host, (), 1)  # type: ignore[arg-type]
+    return WatchedExporter(name, kind, url, url, host, (), 1)  # type: ignore[arg-type]
 
 
 def reading(value: float, **gauges: float) -> Reading:

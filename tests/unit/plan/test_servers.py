@@ -11,7 +11,7 @@ from tests.unit.plan.helpers import load, problems
 from plimsoll.errors import ServiceError
 from plimsoll.plan import changes, engine_document, make_plan
 from plimsoll.plan.design.filling import MAX_VALUES, fillings
-from plimsoll.plan.model import Closed, Config
+from plimsoll.plan.model import ClosedLoad, Config
 from plimsoll.plan.services.section import Addresses
 from plimsoll.plan.services.table import SERVICE_KINDS
 
@@ -248,9 +248,9 @@ def test_a_warm_cache_is_filled_with_each_request_once() -> None:
     (filling,) = fillings(config(FILE))
     assert [workload.operations[0].name for workload in filling.workloads] == ["query-1", "query-2"]
     assert all(
-        workload.load == Closed(1, workload.load.think)
+        workload.load == ClosedLoad(1, workload.load.think)
         for workload in filling.workloads
-        if isinstance(workload.load, Closed)
+        if isinstance(workload.load, ClosedLoad)
     )
     assert filling.run.each_tester == 1
     assert fillings(config(FILE, ("workload.target=front",))) == (), "nothing passes the cache"

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.plan.helpers import edited, load, problems
 
 from plimsoll.plan import make_plan
-from plimsoll.plan.model import Watched
+from plimsoll.plan.model import WatchedExporter
 from plimsoll.plan.source.secret import Secret
 
 URL = "http://squid.example.org:9301/metrics"
@@ -20,7 +20,7 @@ def file(*watch: str) -> str:
     return f"{TARGET}targets:\n  site:\n    endpoints: [web]\n    watch:\n{lines}"
 
 
-def watched(text: str, **environ: str) -> tuple[Watched, ...]:
+def watched(text: str, **environ: str) -> tuple[WatchedExporter, ...]:
     return load(text, environ=environ).cells[0].config.watched
 
 
@@ -31,7 +31,7 @@ def test_exporters_are_resolved_with_their_defaults() -> None:
             "{prometheus: 'http://[::1]:9113/', name: x, metrics: ['nginx_*'], every: 2s, optional: true}",
         )
     )
-    assert squid == Watched("squid", "squid", URL, URL, "squid.example.org", (), 5_000_000_000)
+    assert squid == WatchedExporter("squid", "squid", URL, URL, "squid.example.org", (), 5_000_000_000)
     assert (other.kind, other.host, other.metrics) == ("other", "::1", ("nginx_*",))
     assert (other.every_ns, other.optional) == (2_000_000_000, True)
 

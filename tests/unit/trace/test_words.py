@@ -14,7 +14,7 @@ from plimsoll.errors import EngineError
 from plimsoll.trace import words
 from plimsoll.trace.compare import comparison, comparison_lines
 from plimsoll.trace.figures import charts, key
-from plimsoll.trace.profile import RunTime, Times, Unparsed, read
+from plimsoll.trace.profile import RunTime, Times, UnparsedCounts, read
 from plimsoll.trace.tables import tree
 from plimsoll.trace.terminal import summary_lines, tail
 
@@ -88,7 +88,7 @@ def test_one_line_of_a_hundred_may_be_odd(odd: int, unknown: int, lines: int, fi
 
 
 def test_parts_not_understood_are_reported() -> None:
-    unparsed = Unparsed(
+    unparsed = UnparsedCounts(
         whole=False,
         lines=1000,
         odd_lines=3,

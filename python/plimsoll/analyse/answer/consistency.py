@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.analyse.answer.words import MAX_SENTENCES, capital
-from plimsoll.analyse.design.cheapest import Cheapest, judge_cheapest
+from plimsoll.analyse.design.cheapest import CheapestLevels, judge_cheapest
 from plimsoll.analyse.results.analysis import Analysis, Consistency
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import CheapestVerdict, Finding, Topic, Value
@@ -61,7 +61,7 @@ def _has_most_reads(level: Consistency) -> bool:
     return reads is not None and reads.low == reads.high == 1.0
 
 
-def _cheapest_sentence(cheapest: Cheapest, factor: str | None) -> str:
+def _cheapest_sentence(cheapest: CheapestLevels, factor: str | None) -> str:
     names = listing(map(level_words, cheapest.levels))
     is_single = len(cheapest.levels) == 1
     word = f"level of {factor_word(factor)}" if factor else "level"

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from plimsoll.analyse.answer.reasons import figure
-from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Value
+from plimsoll.analyse.results.verdicts import LeftOutPart, LeftOutReason, Value
 
 MAX_CELLS = 10
 """Maximum number of cells that are named."""
 
 
-def worded_left_out(entry: LeftOut) -> LeftOut:
+def worded_left_out(entry: LeftOutPart) -> LeftOutPart:
     """The entry with its texts `what` and `why`."""
     return replace(entry, what=_what(entry), why=_why(entry))
 
 
-def _what(entry: LeftOut) -> str:
+def _what(entry: LeftOutPart) -> str:
     values = entry.values
     match entry.code:
         case LeftOutReason.EXCLUDED:
@@ -43,7 +43,7 @@ def _what(entry: LeftOut) -> str:
             return entry.what
 
 
-def _why(entry: LeftOut) -> str:
+def _why(entry: LeftOutPart) -> str:
     values = entry.values
     match entry.code:
         case LeftOutReason.EXCLUDED:
@@ -70,7 +70,7 @@ def _why(entry: LeftOut) -> str:
             return entry.why
 
 
-def _cells(entry: LeftOut) -> str:
+def _cells(entry: LeftOutPart) -> str:
     shown = (", ".join(f"{name} {label}" for name, label in cell.items()) for cell in entry.cells[:MAX_CELLS])
     more = f" and {len(entry.cells) - MAX_CELLS} more" if len(entry.cells) > MAX_CELLS else ""
     return "; ".join(shown) + more

@@ -7,7 +7,7 @@ from typing import Final
 
 from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.results.verdict_rules import RuleName
-from plimsoll.analyse.results.verdicts import Stated, Superseded, Value
+from plimsoll.analyse.results.verdicts import StatedVerdict, SupersededVerdict, Value
 from plimsoll.analyse.results.wording import describe, level_words, listing, number
 
 _NAMES: Final[Mapping[str, str]] = {
@@ -29,7 +29,7 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 
 
-def superseded_text(superseded: Superseded) -> str:
+def superseded_text(superseded: SupersededVerdict) -> str:
     """The sentence on both verdicts, with the versions of their rules."""
     earlier, now = (
         f"{stated_words(stated)} ({version_words(stated)}" for stated in (superseded.earlier, superseded.now)
@@ -39,12 +39,12 @@ def superseded_text(superseded: Superseded) -> str:
     return f"{subject_words(superseded)}: {what_words(superseded)} was {earlier}) and is {now}{after})."
 
 
-def what_words(superseded: Superseded) -> str:
+def what_words(superseded: SupersededVerdict) -> str:
     """Words for the judged property, such as `saturation`."""
     return _NAMES.get(superseded.what, superseded.what)
 
 
-def subject_words(superseded: Superseded) -> str:
+def subject_words(superseded: SupersededVerdict) -> str:
     """Words for the subject of the verdict: a run, a model, or a combination with its metric."""
     subject = superseded.subject
     if subject.get("run"):
@@ -58,13 +58,13 @@ def subject_words(superseded: Superseded) -> str:
     return f"{where} ({test})" if test else where
 
 
-def stated_words(stated: Stated) -> str:
+def stated_words(stated: StatedVerdict) -> str:
     """A verdict with the levels or names that belong to it."""
     shown = [f"{name} {_shown(value)}" for name, value in stated.values.items() if value is not None]
     return f"{stated.verdict}, {', '.join(shown)}" if shown else stated.verdict
 
 
-def version_words(stated: Stated) -> str:
+def version_words(stated: StatedVerdict) -> str:
     """The rule that stated a verdict, with its version."""
     return "no rule recorded" if stated.rule is None else f"rule {stated.rule}, version {stated.version}"
 

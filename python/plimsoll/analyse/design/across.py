@@ -24,7 +24,7 @@ from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.proportion import error_rate
 from plimsoll.analyse.stats.quantiles import Buckets, Histogram, is_large_enough, merged
 from plimsoll.plan.metrics import catalogue
-from plimsoll.plan.metrics.table import Distribution, Named
+from plimsoll.plan.metrics.table import Distribution, MetricReference
 from plimsoll.plan.model import Threshold
 
 VARIANCES_DIFFER = 0.01
@@ -162,7 +162,7 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
     return _intervals(named, groups)
 
 
-def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
+def _intervals(named: MetricReference, groups: Sequence[Group]) -> list[Interval | None]:
     known = [_values(named, group) for group in groups]
     blocks = [[block for block, _ in cell] for cell in known]
     values = [np.array([number for _, number in cell], dtype=np.float64) for cell in known]
@@ -186,7 +186,7 @@ def _intervals(named: Named, groups: Sequence[Group]) -> list[Interval | None]:
     ]
 
 
-def _values(named: Named, group: Group) -> list[tuple[str | None, float]]:
+def _values(named: MetricReference, group: Group) -> list[tuple[str | None, float]]:
     """Block and value of each valid run that has the metric. No value at all of a time that is, in some run, among the
     transactions that did not complete: the values of the other runs alone would be too good."""
     pairs = [(run.block, value(run, named)) for run in group.valid]

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from plimsoll.analyse.design.plateau import Highest
+from plimsoll.analyse.design.plateau import HighestLevels
 from plimsoll.analyse.results import verdict_rules
 from plimsoll.analyse.results.analysis import Capacity
 from plimsoll.analyse.results.verdict_rules import RuleName
@@ -49,7 +49,9 @@ class Level:
     ended: Sequence[int]
 
 
-def nominal(levels: Sequence[Level], top: Highest, *, saturated: bool, blocks: bool = False) -> Capacity:
+def nominal(
+    levels: Sequence[Level], top: HighestLevels, *, saturated: bool, blocks: bool = False
+) -> Capacity:
     """Nominal capacity: mean throughput of the plateau, else that of the highest level. `saturated`: whether throughput
     is shown to be flat; `blocks`: whether the runs are in several blocks, whose effects the levels share."""
     best = _best(levels)

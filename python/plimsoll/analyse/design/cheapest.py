@@ -11,7 +11,7 @@ from plimsoll.analyse.stats.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
-class Cheapest:
+class CheapestLevels:
     """The cheapest levels. `clean`: number of levels without stale responses; `share`: share of stale responses of the
     cheapest level."""
 
@@ -21,7 +21,7 @@ class Cheapest:
     share: float
 
 
-def judge_cheapest(levels: Sequence[Consistency]) -> Cheapest | None:
+def judge_cheapest(levels: Sequence[Consistency]) -> CheapestLevels | None:
     """The verdict on levels with responses; None if there are fewer than two."""
     if len(levels) < 2:
         return None
@@ -35,7 +35,7 @@ def judge_cheapest(levels: Sequence[Consistency]) -> Cheapest | None:
         verdict = (
             CheapestVerdict.NOT_TOLD_APART if len(cheapest_levels) == clean else CheapestVerdict.CHEAPEST
         )
-    return Cheapest(
+    return CheapestLevels(
         verdict, tuple(level.cell for level in cheapest_levels), clean, _share(cheapest_levels[0])
     )
 

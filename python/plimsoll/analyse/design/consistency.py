@@ -14,7 +14,7 @@ from plimsoll.analyse.results.run import Staleness
 from plimsoll.analyse.run.staleness import HISTOGRAM
 from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.analyse.stats.means import POOLED, SINGLE, Pooled, mean_interval, pooled_error
+from plimsoll.analyse.stats.means import POOLED, SINGLE, PooledError, mean_interval, pooled_error
 from plimsoll.analyse.stats.proportion import error_rate
 from plimsoll.analyse.stats.quantiles import is_large_enough, merged
 
@@ -211,7 +211,7 @@ def _logs(group: Group) -> list[float]:
 
 
 def _ratio(
-    cells: dict[Rest, list[float]], best: dict[Rest, list[float]], pooled: Pooled | None
+    cells: dict[Rest, list[float]], best: dict[Rest, list[float]], pooled: PooledError | None
 ) -> Interval | None:
     shared = [rest for rest in cells if rest in best]
     if not shared:

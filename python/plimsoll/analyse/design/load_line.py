@@ -15,7 +15,7 @@ from plimsoll.analyse.design.across import (
     errors_and_ended,
     metric_intervals,
 )
-from plimsoll.analyse.design.plateau import Highest, highest
+from plimsoll.analyse.design.plateau import HighestLevels, highest
 from plimsoll.analyse.design.ranking import Contender, ranking
 from plimsoll.analyse.design.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.design.thresholds import Sample, observe
@@ -140,7 +140,7 @@ def _saturation(
     metric: str,
     factor: str,
     bracket: Bracket,
-    top: Highest,
+    top: HighestLevels,
     levels: Sequence[capacity.Level],
     rules: CapacityRules,
     members: Sequence[Group],

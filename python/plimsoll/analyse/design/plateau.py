@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from plimsoll.analyse.design.saturation import Bracket
 from plimsoll.analyse.stats.ladder import Ladder
-from plimsoll.analyse.stats.means import Pooled
+from plimsoll.analyse.stats.means import PooledError
 
 FURTHER_GAIN = math.log(1.05)
 """No level of a plateau is more than 5 % above their mean."""
@@ -22,7 +22,7 @@ GAIN_TAIL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Highest:
+class HighestLevels:
     """`flat`: the levels of the plateau, ascending; empty: no plateau is shown. `rivals`: number of levels that are not
     shown to have less throughput than the highest one, itself included; 0: not known, because there is no error."""
 
@@ -30,7 +30,9 @@ class Highest:
     rivals: int
 
 
-def highest(levels: Mapping[float, Sequence[float]], error: Pooled | None, bracket: Bracket) -> Highest:
+def highest(
+    levels: Mapping[float, Sequence[float]], error: PooledError | None, bracket: Bracket
+) -> HighestLevels:
     """The highest levels of one combination. `levels`, `error`: as in `saturation`, whose bracket is `bracket`.
 
     The plateau consists of the rivals from the load on from which throughput is flat, below the load from which it
@@ -40,14 +42,14 @@ def highest(levels: Mapping[float, Sequence[float]], error: Pooled | None, brack
     """
     alive = {load: values for load, values in levels.items() if load > 0 and values and max(values) > 0}
     if error is None or any(min(values) <= 0 for values in alive.values()) or not alive:
-        return Highest((), 0)
+        return HighestLevels((), 0)
     ladder = Ladder.of(alive, error)
     best = int(ladder.means.argmax())
     rivals = [at for at in range(len(ladder)) if at == best or not _has_less(ladder, at, best)]
     flat = [at for at in rivals if _is_flat(bracket, ladder.loads[at])]
     if best not in flat or len(flat) < 2 or _gain_bound(ladder, best, flat) >= FURTHER_GAIN:
         flat = []
-    return Highest(tuple(ladder.loads[at] for at in flat), len(rivals))
+    return HighestLevels(tuple(ladder.loads[at] for at in flat), len(rivals))
 
 
 def _has_less(ladder: Ladder, at: int, best: int) -> bool:

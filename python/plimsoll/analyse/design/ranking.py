@@ -22,10 +22,10 @@ import numpy as np
 
 from plimsoll.analyse.results.analysis import Ranking
 from plimsoll.analyse.results.verdicts import RankingVerdict
-from plimsoll.analyse.stats.blocks import Adjusted, Array, within_blocks
+from plimsoll.analyse.stats.blocks import AdjustedCells, Array, within_blocks
 from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.analyse.stats.means import Pooled
+from plimsoll.analyse.stats.means import PooledError
 
 METHOD = "within blocks, Bonferroni over the comparisons with the highest"
 
@@ -83,7 +83,7 @@ def ranking(contenders: Sequence[Contender], *, shared: bool = False, level: flo
 
 
 def _ratios(
-    adjusted: Adjusted | None, known: Sequence[Contender], level: float, shared: bool
+    adjusted: AdjustedCells | None, known: Sequence[Contender], level: float, shared: bool
 ) -> list[Interval]:
     """Ratio of the best combination to each of the others."""
     error = _error(known, adjusted)
@@ -105,7 +105,7 @@ def _ratios(
     return out
 
 
-def _error(known: Sequence[Contender], adjusted: Adjusted | None) -> Pooled | None:
+def _error(known: Sequence[Contender], adjusted: AdjustedCells | None) -> PooledError | None:
     """Error of one run, from the highest level of each combination. With all levels, a combination with a long plateau
     would have a greater weight than one whose runs differ more."""
     if all(len(contender.levels) == 1 for contender in known):
@@ -137,7 +137,7 @@ class _LevelMeans:
         return mean if self.shared else mean / len(self.levels)
 
 
-def _surplus(best: _LevelMeans, other: _LevelMeans, tail: float, error: Pooled) -> float:
+def _surplus(best: _LevelMeans, other: _LevelMeans, tail: float, error: PooledError) -> float:
     """Lower bound of the difference of the log capacities, with probability `tail` below it."""
     highest = max(other.levels, key=lambda level: float(level.mean()))
     sd = error.sd * math.sqrt(best.variance + 1 / highest.size)

@@ -39,7 +39,7 @@ import numpy as np
 from plimsoll.analyse.results.verdicts import Gain, SaturationReason, SaturationVerdict
 from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.stats.ladder import Ladder
-from plimsoll.analyse.stats.means import Pooled, pooled_error
+from plimsoll.analyse.stats.means import PooledError, pooled_error
 
 FLAT = 0.2
 """Elasticity below which throughput is flat: a doubling of the load increases it by less than 2**0.2 - 1 = 15 %."""
@@ -76,7 +76,7 @@ class Bracket:
     """False: no level has two runs."""
 
 
-def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) -> Pooled | None:
+def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) -> PooledError | None:
     """Error of one run's log throughput, pooled over all levels of all combinations. None without repetitions.
 
     Levels with a run without throughput are left out.
@@ -92,7 +92,7 @@ def throughput_error(combinations: Sequence[Mapping[float, Sequence[float]]]) ->
 
 def saturation(
     levels: Mapping[float, Sequence[float]],
-    error: Pooled | None,
+    error: PooledError | None,
     overloaded: Collection[float] = (),
     full: Collection[float] = (),
 ) -> Bracket:
@@ -124,7 +124,7 @@ def saturation(
     )
 
 
-def _bracket_by_comparisons(levels: Mapping[float, Sequence[float]], error: Pooled | None) -> Bracket:
+def _bracket_by_comparisons(levels: Mapping[float, Sequence[float]], error: PooledError | None) -> Bracket:
     known = {load: list(levels[load]) for load in sorted(levels) if load > 0 and len(levels[load])}
     if len(known) < 2:
         return _undecided(SaturationReason.TOO_FEW_LEVELS, len(known))

@@ -20,7 +20,7 @@ from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Histogram
 from plimsoll.plan import model
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
-from plimsoll.plan.metrics.table import Distribution, Kind, Named, Part, Total, Value
+from plimsoll.plan.metrics.table import Distribution, Kind, MetricReference, Part, Total, Value
 from plimsoll.plan.model import Threshold
 
 MIN_BEYOND = 10
@@ -78,10 +78,10 @@ def _traffic(run: RunResult, key: PartKey) -> Traffic | None:
     return next((operation.traffic for operation in operations), None)
 
 
-Observed = tuple[float | None, Reason | None]
+Observation = tuple[float | None, Reason | None]
 
 
-def observe(rule: Rule, sample: Sample) -> Observed:
+def observe(rule: Rule, sample: Sample) -> Observation:
     """The value of the rule's metric in SI units, and a remark on its weakness. None: no sample; infinite: longer than
     all measured times."""
     if not sample.runs:
@@ -101,7 +101,7 @@ def observe(rule: Rule, sample: Sample) -> Observed:
             return (sum(known) / len(known) / per_unit, None) if known else (None, _no_sample())
 
 
-def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> Observed:
+def _time(rule: Rule, named: MetricReference, reader: Distribution, sample: Sample) -> Observation:
     name = named.histogram or ""
     whole = merged(h[name] for h in sample.histograms if name in h)
     total = whole.total
@@ -120,7 +120,7 @@ def _time(rule: Rule, named: Named, reader: Distribution, sample: Sample) -> Obs
     return _upper_statistic(rule, named, whole, sample)
 
 
-def _upper_statistic(rule: Rule, named: Named, whole: Buckets, sample: Sample) -> Observed:
+def _upper_statistic(rule: Rule, named: MetricReference, whole: Buckets, sample: Sample) -> Observation:
     """The value of an upper statistic. Transactions that failed, or did not complete in an open load, count as longer
     than any limit."""
     total, more = whole.total, whole.missing + whole.failed
@@ -144,7 +144,7 @@ def _upper_statistic(rule: Rule, named: Named, whole: Buckets, sample: Sample) -
     return (None if quantile is None else quantile / 1e9), weak
 
 
-def _mean(named: Named, sample: Sample) -> float | None:
+def _mean(named: MetricReference, sample: Sample) -> float | None:
     total, count = 0.0, 0.0
     for run in sample.runs:
         mean, weight = mean_and_weight(run, named)
@@ -154,7 +154,7 @@ def _mean(named: Named, sample: Sample) -> float | None:
     return total / count / 1e3 if count else None
 
 
-def _fraction(rule: Rule, named: Named, reader: Part, sample: Sample) -> Observed:
+def _fraction(rule: Rule, named: MetricReference, reader: Part, sample: Sample) -> Observation:
     part = _sum(sample, named, [reader.part])
     if rule.stat == "count":
         return part, None
@@ -162,7 +162,7 @@ def _fraction(rule: Rule, named: Named, reader: Part, sample: Sample) -> Observe
     return (part / whole, None) if whole else (None, _no_sample())
 
 
-def _sum(sample: Sample, named: Named, paths: Sequence[str]) -> float:
+def _sum(sample: Sample, named: MetricReference, paths: Sequence[str]) -> float:
     return sum(at(run, named.scoped(path), named.parts) or 0.0 for run in sample.runs for path in paths)
 
 

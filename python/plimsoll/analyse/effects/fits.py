@@ -10,7 +10,7 @@ from plimsoll.analyse.effects.effects import Factorial, Scale, TermEffect, Unsui
 from plimsoll.analyse.effects.passes import Loop, by_pass
 from plimsoll.analyse.results.analysis import Effect, Model, RunResult
 from plimsoll.analyse.results.metrics import canonical, metric_value
-from plimsoll.analyse.results.verdicts import LeftOut, LeftOutReason, Reason, Value
+from plimsoll.analyse.results.verdicts import LeftOutPart, LeftOutReason, Reason, Value
 from plimsoll.plan.metrics import catalogue
 
 
@@ -27,14 +27,14 @@ def fit_all(
     levels: Mapping[str, Sequence[str]],
     wanted: Sequence[ResponseModel],
     looped: Collection[str] = (),
-) -> tuple[tuple[Effect, ...], tuple[Model, ...], tuple[LeftOut, ...]]:
+) -> tuple[tuple[Effect, ...], tuple[Model, ...], tuple[LeftOutPart, ...]]:
     """Fits every wanted response over the valid runs. A response that cannot be fitted is returned as left out.
 
     `levels`: labels of every factor in the order of the file. `looped`: the factors of `design.loop`.
     """
     effects: list[Effect] = []
     models: list[Model] = []
-    left_out: list[LeftOut] = []
+    left_out: list[LeftOutPart] = []
     if not levels:
         return (), (), ()
     for response in wanted:
@@ -42,7 +42,7 @@ def fit_all(
         if name is None:
             known = tuple(named.name for named in catalogue.METRICS.results)
             figures: dict[str, Value] = {"metric": response.metric, "known": known}
-            left_out.append(LeftOut("", "", LeftOutReason.NO_METRIC, figures))
+            left_out.append(LeftOutPart("", "", LeftOutReason.NO_METRIC, figures))
             continue
         used = [(run, value) for run in runs if run.valid and (value := metric_value(run, name)) is not None]
         try:
@@ -55,7 +55,7 @@ def fit_all(
                 loop=_loop([run for run, _ in used], looped),
             )
         except UnsuitableData as error:
-            left_out.append(LeftOut("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
+            left_out.append(LeftOutPart("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
             continue
         effects += effects_of(fit, name)
         ids = tuple(run.id for run, _ in used)

@@ -34,14 +34,14 @@ from plimsoll.analyse.results.verdicts import (
     CapacityKind,
     Finding,
     Gain,
-    LeftOut,
+    LeftOutPart,
     RankingVerdict,
     Reason,
     RuleId,
     RunVerdict,
     SaturationReason,
     SaturationVerdict,
-    Superseded,
+    SupersededVerdict,
     TermPart,
     ThresholdVerdict,
     VerdictRule,
@@ -347,7 +347,7 @@ class Analysis:
     effects: tuple[Effect, ...]
     models: tuple[Model, ...]
     verdicts: tuple[Verdict, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutPart, ...]
     rankings: tuple[Ranking, ...] = ()
     """One for each metric with a saturation whose combinations can be compared."""
     consistency: ConsistencyResult | None = None
@@ -356,7 +356,7 @@ class Analysis:
     """The sentences of `answer`, each with the verdict and the rule behind it."""
     rules: tuple[VerdictRule, ...] = ()
     """The rules that made the verdicts."""
-    superseded: tuple[Superseded, ...] = ()
+    superseded: tuple[SupersededVerdict, ...] = ()
     """Verdicts of earlier analyses of these measurements that differ by newer rules."""
     notes: tuple[str, ...] = ()
     """Remarks about this analysis itself."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.plan.metrics import catalogue
-from plimsoll.plan.metrics.table import Distribution, Named
+from plimsoll.plan.metrics.table import Distribution, MetricReference
 
 _STEP: Final = re.compile(r"(?P<name>\w+)(?:\[(?:(?P<key>\w+)=)?\{(?P<part>\w+)\}\])?(?:\.|\Z)")
 
@@ -36,7 +36,7 @@ def metric_value(run: RunResult, name: str) -> float | None:
     return value(run, named) if named is not None and named.metric.response else None
 
 
-def value(run: RunResult, named: Named) -> float | None:
+def value(run: RunResult, named: MetricReference) -> float | None:
     """The value of a metric in a run, in the unit of the result; None: unknown."""
     return at(run, named.path, named.parts)
 
@@ -57,7 +57,7 @@ def at(run: RunResult, path: str, parts: Mapping[str, str]) -> float | None:
     return float(node)
 
 
-def mean_and_weight(run: RunResult, named: Named) -> tuple[float | None, float]:
+def mean_and_weight(run: RunResult, named: MetricReference) -> tuple[float | None, float]:
     """The mean of a distribution in a run (ms), and the number of its values."""
     reader = named.metric.reader
     assert isinstance(reader, Distribution)

@@ -14,7 +14,14 @@ from typing import Any
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
 from plimsoll.analyse.results.verdict_rules import CHECKS_OF_MODELS, RuleName, basis
-from plimsoll.analyse.results.verdicts import RunVerdict, Stated, Subject, Superseded, ThresholdVerdict, Value
+from plimsoll.analyse.results.verdicts import (
+    RunVerdict,
+    StatedVerdict,
+    Subject,
+    SupersededVerdict,
+    ThresholdVerdict,
+    Value,
+)
 
 Document = Mapping[str, Any]
 
@@ -29,7 +36,7 @@ class _Verdict:
 
     what: RuleName
     subject: Subject
-    stated: Stated
+    stated: StatedVerdict
     run: str | None = None
 
     @property
@@ -59,7 +66,7 @@ def _without_figures(analysis: Analysis) -> Analysis:
     return replace(analysis, runs=tuple(runs), effects=(), models=tuple(models))
 
 
-def _superseded_verdicts(earlier: Document, now: Document) -> Iterator[Superseded]:
+def _superseded_verdicts(earlier: Document, now: Document) -> Iterator[SupersededVerdict]:
     same = _same_runs(earlier, now)
     same_experiment = same == {run["id"] for run in (*earlier["runs"], *now["runs"])}
     before = {verdict.key: verdict for verdict in _verdicts(earlier)}
@@ -70,7 +77,7 @@ def _superseded_verdicts(earlier: Document, now: Document) -> Iterator[Supersede
             continue
         changed = _changed_rules(verdict, previous.stated, *versions)
         if changed and not _is_same(previous.stated, verdict.stated):
-            yield Superseded(verdict.what, verdict.subject, previous.stated, verdict.stated, changed)
+            yield SupersededVerdict(verdict.what, verdict.subject, previous.stated, verdict.stated, changed)
 
 
 def _same_runs(earlier: Document, now: Document) -> set[str]:
@@ -88,7 +95,7 @@ def _versions(document: Document) -> dict[str, int]:
 
 
 def _changed_rules(
-    verdict: _Verdict, previous: Stated, earlier: Mapping[str, int], now: Mapping[str, int]
+    verdict: _Verdict, previous: StatedVerdict, earlier: Mapping[str, int], now: Mapping[str, int]
 ) -> tuple[str, ...]:
     """The rules behind a verdict that have another version now, its own first. If the earlier release recorded no
     versions: its own rule only."""
@@ -102,7 +109,7 @@ def _changed_rules(
     return (*own, *(name.value for name in basis(verdict.what) if earlier.get(name) != now.get(name)))
 
 
-def _is_same(first: Stated, second: Stated) -> bool:
+def _is_same(first: StatedVerdict, second: StatedVerdict) -> bool:
     return (first.verdict, first.values) == (second.verdict, second.values)
 
 
@@ -176,23 +183,23 @@ def _threshold(verdict: Document) -> str:
     return ThresholdVerdict.PASSED if verdict["passed"] else ThresholdVerdict.FAILED
 
 
-def _stated(verdict: str, rule: Document | None, values: Mapping[str, Any] | None = None) -> Stated:
+def _stated(verdict: str, rule: Document | None, values: Mapping[str, Any] | None = None) -> StatedVerdict:
     figures = {key: _value(value) for key, value in (values or {}).items()}
     if rule is None:
-        return Stated(str(verdict), None, None, figures)
-    return Stated(str(verdict), str(rule["name"]), int(rule["version"]), figures)
+        return StatedVerdict(str(verdict), None, None, figures)
+    return StatedVerdict(str(verdict), str(rule["name"]), int(rule["version"]), figures)
 
 
-def _stored_entry(entry: Document) -> Superseded:
+def _stored_entry(entry: Document) -> SupersededVerdict:
     """An entry of the earlier document, unchanged."""
     subject = {str(key): value for key, value in entry["subject"].items()}
     changed = tuple(map(str, entry["changed"]))
-    return Superseded(
+    return SupersededVerdict(
         str(entry["what"]), subject, _stored_side(entry["earlier"]), _stored_side(entry["now"]), changed
     )
 
 
-def _stored_side(side: Document) -> Stated:
+def _stored_side(side: Document) -> StatedVerdict:
     rule = None if side["rule"] is None else {"name": side["rule"], "version": side["version"]}
     return _stated(side["verdict"], rule, side["values"])
 

@@ -176,7 +176,7 @@ class LeftOutReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOutPart:
     """`what` is not in the figures, for the reason `why`."""
 
     what: str
@@ -250,7 +250,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatedVerdict:
     """A verdict as a rule stated it. `rule`, `version`: None if the analysis recorded none. `values`: levels and names
     that are part of the verdict, such as the ends of a bracket."""
 
@@ -261,14 +261,14 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class SupersededVerdict:
     """A verdict of an earlier analysis of the same measurements that differs by a newer rule."""
 
     what: str
     """Name of the rule that makes the verdict now."""
     subject: Subject
-    earlier: Stated
-    now: Stated
+    earlier: StatedVerdict
+    now: StatedVerdict
     changed: tuple[str, ...]
     """Names of the rules with another version now: its own, or those that it rests on."""
     text: str = ""

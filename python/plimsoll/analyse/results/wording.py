@@ -18,7 +18,7 @@ from plimsoll.analyse.results.run import Latency
 from plimsoll.analyse.results.verdicts import BottleneckVerdict
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.plan.metrics import catalogue
-from plimsoll.plan.metrics.table import BYTES, Named
+from plimsoll.plan.metrics.table import BYTES, MetricReference
 from plimsoll.plan.metrics.table import Kind as RowKind
 
 UNKNOWN: Final = "–"
@@ -72,7 +72,7 @@ def describe(name: str) -> Metric:
     return Metric(name, name.replace("_", " "), "number")
 
 
-def _metric_of_row(named: Named) -> Metric:
+def _metric_of_row(named: MetricReference) -> Metric:
     if named.metric.unit == BYTES:
         return Metric(named.name, named.title, "bytes_rate")
     return Metric(named.name, named.title, _KINDS[named.metric.kind], named.metric.unit)

@@ -21,7 +21,7 @@ from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import Reason, RunReason, RunVerdict, Severity
 from plimsoll.analyse.run.own_delays import NOT_RECORDED, OwnDelays
 from plimsoll.analyse.run.summary import RunSummary, without_overload
-from plimsoll.analyse.run.validity import Loss, Observed, against, judge_run, verdict_of
+from plimsoll.analyse.run.validity import Loss, ValidityFigures, against, judge_run, verdict_of
 from plimsoll.plan.model import Validity
 
 
@@ -126,8 +126,8 @@ def _unfinished(facts: RunFacts) -> tuple[Reason, ...]:
     return (against(RunReason.NOT_FINISHED, severity, status=facts.status),)
 
 
-def _observed(facts: RunFacts, summary: RunSummary) -> Observed:
-    return Observed(
+def _observed(facts: RunFacts, summary: RunSummary) -> ValidityFigures:
+    return ValidityFigures(
         succeeded=summary.traffic.transactions,
         failed=summary.traffic.errors,
         busiest_thread=facts.busiest_thread,

@@ -20,7 +20,7 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.proportion import wilson
 from plimsoll.analyse.stats.quantiles import Buckets, Histogram, exact_quantiles, is_large_enough
 from plimsoll.analyse.window.transactions import Int, Window
-from plimsoll.collect.versions import CACHES, UNKNOWN, Versioned
+from plimsoll.collect.versions import CACHES, UNKNOWN, VersionedTransactions
 
 Mask = NDArray[np.bool_]
 NEVER = np.iinfo(np.int64).max
@@ -55,7 +55,7 @@ class _Answers:
     """The previous response for the object had the same version."""
 
 
-def staleness(versioned: Versioned, window: Window, bound_ns: int = 0) -> RunStaleness:
+def staleness(versioned: VersionedTransactions, window: Window, bound_ns: int = 0) -> RunStaleness:
     """The figures of one run: reads that started in the window, judged by the writes of the whole run.
 
     `bound_ns`: maximum error of any time of any agent. If it is above 0, a response is stale only if it is stale for
@@ -136,7 +136,9 @@ def superseded(objects: Int, versions: Int, w_objects: Int, w_versions: Int, w_e
     return out
 
 
-def _known_answers(versioned: Versioned, answered: Mask, written: Mask, doubt_ns: int) -> _Answers:
+def _known_answers(
+    versioned: VersionedTransactions, answered: Mask, written: Mask, doubt_ns: int
+) -> _Answers:
     by_end = np.lexsort((versioned.start[answered], versioned.end[answered]))
     rows = np.flatnonzero(answered)[by_end]
     objects, versions, start = versioned.object[rows], versioned.version[rows], versioned.start[rows]

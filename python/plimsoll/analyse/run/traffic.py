@@ -21,7 +21,13 @@ from plimsoll.analyse.results.run import CodeCount, Cohort, ErrorCount, Latency,
 from plimsoll.analyse.run.overload import overload
 from plimsoll.analyse.stats.batch import BatchMean, ratio_mean
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Exact, bucket_of, is_large_enough
+from plimsoll.analyse.stats.quantiles import (
+    MISSING_OF_MEAN,
+    Buckets,
+    ExactBuckets,
+    bucket_of,
+    is_large_enough,
+)
 from plimsoll.analyse.window.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions, Window
 
 BINS = 240
@@ -163,12 +169,12 @@ class Durations:
 
     def __init__(self, *, exact: bool) -> None:
         self.moments = Moments()
-        self.store: Exact | Buckets = Exact() if exact else Buckets()
+        self.store: ExactBuckets | Buckets = ExactBuckets() if exact else Buckets()
 
     @property
     def buckets(self) -> Buckets:
         """The bucket counts, which both forms have."""
-        return self.store.buckets if isinstance(self.store, Exact) else self.store
+        return self.store.buckets if isinstance(self.store, ExactBuckets) else self.store
 
     def add(self, values: Int, as_float: NDArray[np.float64], bucket: Int | None = None) -> None:
         """Adds durations (ns), the same as doubles, and their buckets if these are known."""

@@ -38,7 +38,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ValidityFigures:
     """The figures by which a run is judged. `busiest_thread`: share of a core that the generator's busiest thread used;
     `thread_demand`: share that one of its threads used or waited for (None: not watched). `planned`, `started`: starts
     in the window, without those dropped or skipped on request (None: a closed load plans none). `steal`: share of the
@@ -90,7 +90,7 @@ def against(code: RunReason, severity: Severity, **values: Value) -> Reason:
     return Reason(code, severity, values, rule_of(code))
 
 
-def judge_run(observed: Observed, limits: Validity) -> Judgement:
+def judge_run(observed: ValidityFigures, limits: Validity) -> Judgement:
     """Applies the rules of `validity:` to a run."""
     share = _started_share(observed)
     slow = tuple(
@@ -109,14 +109,14 @@ def judge_run(observed: Observed, limits: Validity) -> Judgement:
     return Judgement(tuple(filter(None, reasons)), _evidence(observed, share))
 
 
-def _success(observed: Observed, limits: Validity) -> Reason | None:
+def _success(observed: ValidityFigures, limits: Validity) -> Reason | None:
     """No transaction ended. A target that refuses all requests was measured: its responses are errors."""
     if not limits.success or observed.succeeded > 0 or observed.failed > 0:
         return None
     return against(RunReason.NOTHING_ENDED, Severity.INVALID)
 
 
-def _tester_cpu(observed: Observed, limits: Validity) -> Reason | None:
+def _tester_cpu(observed: ValidityFigures, limits: Validity) -> Reason | None:
     busiest, limit = observed.busiest_thread, limits.tester_cpu
     shares = [share for share in (busiest, observed.thread_demand) if share is not None]
     # The counters of a thread are read a little later than the clock: a sum above a whole core is a full core.
@@ -136,7 +136,7 @@ def _started(share: float | None, limits: Validity) -> Reason | None:
     return against(RunReason.STARTED, Severity.INVALID, share=share, limit=limits.started)
 
 
-def _lateness(observed: Observed, limits: Validity) -> Reason | None:
+def _lateness(observed: ValidityFigures, limits: Validity) -> Reason | None:
     """Own lateness at each reported percentile. Above p99 the sample may consist of a few stalls of the host."""
     floor_s = limits.lateness_floor_ns / 1e9
     late = [
@@ -152,14 +152,14 @@ def _lateness(observed: Observed, limits: Validity) -> Reason | None:
     return against(RunReason.LATENESS, severity, **figures, **limit)
 
 
-def _gaps(observed: Observed, limits: Validity) -> Reason | None:
+def _gaps(observed: ValidityFigures, limits: Validity) -> Reason | None:
     if observed.own.stopped is None or observed.own.stopped <= limits.gaps:
         return None
     severity = Severity.INVALID if observed.own.stopped_s > MAX_STALL_S else Severity.DOUBTFUL
     return against(RunReason.GAPS, severity, share=observed.own.stopped, limit=limits.gaps)
 
 
-def _damage(observed: Observed, limits: Validity) -> Reason | None:
+def _damage(observed: ValidityFigures, limits: Validity) -> Reason | None:
     """Transactions that are not on record. The last transactions of a lost agent are unknown, so the run is judged by
     the share of started transactions on record, with the limit for the share of planned starts."""
     loss = observed.loss
@@ -183,13 +183,13 @@ def _lost_values(loss: Loss) -> dict[str, Value]:
     }
 
 
-def _started_share(observed: Observed) -> float | None:
+def _started_share(observed: ValidityFigures) -> float | None:
     if observed.planned is None or observed.started is None or observed.planned <= 0:
         return None
     return observed.started / observed.planned
 
 
-def _trend(observed: Observed, limits: Validity) -> Reason | None:
+def _trend(observed: ValidityFigures, limits: Validity) -> Reason | None:
     trend = observed.trend
     if not limits.trend or trend is None or trend.verdict != TrendVerdict.TRENDS:
         return None
@@ -197,25 +197,25 @@ def _trend(observed: Observed, limits: Validity) -> Reason | None:
     return against(RunReason.TREND, Severity.DOUBTFUL, **figures)
 
 
-def _steal(observed: Observed, limits: Validity) -> Reason | None:
+def _steal(observed: ValidityFigures, limits: Validity) -> Reason | None:
     if observed.steal is None or observed.steal <= limits.steal:
         return None
     return against(RunReason.STEAL, Severity.DOUBTFUL, share=observed.steal, limit=limits.steal)
 
 
-def _lost_agents(observed: Observed, limits: Validity) -> Reason | None:
+def _lost_agents(observed: ValidityFigures, limits: Validity) -> Reason | None:
     if observed.loss is None or _damage(observed, limits) is not None:
         return None
     return against(RunReason.LOST_AGENTS, Severity.DOUBTFUL, **_lost_values(observed.loss))
 
 
-def _clocks(observed: Observed) -> Reason | None:
+def _clocks(observed: ValidityFigures) -> Reason | None:
     if not observed.unknown_clocks:
         return None
     return against(RunReason.UNKNOWN_CLOCKS, Severity.DOUBTFUL, agents=tuple(observed.unknown_clocks))
 
 
-def _evidence(observed: Observed, share: float | None) -> dict[str, float | None]:
+def _evidence(observed: ValidityFigures, share: float | None) -> dict[str, float | None]:
     return {
         "succeeded": float(observed.succeeded),
         "failed": float(observed.failed),

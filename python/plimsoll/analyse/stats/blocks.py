@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse.stats.means import Pooled, pooled_error
+from plimsoll.analyse.stats.means import PooledError, pooled_error
 
 Array = NDArray[np.float64]
 Cell = Sequence[tuple[str | None, float]]
@@ -21,20 +21,20 @@ Cell = Sequence[tuple[str | None, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Adjusted:
+class AdjustedCells:
     """`cells`: values of the runs of each cell without the effects of the blocks; `taken`: degrees of freedom that the
     blocks took from the error."""
 
     cells: list[list[float]]
     taken: int
 
-    def error(self) -> Pooled | None:
+    def error(self) -> PooledError | None:
         """The error of one run, pooled over the cells."""
         pooled = pooled_error(self.cells)
-        return None if pooled is None else Pooled(pooled.sd, pooled.df - self.taken)
+        return None if pooled is None else PooledError(pooled.sd, pooled.df - self.taken)
 
 
-def within_blocks(cells: Sequence[Cell]) -> Adjusted | None:
+def within_blocks(cells: Sequence[Cell]) -> AdjustedCells | None:
     """The values of each cell without the effects of the blocks, by least squares on value = cell + block, where blocks
     sum to zero. The residuals of each cell are scaled so that they keep their variance, although the blocks took
     degrees of freedom.
@@ -45,7 +45,7 @@ def within_blocks(cells: Sequence[Cell]) -> Adjusted | None:
     runs = [(at, block, value) for at, cell in enumerate(cells) for block, value in cell]
     names = sorted({block for _, block, _ in runs if block is not None})
     if len(names) < 2 or any(block is None for _, block, _ in runs):
-        return Adjusted([[value for _, value in cell] for cell in cells], 0)
+        return AdjustedCells([[value for _, value in cell] for cell in cells], 0)
     y = np.array([value for _, _, value in runs], dtype=np.float64)
     is_cell = _columns([at for at, _, _ in runs], list(range(len(cells))))
     is_block = _columns([block for _, block, _ in runs], names)
@@ -62,10 +62,10 @@ def within_blocks(cells: Sequence[Cell]) -> Adjusted | None:
     for at in range(len(cells)):
         values = adjusted[is_cell[:, at] > 0]
         out.append((values.mean() + (values - values.mean()) * scale).tolist() if values.size else [])
-    return Adjusted(out, before - after)
+    return AdjustedCells(out, before - after)
 
 
-def error_with_blocks(cells: Sequence[Cell]) -> Pooled | None:
+def error_with_blocks(cells: Sequence[Cell]) -> PooledError | None:
     """The error of one run about its cell, the effect of its block included: that of the mean of a single cell.
 
     The effects of a few blocks are the same in every cell, so many cells contain no more information about their
@@ -79,7 +79,7 @@ def error_with_blocks(cells: Sequence[Cell]) -> Pooled | None:
         return whole
     total, of_rest = whole.df * whole.sd**2, rest.df * rest.sd**2
     of_blocks = max(0.0, total - of_rest)
-    return Pooled(whole.sd, total**2 / (of_blocks**2 / adjusted.taken + of_rest**2 / rest.df))
+    return PooledError(whole.sd, total**2 / (of_blocks**2 / adjusted.taken + of_rest**2 / rest.df))
 
 
 def _columns(values: Sequence[object], names: Sequence[object]) -> Array:

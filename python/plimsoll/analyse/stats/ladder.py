@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.stats.distributions import t_quantile
-from plimsoll.analyse.stats.means import Pooled
+from plimsoll.analyse.stats.means import PooledError
 
 Array = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Ladder:
     runs: tuple[int, ...]
 
     @staticmethod
-    def of(levels: Mapping[float, Sequence[float]], error: Pooled) -> Ladder:
+    def of(levels: Mapping[float, Sequence[float]], error: PooledError) -> Ladder:
         """From positive throughputs, one per run, by positive load. `error`: pooled over all levels."""
         loads = tuple(sorted(levels))
         logs = [np.log(np.asarray(levels[load], dtype=np.float64)) for load in loads]
@@ -84,7 +84,7 @@ class Ladder:
         return math.sqrt(float(self.variances[lower] + self.variances[upper]) / 2)
 
 
-def _moderated_variance(logs: Array, error: Pooled, weight: float) -> float:
+def _moderated_variance(logs: Array, error: PooledError, weight: float) -> float:
     df = logs.size - 1
     if df == 0:
         return error.sd**2

@@ -18,14 +18,14 @@ SINGLE = "one repetition: no interval"
 
 
 @dataclass(frozen=True)
-class Pooled:
+class PooledError:
     """Standard deviation of one run about its cell, from all cells that were repeated, and its degrees of freedom."""
 
     sd: float
     df: float
 
 
-def pooled_error(groups: Sequence[Sequence[float] | NDArray[np.float64]]) -> Pooled | None:
+def pooled_error(groups: Sequence[Sequence[float] | NDArray[np.float64]]) -> PooledError | None:
     """Pools the squares within groups. None if no group has two values."""
     square, df = 0.0, 0
     for group in groups:
@@ -33,11 +33,11 @@ def pooled_error(groups: Sequence[Sequence[float] | NDArray[np.float64]]) -> Poo
         if values.size > 1:
             square += float(np.sum((values - values.mean()) ** 2))
             df += int(values.size) - 1
-    return Pooled(math.sqrt(square / df), df) if df > 0 else None
+    return PooledError(math.sqrt(square / df), df) if df > 0 else None
 
 
 def mean_interval(
-    values: Sequence[float] | NDArray[np.float64], pooled: Pooled | None, *, confidence: float = 0.95
+    values: Sequence[float] | NDArray[np.float64], pooled: PooledError | None, *, confidence: float = 0.95
 ) -> Interval | None:
     """t interval of the mean of one cell, with the error and df of `pooled`; without it, with the cell's own (n - 1
     df).
@@ -63,7 +63,7 @@ def cell_intervals(
     *,
     separate: bool = False,
     log: bool = False,
-    error: Callable[[Sequence[NDArray[np.float64]]], Pooled | None] = pooled_error,
+    error: Callable[[Sequence[NDArray[np.float64]]], PooledError | None] = pooled_error,
     confidence: float = 0.95,
 ) -> list[Interval | None]:
     """Mean and interval of every cell (a sequence of one value per run), in the order given.

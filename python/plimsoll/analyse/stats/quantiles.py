@@ -213,7 +213,7 @@ class Histogram:
         )
 
 
-class Exact:
+class ExactBuckets:
     """Buckets that also keep their values (8 bytes each), and therefore have exact quantiles.
 
     The bucket of a quantile is known from the counts, so only the values of that bucket are read again: less work than

@@ -21,7 +21,7 @@ from plimsoll.deploy.counters.exporters import (
     node_version,
 )
 from plimsoll.deploy.counters.exposition import Sample, samples
-from plimsoll.plan.model import Watched
+from plimsoll.plan.model import WatchedExporter
 from plimsoll.plan.source.secret import Secret
 
 TIMEOUT_S: Final = 2.0
@@ -37,7 +37,7 @@ _ACCEPT: Final = "application/openmetrics-text;version=1.0.0;q=0.9,text/plain;ve
 class PrometheusReader:
     """The reader of one exporter. `read` may raise any exception."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: WatchedExporter) -> None:
         self._watched = watched
         self._named = _pattern(watched.metrics)
         self._squid = SquidPages()
@@ -95,7 +95,7 @@ def _limited(selected: Iterator[Sample]) -> Iterator[Sample]:
         raise ValueError(f"more than {MAX_SAMPLES:,} series are selected")
 
 
-def fetch(watched: Watched) -> str:
+def fetch(watched: WatchedExporter) -> str:
     """The page. Each request uses a new connection, so that a connection to an exporter that was restarted is
     never used.
 

@@ -13,7 +13,7 @@ from plimsoll.deploy.counters import Reading
 from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 from plimsoll.deploy.counters.recorder import FORMAT, as_line, plain
 from plimsoll.deploy.counters.tally import Tally
-from plimsoll.plan.model import Watched
+from plimsoll.plan.model import WatchedExporter
 from plimsoll.plan.source.secret import Redactor
 
 MAX_GAPS: Final = 100
@@ -57,7 +57,7 @@ class CounterReadings:
 class WatchLog(ReadingThread):
     """Writes counters.jsonl like the recorder of a service, with a line `{"t", "lost"}` for each gap."""
 
-    def __init__(self, watched: Watched, reader: Reader, path: Path, redactor: Redactor) -> None:
+    def __init__(self, watched: WatchedExporter, reader: Reader, path: Path, redactor: Redactor) -> None:
         super().__init__(f"watch-{watched.name}")
         self.watched = watched
         self._reader = reader

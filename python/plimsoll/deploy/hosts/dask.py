@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from plimsoll.deploy.binary import elf_facts
 from plimsoll.deploy.hosts import CleanedHost, dask_worker, remote
 from plimsoll.deploy.hosts.dial_in import POLL_S, Outlook, host_error, natural_key
-from plimsoll.errors import Interrupted
+from plimsoll.errors import UserInterrupt
 from plimsoll.plan.model_hosts import Host, Hosts
 from plimsoll.plan.source.secret import Secret
 
@@ -237,7 +237,7 @@ class DaskWorkers:
         try:
             with _quiet():
                 return self._within(ANSWER_S, ask)
-        except Interrupted:
+        except UserInterrupt:
             raise
         except Exception as error:  # Dask raises many types: network, pickling, scheduler
             raise host_error(f"the cluster does not answer: {error!r}", "hosts.dask") from error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from plimsoll.deploy.account import Account
 from plimsoll.deploy.ports import LOOPBACK, PortBook
-from plimsoll.deploy.process import GRACE_S, Guarded, wait_until
+from plimsoll.deploy.process import GRACE_S, GuardedProcess, wait_until
 from plimsoll.deploy.running import RunningService
 
 MAX_FILES = 65_536
@@ -56,7 +56,7 @@ class Site:
         log = running.directory / "log"
         log.touch()
         owner.set_owner(log)  # so that the server can open /dev/stderr, to which it logs
-        running.process = process = Guarded(
+        running.process = process = GuardedProcess(
             running.spec.name,
             self.engine,
             owner.command(program, home),

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from plimsoll.deploy.ports import free_port, netloc
-from plimsoll.deploy.process import Guarded, wait_until
+from plimsoll.deploy.process import GuardedProcess, wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.plan.source.secret import hidden, revealed
@@ -43,7 +43,7 @@ def start_command(running: RunningService, site: Site) -> None:
         + [f"{name}={filled(value)}" for name, value in hidden(dict(settings["env"])).items()]
     )
     cwd = settings.get("cwd")
-    running.process = process = Guarded(
+    running.process = process = GuardedProcess(
         service.name,
         site.engine,
         [filled(part) for part in revealed(list(settings["command"]))],

@@ -10,7 +10,7 @@ from typing import Any
 
 from plimsoll.deploy.counters.ours import OwnCounters
 from plimsoll.deploy.ports import netloc
-from plimsoll.deploy.process import Guarded
+from plimsoll.deploy.process import GuardedProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.errors import ServiceError
@@ -26,7 +26,7 @@ def start_own(running: RunningService, site: Site) -> None:
     addresses = Addresses(site.addresses, _caches(service, site))
     config = SERVICE_KINDS[service.kind].engine_config(service, addresses)
     running.configuration = json.dumps(shown_config(service, config), indent=1)
-    running.process = Guarded(
+    running.process = GuardedProcess(
         service.name,
         site.engine,
         [site.engine, "serve", service.kind, "--config", "-", "--listen", netloc(site.address, 0)],
@@ -58,7 +58,7 @@ def _caches(service: Service, site: Site) -> dict[str, str]:
     }
 
 
-def _read_address(process: Guarded, timeout_s: float, check_interrupt: Callable[[], None]) -> str:
+def _read_address(process: GuardedProcess, timeout_s: float, check_interrupt: Callable[[], None]) -> str:
     """HOST:PORT from the first line of the service. Raises ServiceError."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

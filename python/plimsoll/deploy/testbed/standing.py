@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import places, ssh
 from plimsoll.errors import BadInput, ServiceError
-from plimsoll.plan.hosts.testbed import LAB, Directed, HostSpec, TestbedSpec, document, engine_link
+from plimsoll.plan.hosts.testbed import LAB, DirectedLink, HostSpec, TestbedSpec, document, engine_link
 from plimsoll.plan.source.near import nearest
 
 FORMAT: Final = "plimsoll.testbed/1"
@@ -85,7 +85,7 @@ class Testbed:
         `Status`)."""
         return places.request(self.directory, {"ask": "status"})
 
-    def change(self, links: Sequence[Directed]) -> None:
+    def change(self, links: Sequence[DirectedLink]) -> None:
         """Changes the properties of directions of links at once."""
         number = {name: index for index, name in enumerate(self.sites)}
         changes = [engine_link(link, number) for link in links]

@@ -16,10 +16,10 @@ from plimsoll.drive.probe.wanted import SAFE_METHODS, Visit, route_to, visit_of
 from plimsoll.plan.design.filling import Proxies
 from plimsoll.plan.hosts.spread import Place, carriers
 from plimsoll.plan.model import (
-    Closed,
+    ClosedLoad,
     Config,
     Endpoint,
-    Fixed,
+    FixedTime,
     OnError,
     Operation,
     RunSettings,
@@ -126,7 +126,7 @@ def _single_request(
         on_error=OnError(),
         settings=settings,
         operations=(operation,),
-        load=Closed(1, Fixed(0)),
+        load=ClosedLoad(1, FixedTime(0)),
     )
 
 
@@ -140,7 +140,11 @@ def runs(
             f"probe-{number}": trial for number, trial in enumerate(pending[start : start + MAX_PARALLEL], 1)
         }
         works = tuple(
-            replace(trial.work, name=name, load=Closed(max(1, len(carriers(trial.work, agents))), Fixed(0)))
+            replace(
+                trial.work,
+                name=name,
+                load=ClosedLoad(max(1, len(carriers(trial.work, agents))), FixedTime(0)),
+            )
             for name, trial in named.items()
         )
         yield (

@@ -11,7 +11,7 @@ from plimsoll.deploy.running import RunningService
 from plimsoll.plan import Redactor
 
 
-class Counting:
+class CounterLogs:
     """The recorders of one run. `directory`: that of the run. Each recorder writes
     services/NAME/counters.jsonl."""
 

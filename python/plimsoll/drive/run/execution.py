@@ -17,7 +17,7 @@ from plimsoll.drive.carry_out import RunEnd, carry_out
 from plimsoll.drive.directory import RUN_RECORD, write_text
 from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record
 from plimsoll.drive.resources import WORK, Resources
-from plimsoll.drive.run.counting import Counting, as_record
+from plimsoll.drive.run.counting import CounterLogs, as_record
 from plimsoll.drive.run.facts import (
     is_load_changing,
     load_profile,
@@ -28,12 +28,12 @@ from plimsoll.drive.run.facts import (
 )
 from plimsoll.drive.run.filling import fill
 from plimsoll.drive.run.hooks import OnHosts, run_hooks, service_variables
-from plimsoll.drive.run.watching import Watching, watched_records
+from plimsoll.drive.run.watching import WatchLogs, watched_records
 from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.errors import PlimsollError
 from plimsoll.plan import PlannedRun, engine_document, pinning
 from plimsoll.plan.design.filling import warm_caches
-from plimsoll.plan.model import Hook, Watched
+from plimsoll.plan.model import Hook, WatchedExporter
 
 Log = Callable[[float, str, str], None]
 """Writes an event of the run: time in s from its zero, kind, text."""
@@ -54,7 +54,7 @@ class RunExecution:
         self._pins = pinning(run.config, sorted(os.sched_getaffinity(0)))
         self._agents: list[Agent] = []
         self._counted: Mapping[str, ServiceCounts] = {}
-        self._watched: list[tuple[Watched, CounterReadings]] = []
+        self._watched: list[tuple[WatchedExporter, CounterReadings]] = []
         self._watch_events: list[tuple[float, str]] = []
         self._counting_since = 0.0
 
@@ -230,8 +230,8 @@ class RunExecution:
     def _count_while(self, measure: Callable[[], RunEnd]) -> RunEnd:
         """Reads the counters of services and of watched systems before, during and after `measure`. A counter that
         cannot be read does not end the run."""
-        counting = Counting(self._resources.services.running, self._directory)
-        watching = Watching(self._config.watched, self._directory, self._resources.redactor)
+        counting = CounterLogs(self._resources.services.running, self._directory)
+        watching = WatchLogs(self._config.watched, self._directory, self._resources.redactor)
         counting.start()
         watching.start()
         self._counting_since = began = time.time()

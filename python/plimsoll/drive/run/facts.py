@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
-from plimsoll.plan.model import MAX_OPERATIONS, Closed, Config, Every, Open, Ramp, Recorded, Staged
+from plimsoll.plan.model import (
+    MAX_OPERATIONS,
+    ClosedLoad,
+    Config,
+    OpenLoad,
+    PeriodicLoad,
+    RampLoad,
+    RecordedLoad,
+    StagedLoad,
+)
 
 NEVER_NS = 10**9 * 10**9
 """A time later than the end of any run."""
@@ -20,7 +29,7 @@ def stages_of(config: Config) -> list[dict[str, Any]]:
     axis.
     """
     for workload in config.workloads:
-        if isinstance(workload.load, Staged):
+        if isinstance(workload.load, StagedLoad):
             ends = list(accumulate(stage.for_ns for stage in workload.load.stages))
             starts = [0, *ends[:-1]]
             return [
@@ -39,13 +48,13 @@ def is_load_changing(config: Config) -> bool:
     """Whether a load of the run changes as planned, so that no steady state can be expected."""
     for workload in config.workloads:
         match workload.load:
-            case Ramp():
+            case RampLoad():
                 return True
-            case Staged(stages=stages):
+            case StagedLoad(stages=stages):
                 levels = {(stage.testers, stage.rate) for stage in stages}
                 if len(levels) > 1 or any(rate[0] != rate[1] for _, rate in levels if rate is not None):
                     return True
-            case Closed() | Every() | Open():
+            case ClosedLoad() | PeriodicLoad() | OpenLoad():
                 pass
     return False
 
@@ -57,9 +66,9 @@ def load_profile(config: Config) -> dict[str, Any]:
     if len(config.workloads) != 1 or not is_load_changing(config):
         return {}
     load = config.workloads[0].load
-    if isinstance(load, Ramp):
+    if isinstance(load, RampLoad):
         return {"load_profile": {"unit": "testers", "pieces": _ramp_pieces(load)}}
-    if not isinstance(load, Staged):
+    if not isinstance(load, StagedLoad):
         return {}
     closed = [stage.testers is not None for stage in load.stages]
     if any(closed) != all(closed):
@@ -74,7 +83,7 @@ def load_profile(config: Config) -> dict[str, Any]:
     return {"load_profile": {"unit": "testers" if all(closed) else "rate", "pieces": pieces}}
 
 
-def _ramp_pieces(load: Ramp) -> list[dict[str, float]]:
+def _ramp_pieces(load: RampLoad) -> list[dict[str, float]]:
     """Testers join one after the other from 1 on, and leave in the same order when their life ends."""
     joined = (load.testers - 1) * load.every_ns
     life = NEVER_NS if load.life_ns is None else load.life_ns
@@ -97,14 +106,14 @@ def planned_starts(config: Config) -> dict[str, bool]:
     plans = drops = False
     for workload in config.workloads:
         match workload.load:
-            case Open() | Recorded() as load:
+            case OpenLoad() | RecordedLoad() as load:
                 plans, drops = True, drops or load.when_full == "drop"
-            case Staged() as load:
+            case StagedLoad() as load:
                 is_open = any(stage.rate is not None for stage in load.stages)
                 plans, drops = plans or is_open, drops or (is_open and load.when_full == "drop")
-            case Every():
+            case PeriodicLoad():
                 plans = True
-            case Closed() | Ramp():
+            case ClosedLoad() | RampLoad():
                 pass
     return {"plans_starts": plans, "drops_on_request": drops}
 

@@ -12,10 +12,10 @@ from plimsoll.deploy.counters.prometheus import PrometheusReader
 from plimsoll.deploy.counters.watch import CounterReadings, Gap, WatchLog, error_text
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
-from plimsoll.plan.model import Watched
+from plimsoll.plan.model import WatchedExporter
 
 
-def check_watched(watched: Iterable[Watched], redactor: Redactor) -> list[str]:
+def check_watched(watched: Iterable[WatchedExporter], redactor: Redactor) -> list[str]:
     """Reads each exporter once, before anything is started. Returns remarks on missing metrics and on
     optional exporters that cannot be read. Raises ServiceError with the other exporters that cannot be
     read."""
@@ -40,11 +40,11 @@ def check_watched(watched: Iterable[Watched], redactor: Redactor) -> list[str]:
     return remarks
 
 
-class Watching:
+class WatchLogs:
     """The readers of one run. `directory`: that of the run. Each reader writes
     services/NAME/counters.jsonl."""
 
-    def __init__(self, watched: Sequence[Watched], directory: Path, redactor: Redactor) -> None:
+    def __init__(self, watched: Sequence[WatchedExporter], directory: Path, redactor: Redactor) -> None:
         services = directory / "services"
         self._logs = [
             WatchLog(system, PrometheusReader(system), services / system.name / "counters.jsonl", redactor)
@@ -63,13 +63,13 @@ class Watching:
         for log in self._logs:
             log.finish()
 
-    def result(self) -> list[tuple[Watched, CounterReadings]]:
+    def result(self) -> list[tuple[WatchedExporter, CounterReadings]]:
         """The readings, in the order of the file."""
         return [(log.watched, log.result()) for log in self._logs]
 
 
 def watched_records(
-    watched: Sequence[tuple[Watched, CounterReadings]], zero_s: float, redactor: Redactor
+    watched: Sequence[tuple[WatchedExporter, CounterReadings]], zero_s: float, redactor: Redactor
 ) -> list[dict[str, Any]]:
     """The entries of run.json for watched systems. Times are in seconds from the run's zero `zero_s` (unix
     seconds)."""
@@ -108,7 +108,7 @@ def _gap(gap: Gap, zero_s: float) -> dict[str, Any]:
     }
 
 
-def host_of(system: Watched, watched: Sequence[Watched]) -> str:
+def host_of(system: WatchedExporter, watched: Sequence[WatchedExporter]) -> str:
     """The host of a watched system: the name of the node exporter with the same host in its URL, otherwise
     its own name. Empty for the host of the lab."""
     if _is_here(system.host):

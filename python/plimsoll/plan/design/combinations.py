@@ -31,7 +31,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class RunCount:
     """Number of runs, and its factors as text: "3 method x 4 testers x 2 repetitions = 24"."""
 
     runs: int
@@ -70,7 +70,7 @@ def levels_used(factor: Factor, kind: str) -> tuple[str, ...]:
     return (factor.two_levels or factor.labels) if kind == "2^k" else factor.labels
 
 
-def count(factors: Sequence[Factor], raw: DesignRaw, rows: int | None = None) -> Counted:
+def count(factors: Sequence[Factor], raw: DesignRaw, rows: int | None = None) -> RunCount:
     """Number of runs before `exclude`, without enumerating them. `rows`: number of rows of a table design."""
     kind, repeated = kind_of(raw), raw.repetitions
     tail = f" x {repeated} repetitions" if repeated > 1 else ""
@@ -82,7 +82,7 @@ def count(factors: Sequence[Factor], raw: DesignRaw, rows: int | None = None) ->
         text = f"({text})" if tail else text
     else:
         cells, text = _product(factors, kind)
-    return Counted(cells * repeated, f"{text}{tail} = {cells * repeated:,}")
+    return RunCount(cells * repeated, f"{text}{tail} = {cells * repeated:,}")
 
 
 def _product(factors: Sequence[Factor], kind: str) -> tuple[int, str]:

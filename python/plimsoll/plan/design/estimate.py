@@ -111,18 +111,18 @@ def transactions_of(config: model.Config) -> float:
 
 def _of_load(load: model.Load, seconds: float | None, each: int | None) -> float:
     match load:
-        case model.Open():
+        case model.OpenLoad():
             return load.rate * (seconds or 0.0)
-        case model.Every():
+        case model.PeriodicLoad():
             counted = None if seconds is None else load.testers * seconds * NS["s"] / load.every_ns
             return _least(counted, None if each is None else float(each * load.testers))
-        case model.Closed() | model.Ramp():
+        case model.ClosedLoad() | model.RampLoad():
             counted = None if seconds is None else _closed_per_s(load.testers, load.think) * seconds
             return _least(counted, None if each is None else float(each * load.testers))
-        case model.Recorded():
+        case model.RecordedLoad():
             end_ns = None if seconds is None else round(seconds * NS["s"])
             return float(len(load.at_ns) if end_ns is None else bisect_left(load.at_ns, end_ns))
-        case model.Staged():
+        case model.StagedLoad():
             return sum(_of_stage(stage, load.think) for stage in load.stages)
 
 
@@ -142,11 +142,11 @@ def _closed_per_s(testers: int, think: model.Distribution) -> float:
 def mean_ns(drawn: model.Distribution) -> float:
     """Mean of a duration that may be drawn."""
     match drawn:
-        case model.Fixed():
+        case model.FixedTime():
             return float(drawn.ns)
-        case model.Exponential():
+        case model.ExponentialTime():
             return float(drawn.mean_ns)
-        case model.Uniform():
+        case model.UniformTime():
             return (drawn.from_ns + drawn.to_ns) / 2
 
 
@@ -170,7 +170,7 @@ def _assumptions(
     if loads:
         said.append(f"tables are written at {about_size(WRITE_BYTES_PER_S)}/s")
     if any(
-        isinstance(work.load, (model.Closed, model.Ramp, model.Staged))
+        isinstance(work.load, (model.ClosedLoad, model.RampLoad, model.StagedLoad))
         for one in configs
         for work in one.workloads
     ):

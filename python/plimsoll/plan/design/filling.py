@@ -14,10 +14,10 @@ from itertools import islice, product
 from typing import Any, Final
 
 from plimsoll.plan.model import (
-    Closed,
+    ClosedLoad,
     Config,
     Endpoint,
-    Fixed,
+    FixedTime,
     Generator,
     OnError,
     Operation,
@@ -104,7 +104,7 @@ def _one(work: Workload, endpoint: Endpoint, proxies: Proxies, operation: Operat
         settings=settings,
         operations=(replace(operation, weight=1.0, first=0),),
         values=values,
-        load=Closed(1, Fixed(0)),
+        load=ClosedLoad(1, FixedTime(0)),
     )
 
 

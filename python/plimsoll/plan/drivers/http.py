@@ -21,7 +21,7 @@ from plimsoll.plan.drivers.common import (
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
 from plimsoll.plan.model import Json, Operation
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import PlainText, Raw, Short, Text, shown
+from plimsoll.plan.source.fields import PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.secret import HIDDEN, Secret
 
 Status = Annotated[int, Field(ge=100, le=599)]
@@ -38,7 +38,7 @@ class Expect(Raw):
         Annotated[
             list[Status],
             BeforeValidator(_statuses),
-            Short({"type": "integer", "minimum": 100, "maximum": 599, "examples": [200]}),
+            ShortForm({"type": "integer", "minimum": 100, "maximum": 599, "examples": [200]}),
         ]
         | None
     ) = None

@@ -10,7 +10,17 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from plimsoll.errors import AgentsLost
-from plimsoll.plan.model import Closed, Config, Every, Load, Open, Ramp, Recorded, Staged, Workload
+from plimsoll.plan.model import (
+    ClosedLoad,
+    Config,
+    Load,
+    OpenLoad,
+    PeriodicLoad,
+    RampLoad,
+    RecordedLoad,
+    StagedLoad,
+    Workload,
+)
 from plimsoll.plan.model_hosts import Host, Hosts
 
 
@@ -82,7 +92,7 @@ def carriers(work: Workload, agents: Sequence[Place]) -> tuple[Place, ...]:
 
 def of_hosts(load: Load, agents: Sequence[Place]) -> Load:
     """The load on these agents: with `per_host`, its number of testers follows from their hosts."""
-    if isinstance(load, (Closed, Every)) and load.per_host is not None:
+    if isinstance(load, (ClosedLoad, PeriodicLoad)) and load.per_host is not None:
         return replace(load, testers=load.per_host * len({agent.host for agent in agents}))
     return load
 
@@ -96,11 +106,11 @@ def shares(slots: int, agents: Sequence[Place]) -> dict[str, int]:
 def slots_of(load: Load) -> int:
     """Maximum number of testers of a load; of slots if the load is open."""
     match load:
-        case Closed() | Every() | Ramp():
+        case ClosedLoad() | PeriodicLoad() | RampLoad():
             return load.testers
-        case Open() | Recorded():
+        case OpenLoad() | RecordedLoad():
             return load.in_flight
-        case Staged():
+        case StagedLoad():
             counts = [stage.testers if stage.testers is not None else load.in_flight for stage in load.stages]
             return max(counts)
 

@@ -162,7 +162,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Directed:
+class DirectedLink:
     """A shape from one site to another; from a site to itself it is the LAN."""
 
     source: str
@@ -189,7 +189,7 @@ class TestbedSpec:
     lab_site: str
     sites: tuple[str, ...]
     hosts: tuple[HostSpec, ...]
-    links: tuple[Directed, ...]
+    links: tuple[DirectedLink, ...]
     routes: tuple[tuple[str, ...], ...]
     congestion: str | None
     seed: int
@@ -257,7 +257,7 @@ class _Checker:
         if self.problems:
             raise BadInput(self.problems)
         lan = Shape(raw.lan.rtt // 2, raw.lan.jitter, loss=raw.lan.loss)
-        inside = [Directed(site, site, lan) for site in raw.sites]
+        inside = [DirectedLink(site, site, lan) for site in raw.sites]
         return TestbedSpec(
             name=raw.name,
             lab_site=raw.lab,
@@ -280,7 +280,7 @@ class _Checker:
         self._wrong(path, f'there is no site "{name}" (sites: {known})', nearest(name, self.raw.sites))
         return False
 
-    def _link(self, path: KeyPath, raw: LinkRaw) -> list[Directed]:
+    def _link(self, path: KeyPath, raw: LinkRaw) -> list[DirectedLink]:
         if len(raw.between) != 2 or raw.between[0] == raw.between[1]:
             self._wrong((*path, "between"), "expected two different sites, like [cern, lyon]")
             return []
@@ -361,7 +361,7 @@ def directions(
     loss: float,
     queue_bytes: int | None,
     down: bool = False,
-) -> tuple[Directed, Directed]:
+) -> tuple[DirectedLink, DirectedLink]:
     """Both directions of a link: from site `first` to site `second`, and back. The round trip varies by at most ±
     `jitter_ns`; `asymmetry_ns`: forward minus backward delay; `queue_bytes`: None: `default_queue`."""
     forward = (rtt_ns + asymmetry_ns) // 2
@@ -371,8 +371,8 @@ def directions(
         return Shape(delay, jitter_ns, rate, loss, queue, down)
 
     return (
-        Directed(first, second, shape(forward, forward_bit_s)),
-        Directed(second, first, shape(rtt_ns - forward, backward_bit_s)),
+        DirectedLink(first, second, shape(forward, forward_bit_s)),
+        DirectedLink(second, first, shape(rtt_ns - forward, backward_bit_s)),
     )
 
 
@@ -402,6 +402,6 @@ def document(spec: TestbedSpec) -> dict[str, Any]:
     }
 
 
-def engine_link(link: Directed, number: Mapping[str, int]) -> dict[str, Any]:
+def engine_link(link: DirectedLink, number: Mapping[str, int]) -> dict[str, Any]:
     """One direction as the engine reads it. `number`: index of each site."""
     return {"from": number[link.source], "to": number[link.to], "shape": asdict(link.shape)}

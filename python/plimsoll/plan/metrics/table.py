@@ -223,7 +223,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Named:
+class MetricReference:
     """A row with the statistic (empty: none), the open parts and the scope that the text contains."""
 
     metric: Metric
@@ -318,11 +318,11 @@ class MetricTable:
         """The table with further rows."""
         return MetricTable((*self.rows, *rows), self.scopes, self.percentiles_of)
 
-    def find(self, text: str) -> Named | None:
+    def find(self, text: str) -> MetricReference | None:
         """The metric with this name, with or without a statistic; None if there is none."""
         return self._closed.get(text) or self._open(text)
 
-    def named(self, text: str, use: Use) -> Named | None:
+    def named(self, text: str, use: Use) -> MetricReference | None:
         """The metric with this name, if the section `use` of an experiment file accepts it; otherwise None."""
         named = self.find(text)
         if named is None or use not in named.metric.uses() or (use is not Use.RESPONSE and named.statistic):
@@ -361,10 +361,10 @@ class MetricTable:
         return tuple(capitals(name) for name in dict.fromkeys(names))
 
     @cached_property
-    def results(self) -> tuple[Named, ...]:
+    def results(self) -> tuple[MetricReference, ...]:
         """Every metric without open parts for which cells have an interval, in the order of the rows."""
         return tuple(
-            Named(row, statistic)
+            MetricReference(row, statistic)
             for row in self.rows
             if row.response and not row.parts
             for statistic in (row.statistics or ("",))
@@ -389,31 +389,33 @@ class MetricTable:
         return {"type": "string", "anyOf": [{"enum": list(names)}, *({"pattern": p} for p in patterns)]}
 
     @cached_property
-    def _closed(self) -> dict[str, Named]:
+    def _closed(self) -> dict[str, MetricReference]:
         by_name = {
             name: named for row in self.rows if not row.parts for name, named in _spellings(row).items()
         }
         for row in self.rows:
             if row.name == self.percentiles_of:
                 by_name |= {
-                    statistic: Named(row, statistic)
+                    statistic: MetricReference(row, statistic)
                     for statistic in row.statistics
                     if _PERCENTILE.fullmatch(statistic)
                 }
         return by_name
 
-    def _open(self, text: str) -> Named | None:
+    def _open(self, text: str) -> MetricReference | None:
         for scope in self.scopes:
             match = _pattern(scope.suffix, r"\Z").search(text)
             inner = self.find(text[: match.start()]) if match and match.start() else None
             if match and inner and inner.scope is None and scope.has_metric(inner.metric):
-                return Named(inner.metric, inner.statistic, scope, {**inner.parts, **match.groupdict()})
+                return MetricReference(
+                    inner.metric, inner.statistic, scope, {**inner.parts, **match.groupdict()}
+                )
         for row in self.rows:
             tail = f"(?:_(?P<statistic_>{'|'.join(row.statistics)}))?" if row.statistics else ""
             match = _pattern(row.name, tail).fullmatch(text) if row.parts else None
             if match:
                 parts = dict(match.groupdict())
-                return Named(row, parts.pop("statistic_", None) or "", None, parts)
+                return MetricReference(row, parts.pop("statistic_", None) or "", None, parts)
         return None
 
 
@@ -422,16 +424,16 @@ def capitals(text: str) -> str:
     return _OPEN.sub(lambda part: part[1].upper(), text)
 
 
-def _spellings(row: Metric) -> dict[str, Named]:
+def _spellings(row: Metric) -> dict[str, MetricReference]:
     """Every name of a row: `response`, `response_ms`, `response_p95`, `response_ms_p95`, `response_p95_ms`,
     `response_ms.p95`."""
     bases = dict.fromkeys((row.name, *row.aliases, row.result, *row.short))
-    by_name = {base: Named(row) for base in bases}
+    by_name = {base: MetricReference(row) for base in bases}
     if not row.statistics:
-        by_name |= {name: Named(row) for name in row.as_response}
+        by_name |= {name: MetricReference(row) for name in row.as_response}
     unit = row.result.removeprefix(row.name) if row.result.startswith(row.name) else ""
     for statistic in row.statistics:
-        named = Named(row, statistic)
+        named = MetricReference(row, statistic)
         by_name |= {f"{base}_{statistic}": named for base in bases}
         by_name |= {f"{row.name}_{statistic}{unit}": named, f"{row.result}.{statistic}": named}
     return by_name

@@ -35,7 +35,7 @@ _NAME_IN_TEXT: Final = re.compile(r"(?<!\{)\{([A-Za-z_][A-Za-z0-9_]*)\}(?!\})")
 MAX_UNKNOWN: Final = 5
 """Names that `plan` warns of."""
 _GIVEN_NAMES: Final = ("tester", "n", "endpoint", "now_us")
-_NO_TIME: Final = model.Fixed(0)
+_NO_TIME: Final = model.FixedTime(0)
 
 
 class FileContext(Context, Protocol):
@@ -86,7 +86,7 @@ def resolve_workload(
         settings=settings,
         operations=operations,
         values=values,
-        load=model.Closed(1, _NO_TIME),
+        load=model.ClosedLoad(1, _NO_TIME),
         remarks=asked.remarks,
         warnings=(
             *(() if section.get("from_log") else _unknown_names(name, operations, known)),
@@ -300,10 +300,12 @@ def distribution(raw: Dist | None) -> model.Distribution:
     if raw is None:
         return _NO_TIME
     if raw.exponential is not None:
-        return model.Exponential(raw.exponential)
+        return model.ExponentialTime(raw.exponential)
     if raw.uniform is not None:
-        return model.Uniform(min(raw.uniform.low, raw.uniform.high), max(raw.uniform.low, raw.uniform.high))
-    return model.Fixed(raw.fixed or 0)
+        return model.UniformTime(
+            min(raw.uniform.low, raw.uniform.high), max(raw.uniform.low, raw.uniform.high)
+        )
+    return model.FixedTime(raw.fixed or 0)
 
 
 def resolve_load(
@@ -319,11 +321,11 @@ def resolve_load(
                 "no times to replay: the section of the driver needs `from_log: {file: ..., as: replay}` "
                 "with a log that has the start time of each request",
             )
-        return model.Recorded(recorded_ns or (0,), slots, full)
+        return model.RecordedLoad(recorded_ns or (0,), slots, full)
     if raw.rate is not None:
-        return model.Open(raw.rate, arrivals, slots, full)
+        return model.OpenLoad(raw.rate, arrivals, slots, full)
     if raw.ramp is not None:
-        return model.Ramp(raw.ramp.testers, raw.ramp.every, raw.ramp.life, think)
+        return model.RampLoad(raw.ramp.testers, raw.ramp.every, raw.ramp.life, think)
     if raw.stages is not None:
         stages = tuple(
             model.Stage(stage.name or f"stage-{number}", stage.for_, stage.testers, stage.rate)
@@ -331,20 +333,20 @@ def resolve_load(
         )
         if len({stage.name for stage in stages}) < len(stages):
             context.wrong((*at, "stages"), "two stages have the same name")
-        return model.Staged(stages, think, arrivals, slots, full)
+        return model.StagedLoad(stages, think, arrivals, slots, full)
     testers = raw.testers or raw.per_host or 1  # of several hosts `resolve_hosts` makes more
     if raw.every is not None:
-        return model.Every(testers, raw.every, raw.late or "skip", raw.per_host)
-    return model.Closed(testers, think, raw.per_host)
+        return model.PeriodicLoad(testers, raw.every, raw.late or "skip", raw.per_host)
+    return model.ClosedLoad(testers, think, raw.per_host)
 
 
 def own_length_ns(load: model.Load) -> int | None:
     """How long a load lasts by itself: stages, and a ramp whose testers leave; None: as long as the run."""
-    if isinstance(load, model.Staged):
+    if isinstance(load, model.StagedLoad):
         return sum(stage.for_ns for stage in load.stages)
-    if isinstance(load, model.Recorded):
+    if isinstance(load, model.RecordedLoad):
         return load.at_ns[-1] + NS["ms"]  # so that the last one is still started
-    if isinstance(load, model.Ramp) and load.life_ns is not None:
+    if isinstance(load, model.RampLoad) and load.life_ns is not None:
         return (load.testers - 1) * load.every_ns + load.life_ns
     return None
 
@@ -354,7 +356,7 @@ def resolve_run(
 ) -> model.RunSettings:
     """Length and end of a run, from `run:` and from loads that last for a time of their own."""
     at: KeyPath = ("run",)
-    staged = [path for load, path in loads if isinstance(load, model.Staged)]
+    staged = [path for load, path in loads if isinstance(load, model.StagedLoad)]
     end = None if raw.duration is None else raw.warmup + raw.duration
     if raw.duration is not None and staged:
         context.wrong(
@@ -396,7 +398,7 @@ def resolve_run(
 
 def _some_open(loads: Sequence[model.Load]) -> bool:
     return any(
-        isinstance(load, (model.Open, model.Recorded))
-        or (isinstance(load, model.Staged) and any(stage.rate is not None for stage in load.stages))
+        isinstance(load, (model.OpenLoad, model.RecordedLoad))
+        or (isinstance(load, model.StagedLoad) and any(stage.rate is not None for stage in load.stages))
         for load in loads
     )

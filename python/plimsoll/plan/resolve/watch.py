@@ -26,9 +26,9 @@ _CREDENTIALS: Final = (
 
 def resolve_watch(
     target: str, raw: TargetRaw, context: Context
-) -> tuple[tuple[model.Watched, ...], tuple[WatchedHost, ...]]:
+) -> tuple[tuple[model.WatchedExporter, ...], tuple[WatchedHost, ...]]:
     """The watched exporters and hosts of a target."""
-    exporters: list[model.Watched] = []
+    exporters: list[model.WatchedExporter] = []
     hosts: list[WatchedHost] = []
     names: set[str] = set()
     for index, entry in enumerate(raw.watch):
@@ -104,9 +104,9 @@ def _check_this_host(raw: WatchHostRaw, at: KeyPath, context: Context) -> None:
         )
 
 
-def _watched(raw: WatchRaw, at: KeyPath, context: Context) -> model.Watched:
+def _watched(raw: WatchRaw, at: KeyPath, context: Context) -> model.WatchedExporter:
     here: KeyPath = (*at, "prometheus")
-    return model.Watched(
+    return model.WatchedExporter(
         name=raw.name,
         kind=raw.kind or "other",
         url=raw.prometheus,
@@ -144,7 +144,7 @@ def check_watched(
 ) -> None:
     """Reports names of watched exporters and hosts that are not unique in the results: they must differ from each
     other, from services, and from hosts of testers."""
-    known: dict[str, model.Watched | WatchedHost] = {}
+    known: dict[str, model.WatchedExporter | WatchedHost] = {}
     testers = {name for host in hosts.hosts for name in (host.name, *host.agent_names)} if hosts.named else ()
     for target in {work.target.name: work.target for work in workloads}.values():
         if target.name not in targets:

@@ -30,7 +30,7 @@ from plimsoll.plan.source.fields import (
     PlainText,
     Raw,
     Seed,
-    Short,
+    ShortForm,
     Text,
     format_version,
     shown,
@@ -65,7 +65,7 @@ def _show_cpus(value: Any) -> Any:
 
 
 Cpus = Annotated[
-    CpusRaw, BeforeValidator(_cpus), PlainSerializer(_show_cpus), Short({"enum": ["auto", "none"]})
+    CpusRaw, BeforeValidator(_cpus), PlainSerializer(_show_cpus), ShortForm({"enum": ["auto", "none"]})
 ]
 
 
@@ -207,7 +207,7 @@ class ExperimentRaw(Raw):
     validity: ValidityRaw = Field(default_factory=ValidityRaw)
     before_run: list[HookRaw] = Field(default_factory=list)
     after_run: list[HookRaw] = Field(default_factory=list)
-    hosts: Annotated[HostsRaw, Short({"type": "string", "examples": ["hosts.yaml"]})] = Field(
+    hosts: Annotated[HostsRaw, ShortForm({"type": "string", "examples": ["hosts.yaml"]})] = Field(
         default_factory=HostsRaw
     )
 

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.metrics.rules import Operator
 from plimsoll.plan.model_hosts import HostKind
 from plimsoll.plan.source import units
-from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, Short, Text, shown
+from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.units import NS
 
 FILE_VERSION: Final = 1
@@ -179,7 +179,9 @@ def _show_host(value: HostRaw) -> object:
     return fields["host"] if len(fields) == 1 else fields
 
 
-AnyHost = Annotated[HostRaw, BeforeValidator(_host), PlainSerializer(_show_host), Short({"type": "string"})]
+AnyHost = Annotated[
+    HostRaw, BeforeValidator(_host), PlainSerializer(_show_host), ShortForm({"type": "string"})
+]
 """A host, or only its name."""
 SomeHosts = Annotated[list[AnyHost], Field(min_length=1, max_length=100_000)]
 

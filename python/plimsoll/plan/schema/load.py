@@ -26,7 +26,7 @@ from plimsoll.plan.source.fields import (
     Rate,
     RateRange,
     Raw,
-    Short,
+    ShortForm,
     Testers,
     Text,
     null_word,
@@ -230,7 +230,7 @@ OnError = Annotated[
     OnErrorRaw,
     BeforeValidator(_on_error),
     PlainSerializer(_show_on_error),
-    Short({"enum": ["continue", "backoff", "stop-tester"]}),
+    ShortForm({"enum": ["continue", "backoff", "stop-tester"]}),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from plimsoll.plan.schema.watch import AnyWatch
-from plimsoll.plan.source.fields import Label, Raw, Short, Text
+from plimsoll.plan.source.fields import Label, Raw, ShortForm, Text
 
 
 class EndpointRaw(Raw):
@@ -24,8 +24,8 @@ def _endpoint(value: object) -> object:
 class TargetRaw(Raw):
     """An existing system, or several services as one target."""
 
-    endpoints: list[Annotated[EndpointRaw, BeforeValidator(_endpoint), Short({"type": "string"})]] = Field(
-        min_length=1
+    endpoints: list[Annotated[EndpointRaw, BeforeValidator(_endpoint), ShortForm({"type": "string"})]] = (
+        Field(min_length=1)
     )
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"

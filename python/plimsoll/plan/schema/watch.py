@@ -16,7 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.schema.hosts import AgentName, Capacity, Directory, HostName, SshRaw, UserName
-from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, Short, Text, shown
+from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.units import NS
 
 
@@ -71,7 +71,7 @@ def _short(value: list[Any]) -> Any:
 
 def _one_or_more(schema: dict[str, Any]) -> tuple[Any, ...]:
     """Annotations of a list; a list of one item may be written as the item alone."""
-    return (Field(max_length=100), BeforeValidator(_listed), PlainSerializer(_short), Short(schema))
+    return (Field(max_length=100), BeforeValidator(_listed), PlainSerializer(_short), ShortForm(schema))
 
 
 Programs = Annotated[

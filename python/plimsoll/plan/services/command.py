@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.services.section import Resolved, Services, ServiceSection, check_order
+from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection, check_order
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Argv, Duration, PlainText, Raw, Text
 from plimsoll.plan.source.near import nearest
@@ -51,12 +51,12 @@ class CommandService(ServiceSection):
     def scheme(self) -> str:
         return self.url.partition(":")[0]
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         settings: dict[str, Any] = {}
         needs = self._needs(name, services, context)
         if self.cwd is not None and "{" not in self.cwd:
             settings["cwd"] = context.file(self.cwd, ("services", name, "cwd"))
-        return Resolved(needs, settings)
+        return ServiceAdditions(needs, settings)
 
     def _needs(self, name: str, services: Services, context: Context) -> tuple[str, ...]:
         """Services whose address the command contains as `{NAME.port}` or `{NAME.url}`."""

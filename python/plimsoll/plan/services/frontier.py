@@ -15,7 +15,7 @@ from plimsoll.plan.model import DatabaseKind, Service
 from plimsoll.plan.queries.database_url import SCHEMES, endpoint, is_database
 from plimsoll.plan.services.section import (
     Addresses,
-    Resolved,
+    ServiceAdditions,
     Services,
     ServiceSection,
     check_order,
@@ -25,7 +25,7 @@ from plimsoll.plan.services.section import (
 )
 from plimsoll.plan.services.squid import SquidService
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, Short, Text, shown
+from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.secret import Secret, revealed
 from plimsoll.plan.source.units import NS
@@ -76,7 +76,7 @@ class InvalidationRaw(Raw):
     """Caches in front of a gateway, which the gateway notifies when objects change."""
 
     caches: list[Name] = Field(min_length=1)
-    on: Annotated[WhenRaw, BeforeValidator(_when), Short({"const": "change"})] = Field(
+    on: Annotated[WhenRaw, BeforeValidator(_when), ShortForm({"const": "change"})] = Field(
         default_factory=WhenRaw
     )
     settle: Duration | None = None
@@ -117,7 +117,7 @@ class FrontierService(ServiceSection):
             return None
         return None if isinstance(self.database, Secret) else self.database
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
         needs, database = self._resolve_database(name, services, context)
         settings: dict[str, Any] = {"database": database}
@@ -128,7 +128,7 @@ class FrontierService(ServiceSection):
         if self.invalidation is not None:
             caches = self._caches(name, self.invalidation, services, context)
             settings["invalidation"] = {**plain(self.invalidation), "caches": caches}
-        return Resolved(needs, settings)
+        return ServiceAdditions(needs, settings)
 
     @staticmethod
     def engine_config(service: Service, addresses: Addresses) -> dict[str, Any]:

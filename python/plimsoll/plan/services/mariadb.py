@@ -8,7 +8,7 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind
-from plimsoll.plan.services.section import Resolved, Services, ServiceSection
+from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection
 from plimsoll.plan.services.server_settings import ServerSettings, check_settings
 from plimsoll.plan.source.fields import Name
 from plimsoll.plan.source.units import NS
@@ -34,7 +34,9 @@ class MariadbService(ServiceSection):
     def scheme(self) -> str:
         return "mysql"
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         check_settings(self.settings, RESERVED, ("services", name, "settings"), context)
         followed = any(section.followed_database() == name for section in services.values())
-        return Resolved(settings={"binary_log": followed})  # a gateway reads changes from the binary log
+        return ServiceAdditions(
+            settings={"binary_log": followed}
+        )  # a gateway reads changes from the binary log

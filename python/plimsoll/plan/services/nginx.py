@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.services.section import Resolved, Services, ServiceSection
+from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection
 from plimsoll.plan.services.server_settings import Line
 from plimsoll.plan.services.squid import origin_needs
 from plimsoll.plan.source.document import KeyPath
@@ -39,10 +39,10 @@ class NginxService(ServiceSection):
     def scheme(self) -> str:
         return "http"
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
         settings: dict[str, Any] = {}
         needs = origin_needs(name, self.origin, services, context)
         if self.root is not None:
             settings["root"] = context.file(self.root, (*at, "root"))
-        return Resolved(needs, settings)
+        return ServiceAdditions(needs, settings)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind
-from plimsoll.plan.services.section import Resolved, Services, ServiceSection
+from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection
 from plimsoll.plan.services.server_settings import ServerSettings, ServerVersion, check_settings
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Name
@@ -37,9 +37,9 @@ class PostgresService(ServiceSection):
     def scheme(self) -> str:
         return "postgresql"
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
         check_settings(self.settings, RESERVED, (*at, "settings"), context)
         if self.user == "postgres":
             context.wrong((*at, "user"), "postgres is the administrator of the server: choose another name")
-        return Resolved()
+        return ServiceAdditions()

@@ -28,7 +28,7 @@ class Addresses:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ServiceAdditions:
     """What a kind adds to a service. `needs`: services that must run before it; `settings`: replace the values of the
     file; `fresh`: replaces that of the file."""
 
@@ -58,9 +58,9 @@ class ServiceSection(Raw):
         """Scheme of the URL at which the service is reached: http, https, tcp, sqlite, postgresql or mysql."""
         raise NotImplementedError
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         """Checks the section of the service `name` against the other `services`, and reports problems to `context`."""
-        return Resolved()
+        return ServiceAdditions()
 
     @staticmethod
     def engine_config(service: Service, addresses: Addresses) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind
-from plimsoll.plan.services.section import Resolved, Services, ServiceSection
+from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection
 from plimsoll.plan.source.fields import PlainText
 
 
@@ -24,7 +24,7 @@ class SqliteService(ServiceSection):
     def scheme(self) -> str:
         return "sqlite"
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         if self.file is None:
-            return Resolved()
-        return Resolved(settings={"file": context.file(self.file, ("services", name, "file"))})
+            return ServiceAdditions()
+        return ServiceAdditions(settings={"file": context.file(self.file, ("services", name, "file"))})

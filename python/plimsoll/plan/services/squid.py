@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.services.section import (
-    Resolved,
+    ServiceAdditions,
     Services,
     ServiceSection,
     check_order,
@@ -19,7 +19,7 @@ from plimsoll.plan.services.section import (
 )
 from plimsoll.plan.services.server_settings import Line
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import Name, PlainText, Raw, Short, Size, shown
+from plimsoll.plan.source.fields import Name, PlainText, Raw, ShortForm, Size, shown
 from plimsoll.plan.source.units import NS
 
 OBJECT_IN_MEMORY: Final = 1_000_000
@@ -50,7 +50,7 @@ def _cache(value: object) -> object:
     return value
 
 
-Cache = Annotated[CacheRaw, BeforeValidator(_cache), Short({"enum": ["warm", "cold"]})]
+Cache = Annotated[CacheRaw, BeforeValidator(_cache), ShortForm({"enum": ["warm", "cold"]})]
 
 
 def _refresh(value: str) -> str:
@@ -84,7 +84,7 @@ class SquidService(ServiceSection):
     def scheme(self) -> str:
         return "http"
 
-    def resolve(self, name: str, services: Services, context: Context) -> Resolved:
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         origin = self.origin_in(services)
         siblings = self._siblings(name, services)
         needs = [*origin_needs(name, origin, services, context), *self._parents(name, services, context)]
@@ -93,7 +93,7 @@ class SquidService(ServiceSection):
                 ("services", name, "parents"), f"{sibling} is both a parent and a sibling of {name}"
             )
         cache = {**plain(self.cache), "object_in_memory": self._object_in_memory()}
-        return Resolved(
+        return ServiceAdditions(
             tuple(dict.fromkeys([*needs, *siblings])),
             {"origin": origin, "siblings": siblings, "cache": cache},
             "run" if self.cache.start == "cold" else None,  # only a new process has an empty cache

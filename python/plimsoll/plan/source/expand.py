@@ -48,7 +48,7 @@ class ExpandedTree:
     wrong: list[tuple[KeyPath, str]] = field(default_factory=list)
 
 
-class _Unknown(Exception):
+class _ExpansionError(Exception):
     """A reference cannot be expanded."""
 
 
@@ -104,7 +104,7 @@ class _Expander:
         self.used_environment = False
         try:
             value = self._fill(text, ())
-        except _Unknown as error:
+        except _ExpansionError as error:
             self.done.wrong.append((path, str(error)))
             return text
         if self.used_environment and not isinstance(value, Secret):
@@ -118,7 +118,7 @@ class _Expander:
             return ""
         try:
             value = self._fill(text, (), whole_text=True)
-        except _Unknown as error:
+        except _ExpansionError as error:
             self.done.wrong.append((path, str(error)))
             return ""
         return self._make_secret(value.reveal() if isinstance(value, Secret) else str(value), text, path)
@@ -161,14 +161,14 @@ class _Expander:
                 continue
             value = self._resolve(match[1], within)
             if isinstance(value, (dict, list)) or value is None:
-                raise _Unknown(
+                raise _ExpansionError(
                     f"${{{match[1]}}} is not a string or a number, so it cannot be part of a string"
                 )
             hide = hide or isinstance(value, Secret)
             parts.append(value.reveal() if isinstance(value, Secret) else _as_text(value))
         joined = "".join((*parts, text[at:]))
         if len(joined) > MAX_TEXT:
-            raise _Unknown(f"the expanded value is longer than {MAX_TEXT:,} characters")
+            raise _ExpansionError(f"the expanded value is longer than {MAX_TEXT:,} characters")
         if hide:
             self.done.secrets.add(joined)
             return Secret(joined)
@@ -180,14 +180,14 @@ class _Expander:
         if not reference.startswith("vars."):
             known = nearest(reference, [f"vars.{name}" for name in self.vars])
             hint = f'; did you mean "${{{known}}}"?' if known else ": expected ${vars.NAME} or ${env:NAME}"
-            raise _Unknown(f"${{{reference}}} is not valid{hint}")
+            raise _ExpansionError(f"${{{reference}}} is not valid{hint}")
         name = reference[5:]
         if name not in self.vars:
             near = nearest(name, self.vars)
             hint = f'; did you mean "${{vars.{near}}}"?' if near else ": add it to `vars`"
-            raise _Unknown(f"${{vars.{name}}} is not defined{hint}")
+            raise _ExpansionError(f"${{vars.{name}}} is not defined{hint}")
         if name in within or len(within) > _DEEPEST:
-            raise _Unknown(f"${{vars.{name}}} refers to itself: {' -> '.join((*within, name))}")
+            raise _ExpansionError(f"${{vars.{name}}} refers to itself: {' -> '.join((*within, name))}")
         return self._variable(self.vars[name], (*within, name))
 
     def _variable(self, value: Any, within: tuple[str, ...]) -> Any:
@@ -203,10 +203,10 @@ class _Expander:
 
     def _environment(self, name: str) -> Any:
         if not _ENV_NAME.match(name):
-            raise _Unknown(f'"{name}" is not a valid name of an environment variable')
+            raise _ExpansionError(f'"{name}" is not a valid name of an environment variable')
         text = self.environ.get(name)
         if text is None:
-            raise _Unknown(f"the environment variable {name} is not set: export {name}=...")
+            raise _ExpansionError(f"the environment variable {name} is not set: export {name}=...")
         self.used_environment = True
         if _SOUNDS_SECRET.search(name) and len(text) >= MIN_LENGTH:
             self.done.secrets.add(text)

@@ -40,7 +40,7 @@ class Raw(BaseModel):
     )
 
 
-class Short:
+class ShortForm:
     """Marks a mapping that may also be written in a short form, for the JSON Schema."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
@@ -256,7 +256,7 @@ Drawn = Annotated[
     Dist,
     BeforeValidator(_dist),
     PlainSerializer(_show_dist),
-    Short({"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["1s"]}),
+    ShortForm({"type": "string", "pattern": units.DURATION_PATTERN, "examples": ["1s"]}),
 ]
 """A fixed or random duration."""
 
