@@ -180,7 +180,7 @@ def test_ports_and_addresses_that_do_not_lead_here_are_said(sshd: Sshd, lab: Lab
     assert done.code == 1, done.out + done.err
     said = "h1: left out: its agent did not connect to 192.0.2.1 within 25 s: no link to the controller of experiment"
     assert said in done.out and "tcp 192.0.2.1:4" in done.out, done.out
-    assert "0 of 3 hosts can be used, 3 are needed" in done.out
+    assert "0 of 3 hosts can be used, at least 3 are required" in done.out
     nothing_left(sshd, lab)
 
 

@@ -354,7 +354,7 @@ def test_the_verb_says_who_is_left_out_and_why(attaching: Path, lab: Lab, sshd: 
     assert (
         "dead: left out: it cannot be reached" in done.out or "dead: left out: there is no host" in done.out
     )
-    assert done.out.endswith("2 of 3 hosts can be used, 2 are needed\n")
+    assert done.out.endswith("2 of 3 hosts can be used, at least 2 are required\n")
     text = HOSTS_FILE.format(at_least=2, require="{cores: '>=1000'}", config=config)
     done = lab.run("hosts", "check", lab.file(text, "hosts.yaml"), "--json")
     assert done.code == 1, done.err

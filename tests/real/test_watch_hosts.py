@@ -94,7 +94,9 @@ def test_a_host_of_the_target_and_a_process_on_it_are_in_the_results(
     file = experiment(lab, sshd, 5, watch, {"host": "local", "process": burner.name})
     assert f"watched: the host db1 and {burner.name}" in lab.run("plan", file).out
     checked = lab.run("hosts", "check", file)
-    assert checked.code == 0 and "1 of 1 hosts can be watched, 1 are needed" in checked.out, checked.out
+    assert checked.code == 0 and "1 of 1 hosts can be watched, at least 1 are required" in checked.out, (
+        checked.out
+    )
     done = lab.run("run", file, "--json")
     assert done.code == 0, done.err
     (run,) = done.json["runs"]

@@ -17,7 +17,7 @@ from plimsoll.deploy.hosts.check import FIGURES, CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.testbed.inside import run_on_lab
 from plimsoll.errors import ExitCode
-from plimsoll.plan.hosts.spread import fewest
+from plimsoll.plan.hosts.spread import fewest, usable_words
 from plimsoll.plan.load_hosts import load_all_hosts
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.source.units import about_size
@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
             }
         )
         if not args.json:
-            print("\n".join(map(printable, lines(checked, needed, baseline=args.baseline))))
+            print("\n".join(map(printable, lines(hosts, checked, needed, baseline=args.baseline))))
     if args.json:
         print(json.dumps({"format": FORMAT, "checks": checks}, indent=1))
     return int(code)
@@ -93,7 +93,7 @@ def _kind(hosts: Hosts, engine: Path) -> HostBackend:
     return hosts_of_kind(hosts, engine, f"check{secrets.token_hex(4)}", lambda: None)
 
 
-def lines(checked: Sequence[CheckedHost], needed: int, *, baseline: bool) -> list[str]:
+def lines(hosts: Hosts, checked: Sequence[CheckedHost], needed: int, *, baseline: bool) -> list[str]:
     """The table of hosts as lines of text, followed by the remarks about single hosts."""
     head = ["host", "site", "cores", "memory", "kernel", "architecture", "files", "ports", "rtt", "clock"]
     rows = [[*head, *(words for words, _ in FIGURES.values())] if baseline else head]
@@ -116,7 +116,7 @@ def lines(checked: Sequence[CheckedHost], needed: int, *, baseline: bool) -> lis
     ]
     taken = sum(checked_host.taken for checked_host in checked)
     use = "watched" if any(checked_host.role == "watch" for checked_host in checked) else "used"
-    text_lines.append(f"{taken} of {len(checked)} hosts can be {use}, {needed} are needed")
+    text_lines.append(usable_words(hosts, taken, len(checked), needed, use=use))
     return text_lines
 
 

@@ -21,7 +21,7 @@ from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
 from plimsoll.errors import AgentsLost
-from plimsoll.plan.hosts.spread import Place, chosen, fewest
+from plimsoll.plan.hosts.spread import Place, chosen, fewest, usable_words
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
 
@@ -108,10 +108,7 @@ class TesterHosts:
         ]
         more = len(left_out) - MAX_REASONS
         why = "; ".join(left_out[:MAX_REASONS] + ([f"and {more} more"] if more > 0 else []))
-        noun = "agents" if hosts.dials_in else "hosts"
-        raise AgentsLost(
-            f"{taken} of {len(checked)} {noun} can be used, at least {fewest(hosts)} are required: {why}"
-        )
+        raise AgentsLost(f"{usable_words(hosts, taken, len(checked), fewest(hosts))}: {why}")
 
     def agents(self, config: Config) -> list[Agent]:
         """The agents of a run, in the order in which testers are distributed. Empty if there is only the

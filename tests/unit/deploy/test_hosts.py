@@ -226,6 +226,7 @@ def test_hosts_that_deviate_from_the_median_get_a_remark() -> None:
 
 def test_the_table_contains_the_facts_of_each_host() -> None:
     table = lines(
+        Hosts(kind="ssh"),
         [CheckedHost(Host("a", "a", "s"), FACTS), CheckedHost(Host("b", "b", "s"), None, "dead")],
         2,
         baseline=False,
@@ -234,7 +235,7 @@ def test_the_table_contains_the_facts_of_each_host() -> None:
     assert table[2:] == [
         "b     s     no answer",
         "b: left out: dead",
-        "1 of 2 hosts can be used, 2 are needed",
+        "1 of 2 hosts can be used, at least 2 are required",
     ]
 
 

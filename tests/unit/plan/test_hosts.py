@@ -12,7 +12,7 @@ from tests.unit.plan.helpers import BASE, alternatives, edited, load, problems
 from plimsoll.cli.plan import lines
 from plimsoll.errors import AgentsLost, BadInput
 from plimsoll.plan import engine_document, make_plan
-from plimsoll.plan.hosts.spread import Place, chosen, places, shares, spread, taken
+from plimsoll.plan.hosts.spread import Place, chosen, places, shares, spread, usable_words
 from plimsoll.plan.hosts.testbed import load_testbed
 from plimsoll.plan.load_hosts import load_hosts
 from plimsoll.plan.model_hosts import Host, HostKind, Hosts
@@ -251,16 +251,14 @@ def test_hosts_are_used_from_the_sites_in_turn() -> None:
     assert [host.name for host in chosen(replace(hosts, use=None), {"l2", "c1"})] == ["c1", "l2"]
 
 
-def test_too_few_hosts_are_reported_with_reasons() -> None:
-    hosts = replace(hosts_of(BASE + SITES), use=4, at_least=3)
-    gone = {"c1": "it does not answer", "l2": "it refuses the login"}
-    assert [host.name for host in taken(hosts, gone)] == ["c2", "c3", "l1"]
-    assert [host.name for host in taken(replace(hosts, use=2), {})] == ["c1", "l1"]
-    message = "2 of 5 hosts can be used, at least 3 are required:"
-    message += "\n  c1: it does not answer\n  l1: x\n  l2: it refuses the login"
-    with pytest.raises(AgentsLost) as caught:
-        taken(hosts, gone | {"l1": "x"})
-    assert str(caught.value) == message
+def test_the_number_of_usable_hosts_is_reported() -> None:
+    hosts = hosts_of(BASE + SITES)
+    assert usable_words(hosts, 2, 5, 3) == "2 of 5 hosts can be used, at least 3 are required"
+    assert (
+        usable_words(hosts, 1, 2, 1, use="watched") == "1 of 2 hosts can be watched, at least 1 are required"
+    )
+    agents = replace(hosts, kind="join")
+    assert usable_words(agents, 1, 2, 2) == "1 of 2 agents can be used, at least 2 are required"
 
 
 def test_testers_are_spread_evenly_over_hosts_first() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-from plimsoll.errors import AgentsLost
 from plimsoll.plan.model import (
     ClosedLoad,
     Config,
@@ -53,18 +52,10 @@ def fewest(hosts: Hosts) -> int:
     return hosts.at_least or hosts.use or len(hosts.hosts) or hosts.expected or 1
 
 
-def taken(hosts: Hosts, left_out: Mapping[str, str]) -> tuple[Host, ...]:
-    """The hosts of an experiment. `left_out`: name of a host -> reason why it cannot be used; an empty reason is
-    ignored. Raises AgentsLost if fewer hosts than required remain."""
-    excluded = {name: reason for name, reason in left_out.items() if reason}
-    answering = [host.name for host in hosts.hosts if host.name not in excluded]
-    if len(answering) < fewest(hosts):
-        reasons = "".join(
-            f"\n  {host.name}: {excluded[host.name]}" for host in hosts.hosts if host.name in excluded
-        )
-        count = f"{len(answering)} of {len(hosts.hosts)} hosts can be used"
-        raise AgentsLost(f"{count}, at least {fewest(hosts)} are required:{reasons}")
-    return chosen(hosts, answering)
+def usable_words(hosts: Hosts, usable: int, checked: int, required: int, *, use: str = "used") -> str:
+    """How many of the checked hosts can be used, and how many are required; of agents, if they dial in."""
+    noun = "agents" if hosts.dials_in else "hosts"
+    return f"{usable} of {checked} {noun} can be {use}, at least {required} are required"
 
 
 def places(hosts: Sequence[Host]) -> tuple[Place, ...]:
