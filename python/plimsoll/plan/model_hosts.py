@@ -12,6 +12,8 @@ HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
 """The kinds of hosts, in the order of messages."""
 DIAL_IN_KINDS: Final[tuple[HostKind, ...]] = ("slurm", "dask", "join")
 """Kinds whose agents dial in: no file names their hosts."""
+COMMAND_KINDS: Final[tuple[HostKind, ...]] = ("local", "ssh", "testbed")
+"""Kinds on whose hosts Plimsoll can run the commands of hooks. Hosts of kind local are this host."""
 LOCAL = "local"
 """Name and site of this host if a file names no hosts."""
 WATCHER = "lab"
@@ -172,6 +174,11 @@ class Hosts:
     def dials_in(self) -> bool:
         """Whether agents dial in, so that no file names their hosts."""
         return self.kind in DIAL_IN_KINDS
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether the commands of hooks can run on these hosts."""
+        return self.kind in COMMAND_KINDS
 
     @property
     def dials_back(self) -> bool:

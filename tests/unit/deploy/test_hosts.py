@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -14,14 +15,14 @@ import pytest
 from plimsoll import __version__
 from plimsoll.cli.hosts import lines
 from plimsoll.deploy.binary import elf_facts, find_engine
-from plimsoll.deploy.hosts import Agent, ReadyHost, agents_on, remote
+from plimsoll.deploy.hosts import Agent, HostBackend, ReadyHost, agents_on, kinds, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.check import CheckedHost, shortcomings, with_deviations
 from plimsoll.deploy.hosts.kinds import BACKENDS, hosts_of_kind
 from plimsoll.deploy.hosts.sink import sink
 from plimsoll.deploy.talk import FORMAT, EngineTalk
 from plimsoll.errors import BadInput, EngineError, UserInterrupt
-from plimsoll.plan.model_hosts import Host, HostKind, Hosts, Requirement
+from plimsoll.plan.model_hosts import Host, HostKind, Hosts, Join, Requirement, Slurm
 
 FACTS: Mapping[str, Any] = {
     "hostname": "h",
@@ -166,6 +167,17 @@ def test_agents_of_this_host_need_no_preparation_or_cleanup() -> None:
 
 def test_every_kind_of_hosts_has_a_backend() -> None:
     assert set(BACKENDS) == set(get_args(HostKind))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in get_args(HostKind) if kind != "local"])
+def test_the_plan_accepts_commands_for_the_backends_that_run_them(
+    kind: HostKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = SimpleNamespace(name="t", ssh_config="/t/ssh")
+    monkeypatch.setattr(kinds, "_require_entered_testbed", lambda hosts: bed)
+    hosts = Hosts(kind=kind, slurm=Slurm(1), join=Join(1), dask="tcp://scheduler:1", controller="10.0.0.1")
+    backend = hosts_of_kind(hosts, Path("/e"), "t", no_interrupt)
+    assert hosts.runs_commands == (type(backend).run_command is not HostBackend.run_command)
 
 
 def test_hosts_of_a_testbed_are_available_only_within_it() -> None:

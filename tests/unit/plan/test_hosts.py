@@ -11,7 +11,7 @@ from tests.unit.plan.helpers import BASE, alternatives, edited, load, problems
 
 from plimsoll.cli.plan import lines
 from plimsoll.errors import AgentsLost, BadInput
-from plimsoll.plan import engine_document, make_plan
+from plimsoll.plan import engine_document, make_plan, model_hosts
 from plimsoll.plan.hosts.spread import Place, chosen, places, shares, spread, usable_words
 from plimsoll.plan.hosts.testbed import load_testbed
 from plimsoll.plan.load_hosts import load_hosts
@@ -353,3 +353,17 @@ def test_the_name_of_the_watching_agent_is_reserved() -> None:
         "load: {testers: 1}\nhosts: {kind: ssh, hosts: [lab], controller: {address: 127.0.0.1}}\n",
     )
     assert any("rename the host lab" in line for line in problems(text))
+
+
+@pytest.mark.parametrize("section", ["before_run", "after_run"])
+def test_commands_on_hosts_that_run_none_are_rejected(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = f"{section}: [{{run: [sync]}}, {{run: [sync], on: all}}]\n"
+    load(BASE + SITES + hook)
+    join = "hosts: {kind: join, join: {agents: 2}, controller: {address: 10.0.0.1}}\n"
+    message = "Plimsoll cannot start a command on hosts of kind"
+    advice = "leave `on: all` out, and run the command where the agents are started"
+    (found,) = problems(BASE + join + hook)
+    assert found.endswith(f"{section}.1.on: {message} join, because their agents dial in: {advice}")
+    monkeypatch.setattr(model_hosts, "COMMAND_KINDS", ("local",))
+    (found,) = problems(BASE + SITES + hook)
+    assert found.endswith(f"{section}.1.on: {message} ssh: {advice}")
