@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from tests.unit.plan.helpers import BASE, alternatives, edited, load, problems
 
+from plimsoll.drive.run.hooks import service_variables
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan import load_experiment
 from plimsoll.plan.drivers.table import DRIVERS
+from plimsoll.plan.services.section import url_variable
 from plimsoll.plan.services.table import SERVICE_KINDS
 
 DURATION = "a duration is written like 500us, 20ms, 30s, 5m or 1h"
@@ -371,3 +373,20 @@ def test_an_option_cannot_set_the_path_of_a_factor() -> None:
         "--set 'factors.load.testers=...'"
     ]
     assert len(load(BASE + "factors: {load.testers: [1, 2]}\n", ["factors.load.testers=[3]"]).cells) == 1
+
+
+@pytest.mark.parametrize(("name", "other"), [("a-b", "a_b"), ("web", "WEB")])
+def test_services_with_the_same_environment_variable_are_rejected(name: str, other: str) -> None:
+    variable = url_variable(name)
+    services = f"{name}: {{kind: echo}}\n  {other}: {{kind: echo}}\n  c: {{kind: echo}}"
+    text = edited("target: web", "target: c", edited("web: {kind: echo}", services))
+    assert problems(text) == [
+        f"x.yaml:5: services.{other}: {other} and {name} have the same environment variable {variable}: "
+        "rename one of them"
+    ]
+    load(text.replace(f"{other}:", "other:"))
+    assert service_variables({name: ["http://a", "http://b"], "none": []}) == {variable: "http://a"}
+
+
+def test_the_environment_variable_of_a_service_has_its_name() -> None:
+    assert url_variable("a-b") == "PLIMSOLL_URL_A_B"

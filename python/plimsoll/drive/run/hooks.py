@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,6 +10,7 @@ from plimsoll.deploy.hosts import remote
 from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.errors import PlimsollError
 from plimsoll.plan.model import Hook
+from plimsoll.plan.services.section import url_variable
 from plimsoll.plan.source.secret import Redactor, hidden, revealed
 
 QUOTED = 2000
@@ -23,11 +23,7 @@ OnHosts = Callable[[str, float], list[tuple[str, CommandResult]]]
 
 def service_variables(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """PLIMSOLL_URL_NAME of each service: its first URL."""
-    return {
-        f"PLIMSOLL_URL_{re.sub('[^A-Z0-9_]', '_', name.upper())}": urls[0]
-        for name, urls in addresses.items()
-        if urls
-    }
+    return {url_variable(name): urls[0] for name, urls in addresses.items() if urls}
 
 
 def run_hooks(

@@ -32,6 +32,7 @@ from plimsoll.plan.schema.experiment import LOAD_MISSING, CpusRaw, ExperimentRaw
 from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
 from plimsoll.plan.schema.paths import Origins, with_value
 from plimsoll.plan.schema.problems import translate
+from plimsoll.plan.services.section import check_url_variables
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.expand import ExpandedTree, expand
 from plimsoll.plan.source.fields import shown
@@ -163,6 +164,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
             resolve_service(name, service, raw.services, context) for name, service in raw.services.items()
         ),
     )
+    check_url_variables(raw.services, context)
     known = {service.name: service for service in services}
     hosts = once("hosts", (raw.hosts,), lambda: resolve_hosts(raw.hosts, context))
     populations = _populations(raw)

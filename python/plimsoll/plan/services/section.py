@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, get_args
@@ -90,6 +91,24 @@ def find_service(other: str, services: Services, at: KeyPath, context: Context) 
     if section is None:
         context.wrong(at, f"there is no service {other}", nearest(other, services))
     return section
+
+
+def url_variable(name: str) -> str:
+    """The environment variable of hooks that contains the URL of the service `name`."""
+    return f"PLIMSOLL_URL_{re.sub('[^A-Z0-9_]', '_', name.upper())}"
+
+
+def check_url_variables(services: Services, context: Context) -> None:
+    """Reports each service whose environment variable is that of a service above it."""
+    owners: dict[str, str] = {}
+    for name in services:
+        variable = url_variable(name)
+        other = owners.setdefault(variable, name)
+        if other != name:
+            context.wrong(
+                ("services", name),
+                f"{name} and {other} have the same environment variable {variable}: rename one of them",
+            )
 
 
 def kind_of(section: type[ServiceSection]) -> str:
