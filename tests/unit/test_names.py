@@ -21,9 +21,14 @@ PYTHON_ONLY += "|Exponential|Finished|Fixed|Guarded|Highest|Interrupted|LeftOut|
 PYTHON_ONLY += "|Open|Pooled|Recorded|Refused|Resolved|Short|Staged|Started|Stated|Superseded|Uniform"
 PYTHON_ONLY += "|Unknown|Unparsed|Versioned|Watched|Watching"
 """Further participles and adjectives, which are not type names in Python."""
+RUST_ONLY = "Acknowledged|Changed|Cleaned|Created|Denied|Directed|Encoded|Estimated|Failed|Grown"
+RUST_ONLY += "|Linked|Mapped|Merged|Mixed|Modified|Monotone|Need|Open|Owed|Parsed|Pinned|Prepared"
+RUST_ONLY += "|Pushed|Queued|Recent|Recorded|Refused|Registered|Renewed|Replayed|Shared|Sought"
+RUST_ONLY += "|Stored|Subtracted|Unexplained|Unfinished|Unparsed|Untraced|Used|When|Written"
+"""Further participles, which are not type names in Rust."""
 OTHER_NAMES = "Conduct|Crew|Fleet|Member|Seat|Squad|Turns"
 """Type names that do not state what the type contains."""
-RUST_TYPE = re.compile(rf"\b(?:struct|enum|trait|type) ({PARTICIPLES}|{OTHER_NAMES})\b")
+RUST_TYPE = re.compile(rf"\b(?:struct|enum|trait|type) ({PARTICIPLES}|{RUST_ONLY}|{OTHER_NAMES})\b")
 PYTHON_TYPE = re.compile(
     rf"^(?:class )?(_?(?:{PARTICIPLES}|{PYTHON_ONLY}|{OTHER_NAMES}))(?:[(:]| = )", re.MULTILINE
 )
@@ -64,6 +69,7 @@ def test_bounds_are_called_max_min_and_timeout() -> None:
         (CHANGES_STATE, "pub fn was_cut<R: Read>(\n        &mut self,"),
         (CHANGES_STATE, "fn is(&mut self, kind: Kind)"),
         (RUST_TYPE, "pub(super) struct Told<'a> {"),
+        (RUST_TYPE, "pub enum Mapped {"),
         (PYTHON_TYPE, "class Found:"),
         (PYTHON_TYPE, "class _Unknown(Exception):"),
         (PYTHON_TYPE, "Observed = tuple[float | None, Reason | None]"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_clock::packet::PACKET_BYTES;
 use plimsoll_clock::schedule::{BURST, INTERVAL_NS, due_ns};
-use plimsoll_clock::{Assumptions, Clock, Live, Probe, Pushed, Via};
+use plimsoll_clock::{Assumptions, Clock, Live, Probe, PushResult, Via};
 use plimsoll_link::{ClockReport, Line, Stamps, TimeService, ToController};
 use plimsoll_record::SideWriter;
 use plimsoll_record::segment::Origin;
@@ -206,7 +206,7 @@ impl Probing {
 
     fn add_probe(&self, mut state: MutexGuard<'_, State>, probe: Probe) {
         // A probe that contradicts the others is recorded, but its round trip is not used.
-        if state.live.push(&probe) != Pushed::Rejected {
+        if state.live.push(&probe) != PushResult::Rejected {
             state
                 .rtts
                 .push((probe.received - probe.sent) - (probe.answered - probe.heard));
@@ -421,14 +421,14 @@ mod tests {
     }
 
     /// The probing of an agent with a link to the line of a controller.
-    struct Linked {
+    struct LinkedAgent {
         probing: Arc<Probing>,
         reports: Receiver<ClockReport>,
         lines: [Line; 2],
         _runtime: tokio::runtime::Runtime,
     }
 
-    impl Linked {
+    impl LinkedAgent {
         fn start() -> Self {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
@@ -502,7 +502,7 @@ mod tests {
         }
     }
 
-    impl Drop for Linked {
+    impl Drop for LinkedAgent {
         fn drop(&mut self) {
             self.lines.iter().for_each(Line::close);
         }
@@ -511,7 +511,7 @@ mod tests {
     #[test]
     fn probes_use_udp_and_change_to_the_link_when_the_service_ends() {
         let service = Service::start(0, KEY);
-        let agent = Linked::start();
+        let agent = LinkedAgent::start();
         let mut report = agent.use_service(service.port);
         while !report.udp {
             // On a busy machine the first answers may all have arrived over the link.
@@ -529,7 +529,7 @@ mod tests {
     #[test]
     fn a_service_with_another_key_is_not_used() {
         let service = Service::start(0, [6; 32]);
-        let agent = Linked::start();
+        let agent = LinkedAgent::start();
         let report = agent.use_service(service.port);
         assert!(!report.udp && report.probes == BURST, "{report:?}");
         agent.wait_for(1);
@@ -543,7 +543,7 @@ mod tests {
             .local_addr()
             .unwrap()
             .port();
-        let agent = Linked::start();
+        let agent = LinkedAgent::start();
         let report = agent.use_service(free);
         assert!(!report.udp && report.probes == BURST, "{report:?}");
     }
@@ -551,7 +551,7 @@ mod tests {
     #[test]
     fn invalid_datagrams_on_the_agents_port_stop_no_probe() {
         let service = Service::start(0, KEY);
-        let agent = Linked::start();
+        let agent = LinkedAgent::start();
         agent.use_service(service.port);
         let own = agent
             .probing

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_drive::{AgentPortion, Drive, DriveEvent, Portions, Sink, lanes_for};
 use plimsoll_link::{Line, Portion, Prepare, ToController};
-use plimsoll_model::{AgentBooks, Codes, Counters, MetricRow, RunSpec, Transaction, grouped};
-use plimsoll_monitor::{MonitorBooks, MonitorConfig, MonitorEvent, MonitorThread};
+use plimsoll_model::{AgentTotals, Codes, Counters, MetricRow, RunSpec, Transaction, grouped};
+use plimsoll_monitor::{MonitorConfig, MonitorEvent, MonitorThread, MonitorTotals};
 use plimsoll_record::segment::Origin;
-use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingBooks, SecondMerger};
+use plimsoll_record::{LaneSink, Names, Recorder, RecorderConfig, RecordingTotals, SecondMerger};
 
 use crate::error::PrepareError;
 use crate::probing::Probing;
@@ -249,27 +249,27 @@ impl Run {
                 Ok(monitor) => (monitor.map(MonitorThread::finish).unwrap_or_default(), None),
                 Err(error) => {
                     let damage = format!("cannot start the monitor: {error}");
-                    (MonitorBooks::default(), Some(damage))
+                    (MonitorTotals::default(), Some(damage))
                 }
             };
             let window_ns = lanes.window_ns;
-            let mut books = agent_books(lanes, recording, monitor);
-            books.damage.extend(monitor_error);
-            books.lookups = lookups;
+            let mut totals = agent_totals(lanes, recording, monitor);
+            totals.damage.extend(monitor_error);
+            totals.lookups = lookups;
             let (probes, probe_error) = probing.finish();
-            books.segments.extend(probes);
-            books.damage.extend(probe_error);
-            let _ = sending.send(&ToController::Finished { books, window_ns });
+            totals.segments.extend(probes);
+            totals.damage.extend(probe_error);
+            let _ = sending.send(&ToController::Finished { totals, window_ns });
         };
         match std::thread::Builder::new().name("books".into()).spawn(work) {
             Ok(thread) => self.closing = Some(thread),
             Err(error) => {
                 let damage = vec![format!("cannot start the thread that completes the run: {error}")];
-                let books = AgentBooks {
+                let totals = AgentTotals {
                     damage,
-                    ..AgentBooks::default()
+                    ..AgentTotals::default()
                 };
-                let _ = line.send(&ToController::Finished { books, window_ns: 0 });
+                let _ = line.send(&ToController::Finished { totals, window_ns: 0 });
             }
         }
     }
@@ -296,8 +296,8 @@ fn portions(prepare: &Prepare) -> Result<Portions, PrepareError> {
 }
 
 /// The final counts of the agent, from lanes, recorder and monitor.
-fn agent_books(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -> AgentBooks {
-    let mut books = AgentBooks {
+fn agent_totals(lanes: Lanes, recording: RecordingTotals, monitor: MonitorTotals) -> AgentTotals {
+    let mut totals = AgentTotals {
         counters: lanes.counters,
         in_flight: lanes.in_flight,
         segments: recording.segments,
@@ -305,19 +305,19 @@ fn agent_books(lanes: Lanes, recording: RecordingBooks, monitor: MonitorBooks) -
         monitor_cpu_ns: monitor.cpu_ns,
         lookups: Vec::new(),
     };
-    if books.counters.lost_records > 0 {
-        let lost = books.counters.lost_records;
-        books.damage.push(format!(
+    if totals.counters.lost_records > 0 {
+        let lost = totals.counters.lost_records;
+        totals.damage.push(format!(
             "the queue of the recorder was full, {} records are lost: the disk or the core is too slow",
             grouped(lost)
         ));
     }
-    books.counters.lost_records += recording.discarded;
-    books.segments.extend(monitor.segments);
-    books
+    totals.counters.lost_records += recording.discarded;
+    totals.segments.extend(monitor.segments);
+    totals
         .damage
         .extend(recording.damage.into_iter().chain(monitor.damage));
-    books
+    totals
 }
 
 /// The sum over all lanes.
@@ -429,15 +429,15 @@ mod tests {
             window_ns: 0,
             damage: Vec::new(),
         };
-        let recording = RecordingBooks {
+        let recording = RecordingTotals {
             discarded: 5,
             damage: vec!["the disk does not answer".into()],
-            ..RecordingBooks::default()
+            ..RecordingTotals::default()
         };
-        let books = agent_books(lanes, recording, MonitorBooks::default());
-        assert_eq!(books.counters.lost_records, 35);
-        assert_eq!(books.damage.len(), 2, "{:?}", books.damage);
-        assert!(books.damage[0].contains("30 records are lost"));
-        assert!(books.damage[1].contains("does not answer"));
+        let totals = agent_totals(lanes, recording, MonitorTotals::default());
+        assert_eq!(totals.counters.lost_records, 35);
+        assert_eq!(totals.damage.len(), 2, "{:?}", totals.damage);
+        assert!(totals.damage[0].contains("30 records are lost"));
+        assert!(totals.damage[1].contains("does not answer"));
     }
 }

@@ -12,7 +12,7 @@ mod fifo;
 mod follow;
 mod host;
 pub mod left;
-mod mapped;
+mod mapped_file;
 pub mod output;
 mod preload;
 mod record;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{CaptureError, at, system};
-use crate::mapped::Mapped;
+use crate::mapped_file::MappedFile;
 
 /// The library; empty if this crate was built without it (see build.rs).
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
@@ -63,13 +63,13 @@ impl RecorderDirectory {
     }
 
     /// Reads all logs.
-    pub(crate) fn read(&self) -> Result<Vec<Mapped>, CaptureError> {
+    pub(crate) fn read(&self) -> Result<Vec<MappedFile>, CaptureError> {
         let entries = fs::read_dir(self.logs()).map_err(system("reading the logs of the recorder"))?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort();
         paths
             .iter()
-            .map(|path| Mapped::open(path).map_err(at("reading", path)))
+            .map(|path| MappedFile::open(path).map_err(at("reading", path)))
             .collect()
     }
 

@@ -71,7 +71,7 @@ pub struct Piece {
 
 /// The result of [`estimate`] for one agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Estimated {
+pub struct ClockEstimate {
     /// Offset and bound at any time.
     pub map: ClockMap,
     /// In order of time, at least one.
@@ -110,7 +110,7 @@ pub enum EstimateError {
 /// Maps the clock of the agent that made these probes, in any order; O(n log n).
 ///
 /// Fails if no probe is usable, or if the probes contradict each other so that no section remains.
-pub fn estimate(probes: &[Probe], assumptions: &Assumptions) -> Result<Estimated, EstimateError> {
+pub fn estimate(probes: &[Probe], assumptions: &Assumptions) -> Result<ClockEstimate, EstimateError> {
     let mut samples: Vec<Sample> = probes
         .iter()
         .filter_map(|probe| probe.sample(assumptions))
@@ -133,7 +133,7 @@ pub fn estimate(probes: &[Probe], assumptions: &Assumptions) -> Result<Estimated
     };
     let line = line.ok_or_else(contradictory)?;
     let map = line.map(&sections, &origin, rate).ok_or_else(contradictory)?;
-    Ok(Estimated {
+    Ok(ClockEstimate {
         map,
         pieces: pieces(&sections, &line, &samples, &origin, rate),
         rejected: probes.len() - samples.len(),

@@ -52,8 +52,8 @@ mod section;
 pub mod source;
 pub mod steps;
 
-pub use estimate::{Begin, EstimateError, Estimated, Piece, estimate};
-pub use live::{Live, Pushed};
-pub use map::{ClockMap, Inverse, Mapped};
+pub use estimate::{Begin, ClockEstimate, EstimateError, Piece, estimate};
+pub use live::{Live, PushResult};
+pub use map::{AgentTime, ClockMap, ControllerTime};
 pub use probe::{Assumptions, Probe, Via};
 pub use source::{Clock, SystemClock, TestClock};

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use crate::change::{AFTER, BEFORE, Exchange, RATE_PRIOR, is_contradiction, shift};
 use crate::estimate::Begin;
-use crate::map::{Inverse, Mapped};
+use crate::map::{AgentTime, ControllerTime};
 use crate::probe::{Assumptions, Origin, Probe, Sample, median};
 use crate::regress::weighted;
 
@@ -41,7 +41,7 @@ struct Line {
 
 /// The result of adding a probe to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushResult {
     /// The probe is in the window.
     Kept,
     /// The stamps of the probe are impossible. It is counted and dropped.
@@ -92,10 +92,10 @@ impl Live {
 
     /// Adds a probe to the window. Probes must be added in the order in which their answers
     /// arrived.
-    pub fn push(&mut self, probe: &Probe) -> Pushed {
+    pub fn push(&mut self, probe: &Probe) -> PushResult {
         let Some(sample) = probe.sample(&self.assumptions) else {
             self.rejected += 1;
-            return Pushed::Rejected;
+            return PushResult::Rejected;
         };
         if self.window.len() == WINDOW {
             self.window.pop_front();
@@ -106,7 +106,7 @@ impl Live {
             self.window.retain(|sample| sample.sent >= after);
         }
         self.line = self.fit();
-        changed.map_or(Pushed::Kept, |(begin, _)| Pushed::Changed(begin))
+        changed.map_or(PushResult::Kept, |(begin, _)| PushResult::Changed(begin))
     }
 
     /// The change that the newest probe shows, and the time at which the first probe certainly
@@ -182,13 +182,13 @@ impl Live {
     /// Outside the window the bound grows by ρ per unit of distance. None without probes. A jump
     /// smaller than a round trip is detected eight probes after it; until then the bound does not
     /// hold.
-    pub fn at(&self, agent_ns: i64) -> Option<Mapped> {
+    pub fn at(&self, agent_ns: i64) -> Option<ControllerTime> {
         let line = self.line?;
         let t = line.origin.time(agent_ns);
         let (low, high) = self.envelope(&line.origin, t);
         let offset = (line.offset + line.rate * t).max(low).min(high);
         let bound = (high - offset).max(offset - low) + ROUNDING_NS;
-        Some(Mapped {
+        Some(ControllerTime {
             controller_ns: agent_ns
                 .saturating_add(line.origin.offset)
                 .saturating_add(offset.round() as i64),
@@ -198,7 +198,7 @@ impl Live {
 
     /// The agent's clock when the controller's clock shows `controller_ns`, now or in the near
     /// future. None without probes.
-    pub fn inverse(&self, controller_ns: i64) -> Option<Inverse> {
+    pub fn inverse(&self, controller_ns: i64) -> Option<AgentTime> {
         let line = self.line?;
         let mut agent_ns = controller_ns.saturating_sub(line.origin.offset);
         // Each step leaves a fraction ρ of the error of the step before.
@@ -209,7 +209,7 @@ impl Live {
         let forward = self.at(agent_ns)?;
         let residual = forward.controller_ns.abs_diff(controller_ns) as f64;
         let bound = (forward.bound_ns as f64 + residual) / (1.0 - self.assumptions.rate());
-        Some(Inverse {
+        Some(AgentTime {
             agent_ns,
             bound_ns: bound.ceil() as i64,
         })

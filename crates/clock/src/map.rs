@@ -11,13 +11,13 @@ const ROUNDING_NS: i64 = 2;
 /// At a jump of the agent's clock the line connects both sides over the interval that contains the
 /// jump. The bound there includes both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
-pub struct ClockMap(Stored);
+#[serde(try_from = "StoredMap", into = "StoredMap")]
+pub struct ClockMap(StoredMap);
 
 /// The stored form. The file that contains it has the version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Stored {
+struct StoredMap {
     /// In order of time; empty for an agent on the controller's clock.
     knots: Vec<Knot>,
     /// In order of time; they cover the time from the first knot to the last.
@@ -47,7 +47,7 @@ pub(crate) struct Stretch {
 
 /// A time of the agent, converted to the controller's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mapped {
+pub struct ControllerTime {
     /// Controller time, ns.
     pub controller_ns: i64,
     /// Maximum difference from the true controller time, ns.
@@ -56,7 +56,7 @@ pub struct Mapped {
 
 /// A time of the controller, converted to the agent's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inverse {
+pub struct AgentTime {
     /// Agent time, ns.
     pub agent_ns: i64,
     /// Maximum difference from the true agent time, ns, unless the agent's clock jumps between the
@@ -68,7 +68,7 @@ impl ClockMap {
     /// The map of an agent that reads the controller's clock: times are unchanged, and the bound is
     /// 0.
     pub fn same() -> Self {
-        Self(Stored {
+        Self(StoredMap {
             knots: Vec::new(),
             stretches: Vec::new(),
             lead_ppm: 0.0,
@@ -84,7 +84,7 @@ impl ClockMap {
         (lead, tail): (f64, f64),
         max_rate: f64,
     ) -> Option<Self> {
-        Self::try_from(Stored {
+        Self::try_from(StoredMap {
             knots,
             stretches,
             lead_ppm: lead * 1e6,
@@ -118,9 +118,9 @@ impl ClockMap {
 
     /// The controller's clock when the agent's clock shows `agent_ns`. Outside [`Self::span_ns`]
     /// the bound grows with the distance.
-    pub fn at(&self, agent_ns: i64) -> Mapped {
+    pub fn at(&self, agent_ns: i64) -> ControllerTime {
         let Some((first, last)) = self.ends() else {
-            return Mapped {
+            return ControllerTime {
                 controller_ns: agent_ns,
                 bound_ns: 0,
             };
@@ -139,7 +139,7 @@ impl ClockMap {
             // Far beyond 2^53 ns rounding could exceed the knot.
             shifted(a.controller_ns, advance).min(b.controller_ns)
         };
-        Mapped {
+        ControllerTime {
             controller_ns,
             bound_ns: self.bound(agent_ns),
         }
@@ -148,9 +148,9 @@ impl ClockMap {
     /// The agent's clock when the controller's clock shows `controller_ns`; the earliest such time.
     /// In an interval in which the agent's clock stood still there may be no such time. Then the
     /// result is at the edge of the interval.
-    pub fn inverse(&self, controller_ns: i64) -> Inverse {
+    pub fn inverse(&self, controller_ns: i64) -> AgentTime {
         let Some((first, last)) = self.ends() else {
-            return Inverse {
+            return AgentTime {
                 agent_ns: controller_ns,
                 bound_ns: 0,
             };
@@ -173,7 +173,7 @@ impl ClockMap {
         // |C(agent_ns) - controller_ns| is within the bound, and C increases by at least 1 - ρ per
         // nanosecond.
         let slowest = 1.0 - self.0.max_rate_error_ppm * 1e-6;
-        Inverse {
+        AgentTime {
             agent_ns,
             bound_ns: (self.bound(agent_ns) as f64 / slowest).ceil() as i64,
         }
@@ -217,10 +217,10 @@ fn shifted(ns: i64, by: f64) -> i64 {
     ns.saturating_add(by.round() as i64)
 }
 
-impl TryFrom<Stored> for ClockMap {
+impl TryFrom<StoredMap> for ClockMap {
     type Error = &'static str;
 
-    fn try_from(stored: Stored) -> Result<Self, Self::Error> {
+    fn try_from(stored: StoredMap) -> Result<Self, Self::Error> {
         let rates = [stored.lead_ppm, stored.tail_ppm, stored.max_rate_error_ppm];
         if rates.iter().any(|ppm| !(-5e5..=5e5).contains(ppm)) {
             return Err("a clock map has a rate beyond ±500,000 ppm");
@@ -246,7 +246,7 @@ impl TryFrom<Stored> for ClockMap {
     }
 }
 
-impl From<ClockMap> for Stored {
+impl From<ClockMap> for StoredMap {
     fn from(map: ClockMap) -> Self {
         map.0
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use plimsoll_link::{Baseline, Measure, ToAgent, ToController};
 use plimsoll_model::{AgentSpec, BaselineSpec, ClockState, Event, HostReport, RttReport};
 
-use crate::assemble::{greet, wait_for};
-use crate::peer::Peer;
+use crate::agents::peer::Peer;
+use crate::run::assemble::{greet, wait_for};
 use crate::session::Session;
 
 /// Time in addition to that of the measurements.

@@ -7,12 +7,13 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use plimsoll_link::Greeting;
 use plimsoll_model::{Command, Event, format};
 
-use crate::assemble::check_names;
+use crate::agents::peer::{AgentCommand, PeerContext};
 use crate::events::Events;
 use crate::input::{AgentEvent, Input};
-use crate::peer::PeerContext;
-use crate::session::{AgentCommand, Incident, Session};
-use crate::{check, gather, run};
+use crate::run::assemble::check_names;
+use crate::run::gather;
+use crate::session::{Incident, Session};
+use crate::{check, run};
 
 /// Maximum length of a command line, bytes.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
@@ -93,7 +94,7 @@ fn obey(session: &mut Session, command: Command) {
     }
     let event = match command {
         Command::Run { spec, agents, rules } => match run::carry_out(session, *spec, &agents, rules) {
-            Ok(finished) => Event::Finished(finished),
+            Ok(outcome) => Event::Finished(outcome),
             Err(error) => refused(&error),
         },
         Command::Check { agents, baseline } => {

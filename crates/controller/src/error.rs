@@ -8,7 +8,7 @@ use plimsoll_link::{LinkError, ToController, VersionError};
 use plimsoll_model::SpecError;
 use plimsoll_record::RecordError;
 
-use crate::disk::ConvertError;
+use crate::files::convert::ConvertError;
 
 /// Why a run or a collection cannot be carried out.
 #[derive(Debug, thiserror::Error)]

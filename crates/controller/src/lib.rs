@@ -1,33 +1,22 @@
 //! The controller: executes the runs that the lab requests.
 //!
-//! It starts agents ([`peer`]), prepares them for a run ([`assemble`]) and sets its start. It
-//! merges their second reports and checks the ceilings ([`run`]). At the end it fetches their
-//! segments ([`gather`]), converts them to Parquet and writes the summary. During a run it never
-//! handles single transactions. One thread makes all decisions ([`control`]); other threads only
-//! read (the commands of the lab, the agents) or write (events).
+//! It talks to the agents ([`agents`]), starts and prepares them for a run, merges their second
+//! reports, checks the ceilings, and fetches their segments ([`run`]). It converts the segments to
+//! Parquet and writes the summary ([`files`]). During a run it never handles single transactions.
+//! One thread makes all decisions ([`control`]); other threads only read (the commands of the lab,
+//! the agents) or write (events).
 
-mod assemble;
-mod begin;
-mod carrier;
-mod ceiling;
+mod agents;
 mod check;
 mod control;
-mod disk;
-mod door;
 mod error;
 mod events;
-mod files_there;
-mod gather;
+mod files;
 mod input;
-mod live;
-mod peer;
 mod run;
 mod session;
-mod store;
-mod summary;
-mod time_service;
 
+pub use agents::peer::AgentCommand;
 pub use control::{ControlError, control};
-pub use disk::{ConvertError, convert_directory};
-pub use session::AgentCommand;
-pub use summary::{AgentSummary, Summary};
+pub use files::convert::{ConvertError, convert_directory};
+pub use files::summary::{AgentSummary, Summary};

@@ -2,14 +2,13 @@
 //! progress.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use plimsoll_clock::{Clock, SystemClock};
 use plimsoll_link::identity::Keys;
@@ -18,29 +17,17 @@ use plimsoll_link::{LinkError, TimeService, ToController};
 use plimsoll_model::{AgentSpec, AgentStartKind, Command, Event, ListenSpec};
 use tokio::runtime::Runtime;
 
-use crate::door::{self, DoorError};
+use crate::agents::door::{self, DoorError};
+use crate::agents::peer::{AgentCommand, Peer, PeerContext};
+use crate::agents::time_service::TimeServer;
 use crate::error::StartError;
 use crate::events::Events;
 use crate::input::{AgentEvent, Arrival, Input};
-use crate::peer::{Peer, PeerContext};
-use crate::time_service::TimeServer;
 
 /// Maximum number of refused agents that are reported; further ones have the same cause.
 const MAX_REFUSED: usize = 100;
 /// Maximum number of characters of an invalid name in a message.
 const MAX_SHOWN_NAME: usize = 60;
-
-/// How a local agent is started: the program, and the arguments before `--fd N`.
-#[derive(Debug, Clone)]
-pub struct AgentCommand {
-    /// Path of the engine.
-    pub program: OsString,
-    /// Arguments, for instance `["agent"]`.
-    pub arguments: Vec<OsString>,
-    /// A link over which nothing was received for this time is broken:
-    /// [`plimsoll_link::SILENCE_TIMEOUT`].
-    pub silence: Duration,
-}
 
 /// What the work in progress has to react to. [`Session::next`] handles all other inputs.
 #[derive(Debug)]

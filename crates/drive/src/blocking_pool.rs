@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, Outcome, RunSpec};
-use plimsoll_schedule::Used;
+use plimsoll_schedule::UsedValues;
 
 use crate::arrivals::Arrivals;
 use crate::control::{Control, parts};
@@ -53,7 +53,7 @@ pub struct TypedBlockingDriver<D> {
     /// The driver.
     pub driver: Arc<D>,
     /// Per operation, the values that its texts contain.
-    pub used: Arc<Vec<Used>>,
+    pub used: Arc<Vec<UsedValues>>,
 }
 
 impl<D: BlockingDriver> ErasedBlockingDriver for TypedBlockingDriver<D> {

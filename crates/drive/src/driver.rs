@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_model::{Codes, Endpoint, NameLookup};
-use plimsoll_schedule::{Template, Used, Values};
+use plimsoll_schedule::{Template, UsedValues, Values};
 use serde::de::DeserializeOwned;
 
 pub use crate::attempt::{Attempt, Request};
@@ -40,7 +40,7 @@ pub struct Setup<'a> {
     /// sequence.
     pub workload: u64,
     /// Per operation: the values that its texts contain. [`Setup::template`] adds to it.
-    pub(crate) used: RefCell<Vec<Used>>,
+    pub(crate) used: RefCell<Vec<UsedValues>>,
     /// Lookups of the whole run. [`Setup::host`] adds to it.
     pub(crate) lookups: &'a RefCell<Vec<NameLookup>>,
 }

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, Outcome, RunSpec};
-use plimsoll_schedule::Used;
+use plimsoll_schedule::UsedValues;
 
 use crate::arrivals::Arrivals;
 use crate::control::{Control, parts};
@@ -112,7 +112,7 @@ pub struct TypedAsyncDriver<D> {
     /// The driver.
     pub driver: Arc<D>,
     /// Per operation, the values that its texts contain.
-    pub used: Arc<Vec<Used>>,
+    pub used: Arc<Vec<UsedValues>>,
 }
 
 impl<D: AsyncDriver> ErasedAsyncDriver for TypedAsyncDriver<D> {

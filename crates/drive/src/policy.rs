@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome, grouped};
-use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, Used, rng, uniform};
+use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, UsedValues, rng, uniform};
 
 use crate::attempt::Request;
 use crate::lane_stats::Header;
@@ -186,7 +186,7 @@ pub struct TesterPolicy {
     population: Arc<Population>,
     tester: u32,
     /// Per operation, the values that its texts contain.
-    used: Arc<Vec<Used>>,
+    used: Arc<Vec<UsedValues>>,
     mix: MixState,
     draws: Draws,
     endpoints: Rng,
@@ -205,7 +205,7 @@ pub struct TesterPolicy {
 
 impl TesterPolicy {
     /// The policy of the tester `slot`. `used`: per operation, the values that its texts contain.
-    pub fn new(slot: &TesterSlot, used: Arc<Vec<Used>>) -> Self {
+    pub fn new(slot: &TesterSlot, used: Arc<Vec<UsedValues>>) -> Self {
         let population = Arc::clone(&slot.population);
         let (tester, workload) = (slot.tester(), u64::from(population.workload));
         let of_workload = u64::from(tester - population.first_tester);

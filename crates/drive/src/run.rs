@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, NameLookup, RunEnd, RunSpec, Workload, grouped};
-use plimsoll_schedule::Used;
+use plimsoll_schedule::UsedValues;
 
 use crate::api::{DriveError, DriveEvent, Portions, Sink};
 use crate::arrivals::{Arrivals, Pool};
@@ -236,7 +236,7 @@ fn prepare_drivers(
             codes,
             seed: spec.seed,
             workload: u64::from(population.workload),
-            used: RefCell::new(vec![Used::default(); workload.operations.len()]),
+            used: RefCell::new(vec![UsedValues::default(); workload.operations.len()]),
             lookups,
         };
         let name = &workload.name;

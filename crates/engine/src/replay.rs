@@ -122,15 +122,15 @@ pub(crate) fn run(replay: &Replay) -> anyhow::Result<ExitCode> {
                 fill: fill(replay),
                 force: replay.force,
             };
-            let prepared = check::prepare(&root, &report, options)?;
-            let left = serde_json::to_value(&prepared.left)?;
+            let result = check::prepare(&root, &report, options)?;
+            let left = serde_json::to_value(&result.left)?;
             output.insert(
                 "prepared".into(),
                 json!({
-                    "made": prepared.made,
-                    "grown": prepared.grown,
-                    "removed": prepared.removed,
-                    "bytes": prepared.bytes,
+                    "made": result.made,
+                    "grown": result.grown,
+                    "removed": result.removed,
+                    "bytes": result.bytes,
                     "left": left,
                 }),
             );

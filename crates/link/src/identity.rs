@@ -137,7 +137,7 @@ impl Identity {
     /// `agents`.
     pub(crate) fn server(&self, agents: Pin) -> Result<ServerConfig, IdentityError> {
         let provider = Arc::new(ring::default_provider());
-        let verifier = Pinned::new(agents, &provider);
+        let verifier = PinVerifier::new(agents, &provider);
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_client_cert_verifier(Arc::new(verifier))
@@ -154,7 +154,7 @@ impl Identity {
     /// `controller`.
     pub(crate) fn client(&self, controller: Pin) -> Result<ClientConfig, IdentityError> {
         let provider = Arc::new(ring::default_provider());
-        let verifier = Pinned::new(controller, &provider);
+        let verifier = PinVerifier::new(controller, &provider);
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous() // no certificate authority is checked; the pin is stricter
@@ -206,12 +206,12 @@ impl Secret {
 /// Accepts one certificate. Any other certificate is only hashed. A certificate is parsed, to check
 /// the signature of the handshake, only if the pin matches: rustls checks in this order.
 #[derive(Debug)]
-struct Pinned {
+struct PinVerifier {
     pin: Pin,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl Pinned {
+impl PinVerifier {
     fn new(pin: Pin, provider: &CryptoProvider) -> Self {
         Self {
             pin,
@@ -242,7 +242,7 @@ fn no_tls12() -> Error {
     Error::PeerIncompatible(PeerIncompatible::Tls12NotOfferedOrEnabled)
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -277,7 +277,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-impl ClientCertVerifier for Pinned {
+impl ClientCertVerifier for PinVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -99,9 +99,9 @@ pub trait LineHandler: Send {
 
 /// The dialogue with one peer; see the module. Clones share their state.
 #[derive(Clone)]
-pub struct Line(Arc<Shared>);
+pub struct Line(Arc<SharedState>);
 
-struct Shared {
+struct SharedState {
     state: Mutex<State>,
     /// Notified when there is something to write.
     wake: Notify,
@@ -132,7 +132,7 @@ struct State {
 impl Line {
     /// A line whose probes are stamped by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedState {
             state: Mutex::default(),
             wake: Notify::new(),
             capacity: Condvar::new(),

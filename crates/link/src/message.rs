@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_model::{AgentBooks, HostFacts, HostWatch, RunSpec, SecondReport, format};
+use plimsoll_model::{AgentTotals, HostFacts, HostWatch, RunSpec, SecondReport, format};
 use serde::{Deserialize, Serialize};
 
 /// How long an agent that was asked to end waits for the controller to fetch its files.
@@ -315,7 +315,8 @@ pub enum ToController {
     /// The run has ended and its segments are closed.
     Finished {
         /// Final counts of the agent.
-        books: AgentBooks,
+        #[serde(rename = "books")]
+        totals: AgentTotals,
         /// Time of the run at which the measured window of this agent ended, ns.
         window_ns: i64,
     },

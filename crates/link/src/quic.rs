@@ -163,11 +163,11 @@ fn transport(window: u32) -> TransportConfig {
     transport
 }
 
-type Acknowledged = Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>> + Send>>;
+type Acknowledgement = Pin<Box<dyn Future<Output = Result<Option<VarInt>, StoppedError>> + Send>>;
 
 enum End {
     Open,
-    Finishing(Acknowledged),
+    Finishing(Acknowledgement),
     Done,
 }
 

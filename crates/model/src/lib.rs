@@ -17,11 +17,11 @@ pub use codes::{Code, Codes};
 pub use count::grouped;
 pub use generator::Generator;
 pub use host::{AgentRules, AgentSpec, AgentStartKind, HostFacts, HostLimits, HostWatch, Role};
-pub use live::{AgentBooks, Counters, NameLookup, SecondReport};
+pub use live::{AgentTotals, Counters, NameLookup, SecondReport};
 pub use metric::MetricRow;
 pub use run::{
     Arrivals, BackoffWhen, Ceiling, Choose, Dist, Endpoint, Keep, Late, LoadSpec, OnError, Operation, Order,
     Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
 };
-pub use session::{BaselineSpec, ClockState, Command, Event, Finished, HostReport, ListenSpec, RttReport};
+pub use session::{BaselineSpec, ClockState, Command, Event, HostReport, ListenSpec, RttReport, RunOutcome};
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

@@ -74,7 +74,7 @@ pub struct SecondReport {
 /// run is damaged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AgentBooks {
+pub struct AgentTotals {
     /// Counts of the whole run.
     pub counters: Counters,
     /// Transactions that were cancelled at the end of the drain.

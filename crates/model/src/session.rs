@@ -139,7 +139,7 @@ pub enum Event {
     /// Result of a [`Command::Collect`].
     Collected {
         /// The new totals of the run; none if nothing was fetched.
-        finished: Option<Finished>,
+        finished: Option<RunOutcome>,
         /// One line for each agent from which nothing was fetched, with the reason.
         missing: Vec<String>,
     },
@@ -158,7 +158,7 @@ pub enum Event {
         facts: HostFacts,
     },
     /// The run has ended and its files are on disk.
-    Finished(Finished),
+    Finished(RunOutcome),
     /// The command could not be carried out. Nothing was measured.
     Refused {
         /// What happened, where, and what to do.
@@ -168,7 +168,7 @@ pub enum Event {
 
 /// How a run ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Finished {
+pub struct RunOutcome {
     /// How the run ended: done, stopped, ceiling, agent-lost or service-gone.
     pub status: String,
     /// Why the run ended, for the user. Empty if the status is done.

@@ -27,9 +27,9 @@ mod find;
 mod host;
 mod parse;
 mod rows;
-mod sought;
 mod thread;
 mod tree;
+mod watched_process;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,11 +40,11 @@ use plimsoll_record::Sample;
 
 use crate::host::Host;
 use crate::rows::Rows;
-use crate::sought::Sought;
 use crate::tree::{Tree, Units};
+use crate::watched_process::WatchedProcess;
 
 pub use facts::host_facts;
-pub use thread::{MonitorBooks, MonitorConfig, MonitorThread};
+pub use thread::{MonitorConfig, MonitorThread, MonitorTotals};
 
 /// Reads `/proc` and computes rates from the difference to the previous reading.
 pub struct Monitor {
@@ -52,7 +52,7 @@ pub struct Monitor {
     units: Units,
     host: Host,
     services: Vec<(String, Tree)>,
-    sought: Vec<Sought>,
+    sought: Vec<WatchedProcess>,
     testers: Tree,
     spun_ns: u64,
     last_ns: Option<i64>,
@@ -95,7 +95,7 @@ impl Monitor {
             units: units(),
             host: Host::new(whole_devices(Path::new("/sys/block"))),
             services,
-            sought: sought.iter().map(Sought::new).collect(),
+            sought: sought.iter().map(WatchedProcess::new).collect(),
             testers: Tree::new("testers".into(), testers),
             spun_ns: 0,
             last_ns: None,

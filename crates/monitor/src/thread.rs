@@ -37,7 +37,7 @@ pub struct MonitorConfig {
 
 /// Final report of a monitor.
 #[derive(Debug, Default)]
-pub struct MonitorBooks {
+pub struct MonitorTotals {
     /// Names of the segments written.
     pub segments: Vec<String>,
     /// Messages about samples that could not be written. Empty if there was no failure.
@@ -49,7 +49,7 @@ pub struct MonitorBooks {
 /// Handle of a running monitor.
 pub struct MonitorThread {
     stop: Sender<()>,
-    thread: JoinHandle<MonitorBooks>,
+    thread: JoinHandle<MonitorTotals>,
 }
 
 impl MonitorThread {
@@ -96,25 +96,25 @@ impl MonitorThread {
 
     /// Stops the monitor: it takes a last reading and closes its files. Waits for it for at most
     /// 20 s.
-    pub fn finish(self) -> MonitorBooks {
+    pub fn finish(self) -> MonitorTotals {
         let _ = self.stop.send(());
         let since = Instant::now();
         while !self.thread.is_finished() {
             if since.elapsed() > TIMEOUT {
                 // The thread cannot be joined. It ends with the process.
-                return MonitorBooks {
+                return MonitorTotals {
                     damage: vec![format!(
                         "the monitor did not finish within {} s: the disk does not answer",
                         TIMEOUT.as_secs()
                     )],
-                    ..MonitorBooks::default()
+                    ..MonitorTotals::default()
                 };
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.thread.join().unwrap_or_else(|_| MonitorBooks {
+        self.thread.join().unwrap_or_else(|_| MonitorTotals {
             damage: vec!["the monitor's thread panicked: please report this".into()],
-            ..MonitorBooks::default()
+            ..MonitorTotals::default()
         })
     }
 }
@@ -133,7 +133,7 @@ struct Recording {
     clock: Arc<dyn Clock>,
     samples: Option<SideWriter<Sample>>,
     readings: Option<SideWriter<ClockReading>>,
-    books: MonitorBooks,
+    totals: MonitorTotals,
     component: Arc<str>,
     part: Arc<str>,
     last_ns: i64,
@@ -146,9 +146,9 @@ impl Recording {
             clock,
             samples: Some(SideWriter::new(&config.directory, &config.origin)),
             readings: Some(SideWriter::new(&config.directory, &config.origin)),
-            books: MonitorBooks {
+            totals: MonitorTotals {
                 cpu_ns: own_cpu_ns(),
-                ..MonitorBooks::default()
+                ..MonitorTotals::default()
             },
             component: "monitor".into(),
             part: "".into(),
@@ -169,7 +169,7 @@ impl Recording {
         }
         let cpu_ns = own_cpu_ns();
         if self.last_ns != 0 {
-            let value = cpu_ns.saturating_sub(self.books.cpu_ns) as f64 / (now_ns - self.last_ns) as f64;
+            let value = cpu_ns.saturating_sub(self.totals.cpu_ns) as f64 / (now_ns - self.last_ns) as f64;
             let (component, part) = (self.component.clone(), self.part.clone());
             reading.samples.push(Sample {
                 t_ns: now_ns,
@@ -179,51 +179,51 @@ impl Recording {
                 value,
             });
         }
-        self.books.cpu_ns = cpu_ns;
+        self.totals.cpu_ns = cpu_ns;
         self.last_ns = now_ns;
         write_or_close(
             &mut self.samples,
-            &mut self.books,
+            &mut self.totals,
             |writer| writer.write(&reading.samples),
             SideWriter::finish,
         );
         write_or_close(
             &mut self.readings,
-            &mut self.books,
+            &mut self.totals,
             |writer| writer.write(&[clocks]),
             SideWriter::finish,
         );
     }
 
-    fn close(mut self) -> MonitorBooks {
+    fn close(mut self) -> MonitorTotals {
         let ends = [
             self.samples.take().map(SideWriter::finish),
             self.readings.take().map(SideWriter::finish),
         ];
         for (names, sealed) in ends.into_iter().flatten() {
-            self.books.segments.extend(names);
-            self.books
+            self.totals.segments.extend(names);
+            self.totals
                 .damage
                 .extend(sealed.err().map(|error| error.to_string()));
         }
-        self.books.cpu_ns = own_cpu_ns();
-        self.books
+        self.totals.cpu_ns = own_cpu_ns();
+        self.totals
     }
 }
 
-/// Writes with `write`. If that fails, the error is added to `books`, and the writer is closed. A
+/// Writes with `write`. If that fails, the error is added to `totals`, and the writer is closed. A
 /// failure of the monitor does not stop the run.
 fn write_or_close<W>(
     writer: &mut Option<W>,
-    books: &mut MonitorBooks,
+    totals: &mut MonitorTotals,
     write: impl FnOnce(&mut W) -> Result<(), RecordError>,
     finish: impl FnOnce(W) -> (Vec<String>, Result<(), RecordError>),
 ) {
     let Some(open) = writer.as_mut() else { return };
     if let Err(error) = write(open) {
-        books.damage.push(error.to_string());
+        totals.damage.push(error.to_string());
         if let Some(open) = writer.take() {
-            books.segments.extend(finish(open).0);
+            totals.segments.extend(finish(open).0);
         }
     }
 }

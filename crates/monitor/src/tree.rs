@@ -28,13 +28,13 @@ pub(crate) struct Units {
 
 /// A sum over members that never decreases.
 #[derive(Debug, Default)]
-struct Monotone {
+struct MonotoneSum {
     last: u64,
     /// Sum of all decreases.
     lost: u64,
 }
 
-impl Monotone {
+impl MonotoneSum {
     /// Adds a reading of the sum over the members. Returns the total, which never decreases.
     fn advance(&mut self, sum: u64) -> u64 {
         self.lost += self.last.saturating_sub(sum);
@@ -58,10 +58,10 @@ pub(crate) struct Tree {
     root: u32,
     root_started: Option<u64>,
     members: BTreeMap<u32, u64>,
-    user: Monotone,
-    system: Monotone,
-    read: Monotone,
-    written: Monotone,
+    user: MonotoneSum,
+    system: MonotoneSum,
+    read: MonotoneSum,
+    written: MonotoneSum,
     last: Option<Totals>,
     threads: HashMap<u32, ThreadTimes>,
     /// Process and id of the threads that were reported last: the one that used most, the one that
@@ -77,10 +77,10 @@ impl Tree {
             root,
             root_started: None,
             members: BTreeMap::new(),
-            user: Monotone::default(),
-            system: Monotone::default(),
-            read: Monotone::default(),
-            written: Monotone::default(),
+            user: MonotoneSum::default(),
+            system: MonotoneSum::default(),
+            read: MonotoneSum::default(),
+            written: MonotoneSum::default(),
             last: None,
             threads: HashMap::new(),
             reported: [None; 2],

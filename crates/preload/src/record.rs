@@ -65,7 +65,7 @@ impl CallEnd {
 }
 
 /// A record that was written before its call had ended.
-pub struct Open {
+pub struct OpenRecord {
     call: Call,
     address: *mut u64,
     begun: CallStart,
@@ -105,13 +105,13 @@ pub unsafe fn end(begun: Option<CallStart>, call: Call, words: &[i64], ended: Ca
 ///
 /// # Safety
 /// See [`end`].
-pub unsafe fn open(begun: Option<CallStart>, call: Call, words: &[i64]) -> Option<Open> {
+pub unsafe fn open(begun: Option<CallStart>, call: Call, words: &[i64]) -> Option<OpenRecord> {
     let begun = begun?;
     let now = begun.start_ns;
     // SAFETY: the caller guarantees it.
     let address =
         unsafe { Thread::own().write(begun, now, call, words, CallEnd::returned(0), extra::UNFINISHED) }?;
-    Some(Open { call, address, begun })
+    Some(OpenRecord { call, address, begun })
 }
 
 /// Completes a record of [`open`] when the call has returned.
@@ -119,7 +119,7 @@ pub unsafe fn open(begun: Option<CallStart>, call: Call, words: &[i64]) -> Optio
 /// # Safety
 /// `open` must be the last record of the thread, except for those of a child that shares its
 /// memory.
-pub unsafe fn finish(open: &Open, ended: CallEnd) {
+pub unsafe fn finish(open: &OpenRecord, ended: CallEnd) {
     let thread = Thread::own();
     if thread.pid.get() != open.begun.pid {
         return;

@@ -6,7 +6,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::AtomicU64;
 
 use crate::log::Log;
-use crate::record::Open;
+use crate::record::OpenRecord;
 
 /// The state of a thread. All zeros is a thread that has recorded nothing.
 pub struct Thread {
@@ -28,7 +28,7 @@ pub struct Thread {
     /// handler counts on the same thread.
     pub lost: AtomicU64,
     /// The record of a vfork that has not returned in the parent.
-    pub lending: Cell<Option<Open>>,
+    pub lending: Cell<Option<OpenRecord>>,
 }
 
 core::arch::global_asm!(

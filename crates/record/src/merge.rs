@@ -3,8 +3,8 @@
 //!
 //! The conversion can be killed at any time and repeated, because of the order of its steps. It
 //! writes Parquet under a temporary name, syncs it and renames it. The caller then writes the
-//! summary. Only after that are segments removed ([`Merged::clean_up`]). A Parquet file lists the
-//! segments that it contains. So a second conversion neither loses nor duplicates rows, and
+//! summary. Only after that are segments removed ([`Conversion::clean_up`]). A Parquet file lists
+//! the segments that it contains. So a second conversion neither loses nor duplicates rows, and
 //! segments that arrive later are added.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plimsoll_model::format;
 use serde::{Deserialize, Serialize};
 
+use crate::parquet_file::ParquetFile;
 use crate::read::{Head, Segment};
-use crate::rest::ParquetFile;
 use crate::timeline::{Clocks, Timeline};
 use crate::{RecordError, START_FILE, Start, Tally};
 
@@ -53,7 +53,7 @@ pub struct SegmentSummary {
 
 /// One Parquet file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableWritten {
+pub struct TableSummary {
     /// Name of the file in the run's directory.
     pub file: String,
     /// Number of rows.
@@ -64,9 +64,9 @@ pub struct TableWritten {
 
 /// Result of a conversion.
 #[derive(Debug, Default)]
-pub struct Merged {
+pub struct Conversion {
     /// The Parquet files of the run.
-    pub tables: Vec<TableWritten>,
+    pub tables: Vec<TableSummary>,
     /// All segments that the Parquet files contain.
     pub segments: Vec<SegmentSummary>,
     /// Sums over the rows of transactions, by agent.
@@ -79,7 +79,7 @@ pub struct Merged {
     directory: PathBuf,
 }
 
-impl Merged {
+impl Conversion {
     /// Sum of the tallies of all agents.
     pub fn tally(&self) -> Tally {
         self.tallies.values().fold(Tally::default(), |mut sum, tally| {
@@ -137,37 +137,37 @@ struct About {
 /// [`RecordError`] if the start of the run is unknown or a Parquet file cannot be written. All
 /// segments are then unchanged. A damaged segment is not an error: it is read up to its last
 /// complete batch, and `damage` reports it.
-pub fn convert(run: &Path, start: &Start) -> Result<Merged, RecordError> {
+pub fn convert(run: &Path, start: &Start) -> Result<Conversion, RecordError> {
     let directory = run.join("segments");
-    let mut merged = Merged {
+    let mut conversion = Conversion {
         directory: directory.clone(),
-        ..Merged::default()
+        ..Conversion::default()
     };
-    let heads = heads(&directory, &mut merged)?;
+    let heads = heads(&directory, &mut conversion)?;
     // Before any row is converted with it: if the conversion is killed and repeated, the repetition
     // converts the other rows with the same map.
-    merged.clocks = Clocks::find(run, start, &heads);
-    merged.clocks.write(run)?;
+    conversion.clocks = Clocks::find(run, start, &heads);
+    conversion.clocks.write(run)?;
     for (own, file, clock) in TABLES {
         let known = |found_format: &str| format::readable(own, found_format);
         let mut table_heads: Vec<&Head> = heads.iter().filter(|head| known(&head.format)).collect();
         table_heads.sort_by(|a, b| (&a.agent, a.sequence).cmp(&(&b.agent, b.sequence)));
-        table(&run.join(file), own, clock, &table_heads, start, &mut merged)?;
+        table(&run.join(file), own, clock, &table_heads, start, &mut conversion)?;
     }
     for head in heads
         .iter()
         .filter(|head| !TABLES.iter().any(|(own, ..)| format::readable(own, &head.format)))
     {
-        merged.damage.push(format!(
+        conversion.damage.push(format!(
             "{}: not converted: this engine does not know its format \"{}\"",
             head.name, head.format
         ));
     }
-    Ok(merged)
+    Ok(conversion)
 }
 
 /// The heads of all segments that have a readable head.
-fn heads(directory: &Path, merged: &mut Merged) -> Result<Vec<Head>, RecordError> {
+fn heads(directory: &Path, conversion: &mut Conversion) -> Result<Vec<Head>, RecordError> {
     let entries = fs::read_dir(directory).map_err(|error| RecordError::io("reading", directory, error))?;
     let mut heads = Vec::new();
     for entry in entries {
@@ -175,7 +175,9 @@ fn heads(directory: &Path, merged: &mut Merged) -> Result<Vec<Head>, RecordError
             Ok(entry) => entry.path(),
             Err(error) => {
                 let error = RecordError::io("reading", directory, error);
-                merged.damage.push(format!("{error}: segments may be missing"));
+                conversion
+                    .damage
+                    .push(format!("{error}: segments may be missing"));
                 continue;
             }
         };
@@ -183,12 +185,12 @@ fn heads(directory: &Path, merged: &mut Merged) -> Result<Vec<Head>, RecordError
             continue;
         }
         if fs::metadata(&path).is_ok_and(|about| about.len() == 0) {
-            merged.remove.push(path); // the agent was killed before it wrote to this segment
+            conversion.remove.push(path); // the agent was killed before it wrote to this segment
             continue;
         }
         match Head::read(&path) {
             Ok(head) => heads.push(head),
-            Err(error) => merged.damage.push(error.to_string()),
+            Err(error) => conversion.damage.push(error.to_string()),
         }
     }
     Ok(heads)
@@ -200,7 +202,7 @@ fn table(
     clock: &str,
     heads: &[&Head],
     start: &Start,
-    merged: &mut Merged,
+    conversion: &mut Conversion,
 ) -> Result<(), RecordError> {
     let old = if path.exists() {
         Some(about(path, own)?)
@@ -221,7 +223,7 @@ fn table(
         .iter()
         .copied()
         .partition(|head| covered.contains(&head.name));
-    merged
+    conversion
         .remove
         .extend(converted.iter().map(|head| head.path.clone()));
     let name = path
@@ -235,19 +237,19 @@ fn table(
                 .map_err(|error| RecordError::io("reading", path, error))?
                 .len();
             let rows = about.segments.iter().map(|segment| segment.rows).sum();
-            merged.tables.push(TableWritten {
+            conversion.tables.push(TableSummary {
                 file: name,
                 rows,
                 bytes,
             });
         }
-        merged.take(about);
+        conversion.take(about);
         return Ok(());
     }
     let mut file = None;
     for head in new {
-        let Some(timeline) = merged.clocks.timeline(start, &head.agent) else {
-            merged.damage.push(format!(
+        let Some(timeline) = conversion.clocks.timeline(start, &head.agent) else {
+            conversion.damage.push(format!(
                 "{}: not converted: the run has no agent \"{}\"",
                 head.name, head.agent
             ));
@@ -261,25 +263,25 @@ fn table(
         let tally =
             (own == format::TRANSACTIONS).then(|| about.tallies.entry(head.agent.clone()).or_default());
         let (summary, damage) = append(file, segment, clock, &timeline, tally)?;
-        merged.damage.extend(damage);
-        merged.remove.push(head.path.clone());
+        conversion.damage.extend(damage);
+        conversion.remove.push(head.path.clone());
         about.segments.push(summary);
     }
     let Some(file) = file else { return Ok(()) };
-    gaps(&about.segments, &mut merged.damage);
+    gaps(&about.segments, &mut conversion.damage);
     let rows = file.rows();
     let text = serde_json::to_string(&about).map_err(|error| RecordError::broken(path, error))?;
     let bytes = file.place(vec![("plimsoll", text)])?;
-    merged.tables.push(TableWritten {
+    conversion.tables.push(TableSummary {
         file: name,
         rows,
         bytes,
     });
-    merged.take(about);
+    conversion.take(about);
     Ok(())
 }
 
-impl Merged {
+impl Conversion {
     fn take(&mut self, about: About) {
         self.segments.extend(about.segments);
         self.tallies.extend(about.tallies);

@@ -66,7 +66,7 @@ impl RecorderConfig {
 
 /// Totals of a recorder at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RecordingBooks {
+pub struct RecordingTotals {
     /// Names of the segment files, in order.
     pub segments: Vec<String>,
     /// Number of transactions that the recorder accepted and could not write, or whose state is
@@ -85,7 +85,7 @@ enum Message {
 /// The recording thread, as its owner sees it.
 pub struct Recorder {
     queue: SyncSender<Message>,
-    books: Receiver<RecordingBooks>,
+    totals: Receiver<RecordingTotals>,
     thread: JoinHandle<()>,
     pending: Pending,
     troubles: Receiver<String>,
@@ -175,7 +175,7 @@ impl Recorder {
         segments: SegmentWriter,
     ) -> Result<(Self, Vec<LaneSink>), RecordError> {
         let (queue, inbox) = mpsc::sync_channel(config.queue.max(1));
-        let (done, books) = mpsc::sync_channel(1);
+        let (done, totals) = mpsc::sync_channel(1);
         let (trouble, troubles) = mpsc::channel(); // each of the two kinds of files fails once
         let pending = Pending::default();
         let mut recycle = Vec::new();
@@ -201,7 +201,7 @@ impl Recorder {
             .map_err(|error| RecordError::io("starting the recorder of", &directory, error))?;
         let recorder = Self {
             queue,
-            books,
+            totals,
             thread,
             pending,
             troubles,
@@ -217,12 +217,12 @@ impl Recorder {
 
     /// Writes the remaining rows, closes the files and ends the thread. Sinks that still exist then
     /// lose their transactions. Waits at most two minutes for the disk.
-    pub fn finish(self) -> RecordingBooks {
+    pub fn finish(self) -> RecordingTotals {
         self.finish_within(TIMEOUT)
     }
 
     /// As [`Self::finish`]; waits at most `timeout` for a disk that does not respond.
-    pub fn finish_within(self, timeout: Duration) -> RecordingBooks {
+    pub fn finish_within(self, timeout: Duration) -> RecordingTotals {
         let since = Instant::now();
         // Not `send`: if the disk hangs, the queue remains full.
         while matches!(self.queue.try_send(Message::End), Err(TrySendError::Full(_)))
@@ -230,10 +230,10 @@ impl Recorder {
         {
             std::thread::sleep(RETRY_INTERVAL);
         }
-        let why = match self.books.recv_timeout(timeout.saturating_sub(since.elapsed())) {
-            Ok(books) => {
+        let why = match self.totals.recv_timeout(timeout.saturating_sub(since.elapsed())) {
+            Ok(totals) => {
                 let _ = self.thread.join();
-                return books;
+                return totals;
             }
             // A thread that waits for a hanging disk cannot be joined. It ends with the process.
             Err(RecvTimeoutError::Timeout) => format!(
@@ -245,10 +245,10 @@ impl Recorder {
             }
         };
         let discarded = self.pending.load(Ordering::Relaxed);
-        RecordingBooks {
+        RecordingTotals {
             damage: vec![format!("{why}; {discarded} transactions may not be written")],
             discarded,
-            ..RecordingBooks::default()
+            ..RecordingTotals::default()
         }
     }
 }
@@ -259,7 +259,7 @@ struct WriterState {
     columns: Columns,
     segments: Option<SegmentWriter>,
     metrics: Option<MetricWriter>,
-    books: RecordingBooks,
+    totals: RecordingTotals,
     pending: Pending,
     trouble: Sender<String>,
 }
@@ -283,7 +283,7 @@ impl WriterState {
             columns,
             segments: Some(segments),
             metrics: Some(metrics),
-            books: RecordingBooks::default(),
+            totals: RecordingTotals::default(),
             pending,
             trouble,
         }
@@ -294,7 +294,7 @@ impl WriterState {
         self.pending.fetch_sub(count, Ordering::Relaxed);
     }
 
-    fn run(mut self, inbox: &Receiver<Message>, recycle: &[SyncSender<Vec<Transaction>>]) -> RecordingBooks {
+    fn run(mut self, inbox: &Receiver<Message>, recycle: &[SyncSender<Vec<Transaction>>]) -> RecordingTotals {
         let mut oldest: Option<Instant> = None;
         loop {
             let timeout = oldest.map_or(FLUSH_AFTER, |since| FLUSH_AFTER.saturating_sub(since.elapsed()));
@@ -329,7 +329,7 @@ impl WriterState {
             return;
         }
         if self.segments.is_none() {
-            self.books.discarded += batch.len() as u64;
+            self.totals.discarded += batch.len() as u64;
             self.settle(batch.len() as u64);
             return;
         }
@@ -349,7 +349,7 @@ impl WriterState {
         let written = match (self.columns.take(), &mut self.segments) {
             (Ok(batch), Some(segments)) => segments.write(&batch),
             (Ok(_), None) => {
-                self.books.discarded += rows;
+                self.totals.discarded += rows;
                 self.settle(rows);
                 return;
             }
@@ -357,7 +357,7 @@ impl WriterState {
         };
         self.settle(rows);
         if let Err(error) = written {
-            self.books.discarded += rows;
+            self.totals.discarded += rows;
             self.give_up(&error);
         }
     }
@@ -366,12 +366,12 @@ impl WriterState {
     fn give_up(&mut self, error: &RecordError) {
         self.report_damage(error);
         if let Some(segments) = self.segments.take() {
-            self.books.segments.extend(segments.finish().0);
+            self.totals.segments.extend(segments.finish().0);
         }
     }
 
     fn report_damage(&mut self, error: &RecordError) {
-        self.books.damage.push(error.to_string());
+        self.totals.damage.push(error.to_string());
         let _ = self.trouble.send(error.to_string());
     }
 
@@ -380,16 +380,16 @@ impl WriterState {
         if let Err(error) = metrics.write(rows) {
             self.report_damage(&error);
             if let Some(metrics) = self.metrics.take() {
-                self.books.segments.extend(metrics.finish().0);
+                self.totals.segments.extend(metrics.finish().0);
             }
         }
     }
 
-    fn close(mut self) -> RecordingBooks {
+    fn close(mut self) -> RecordingTotals {
         let mut record_end = |(names, sealed): (Vec<String>, Result<(), RecordError>)| {
-            self.books.segments.extend(names);
+            self.totals.segments.extend(names);
             if let Err(error) = sealed {
-                self.books.damage.push(error.to_string());
+                self.totals.damage.push(error.to_string());
             }
         };
         if let Some(segments) = self.segments.take() {
@@ -398,12 +398,12 @@ impl WriterState {
         if let Some(metrics) = self.metrics.take() {
             record_end(metrics.finish());
         }
-        if self.books.discarded > 0 {
-            self.books.damage.push(format!(
+        if self.totals.discarded > 0 {
+            self.totals.damage.push(format!(
                 "{} transactions could not be written",
-                self.books.discarded
+                self.totals.discarded
             ));
         }
-        self.books
+        self.totals
     }
 }

@@ -27,11 +27,11 @@ pub(crate) struct RowGroup {
 /// A thread that encodes some of the columns.
 struct Encoder {
     batches: SyncSender<RecordBatch>,
-    thread: JoinHandle<Result<Vec<Encoded>, ParquetError>>,
+    thread: JoinHandle<Result<Vec<EncodedColumn>, ParquetError>>,
 }
 
 /// An encoded column of the group, with its index in the schema.
-struct Encoded {
+struct EncodedColumn {
     column: usize,
     chunk: ArrowColumnChunk,
 }
@@ -102,7 +102,7 @@ impl Encoder {
 fn encode(
     mut columns: Vec<(usize, ArrowColumnWriter)>,
     batches: &Receiver<RecordBatch>,
-) -> Result<Vec<Encoded>, ParquetError> {
+) -> Result<Vec<EncodedColumn>, ParquetError> {
     for batch in batches {
         let schema = batch.schema();
         for (column, writer) in &mut columns {
@@ -111,7 +111,8 @@ fn encode(
             }
         }
     }
-    let close =
-        |(column, writer): (usize, ArrowColumnWriter)| writer.close().map(|chunk| Encoded { column, chunk });
+    let close = |(column, writer): (usize, ArrowColumnWriter)| {
+        writer.close().map(|chunk| EncodedColumn { column, chunk })
+    };
     columns.into_iter().map(close).collect()
 }

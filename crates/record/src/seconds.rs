@@ -13,13 +13,13 @@ use crate::histogram::NotAHistogram;
 pub struct SecondMerger {
     /// The next expected second of each source; none if the source has ended.
     next: Vec<Option<u32>>,
-    open: BTreeMap<u32, Open>,
+    open: BTreeMap<u32, OpenSecond>,
     first_open: u32,
 }
 
 /// A second for which reports are outstanding.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSecond {
     report: SecondReport,
     response: Times,
     own_lateness: Times,
@@ -77,7 +77,7 @@ impl SecondMerger {
         if !complete {
             return None;
         }
-        let Open {
+        let OpenSecond {
             mut report,
             response,
             own_lateness,

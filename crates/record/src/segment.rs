@@ -113,11 +113,11 @@ pub struct SegmentWriter {
     rotate_bytes: u64,
     create: Create,
     sequence: u32,
-    open: Option<Open>,
+    open: Option<OpenSegment>,
     written: Vec<String>,
 }
 
-struct Open {
+struct OpenSegment {
     path: PathBuf,
     stream: StreamWriter<BufWriter<CountingWriter>>,
     rows: u64,
@@ -208,7 +208,7 @@ impl SegmentWriter {
         (self.written, sealed)
     }
 
-    fn begin(&mut self) -> Result<Open, RecordError> {
+    fn begin(&mut self) -> Result<OpenSegment, RecordError> {
         let name = format!("{}-{:03}.arrow", self.origin.stem(), self.sequence);
         let path = self.directory.join(&name);
         let file = (self.create)(&path).map_err(|error| RecordError::io("creating", &path, error))?;
@@ -226,7 +226,7 @@ impl SegmentWriter {
         );
         let stream = StreamWriter::try_new(sink, &schema).map_err(|error| to_record_error(&path, error))?;
         self.sequence += 1;
-        Ok(Open {
+        Ok(OpenSegment {
             path,
             stream,
             rows: 0,
@@ -255,7 +255,7 @@ impl SegmentWriter {
     }
 }
 
-impl Open {
+impl OpenSegment {
     fn append(&mut self, batch: &RecordBatch) -> Result<(), RecordError> {
         self.stream
             .write(batch)

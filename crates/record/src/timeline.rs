@@ -307,9 +307,9 @@ mod tests {
             readings.write(&[reading]).unwrap();
         }
         readings.finish().1.unwrap();
-        let merged = convert(&run, &start()).unwrap();
-        assert!(merged.damage.is_empty(), "{:?}", merged.damage);
-        let clock = &merged.clocks.agents["far"];
+        let conversion = convert(&run, &start()).unwrap();
+        assert!(conversion.damage.is_empty(), "{:?}", conversion.damage);
+        let clock = &conversion.clocks.agents["far"];
         assert_eq!((clock.probes, clock.rtt_min_ns), (62, Some(200_004)));
         // Half a round trip, and 500 ppm of the half second until the next probe.
         assert!(
@@ -333,17 +333,17 @@ mod tests {
             panic!("{:?}", clock.steps)
         };
         assert!((at - 20 * SECOND).abs() < 100_000 && by == 3 * SECOND);
-        assert!(merged.clocks.agents["near"].same);
-        let timeline = merged.clocks.timeline(&start(), "far").unwrap();
+        assert!(conversion.clocks.agents["near"].same);
+        let timeline = conversion.clocks.timeline(&start(), "far").unwrap();
         for second in [0, 30, 59] {
             let time = timeline.at(far((9_000 + second) * SECOND));
             assert!((time - second * SECOND).abs() < 20_000, "{time}");
         }
         // A second conversion, after the probes were moved to Parquet, keeps the map.
-        merged.clean_up(false);
+        conversion.clean_up(false);
         fs::create_dir_all(&segments).unwrap();
         let again = convert(&run, &start()).unwrap();
-        assert_eq!(again.clocks, merged.clocks);
+        assert_eq!(again.clocks, conversion.clocks);
         fs::remove_dir_all(&run).unwrap();
     }
 
@@ -380,10 +380,10 @@ mod tests {
         }
         probes.finish().1.unwrap();
         readings.finish().1.unwrap();
-        let merged = convert(&run, &start()).unwrap();
-        assert!(merged.damage.is_empty(), "{:?}", merged.damage);
+        let conversion = convert(&run, &start()).unwrap();
+        assert!(conversion.damage.is_empty(), "{:?}", conversion.damage);
         fs::remove_dir_all(&run).unwrap();
-        merged.clocks
+        conversion.clocks
     }
 
     #[test]

@@ -13,8 +13,8 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use plimsoll_model::{Codes, Keep, MetricRow, NOT_HAPPENED, Outcome, Transaction, format};
 use plimsoll_record::synthetic::{Mix, names};
 use plimsoll_record::{
-    AgentStart, ClockReading, Columns, Merged, Recorder, RecorderConfig, SideWriter, Start, convert, segment,
-    write_json,
+    AgentStart, ClockReading, Columns, Conversion, Recorder, RecorderConfig, SideWriter, Start, convert,
+    segment, write_json,
 };
 
 #[path = "record/disk.rs"]
@@ -156,10 +156,10 @@ fn expected(transactions: &[Transaction], codes: &Codes) -> Vec<(u32, i64, i64, 
         .collect()
 }
 
-fn converted(run: &Run) -> Merged {
-    let merged = convert(&run.0, &start()).unwrap();
-    merged.clean_up(false);
-    merged
+fn converted(run: &Run) -> Conversion {
+    let conversion = convert(&run.0, &start()).unwrap();
+    conversion.clean_up(false);
+    conversion
 }
 
 #[test]
@@ -180,12 +180,12 @@ fn every_transaction_is_stored_with_every_stamp() {
         assert!(batch.is_empty());
     }
     drop(sinks);
-    let books = recorder.finish();
-    assert_eq!(books.damage, Vec::<String>::new());
-    assert_eq!(books.segments, ["local-000.arrow"]);
-    let merged = converted(&run);
-    assert_eq!(merged.damage, Vec::<String>::new());
-    let tally = merged.tally();
+    let totals = recorder.finish();
+    assert_eq!(totals.damage, Vec::<String>::new());
+    assert_eq!(totals.segments, ["local-000.arrow"]);
+    let conversion = converted(&run);
+    assert_eq!(conversion.damage, Vec::<String>::new());
+    let tally = conversion.tally();
     assert_eq!(tally.counters.started, 50_000);
     assert_eq!(tally.in_flight, 1);
     let failed = transactions
@@ -216,8 +216,8 @@ fn rotation_keeps_order_and_content() {
     let names = write(&run, &transactions, &codes, 60_000);
     assert!(names.len() > 3, "{names:?}");
     assert_eq!(names[1], "local-001.arrow");
-    let merged = converted(&run);
-    assert!(merged.segments.iter().all(|segment| segment.sealed));
+    let conversion = converted(&run);
+    assert!(conversion.segments.iter().all(|segment| segment.sealed));
     assert_eq!(
         rows(&run.0.join("transactions.parquet")),
         expected(&transactions, &codes)
@@ -236,11 +236,11 @@ fn all_complete_batches_of_a_killed_agent_are_converted() {
         fs::create_dir_all(run.segments()).unwrap();
         let _ = fs::remove_file(run.0.join("transactions.parquet"));
         fs::write(run.segments().join("local-000.arrow"), &bytes[..cut]).unwrap();
-        let merged = convert(&run.0, &start()).unwrap();
-        let kept = merged.tally().counters.started;
+        let conversion = convert(&run.0, &start()).unwrap();
+        let kept = conversion.tally().counters.started;
         assert_eq!(kept % 100, 0, "cut at {cut}");
         assert!(
-            cut == 0 || kept == 1_000 || !merged.damage.is_empty(),
+            cut == 0 || kept == 1_000 || !conversion.damage.is_empty(),
             "cut at {cut} of {}",
             bytes.len()
         );
@@ -276,7 +276,7 @@ fn changed_bytes_are_reported_and_never_panic() {
         fs::write(&path, &mutated).unwrap();
         let _ = fs::remove_file(run.0.join("transactions.parquet"));
         match convert(&run.0, &start()) {
-            Ok(merged) => assert!(mutated == bytes || !merged.damage.is_empty()),
+            Ok(conversion) => assert!(mutated == bytes || !conversion.damage.is_empty()),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
@@ -324,14 +324,14 @@ fn remnants_of_a_kill_are_removed_with_the_segments() {
     for name in remnants {
         fs::write(run.segments().join(name), "{}").unwrap();
     }
-    let merged = convert(&run.0, &start()).unwrap();
-    merged.clean_up(true);
+    let conversion = convert(&run.0, &start()).unwrap();
+    conversion.clean_up(true);
     assert!(
         remnants.iter().all(|name| run.segments().join(name).exists()),
         "more segments may arrive"
     );
     fs::write(run.segments().join("of-another-kind"), "").unwrap();
-    merged.clean_up(false);
+    conversion.clean_up(false);
     let remaining: Vec<_> = fs::read_dir(run.segments())
         .unwrap()
         .flatten()
@@ -343,7 +343,7 @@ fn remnants_of_a_kill_are_removed_with_the_segments() {
         "unknown files remain, and the start file, which is needed to convert them: {remaining:?}"
     );
     fs::remove_file(run.segments().join("of-another-kind")).unwrap();
-    merged.clean_up(false);
+    conversion.clean_up(false);
     assert!(!run.segments().exists());
 }
 
@@ -354,9 +354,9 @@ fn a_missing_segment_is_reported() {
     let transactions: Vec<Transaction> = Mix::new(6, T0, &codes).take(3_000).collect();
     write(&run, &transactions, &codes, 60_000);
     fs::remove_file(run.segments().join("local-001.arrow")).unwrap();
-    let merged = converted(&run);
+    let conversion = converted(&run);
     assert_eq!(
-        merged.damage,
+        conversion.damage,
         ["segments 1 to 1 before local-002.arrow are missing"]
     );
 }
@@ -376,8 +376,8 @@ fn a_full_queue_drops_batches_and_counts_them() {
     }
     drop(sinks);
     recorder.finish();
-    let merged = converted(&run);
-    assert_eq!(merged.tally().counters.started + lost as u64, 200_000);
+    let conversion = converted(&run);
+    assert_eq!(conversion.tally().counters.started + lost as u64, 200_000);
 }
 
 #[test]
@@ -390,10 +390,10 @@ fn a_recorder_that_cannot_write_reports_it_once_and_discards() {
         assert_eq!(sinks[0].deliver(&mut part.to_vec()), 0);
     }
     drop(sinks);
-    let books = recorder.finish();
-    assert_eq!(books.discarded, 40_000);
-    assert_eq!(books.damage.len(), 2, "{:?}", books.damage);
-    assert!(books.damage[0].contains("not-there"), "{:?}", books.damage);
+    let totals = recorder.finish();
+    assert_eq!(totals.discarded, 40_000);
+    assert_eq!(totals.damage.len(), 2, "{:?}", totals.damage);
+    assert!(totals.damage[0].contains("not-there"), "{:?}", totals.damage);
 }
 
 #[test]

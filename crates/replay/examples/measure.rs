@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use plimsoll_replay::action::{Action, Operation, Recorded, mark};
+use plimsoll_replay::action::{Action, Operation, RecordedResult, mark};
 use plimsoll_replay::plan::{Plan, Worker};
-use plimsoll_replay::result::Replayed;
+use plimsoll_replay::result::ReplayResult;
 use plimsoll_replay::root::{Name, Root};
 use plimsoll_replay::run::{Settings, run};
 use plimsoll_replay::timing::Timing;
@@ -24,7 +24,7 @@ use plimsoll_trace::names::Names;
 
 const CALLS: usize = 1_000_000;
 
-fn replay(root: &Path, actions: Vec<Action>, timing: Timing) -> Replayed {
+fn replay(root: &Path, actions: Vec<Action>, timing: Timing) -> ReplayResult {
     let worker = Worker {
         actions,
         longest_read: 4096,
@@ -61,7 +61,7 @@ fn action(operation: Operation, recorded: i64) -> Action {
         open: OpenId::new(0),
         length: recorded.unsigned_abs(),
         offset: 0,
-        ..Action::new(operation, Recorded::returned(recorded))
+        ..Action::new(operation, RecordedResult::returned(recorded))
     }
 }
 

@@ -184,9 +184,9 @@ impl Operation {
 
 /// The recorded result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recorded(i64);
+pub struct RecordedResult(i64);
 
-impl Recorded {
+impl RecordedResult {
     const UNKNOWN: i64 = i64::MIN;
 
     /// A successful call that returned `value`. A negative value, which a call that returns an
@@ -261,7 +261,7 @@ pub struct Action {
     /// Requested number of bytes, or the new size.
     pub length: u64,
     /// Recorded result.
-    pub recorded: Recorded,
+    pub recorded: RecordedResult,
     /// The open file; none if the call has none.
     pub open: Option<OpenId>,
     /// The open file of the destination; none if the call has none.
@@ -287,7 +287,7 @@ pub struct Action {
 
 impl Action {
     /// An action without optional values.
-    pub fn new(operation: Operation, recorded: Recorded) -> Self {
+    pub fn new(operation: Operation, recorded: RecordedResult) -> Self {
         Self {
             start_ns: 0,
             duration_ns: 0,
@@ -330,9 +330,9 @@ mod tests {
 
     #[test]
     fn recorded_results_are_returned_unchanged() {
-        assert_eq!(Recorded::returned(0).result(), Some(Ok(0)));
-        assert_eq!(Recorded::failed(2).result(), Some(Err(2)));
-        assert_eq!(Recorded::unknown().result(), None);
-        assert_eq!(Recorded::returned(-4096).result(), None);
+        assert_eq!(RecordedResult::returned(0).result(), Some(Ok(0)));
+        assert_eq!(RecordedResult::failed(2).result(), Some(Err(2)));
+        assert_eq!(RecordedResult::unknown().result(), None);
+        assert_eq!(RecordedResult::returned(-4096).result(), None);
     }
 }

@@ -156,7 +156,7 @@ pub fn by_resource<'a>(
     nodes: impl Fn(u32) -> &'a [u32],
 ) -> Order {
     let mut finder = Finder {
-        shared: Shared::of(steps, claims),
+        shared: SharedResources::of(steps, claims),
         known: vec![KnownProgress::default(); workers],
         order: Order {
             edges: vec![Vec::new(); workers],
@@ -192,13 +192,13 @@ pub fn by_time(steps: &[Step], workers: usize) -> Order {
 
 /// Resources that more than one worker claims. Other resources require no order.
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedResources {
     opens: HashMap<u32, Option<u32>>,
     files: HashMap<u32, Option<u32>>,
     written: HashSet<u32>,
 }
 
-impl Shared {
+impl SharedResources {
     fn of(steps: &[Step], claims: &[Claim]) -> Self {
         let mut shared = Self::default();
         for step in steps {
@@ -262,7 +262,7 @@ struct Pipe {
 
 #[derive(Debug, Default)]
 struct Finder {
-    shared: Shared,
+    shared: SharedResources,
     /// Progress of other workers that each worker knows.
     known: Vec<KnownProgress>,
     opens: HashMap<u32, OpenFileOrder>,

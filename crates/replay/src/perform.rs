@@ -15,7 +15,7 @@ use plimsoll_trace::event::{OpenId, PathId};
 
 use crate::action::{Action, Operation, mark};
 use crate::plan::Plan;
-use crate::root::{Denied, Name, Refusal, Root};
+use crate::root::{CallFailure, Name, Refusal, Root};
 use buffer::Buffer;
 
 /// Result of an action.
@@ -33,18 +33,18 @@ pub(crate) enum ActionResult {
     Nothing,
 }
 
-impl From<Result<i64, Denied>> for ActionResult {
-    fn from(result: Result<i64, Denied>) -> Self {
+impl From<Result<i64, CallFailure>> for ActionResult {
+    fn from(result: Result<i64, CallFailure>) -> Self {
         match result {
             Ok(value) => Self::Returned(Ok(value)),
-            Err(Denied::Failed(why)) => Self::Returned(Err(why)),
-            Err(Denied::Refused(why)) => Self::Refused(why),
+            Err(CallFailure::Failed(why)) => Self::Returned(Err(why)),
+            Err(CallFailure::Refused(why)) => Self::Refused(why),
         }
     }
 }
 
-impl From<Result<(), Denied>> for ActionResult {
-    fn from(result: Result<(), Denied>) -> Self {
+impl From<Result<(), CallFailure>> for ActionResult {
+    fn from(result: Result<(), CallFailure>) -> Self {
         result.map(|()| 0).into()
     }
 }

@@ -17,10 +17,10 @@ use plimsoll_trace::cost::Drift;
 use plimsoll_trace::event::{Event, OpenId, Outcome, PathId, ThreadId};
 use plimsoll_trace::header::Header;
 use plimsoll_trace::names::Names;
-use plimsoll_trace::profile::Untraced;
+use plimsoll_trace::profile::UntracedTime;
 use plimsoll_trace::profile::json::Times;
 
-use crate::action::{Action, Operation, Recorded};
+use crate::action::{Action, Operation, RecordedResult};
 use crate::order::{self, Claim, Edge, Step};
 use crate::root::Name;
 use opens::Opens;
@@ -201,7 +201,7 @@ struct Planner<'a> {
     steps: Vec<Step>,
     claims: Vec<Claim>,
     drift: Drift,
-    untraced: Untraced,
+    untraced: UntracedTime,
     /// The trace was recorded on one core: a thread that did not compute between two calls waited
     /// for the core.
     on_one_core: bool,
@@ -236,7 +236,7 @@ impl<'a> Planner<'a> {
             steps: Vec::new(),
             claims: Vec::new(),
             drift: Drift::new(header),
-            untraced: Untraced::new(header),
+            untraced: UntracedTime::new(header),
             on_one_core: header.is_on_one_core(),
         }
     }
@@ -399,11 +399,11 @@ impl Worker {
     }
 }
 
-fn recorded(outcome: Outcome) -> Recorded {
+fn recorded(outcome: Outcome) -> RecordedResult {
     match outcome {
-        Outcome::Returned(value) => Recorded::returned(value),
-        Outcome::Failed(errno) => Recorded::failed(errno),
-        Outcome::Restarted | Outcome::Unknown => Recorded::unknown(),
+        Outcome::Returned(value) => RecordedResult::returned(value),
+        Outcome::Failed(errno) => RecordedResult::failed(errno),
+        Outcome::Restarted | Outcome::Unknown => RecordedResult::unknown(),
     }
 }
 

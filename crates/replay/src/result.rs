@@ -10,17 +10,17 @@ use plimsoll_trace::names::Names;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
-use crate::timing::{Subtracted, Timing, subtracted};
+use crate::timing::{SubtractedTime, Timing, subtracted};
 
 pub(crate) use compare::{Comparison, NOT_OPEN};
-pub(crate) use tally::{Tally, Unfinished};
+pub(crate) use tally::{AbandonedWait, Tally};
 
 /// Format and version of the result.
 pub const FORMAT: &str = "plimsoll.replay/1";
 
 /// The result of a replay. Times are seconds, or microseconds if their names contain `us`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// [`FORMAT`].
     pub format: String,
     /// Timing of the replay.
@@ -58,13 +58,13 @@ pub struct Replayed {
     pub lateness: Quantiles,
     /// Time that was subtracted from the recorded times, with the median, the low and the high
     /// value of the calibration.
-    pub tracing: [Subtracted; 3],
+    pub tracing: [SubtractedTime; 3],
     /// Waiting for other workers.
     pub waits: Waits,
     /// Results that differ from the trace, the most frequent first, causes before consequences.
     pub mismatches: Vec<Mismatch>,
     /// Calls that the sandbox refused, the most frequent first.
-    pub refusals: Vec<Refused>,
+    pub refusals: Vec<RefusedCalls>,
 }
 
 /// A time with its uncertainty.
@@ -171,7 +171,7 @@ pub struct Example {
 
 /// Calls that the sandbox refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedCalls {
     /// Name of the call.
     pub call: String,
     /// Reason.
@@ -182,7 +182,7 @@ pub struct Refused {
     pub examples: Vec<String>,
 }
 
-impl Replayed {
+impl ReplayResult {
     /// Whether all results were those of the trace, and no call was refused, lost, abandoned or
     /// stopped.
     pub fn is_faithful(&self) -> bool {
@@ -196,14 +196,14 @@ pub(crate) struct RecordedRun {
     pub(crate) recorded_s: f64,
     pub(crate) untraced_s: Interval,
     pub(crate) planned_s: f64,
-    pub(crate) tracing: [Subtracted; 3],
+    pub(crate) tracing: [SubtractedTime; 3],
 }
 
 pub(crate) fn recorded(plan: &Plan, cost: &Cost) -> RecordedRun {
     let span = plan.end_ns.saturating_sub(plan.zero_ns).max(0);
     let recorded_s = seconds(if plan.calls == 0 { 0 } else { span.unsigned_abs() });
     let planned = Guess::ALL.map(|guess| seconds(plan.span_ns(cost, guess)));
-    let mut tracing = [Subtracted::default(); 3];
+    let mut tracing = [SubtractedTime::default(); 3];
     for worker in &plan.workers {
         for (sum, guess) in tracing.iter_mut().zip(Guess::ALL) {
             let subtracted_time = subtracted(&worker.actions, cost, guess);

@@ -43,20 +43,20 @@ pub struct RootError {
 
 /// Reason why a call was not made or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Denied {
+pub enum CallFailure {
     /// The sandbox refused the call.
     Refused(Refusal),
     /// The kernel returned this error.
     Failed(Errno),
 }
 
-impl From<Errno> for Denied {
+impl From<Errno> for CallFailure {
     fn from(why: Errno) -> Self {
         Self::Failed(why)
     }
 }
 
-impl From<Refusal> for Denied {
+impl From<Refusal> for CallFailure {
     fn from(why: Refusal) -> Self {
         Self::Refused(why)
     }
@@ -172,7 +172,7 @@ impl Root {
     ///
     /// # Errors
     /// Errors of open(2), [`Refusal::Leaves`], [`Refusal::Special`].
-    pub fn open_file(&self, name: &Name, flags: c_int, mode: c_uint) -> Result<OwnedFd, Denied> {
+    pub fn open_file(&self, name: &Name, flags: c_int, mode: c_uint) -> Result<OwnedFd, CallFailure> {
         let flags = flags | libc::O_CLOEXEC;
         if flags & libc::O_PATH != 0 {
             let few = libc::O_PATH | libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -187,14 +187,14 @@ impl Root {
     }
 
     /// A descriptor (`O_PATH`) that only identifies the file.
-    pub(crate) fn locate(&self, name: &Name, follow: bool) -> Result<OwnedFd, Denied> {
+    pub(crate) fn locate(&self, name: &Name, follow: bool) -> Result<OwnedFd, CallFailure> {
         let stay = if follow { 0 } else { libc::O_NOFOLLOW };
         self.reach(name.whole(), libc::O_PATH | libc::O_CLOEXEC | stay, 0)
     }
 
     /// The directory of the last component of a name, which must be a name that a directory can
     /// contain.
-    fn parent_dir(&self, name: &Name) -> Result<ParentDir<'_>, Denied> {
+    fn parent_dir(&self, name: &Name) -> Result<ParentDir<'_>, CallFailure> {
         if !name.has_last() {
             // The last component is the root itself or `..`. Calls on directory entries are not
             // possible for these.
@@ -225,7 +225,7 @@ impl Root {
     ///
     /// # Errors
     /// As [`Self::open_file`].
-    fn open_beside(&self, name: &Name, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, Denied> {
+    fn open_beside(&self, name: &Name, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, CallFailure> {
         let is_nameless = flags & libc::O_TMPFILE == libc::O_TMPFILE;
         if self.resolve == Resolve::Walk {
             return Ok(None);
@@ -257,7 +257,7 @@ impl Root {
         }
     }
 
-    fn expect_ordinary(&self, name: &Name) -> Result<(), Denied> {
+    fn expect_ordinary(&self, name: &Name) -> Result<(), CallFailure> {
         // This may read the type of a file outside. The following open stays beneath the root.
         match fstatat(&self.directory, name.whole(), AtFlags::AT_NO_AUTOMOUNT) {
             Ok(status) if !is_ordinary(status.st_mode) => Err(Refusal::Special.into()),
@@ -265,14 +265,14 @@ impl Root {
         }
     }
 
-    fn reach(&self, path: &CStr, flags: c_int, mode: c_uint) -> Result<OwnedFd, Denied> {
+    fn reach(&self, path: &CStr, flags: c_int, mode: c_uint) -> Result<OwnedFd, CallFailure> {
         let directory = self.directory.as_fd();
         if self.resolve == Resolve::Kernel {
             for _ in 0..RETRIES {
                 match by_kernel(directory, path, flags, mode, 0) {
                     Err(Errno::EAGAIN) => {}
                     Err(Errno::EXDEV) => return Err(Refusal::Leaves.into()),
-                    other => return other.map_err(Denied::Failed),
+                    other => return other.map_err(CallFailure::Failed),
                 }
             }
         }
@@ -285,7 +285,7 @@ fn is_ordinary(mode: libc::mode_t) -> bool {
     kind == SFlag::S_IFREG || kind == SFlag::S_IFDIR
 }
 
-fn expect_ordinary(file: OwnedFd) -> Result<OwnedFd, Denied> {
+fn expect_ordinary(file: OwnedFd) -> Result<OwnedFd, CallFailure> {
     let status = fstat(&file)?;
     if is_ordinary(status.st_mode) {
         Ok(file)

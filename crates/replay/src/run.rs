@@ -14,7 +14,7 @@ use plimsoll_trace::names::Names;
 use crate::perform::Common;
 use crate::perform::buffer::Buffer;
 use crate::plan::Plan;
-use crate::result::{FORMAT, Replayed, recorded, seconds};
+use crate::result::{FORMAT, ReplayResult, recorded, seconds};
 use crate::root::Root;
 use crate::timing::Timing;
 use crew::RunContext;
@@ -95,7 +95,7 @@ pub fn run(
     header: &Header,
     settings: &Settings,
     stop: &AtomicBool,
-) -> Result<Replayed, RunError> {
+) -> Result<ReplayResult, RunError> {
     if nix::unistd::geteuid().is_root() && !settings.allow_root {
         return Err(RunError::IsRoot);
     }
@@ -117,7 +117,7 @@ pub fn run(
     let (tally, wall_ns, was_stopped) = RunContext::new(&common, &cost, settings, stop).work()?;
     let before = recorded(plan, &cost);
     let (read_bytes, write_bytes) = tally.bytes();
-    Ok(Replayed {
+    Ok(ReplayResult {
         format: FORMAT.to_owned(),
         timing: settings.timing,
         wall_s: seconds(wall_ns),

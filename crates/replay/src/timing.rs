@@ -26,7 +26,7 @@ pub enum Timing {
 
 /// Time that was subtracted from recorded times, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Subtracted {
+pub struct SubtractedTime {
     /// Sum over all threads, ns.
     pub subtracted_ns: f64,
     /// Time that could not be subtracted because the recorded time was shorter, ns.
@@ -60,8 +60,8 @@ pub fn duration(action: &Action, cost: &Cost, guess: Guess) -> u64 {
 }
 
 /// The time that is subtracted from the times of a worker's actions, and the time that cannot be.
-pub fn subtracted(actions: &[Action], cost: &Cost, guess: Guess) -> Subtracted {
-    let (mut sum, mut debt) = (Subtracted::default(), Debt::default());
+pub fn subtracted(actions: &[Action], cost: &Cost, guess: Guess) -> SubtractedTime {
+    let (mut sum, mut debt) = (SubtractedTime::default(), Debt::default());
     for action in actions {
         let of_gap = of_gap(action, cost, guess);
         let of_duration = cost.duration(action.slower, guess);
@@ -94,7 +94,7 @@ mod tests {
     use plimsoll_trace::header::Calibration;
 
     use super::*;
-    use crate::action::{Operation, Recorded};
+    use crate::action::{Operation, RecordedResult};
 
     fn action(computing_ns: u64, duration_ns: u64, folded: u32) -> Action {
         Action {
@@ -102,7 +102,7 @@ mod tests {
             duration_ns,
             folded,
             waiting_ns: 7,
-            ..Action::new(Operation::Read, Recorded::unknown())
+            ..Action::new(Operation::Read, RecordedResult::unknown())
         }
     }
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::Scratch;
 use nix::errno::Errno;
-use plimsoll_replay::root::{Denied, Name, Refusal, Root};
+use plimsoll_replay::root::{CallFailure, Name, Refusal, Root};
 
-const LEAVES: Denied = Denied::Refused(Refusal::Leaves);
+const LEAVES: CallFailure = CallFailure::Refused(Refusal::Leaves);
 const MAKE: i32 = libc::O_CREAT | libc::O_RDWR | libc::O_TRUNC;
 
 /// A root, and next to it a directory with a secret file.
@@ -70,7 +70,7 @@ fn name(text: &str) -> Name {
 
 /// Makes every call that takes a name, on `at` and then on a link `spare`. Returns the result of
 /// each.
-fn try_all(root: &Root, at: &Name, spare: &Name) -> Vec<Result<(), Denied>> {
+fn try_all(root: &Root, at: &Name, spare: &Name) -> Vec<Result<(), CallFailure>> {
     let mut value = [0; 64];
     vec![
         root.open_file(at, libc::O_RDONLY, 0).map(drop),
@@ -357,7 +357,7 @@ fn a_moved_or_removed_directory_is_looked_up_again() {
         root.rename(&name("a"), &name("c"), 0).unwrap();
         assert_eq!(
             root.stat(&name("a/b/one"), true).err(),
-            Some(Denied::Failed(Errno::ENOENT))
+            Some(CallFailure::Failed(Errno::ENOENT))
         );
         assert!(root.stat(&name("c/b/one"), true).is_ok());
         root.unlink(&name("c/b/one")).unwrap();
@@ -373,7 +373,7 @@ fn a_moved_or_removed_directory_is_looked_up_again() {
         fs::remove_dir_all(sandbox.inside.join("c")).unwrap();
         assert_eq!(
             root.stat(&name("c/b/two"), true).err(),
-            Some(Denied::Failed(Errno::ENOENT))
+            Some(CallFailure::Failed(Errno::ENOENT))
         );
     }
 }

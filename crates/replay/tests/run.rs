@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Scratch;
-use plimsoll_replay::action::{Action, Operation, Recorded, mark};
+use plimsoll_replay::action::{Action, Operation, RecordedResult, mark};
 use plimsoll_replay::order::Edge;
 use plimsoll_replay::plan::{Plan, Worker};
-use plimsoll_replay::result::Replayed;
+use plimsoll_replay::result::ReplayResult;
 use plimsoll_replay::root::{Name, Root};
 use plimsoll_replay::run::{RunError, Settings, run};
 use plimsoll_replay::timing::Timing;
@@ -63,7 +63,7 @@ fn plan(names: &[&str], workers: Vec<Vec<Action>>) -> (Plan, Names) {
 }
 
 fn action(operation: Operation, recorded: i64) -> Action {
-    Action::new(operation, Recorded::returned(recorded))
+    Action::new(operation, RecordedResult::returned(recorded))
 }
 
 fn on_name(operation: Operation, recorded: i64, path: usize) -> Action {
@@ -73,7 +73,7 @@ fn on_name(operation: Operation, recorded: i64, path: usize) -> Action {
     }
 }
 
-fn replay((plan, names): &(Plan, Names), scratch: &Scratch, settings: Settings) -> Replayed {
+fn replay((plan, names): &(Plan, Names), scratch: &Scratch, settings: Settings) -> ReplayResult {
     let root = Root::open(scratch.path()).unwrap();
     run(
         plan,
@@ -297,7 +297,7 @@ fn differences_and_refusals_are_counted_with_examples() {
     });
     assert_eq!(still_open.count(), 0);
     let text = serde_json::to_string(&replayed).unwrap();
-    assert_eq!(serde_json::from_str::<Replayed>(&text).unwrap(), replayed);
+    assert_eq!(serde_json::from_str::<ReplayResult>(&text).unwrap(), replayed);
 }
 
 #[test]

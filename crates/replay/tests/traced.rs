@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 
 use common::Scratch;
 use plimsoll_replay::plan::{Options, Ordering, Plan};
-use plimsoll_replay::result::Replayed;
+use plimsoll_replay::result::ReplayResult;
 use plimsoll_replay::root::Root;
 use plimsoll_replay::run::{Settings, run};
 use plimsoll_replay::timing::Timing;
@@ -111,7 +111,7 @@ fn header() -> Header {
     Header::new(Recorder::Strace, 1000)
 }
 
-fn replayed(plan: &Plan, names: &Names, root: &Root) -> Replayed {
+fn replayed(plan: &Plan, names: &Names, root: &Root) -> ReplayResult {
     let settings = Settings {
         timing: Timing::Afap,
         allow_root: true,
@@ -197,7 +197,7 @@ impl Workspace {
     }
 
     /// Replays with each setting and compares the trees.
-    fn compare(&self, trace: &(Vec<Event>, Names), context: &str) -> Replayed {
+    fn compare(&self, trace: &(Vec<Event>, Names), context: &str) -> ReplayResult {
         let expected = tree(&self.original);
         let mut last = None;
         for variant in &VARIANTS {
@@ -236,7 +236,7 @@ impl Workspace {
         walks: bool,
         expected: &[String],
         context: &str,
-    ) -> Replayed {
+    ) -> ReplayResult {
         let copy = self.original.with_file_name("copy");
         create_initial_files(&copy);
         let root = if walks {

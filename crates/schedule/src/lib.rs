@@ -15,4 +15,4 @@ pub use arrivals::{Arrival, ArrivalStream, RateCurve};
 pub use closed::{NextSlot, Presence, Slots, Think};
 pub use mix::{Mix, MixState};
 pub use random::{Rng, Stream, portion, rng, uniform, unit};
-pub use values::{Draws, Fill, Template, Used, Value, Values};
+pub use values::{Draws, Fill, Template, UsedValues, Value, Values};

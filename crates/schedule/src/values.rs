@@ -112,8 +112,8 @@ impl Values {
         }
     }
 
-    /// Draws new values for the generators that a request uses (`used`: from [`Used`]). Each is
-    /// drawn once per request, so that a name has the same value everywhere in the request.
+    /// Draws new values for the generators that a request uses (`used`: from [`UsedValues`]). Each
+    /// is drawn once per request, so that a name has the same value everywhere in the request.
     pub fn draw<'a>(&self, used: &[usize], draws: &'a mut Draws) -> &'a [Value] {
         for &generator in used {
             draws.values[generator] = match &self.sources[generator] {
@@ -176,7 +176,7 @@ fn write_number(out: &mut Vec<u8>, number: impl std::fmt::Display) {
 
 /// The values that the texts of a request contain.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct UsedValues {
     /// Indices of the generators whose values occur in the texts, each once.
     pub values: Vec<usize>,
     /// Whether `{now_us}` occurs. The clock is read only in this case.
@@ -209,8 +209,8 @@ pub struct Fill<'a> {
     pub n: u64,
     /// URL of its endpoint.
     pub endpoint: &'a str,
-    /// Time at which the request was built, µs since the Unix epoch; not used if [`Used::now`] is
-    /// false.
+    /// Time at which the request was built, µs since the Unix epoch; not used if
+    /// [`UsedValues::now`] is false.
     pub now_us: u64,
     /// The generators.
     pub values: &'a Values,
@@ -263,7 +263,7 @@ impl Template {
     }
 
     /// Adds the values that this template contains to `used`.
-    pub fn used(&self, used: &mut Used) {
+    pub fn used(&self, used: &mut UsedValues) {
         for part in &self.parts {
             match part {
                 Part::Value(generator) if !used.values.contains(generator) => used.values.push(*generator),
@@ -327,7 +327,7 @@ mod tests {
 
     fn filled(text: &str, values: &Values, draws: &mut Draws, tester: u32, n: u64) -> String {
         let template = Template::new(text, values);
-        let mut used = Used::default();
+        let mut used = UsedValues::default();
         template.used(&mut used);
         let row = values.draw(&used.values, draws).to_vec();
         let mut out = Vec::new();
@@ -384,7 +384,7 @@ mod tests {
             ("a", Generator::Uniform { from: 0, to: 1 }),
             ("b", Generator::Uniform { from: 0, to: 1 }),
         ]);
-        let mut used = Used::default();
+        let mut used = UsedValues::default();
         Template::new("{b} {n} {b}", &values).used(&mut used);
         assert_eq!((used.values.as_slice(), used.now), (&[1][..], false));
         Template::new("{now_us} {a}", &values).used(&mut used);

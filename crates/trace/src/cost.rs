@@ -127,13 +127,13 @@ const MIN_CALLS: f64 = 16.0;
 
 /// Means over recent calls, ns.
 #[derive(Debug, Clone, Copy)]
-struct Recent {
+struct RecentMeans {
     duration: f64,
     gap: f64,
     calls: f64,
 }
 
-impl Recent {
+impl RecentMeans {
     fn add(&mut self, duration: f64, gap: f64) {
         self.calls = (self.calls + 1.0).min(RECENT);
         self.duration += (duration.min(MAX_NS) - self.duration) / self.calls;
@@ -156,8 +156,8 @@ pub struct Drift {
     cost: Cost,
     /// Whether the cost drifts and the trace shows it: a calibrated trace of strace with durations.
     is_observable: bool,
-    quick: Recent,
-    any: Recent,
+    quick: RecentMeans,
+    any: RecentMeans,
     /// Share of calls that never wait, among the quick ones.
     sure_share: f64,
     /// End of the last call, ns, by thread.
@@ -181,7 +181,7 @@ impl Drift {
     /// The drift before the first event of a trace.
     pub fn new(header: &Header) -> Self {
         let cost = Cost::of(header.calibration.as_ref());
-        let calibrated = Recent {
+        let calibrated = RecentMeans {
             duration: cost.duration_ns[0],
             gap: cost.gap_ns[0],
             calls: CALIBRATION_CALLS,
@@ -251,7 +251,7 @@ impl Drift {
     }
 
     /// Duration and gap minus the calibrated ones, ns.
-    fn longer(&self, recent: &Recent) -> (f64, f64) {
+    fn longer(&self, recent: &RecentMeans) -> (f64, f64) {
         (
             recent.duration - self.cost.duration_ns[0],
             recent.gap - self.cost.gap_ns[0],

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::constants;
 use crate::event::{Event, Outcome, ThreadId};
+use crate::hash::BuildMixer;
 use crate::implied;
 use crate::kernel::{Birth, CallResult, EarlyRelease, Kernel, Request};
 use crate::memo::Memo;
-use crate::mixed::Mixed;
 use crate::one_core::OneCore;
 use crate::syscalls::{self, Effect, Syscall};
 use crate::text::line::CallEnd;
@@ -56,7 +56,7 @@ pub struct Follower {
     known: Memo<Option<&'static Syscall>>,
     /// Descriptors that unfinished calls released at their start; None for a thread whose call has
     /// ended.
-    begun: HashMap<u32, Option<EarlyRelease>, Mixed>,
+    begun: HashMap<u32, Option<EarlyRelease>, BuildMixer>,
     /// Threads that are in a fork or clone, and what the child will share with them.
     forking: BTreeMap<u32, Birth>,
     /// Lines of threads whose parent may be one of several, and the times of the lines.

@@ -1,7 +1,7 @@
 //! A cache for values that are looked up repeatedly by a text, such as the call of a name or the
 //! number of a text of flags.
 
-use crate::mixed::spread;
+use crate::hash::spread;
 
 /// Number of slots.
 const SLOTS: usize = 128;

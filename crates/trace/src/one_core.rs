@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use crate::mixed::Mixed;
+use crate::hash::BuildMixer;
 
 /// The maximum time that one thread has the core while others want it, ns. It is less than the time
 /// slice of schedulers, because the thread may have had the core before.
@@ -22,9 +22,9 @@ pub(crate) struct OneCore {
     /// Shared time of a thread that was between calls all the time, ns.
     share: f64,
     /// Threads between two calls: the value of `share` and the time when that began, by thread.
-    between: HashMap<u32, (f64, i64), Mixed>,
+    between: HashMap<u32, (f64, i64), BuildMixer>,
     /// Threads within a call, and their processor time before it.
-    within: HashMap<u32, Option<u64>, Mixed>,
+    within: HashMap<u32, Option<u64>, BuildMixer>,
 }
 
 impl OneCore {

@@ -19,7 +19,7 @@ mod random;
 use random::{Trace, header};
 
 /// The contents of a file.
-struct Read {
+struct FileContents {
     events: Vec<Event>,
     names: Names,
     footer: Option<Footer>,
@@ -27,7 +27,7 @@ struct Read {
     unknown: u64,
 }
 
-fn read(file: &[u8]) -> Result<Read, FileError> {
+fn read(file: &[u8]) -> Result<FileContents, FileError> {
     let mut reader = Reader::new(file)?;
     let mut events = Vec::new();
     while let Some(block) = reader.next()? {
@@ -35,7 +35,7 @@ fn read(file: &[u8]) -> Result<Read, FileError> {
         events.extend_from_slice(block);
     }
     assert!(reader.next()?.is_none(), "no events follow the end");
-    Ok(Read {
+    Ok(FileContents {
         events,
         footer: reader.footer().cloned(),
         cut_at: reader.cut_at(),

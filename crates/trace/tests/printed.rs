@@ -25,7 +25,7 @@ struct Call {
 
 /// An open file of the program.
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenFile {
     file: usize,
     offset: i64,
     appends: bool,
@@ -38,7 +38,7 @@ struct Program {
     sizes: Vec<i64>,
     /// Index of the open file, by descriptor. All threads share the table.
     descriptors: BTreeMap<i32, usize>,
-    opens: Vec<Open>,
+    opens: Vec<OpenFile>,
     now_us: i64,
 }
 
@@ -135,7 +135,7 @@ impl Program {
         };
         let number = self.free();
         self.descriptors.insert(number, self.opens.len());
-        self.opens.push(Open {
+        self.opens.push(OpenFile {
             file,
             offset: 0,
             appends,
@@ -202,7 +202,7 @@ impl Program {
         let Some((number, open)) = self.on(call, "read") else {
             return self.open(call);
         };
-        let Open { file, offset, .. } = self.opens[open];
+        let OpenFile { file, offset, .. } = self.opens[open];
         let requested = 1 + self.below(4_000);
         let count = self.transferred(file, offset, requested);
         self.opens[open].offset += count;
@@ -226,7 +226,7 @@ impl Program {
         let Some((number, open)) = self.on(call, "writev") else {
             return self.open(call);
         };
-        let Open {
+        let OpenFile {
             file,
             offset,
             appends,

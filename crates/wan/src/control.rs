@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `{"ask": "status"}` | [`Status`] |
 //! | `{"ask": "enter", "host": "lyon-1"}` | `{"user": bool, "uts": bool}`, and the namespaces as descriptors |
-//! | `{"ask": "link", "changes": [Directed, ...]}` | `{}` |
+//! | `{"ask": "link", "changes": [DirectedLink, ...]}` | `{}` |
 //! | `{"ask": "down"}` | `{}`; the testbed ends after this response |
 //!
 //! The response to a request that fails is `{"error": "..."}`. Rejected: process ids, with which
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::link::Counters;
 use crate::middle::Command;
 use crate::namespace::Space;
-use crate::spec::{Config, Directed, Shape};
+use crate::spec::{Config, DirectedLink, Shape};
 use crate::{WanError, failed, refused};
 
 /// Name of the socket in the testbed's directory.
@@ -50,7 +50,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 enum Request {
     Status,
     Enter { host: String },
-    Link { changes: Vec<Directed> },
+    Link { changes: Vec<DirectedLink> },
     Down,
 }
 

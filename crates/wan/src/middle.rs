@@ -17,7 +17,7 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
 use crate::control::{LinkStatus, Status};
 use crate::namespace::{Space, hardware};
 use crate::packets::{Batch, Port};
-use crate::spec::{Config, Directed};
+use crate::spec::{Config, DirectedLink};
 use crate::switch::Switch;
 use crate::{WanError, frame, refused};
 
@@ -46,7 +46,7 @@ pub enum Command {
     /// Send the status.
     Status(Sender<Status>),
     /// Change the shapes of links, and send the result.
-    Change(Vec<Directed>, Sender<Result<(), WanError>>),
+    Change(Vec<DirectedLink>, Sender<Result<(), WanError>>),
 }
 
 /// State of the loop.
@@ -238,7 +238,7 @@ impl Middle {
         }
     }
 
-    fn change(&mut self, changes: &[Directed]) -> Result<(), WanError> {
+    fn change(&mut self, changes: &[DirectedLink]) -> Result<(), WanError> {
         self.switch.change(changes, now())?;
         self.set_offloads()
     }

@@ -37,7 +37,7 @@ pub struct Config {
     /// All hosts, including that of the lab; 1 to [`MAX_HOSTS`].
     pub hosts: Vec<Host>,
     /// Links, one entry per direction. A link from a site to itself is the LAN of the site.
-    pub links: Vec<Directed>,
+    pub links: Vec<DirectedLink>,
     /// The path between two sites, for each pair and direction without a link of its own.
     pub routes: Vec<Route>,
     /// Program that runs on each host while the testbed is up: an sshd.
@@ -59,7 +59,7 @@ pub struct Host {
 /// One direction of a link.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Directed {
+pub struct DirectedLink {
     /// Index in [`Config::sites`] of the sending site.
     pub from: usize,
     /// Index in [`Config::sites`] of the receiving site.

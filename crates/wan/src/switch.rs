@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::frame::{self, Frame};
 use crate::link::{Link, Wire};
-use crate::spec::{Config, Directed, Shape};
+use crate::spec::{Config, DirectedLink, Shape};
 use crate::{WanError, key};
 
 /// Forwards frames from host to host over the links.
@@ -160,7 +160,7 @@ impl Switch {
     /// # Errors
     /// [`WanError::Config`] for a link that does not exist or a shape out of range. No link is then
     /// changed.
-    pub fn change(&mut self, changes: &[Directed], now: i64) -> Result<(), WanError> {
+    pub fn change(&mut self, changes: &[DirectedLink], now: i64) -> Result<(), WanError> {
         let mut updates = Vec::new();
         for change in changes {
             change.shape.check()?;
@@ -242,7 +242,7 @@ mod tests {
                 })
                 .collect(),
             links: delays
-                .map(|(from, to, ms)| Directed {
+                .map(|(from, to, ms)| DirectedLink {
                     from,
                     to,
                     shape: shape(ms),
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_rejected_change_changes_no_link() {
         let mut switch = Switch::new(&config()).unwrap();
-        let change = |from, to, loss| Directed {
+        let change = |from, to, loss| DirectedLink {
             from,
             to,
             shape: Shape {

@@ -1,6 +1,6 @@
 //! Stamps that no pair of working clocks produces.
 
-use plimsoll_clock::{Assumptions, Begin, EstimateError, Live, Probe, Pushed, Via, estimate};
+use plimsoll_clock::{Assumptions, Begin, EstimateError, Live, Probe, PushResult, Via, estimate};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -79,7 +79,7 @@ fn impossible_probes_are_counted_and_change_nothing() {
     let mut live = Live::new(Assumptions::default());
     let rejected = dirty
         .iter()
-        .filter(|probe| live.push(probe) == Pushed::Rejected)
+        .filter(|probe| live.push(probe) == PushResult::Rejected)
         .count();
     assert_eq!((rejected, live.rejected()), (6, 6));
 }
@@ -186,5 +186,5 @@ fn probes_over_the_link_among_datagrams_are_not_a_change_of_route() {
     let (error, share) = world.judge(&result.map);
     assert!(error < 20_000.0 && share <= 1.0);
     let mut live = Live::new(Assumptions::default());
-    assert!(probes.iter().all(|probe| live.push(probe) == Pushed::Kept));
+    assert!(probes.iter().all(|probe| live.push(probe) == PushResult::Kept));
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use plimsoll_clock::{Assumptions, Begin, Live, Pushed};
+use plimsoll_clock::{Assumptions, Begin, Live, PushResult};
 
 use crate::simulate::{Conditions, SECOND, World, mixed};
 
@@ -71,7 +71,7 @@ fn on_a_lan_the_error_of_a_common_start_is_below_20_us() {
             .iter()
             .filter(|probe| world.when(probe.received) < 30 * SECOND)
         {
-            assert_eq!(live.push(probe), Pushed::Kept, "seed {seed}");
+            assert_eq!(live.push(probe), PushResult::Kept, "seed {seed}");
         }
         let (agent, controller) = world.both(33 * SECOND);
         worst = worst.max((live.inverse(controller).expect("probes").agent_ns - agent).abs());
@@ -115,11 +115,11 @@ fn a_jump_empties_the_window_within_ten_probes() {
                 for probe in &world.probes {
                     let pushed = live.push(probe);
                     if probe.received <= jump_ns {
-                        assert_eq!(pushed, Pushed::Kept);
+                        assert_eq!(pushed, PushResult::Kept);
                         continue;
                     }
                     after += 1;
-                    if pushed == Pushed::Changed(Begin::Jump) {
+                    if pushed == PushResult::Changed(Begin::Jump) {
                         break;
                     }
                 }

@@ -1,10 +1,10 @@
 //! The true time is inside the bound at every time.
 
-use plimsoll_clock::{Assumptions, Begin, Estimated, Probe, estimate};
+use plimsoll_clock::{Assumptions, Begin, ClockEstimate, Probe, estimate};
 
 use crate::simulate::{Conditions, Route, SECOND, World, mixed};
 
-fn estimated(world: &World) -> Estimated {
+fn estimated(world: &World) -> ClockEstimate {
     estimate(&world.probes, &Assumptions::default()).expect("there are probes")
 }
 
@@ -189,7 +189,7 @@ fn the_order_of_the_probes_does_not_matter() {
     );
     let text = serde_json::to_string(&sorted).expect("plain data");
     assert!(text.len() < 20_000, "{} bytes for ten minutes", text.len());
-    let read: Estimated = serde_json::from_str(&text).expect("as written");
+    let read: ClockEstimate = serde_json::from_str(&text).expect("as written");
     for probe in &probes {
         assert_eq!(read.map.at(probe.sent), sorted.map.at(probe.sent));
     }

@@ -3,40 +3,42 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_model::{Finished, Role};
+use plimsoll_model::{Role, RunOutcome};
 use plimsoll_record::{convert, write_json};
 
-use super::ActiveRun;
-use crate::gather;
+use super::{ActiveRun, gather};
+use crate::files::summary::{AgentSummary, Summary};
 use crate::session::Session;
-use crate::summary::{AgentSummary, Summary};
 
 impl ActiveRun {
     /// Completes the run: its files and its summary.
-    pub(super) fn close(mut self, session: &mut Session) -> Finished {
+    pub(super) fn close(mut self, session: &mut Session) -> RunOutcome {
         let now_ns = session.run_time_ns();
         let far = self.fetch_segments(session);
-        let books = self.take_books();
-        let mut summary = Summary::new(&self.start, books);
+        let totals = self.take_totals();
+        let mut summary = Summary::new(&self.start, totals);
         summary.status = self.status.to_owned();
         summary.reason = self.reason;
         summary.damage.extend(self.damage);
-        let merged = convert(&self.spec.directory, &self.start);
-        for event in merged.iter().flat_map(|merged| merged.clocks.events()) {
+        let conversion = convert(&self.spec.directory, &self.start);
+        for event in conversion
+            .iter()
+            .flat_map(|conversion| conversion.clocks.events())
+        {
             session.note_at(event.t_ns, event.kind, &event.text);
         }
-        match &merged {
-            Ok(merged) => summary.settle(merged),
+        match &conversion {
+            Ok(conversion) => summary.settle(conversion),
             Err(error) => summary.postpone(&self.spec.directory, error),
         }
         match write_json(&self.spec.directory.join("summary.json"), &summary) {
             Ok(()) => {
-                if let (Ok(_), Some(key)) = (&merged, &self.key) {
+                if let (Ok(_), Some(key)) = (&conversion, &self.key) {
                     gather::forget(session, key, &gathered(&summary, &far));
                 }
                 let outstanding = summary.outstanding(&self.start);
-                if let Ok(merged) = &merged {
-                    merged.clean_up(outstanding);
+                if let Ok(conversion) = &conversion {
+                    conversion.clean_up(outstanding);
                 }
             }
             Err(error) => summary.damage.push(error.to_string()),
@@ -45,7 +47,7 @@ impl ActiveRun {
             session.note_at(now_ns, "damage", text);
         }
         session.dismiss(&self.left);
-        summary.finished()
+        summary.outcome()
     }
 
     /// Fetches the segments of agents on other hosts. Returns the names of these agents.
@@ -68,7 +70,7 @@ impl ActiveRun {
     }
 
     /// The summaries of all agents that took part.
-    fn take_books(&mut self) -> Vec<AgentSummary> {
+    fn take_totals(&mut self) -> Vec<AgentSummary> {
         let all = self.agents.iter_mut().zip(&self.start.agents);
         all.filter(|(agent, _)| agent.generation != 0)
             .map(|(agent, start)| {
@@ -84,7 +86,7 @@ impl ActiveRun {
                     lost_ns,
                     reported_ns: Some(agent.reported_ns),
                     window_ns: ended.as_ref().and_then(|ended| ended.window_ns),
-                    books: ended.map(|ended| ended.books).unwrap_or_default(),
+                    totals: ended.map(|ended| ended.totals).unwrap_or_default(),
                 }
             })
             .collect()
@@ -100,7 +102,7 @@ fn gathered(summary: &Summary, far: &[String]) -> Vec<String> {
         .collect();
     let is_complete = |agent: &&AgentSummary| {
         agent
-            .books
+            .totals
             .segments
             .iter()
             .all(|name| held.contains(name.as_str()))

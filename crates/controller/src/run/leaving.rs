@@ -5,10 +5,9 @@
 use std::time::Instant;
 
 use plimsoll_link::message::HANDOVER_TIMEOUT;
-use plimsoll_model::{AgentBooks, grouped};
+use plimsoll_model::{AgentTotals, grouped};
 
-use super::{ActiveRun, AgentEnd};
-use crate::gather;
+use super::{ActiveRun, AgentEnd, gather};
 use crate::session::Session;
 
 /// An agent that was asked to end.
@@ -20,7 +19,7 @@ pub(super) struct LeavingAgent {
     /// Time limit of the transfer.
     until: Instant,
     /// Its final counts and the end of its measured window, ns, once it has sent them.
-    closed: Option<(AgentBooks, i64)>,
+    closed: Option<(AgentTotals, i64)>,
 }
 
 impl ActiveRun {
@@ -48,9 +47,15 @@ impl ActiveRun {
     }
 
     /// Starts the transfer of the segments of a leaving agent, which has closed them.
-    pub(super) fn close_agent(&mut self, session: &Session, index: usize, books: AgentBooks, window_ns: i64) {
+    pub(super) fn close_agent(
+        &mut self,
+        session: &Session,
+        index: usize,
+        totals: AgentTotals,
+        window_ns: i64,
+    ) {
         if let Some(leaving) = self.leaving.get_mut(&index) {
-            leaving.closed = Some((books, window_ns));
+            leaving.closed = Some((totals, window_ns));
         }
         let agent = &self.agents[index];
         if let Some(gathering) = self.gathering.as_mut().filter(|_| !agent.local) {
@@ -126,15 +131,15 @@ impl ActiveRun {
     /// Ends the part of a leaving agent. `outcome` describes its measurements.
     fn end_leaving(&mut self, index: usize, leaving: LeavingAgent, outcome: &str) {
         let agent = &mut self.agents[index];
-        let reported = || AgentBooks {
+        let reported = || AgentTotals {
             counters: agent.reported,
-            ..AgentBooks::default()
+            ..AgentTotals::default()
         };
-        let (books, window_ns) = leaving.closed.unzip();
-        let mut books = books.unwrap_or_else(reported);
-        books.damage.push(format!("{}, {outcome}", leaving.text));
+        let (totals, window_ns) = leaving.closed.unzip();
+        let mut totals = totals.unwrap_or_else(reported);
+        totals.damage.push(format!("{}, {outcome}", leaving.text));
         agent.ended = Some(AgentEnd {
-            books,
+            totals,
             window_ns,
             lost_ns: Some(leaving.since_ns),
         });

@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use plimsoll_trace::event::Outcome;
-use plimsoll_trace::preload::{Image, Log, Merge, Record, When};
+use plimsoll_trace::preload::{Image, Log, Merge, MomentKind, Record};
 use plimsoll_trace::syscalls::Effect;
 
 /// A directory that is removed when the test ends.
@@ -142,9 +142,9 @@ impl Recording {
         let mut done = BTreeMap::new();
         for moment in Merge::new(self.logs()) {
             let head = &heads[moment.log];
-            let (pid, parent) = match moment.when {
-                When::Log => (head.pid, head.parent),
-                When::Begin(record) | When::End(record) => {
+            let (pid, parent) = match moment.kind {
+                MomentKind::Log => (head.pid, head.parent),
+                MomentKind::Begin(record) | MomentKind::End(record) => {
                     (record.other_thread.unwrap_or(head.pid), head.pid)
                 }
             };
@@ -153,14 +153,14 @@ impl Recording {
                 processes.insert(pid, inherited);
             }
             let process = processes.get_mut(&pid).unwrap();
-            match moment.when {
-                When::Log => {
+            match moment.kind {
+                MomentKind::Log => {
                     if let Some(image) = &head.image {
                         *process = Process::executed(image);
                     }
                 }
-                When::Begin(record) => process.begin_call(&record, below, &mut done),
-                When::End(record) => process.end_call(&record),
+                MomentKind::Begin(record) => process.begin_call(&record, below, &mut done),
+                MomentKind::End(record) => process.end_call(&record),
             }
         }
         done

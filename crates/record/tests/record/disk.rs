@@ -56,17 +56,17 @@ fn a_hanging_disk_blocks_neither_testers_nor_the_end_of_the_run() {
     let lost = in_time("a tester", move || overload(&mut sink, &codes));
     assert!(lost > 0);
     // The queue remains full: the last message cannot be sent either.
-    let books = in_time("the end", move || {
+    let totals = in_time("the end", move || {
         recorder.finish_within(Duration::from_millis(300))
     });
-    assert_eq!(books.damage.len(), 1, "{:?}", books.damage);
+    assert_eq!(totals.damage.len(), 1, "{:?}", totals.damage);
     assert!(
-        books.damage[0].contains("did not finish within 0.3 s because the disk does not respond"),
+        totals.damage[0].contains("did not finish within 0.3 s because the disk does not respond"),
         "{:?}",
-        books.damage
+        totals.damage
     );
     // 64 KiB is less than the first batch of Arrow, so no batch was written completely.
-    assert_eq!(books.discarded + lost, 400_000);
+    assert_eq!(totals.discarded + lost, 400_000);
 }
 
 #[test]
@@ -80,13 +80,13 @@ fn a_disk_that_hung_temporarily_loses_only_the_counted_transactions() {
     let mut disk = fs::File::open(pipe).unwrap();
     let mut segment = fs::File::create(run.segments().join("local-000.arrow")).unwrap();
     let copying = std::thread::spawn(move || std::io::copy(&mut disk, &mut segment).unwrap());
-    let books = in_time("the end", move || recorder.finish());
-    assert_eq!((books.discarded, books.damage), (0, vec![]));
+    let totals = in_time("the end", move || recorder.finish());
+    assert_eq!((totals.discarded, totals.damage), (0, vec![]));
     // The recorder had the only writing end of the pipe.
     copying.join().unwrap();
-    let merged = converted(&run);
-    assert_eq!(merged.damage, Vec::<String>::new());
-    assert_eq!(merged.tally().counters.started + lost, 400_000);
+    let conversion = converted(&run);
+    assert_eq!(conversion.damage, Vec::<String>::new());
+    assert_eq!(conversion.tally().counters.started + lost, 400_000);
 }
 
 /// A file system of 4 MiB in memory, unmounted with the test; none if mounting is not permitted.
@@ -155,11 +155,11 @@ fn a_conversion_that_failed_on_a_full_disk_is_repeated_without_loss() {
     let (mut failures, mut half) = (0, false);
     // With increasing space the conversion fails at later steps: before the first byte, in between,
     // at the end, and after the first of the two tables.
-    let merged = (0..)
+    let conversion = (0..)
         .find_map(|pages| {
             disk.fill_except(pages);
             match convert(&inside.0, &start()) {
-                Ok(merged) => Some(merged),
+                Ok(conversion) => Some(conversion),
                 Err(error) => {
                     assert!(error.to_string().contains("No space left"), "{error}");
                     assert_eq!(segments(), before, "with {pages} pages free");
@@ -176,9 +176,9 @@ fn a_conversion_that_failed_on_a_full_disk_is_repeated_without_loss() {
         })
         .unwrap();
     assert!(failures > 10 && half, "{failures} failures");
-    assert_eq!(merged.damage, Vec::<String>::new());
-    assert_eq!(merged.tally().counters.started, 10_000);
-    merged.clean_up(false);
+    assert_eq!(conversion.damage, Vec::<String>::new());
+    assert_eq!(conversion.tally().counters.started, 10_000);
+    conversion.clean_up(false);
     assert!(!inside.segments().exists());
     assert_eq!(
         rows(&inside.0.join("transactions.parquet")),

@@ -37,7 +37,7 @@ pub struct LeftName {
 
 /// Result of [`clean`] or [`reset`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Cleaned {
+pub struct CleanResult {
     /// Number of names that were removed.
     pub removed: usize,
     /// Names that were not removed.
@@ -50,39 +50,39 @@ pub struct Cleaned {
 /// Removes all names that were made beneath a root, by preparations and by replays: only names of
 /// the manifest, the deepest first. A name that was not removed stays in the manifest. If all were
 /// removed, the manifest is removed as well. Without a manifest, nothing is done.
-pub fn clean(root: &Beneath) -> Result<Cleaned, PrepareError> {
+pub fn clean(root: &Beneath) -> Result<CleanResult, PrepareError> {
     let Some(mut manifest) = Manifest::read(root)? else {
-        return Ok(Cleaned::default());
+        return Ok(CleanResult::default());
     };
     let mut sweep = Sweep::new(root, &manifest);
     sweep.sweep(|_| false)?;
     sweep.shrink()?;
-    let cleaned = Cleaned {
+    let result = CleanResult {
         was_prepared: true,
-        ..sweep.cleaned
+        ..sweep.result
     };
-    if cleaned.left.is_empty() {
+    if result.left.is_empty() {
         Manifest::remove(root)?;
-        return Ok(cleaned);
+        return Ok(result);
     }
-    let stays = |path: &Name| cleaned.left.iter().any(|left| left.path == *path);
+    let stays = |path: &Name| result.left.iter().any(|left| left.path == *path);
     manifest.made.retain(|made| stays(&made.path));
     manifest.creates.retain(|create| stays(&create.path));
     manifest.grown.retain(|grown| stays(&grown.path));
     manifest.write(root)?;
-    Ok(cleaned)
+    Ok(result)
 }
 
 /// Removes the names that a replay made, and those made for it that it changed. The next check then
 /// finds the root as it was before the replay, or reports what is missing. Without a manifest,
 /// nothing is done.
-pub fn reset(root: &Beneath) -> Result<Cleaned, PrepareError> {
+pub fn reset(root: &Beneath) -> Result<CleanResult, PrepareError> {
     let Some(manifest) = Manifest::read(root)? else {
-        return Ok(Cleaned::default());
+        return Ok(CleanResult::default());
     };
     let mut sweep = Sweep::new(root, &manifest);
     sweep.sweep(|whole| whole)?;
-    Ok(sweep.cleaned)
+    Ok(sweep.result)
 }
 
 /// A name that may be one that was made here.
@@ -104,7 +104,7 @@ impl Item<'_> {
 struct Sweep<'a> {
     root: &'a Beneath,
     manifest: &'a Manifest,
-    cleaned: Cleaned,
+    result: CleanResult,
 }
 
 impl<'a> Sweep<'a> {
@@ -112,7 +112,7 @@ impl<'a> Sweep<'a> {
         Self {
             root,
             manifest,
-            cleaned: Cleaned::default(),
+            result: CleanResult::default(),
         }
     }
 
@@ -252,14 +252,14 @@ impl<'a> Sweep<'a> {
             self.root.unlink(&path.0)
         };
         match removed {
-            Ok(()) => self.cleaned.removed += 1,
+            Ok(()) => self.result.removed += 1,
             Err(error) => self.add_left(path, why(&error)),
         }
     }
 
     fn add_left(&mut self, path: &Name, why: Why) {
         let path = path.clone();
-        self.cleaned.left.push(LeftName { path, why });
+        self.result.left.push(LeftName { path, why });
     }
 }
 

@@ -13,7 +13,7 @@ mod findings;
 use std::collections::{HashMap, HashSet};
 
 use super::disk::{Disk, Kind};
-use super::report::{Created, Finding, Need, Unexplained, What};
+use super::report::{CreatedName, Finding, Requirements, UnexplainedCall, What};
 use super::tree::{DirEntryName, Entry, Inode, ROOT, Resolution, Tree, join};
 use findings::need;
 
@@ -52,11 +52,11 @@ pub(super) struct Evidence<'a, D> {
     pub links: HashMap<Box<[u8]>, Box<[u8]>>,
     /// Findings; none if one was withdrawn.
     pub findings: Vec<Option<Finding>>,
-    pub created: HashMap<Box<[u8]>, Created>,
+    pub created: HashMap<Box<[u8]>, CreatedName>,
     /// Names that calls removed or assigned to other files.
     pub moved: HashSet<Box<[u8]>>,
     pub unexplained: u64,
-    pub examples: Vec<Unexplained>,
+    pub examples: Vec<UnexplainedCall>,
     /// Paths of calls that failed with ENOTDIR where nothing existed, each with the first such
     /// call.
     files: HashMap<PathsWithFile, Call>,
@@ -167,7 +167,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
                     entry: Entry::Absent,
                     last: true,
                 } => {
-                    let denied = Entry::Denied {
+                    let denied = Entry::CallFailure {
                         finding: None,
                         followed: follow,
                     };
@@ -293,7 +293,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
         }
         let initial = inode.initial.clone().unwrap_or(path);
         let finding = self.add_finding(initial, What::MustNotExist);
-        let denied = Entry::Denied {
+        let denied = Entry::CallFailure {
             finding: Some(finding),
             followed: follow,
         };
@@ -315,7 +315,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
             return self.add_untraced(at, kind);
         };
         let link = self.links.get(&initial).cloned();
-        if let Entry::Denied { finding, followed } = entry {
+        if let Entry::CallFailure { finding, followed } = entry {
             if !followed || link.is_none() {
                 self.cannot_explain(
                     &initial,
@@ -344,7 +344,7 @@ impl<'a, D: Disk> Evidence<'a, D> {
         id: usize,
         initial: Box<[u8]>,
         mut inode: Inode,
-        what: impl Fn(Need) -> What,
+        what: impl Fn(Requirements) -> What,
     ) {
         // The complete need is known at the end.
         let finding = self.add_finding(initial.clone(), what(need(&inode)));

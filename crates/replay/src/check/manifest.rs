@@ -47,7 +47,7 @@ pub struct Manifest {
     /// Files, directories and links that were made.
     pub made: Vec<ManifestEntry>,
     /// Existing files that were enlarged.
-    pub grown: Vec<Grown>,
+    pub grown: Vec<EnlargedFile>,
     /// Names that the trace makes and that did not exist.
     pub creates: Vec<Create>,
 }
@@ -71,7 +71,7 @@ pub struct ManifestEntry {
 
 /// A file that was enlarged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grown {
+pub struct EnlargedFile {
     /// Path beneath the root.
     pub path: Name,
     /// Previous size, bytes.
@@ -106,13 +106,13 @@ impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum StoredName {
             Text(String),
             Bytes(Vec<u8>),
         }
-        Ok(Self(match Written::deserialize(from)? {
-            Written::Text(text) => text.into_bytes().into(),
-            Written::Bytes(bytes) => bytes.into(),
+        Ok(Self(match StoredName::deserialize(from)? {
+            StoredName::Text(text) => text.into_bytes().into(),
+            StoredName::Bytes(bytes) => bytes.into(),
         }))
     }
 }

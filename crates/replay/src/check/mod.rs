@@ -27,12 +27,12 @@ use plimsoll_trace::event::Event;
 use plimsoll_trace::names::Names;
 
 pub use beneath::Beneath;
-pub use clean::{Cleaned, LeftName, Why, clean, reset};
+pub use clean::{CleanResult, LeftName, Why, clean, reset};
 pub use disk::{Disk, DiskEntry, Kind};
 pub use fill::Fill;
 pub use manifest::{FORMAT, Manifest, NAME};
-pub use prepare::{PrepareError, PrepareOptions, Prepared, prepare};
-pub use report::{Created, Finding, Need, Report, Unexplained, What};
+pub use prepare::{PrepareError, PrepareOptions, PrepareResult, prepare};
+pub use report::{CreatedName, Finding, Report, Requirements, UnexplainedCall, What};
 pub use walk::Walk;
 
 use crate::names::{Copy, Links, Table};

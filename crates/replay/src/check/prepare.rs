@@ -11,8 +11,8 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 use super::beneath::Beneath;
 use super::disk::{Disk, Kind};
 use super::fill::{Fill, Filler};
-use super::manifest::{Create, Grown, Manifest, ManifestEntry, Name, State};
-use super::report::{Finding, Need, Report, What};
+use super::manifest::{Create, EnlargedFile, Manifest, ManifestEntry, Name, State};
+use super::report::{Finding, Report, Requirements, What};
 
 /// Temporary name of a file until it is complete. A file under its own name is therefore complete,
 /// or belongs to another process.
@@ -30,7 +30,7 @@ pub struct PrepareOptions {
 
 /// Result of a preparation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PrepareResult {
     /// Number of files, directories and links that were made.
     pub made: usize,
     /// Number of files that were enlarged.
@@ -99,7 +99,11 @@ impl PrepareError {
 /// remain are returned. The manifest is written first.
 ///
 /// Before each repetition: [`super::reset`], then [`super::check`], then this.
-pub fn prepare(root: &Beneath, report: &Report, wanted: PrepareOptions) -> Result<Prepared, PrepareError> {
+pub fn prepare(
+    root: &Beneath,
+    report: &Report,
+    wanted: PrepareOptions,
+) -> Result<PrepareResult, PrepareError> {
     let manifest = match Manifest::read(root)? {
         Some(manifest) => manifest,
         None => Manifest::new(now_ns()),
@@ -167,7 +171,7 @@ impl<'a> Plan<'a> {
         self.remove.push(finding.path.clone());
     }
 
-    fn make(&mut self, finding: &Finding, need: &Need) {
+    fn make(&mut self, finding: &Finding, need: &Requirements) {
         let made = ManifestEntry {
             path: Name(finding.path.clone()),
             kind: need.kind,
@@ -190,7 +194,7 @@ impl<'a> Plan<'a> {
         let mut known = self.manifest.grown.iter_mut();
         match known.find(|grown| grown.path.0 == finding.path) {
             Some(grown) => grown.to = needs,
-            None => self.manifest.grown.push(Grown {
+            None => self.manifest.grown.push(EnlargedFile {
                 path: Name(finding.path.clone()),
                 from: has,
                 to: needs,
@@ -223,10 +227,10 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn perform(mut self) -> Result<Prepared, PrepareError> {
+    fn perform(mut self) -> Result<PrepareResult, PrepareError> {
         let grows: u64 = self.grow.iter().map(|(_, has, needs)| needs - has).sum();
         let makes: u64 = self.make.iter().map(|path| self.ours[path].size).sum();
-        let mut prepared = Prepared {
+        let mut result = PrepareResult {
             removed: 0,
             made: self.make.len(),
             grown: self.grow.len(),
@@ -238,9 +242,9 @@ impl<'a> Plan<'a> {
                 .root
                 .free()
                 .map_err(|source| PrepareError::io("read the free space of", b".", source))?;
-            if free < prepared.bytes {
+            if free < result.bytes {
                 return Err(PrepareError::Space {
-                    needed: prepared.bytes,
+                    needed: result.bytes,
                     free,
                 });
             }
@@ -254,7 +258,7 @@ impl<'a> Plan<'a> {
             } else {
                 remove_one(self.root, path)
             };
-            prepared.removed += removed.map_err(|source| PrepareError::io("remove", path, source))?;
+            result.removed += removed.map_err(|source| PrepareError::io("remove", path, source))?;
         }
         let mut filler = Filler::new(self.wanted.fill);
         for path in &self.make {
@@ -270,7 +274,7 @@ impl<'a> Plan<'a> {
         self.set_modes()?;
         self.manifest.state = State::Ready;
         self.manifest.write(self.root)?;
-        Ok(prepared)
+        Ok(result)
     }
 
     /// Sets the permissions of all names that were made, because a replay may have changed them.

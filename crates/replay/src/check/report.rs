@@ -8,7 +8,7 @@ use super::disk::Kind;
 
 /// Requirements on a file for a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Need {
+pub struct Requirements {
     /// Type; a file if it is unknown.
     pub kind: Kind,
     /// Size of a file, bytes: the end of the bytes that were read, or the size that a call
@@ -28,7 +28,7 @@ pub struct Need {
 #[serde(rename_all = "kebab-case", tag = "what")]
 pub enum What {
     /// It does not exist.
-    Missing(Need),
+    Missing(Requirements),
     /// It exists, although a call found that it does not, or made it.
     MustNotExist,
     /// It has fewer bytes than calls read or reported.
@@ -43,7 +43,7 @@ pub enum What {
         /// Actual type.
         is: Kind,
         /// Requirements.
-        needs: Need,
+        needs: Requirements,
     },
     /// Calls have read it, but this process may not.
     NotReadable,
@@ -87,7 +87,7 @@ pub struct Finding {
 
 /// A name that the trace makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Created {
+pub struct CreatedName {
     /// Path beneath the root.
     #[serde(serialize_with = "lossy")]
     pub path: Box<[u8]>,
@@ -101,7 +101,7 @@ pub struct Created {
 /// A call that no initial state of the root explains: a process outside the trace changed files, or
 /// overlapping calls happened in another order than recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Unexplained {
+pub struct UnexplainedCall {
     /// Index among the events, from 0.
     pub event: u64,
     /// Path beneath the root.
@@ -118,11 +118,11 @@ pub struct Report {
     /// contents.
     pub findings: Vec<Finding>,
     /// Names that the trace makes, in no particular order, each once.
-    pub creates: Vec<Created>,
+    pub creates: Vec<CreatedName>,
     /// Number of calls that no initial state explains.
     pub unexplained: u64,
     /// The first unexplained calls.
-    pub examples: Vec<Unexplained>,
+    pub examples: Vec<UnexplainedCall>,
     /// Number of events that were checked.
     pub events: u64,
 }

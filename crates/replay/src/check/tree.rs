@@ -19,7 +19,7 @@ pub(super) enum Entry {
     Absent,
     /// A call found that nothing exists. `finding`: something does, and that was reported.
     /// `followed`: it may be a link to a missing name.
-    Denied {
+    CallFailure {
         finding: Option<usize>,
         followed: bool,
     },

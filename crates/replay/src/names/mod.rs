@@ -57,7 +57,7 @@ pub enum Copy {
 
 /// Result of the mapping of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mapped {
+pub enum NameMapping {
     /// The path beneath the root, never absolute; `.` is the root itself.
     Inside(Box<[u8]>, Copy),
     /// Calls on the name are not replayed.
@@ -67,7 +67,7 @@ pub enum Mapped {
 /// Result of the mapping of each name of a trace.
 #[derive(Debug, Clone)]
 pub struct Table {
-    rows: Vec<Mapped>,
+    rows: Vec<NameMapping>,
     /// The recorded names with `..` resolved, by the same index.
     whole: Vec<Box<[u8]>>,
     rules: Rules,
@@ -82,7 +82,7 @@ impl Table {
             .iter()
             .map(|path| plain(path, &is_link).into())
             .collect();
-        let mut rows: Vec<Mapped> = whole.iter().map(|path| map(rules, path)).collect();
+        let mut rows: Vec<NameMapping> = whole.iter().map(|path| map(rules, path)).collect();
         for (index, row) in rows.iter_mut().enumerate() {
             let Some(id) = PathId::new(index).filter(|id| links.has_failed_call(*id)) else {
                 continue;
@@ -103,7 +103,7 @@ impl Table {
                 && rules.mapped(name).is_none()
                 && let Some(row) = rows.get_mut(file.path.index())
             {
-                *row = Mapped::Ignored(Reason::NoFile);
+                *row = NameMapping::Ignored(Reason::NoFile);
             }
         }
         Self {
@@ -114,17 +114,17 @@ impl Table {
     }
 
     /// Result of the mapping of a name. The id of another trace has none: it is ignored.
-    pub fn get(&self, id: PathId) -> &Mapped {
+    pub fn get(&self, id: PathId) -> &NameMapping {
         self.rows
             .get(id.index())
-            .unwrap_or(&Mapped::Ignored(Reason::NoName))
+            .unwrap_or(&NameMapping::Ignored(Reason::NoName))
     }
 
     /// Path beneath the root of files of this owner; none if the name is ignored or has another
     /// owner.
     pub fn path(&self, id: PathId, copy: Copy) -> Option<&[u8]> {
         match self.get(id) {
-            Mapped::Inside(path, whose) if *whose == copy => Some(path),
+            NameMapping::Inside(path, whose) if *whose == copy => Some(path),
             _ => None,
         }
     }
@@ -136,7 +136,7 @@ impl Table {
     /// the sandbox does not follow absolute ones.
     pub fn target(&self, link: PathId, target: &[u8]) -> Option<Vec<u8>> {
         let recorded = self.whole.get(link.index())?;
-        let Mapped::Inside(link, _) = self.get(link) else {
+        let NameMapping::Inside(link, _) = self.get(link) else {
             return None;
         };
         let from = |name: &[u8]| plain(&beside(name, target), &|_| false);
@@ -156,8 +156,8 @@ impl Table {
             .rows
             .iter()
             .filter_map(|row| match row {
-                Mapped::Ignored(reason) => Some(*reason),
-                Mapped::Inside(..) => None,
+                NameMapping::Ignored(reason) => Some(*reason),
+                NameMapping::Inside(..) => None,
             })
             .collect();
         reasons.sort_unstable();
@@ -168,33 +168,33 @@ impl Table {
 
 /// Result of the mapping of a name with its `..`; none if it, or a rule for the part before `..`,
 /// would lead to another path than `without`, the mapping of the same name without `..`.
-fn with_dots(rules: &Rules, name: &[u8], without: &Mapped) -> Option<Mapped> {
-    let Mapped::Inside(expected, expected_copy) = without else {
+fn with_dots(rules: &Rules, name: &[u8], without: &NameMapping) -> Option<NameMapping> {
+    let NameMapping::Inside(expected, expected_copy) = without else {
         return None;
     };
-    let Mapped::Inside(path, copy) = map(rules, &plain(name, &|_| true)) else {
+    let NameMapping::Inside(path, copy) = map(rules, &plain(name, &|_| true)) else {
         return None;
     };
     let is_same = copy == *expected_copy && inside(&without_dots(&path)) == inside(&without_dots(expected));
-    is_same.then_some(Mapped::Inside(path, copy))
+    is_same.then_some(NameMapping::Inside(path, copy))
 }
 
-fn map(rules: &Rules, name: &[u8]) -> Mapped {
+fn map(rules: &Rules, name: &[u8]) -> NameMapping {
     if name.is_empty() || name.contains(&0) {
-        return Mapped::Ignored(Reason::NoName);
+        return NameMapping::Ignored(Reason::NoName);
     }
     if let Some(reason) = rules.ignore_reason(name) {
-        return Mapped::Ignored(reason);
+        return NameMapping::Ignored(reason);
     }
     let copy = rules.copy(name);
     let mapped = match rules.mapped(name) {
         Some(mapped) => mapped,
-        None if name.starts_with(b"unknown:") => return Mapped::Ignored(Reason::Nameless),
+        None if name.starts_with(b"unknown:") => return NameMapping::Ignored(Reason::Nameless),
         None => name.to_vec(),
     };
     match inside(&mapped) {
-        Some(path) => Mapped::Inside(path.into(), copy),
-        None => Mapped::Ignored(Reason::Relative),
+        Some(path) => NameMapping::Inside(path.into(), copy),
+        None => NameMapping::Ignored(Reason::Relative),
     }
 }
 

@@ -16,8 +16,8 @@ fn table(rules: &Rules, paths: &[&str]) -> (Table, Vec<PathId>) {
 fn mapped(rules: &Rules, path: &str) -> Result<String, Reason> {
     let (table, ids) = table(rules, &[path]);
     match table.get(ids[0]) {
-        Mapped::Inside(path, _) => Ok(String::from_utf8(path.to_vec()).unwrap()),
-        Mapped::Ignored(reason) => Err(*reason),
+        NameMapping::Inside(path, _) => Ok(String::from_utf8(path.to_vec()).unwrap()),
+        NameMapping::Ignored(reason) => Err(*reason),
     }
 }
 
@@ -220,7 +220,7 @@ fn pipes_without_a_path_are_ignored() {
             .unwrap();
     }
     let table = Table::new(&Rules::new(), &names, &Links::new());
-    assert_eq!(table.get(pipe), &Mapped::Ignored(Reason::NoFile));
+    assert_eq!(table.get(pipe), &NameMapping::Ignored(Reason::NoFile));
     assert_eq!(table.path(fifo, Copy::Private), Some(b"tmp/fifo".as_slice()));
 }
 

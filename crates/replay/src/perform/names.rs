@@ -7,7 +7,7 @@ use nix::sys::stat::SFlag;
 use super::buffer::MAX_CHUNK_BYTES;
 use super::{ActionResult, Executor};
 use crate::action::{Action, Operation, mark};
-use crate::root::Denied;
+use crate::root::CallFailure;
 
 const AT_SYMLINK_FOLLOW: u32 = 0x400;
 
@@ -81,7 +81,7 @@ impl Executor<'_> {
     }
 }
 
-fn expect_directory(status: nix::sys::stat::FileStat) -> Result<(), Denied> {
+fn expect_directory(status: nix::sys::stat::FileStat) -> Result<(), CallFailure> {
     if SFlag::from_bits_truncate(status.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFDIR {
         Ok(())
     } else {

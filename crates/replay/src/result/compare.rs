@@ -89,7 +89,7 @@ fn values(action: &Action, recorded: i64, got: i64) -> Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::action::Recorded;
+    use crate::action::RecordedResult;
 
     #[test]
     fn only_meaningful_values_are_compared() {
@@ -102,7 +102,7 @@ mod tests {
                 comparison.got.text()
             ))
         };
-        let (some, none) = (Recorded::returned(10), Recorded::failed(2));
+        let (some, none) = (RecordedResult::returned(10), RecordedResult::failed(2));
         assert_eq!(difference(Operation::Read, some, Ok(10)), None);
         assert_eq!(
             difference(Operation::Read, some, Ok(9)).unwrap(),
@@ -123,7 +123,10 @@ mod tests {
             difference(Operation::Open, some, Err(Errno::EACCES)).unwrap(),
             "ok, EACCES"
         );
-        assert_eq!(difference(Operation::Read, Recorded::unknown(), Ok(9)), None);
+        assert_eq!(
+            difference(Operation::Read, RecordedResult::unknown(), Ok(9)),
+            None
+        );
 
         // The number of bytes of a submitted request is not recorded, but the call must succeed.
         let handed = Action {

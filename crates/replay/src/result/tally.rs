@@ -8,7 +8,7 @@ use plimsoll_trace::event::{OpenId, PathId};
 use plimsoll_trace::names::Names;
 
 use super::{
-    CallTimes, Comparison, Example, LetGo, Mismatch, NOT_OPEN, Quantiles, Refused, Waits, seconds, shown,
+    CallTimes, Comparison, Example, LetGo, Mismatch, NOT_OPEN, Quantiles, RefusedCalls, Waits, seconds, shown,
 };
 use crate::action::{Action, Operation};
 use crate::perform::ActionResult;
@@ -73,7 +73,7 @@ struct Differing {
 
 /// An abandoned wait.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Unfinished {
+pub(crate) struct AbandonedWait {
     pub(crate) worker: u32,
     pub(crate) at: u32,
     pub(crate) awaited: u32,
@@ -88,7 +88,7 @@ pub(crate) struct Tally {
     lateness: Option<Histogram<u64>>,
     mismatches: BTreeMap<(Operation, Comparison), Alike<Differing>>,
     refusals: BTreeMap<(Operation, &'static str, Refusal), Alike<Option<PathId>>>,
-    let_go: Alike<Unfinished>,
+    let_go: Alike<AbandonedWait>,
     pub(crate) lost: u64,
     pub(crate) waited: u64,
     pub(crate) waited_ns: u64,
@@ -161,7 +161,7 @@ impl Tally {
         self.lateness.get_or_insert_with(histogram).saturating_record(ns);
     }
 
-    pub(crate) fn add_abandoned(&mut self, edge: Unfinished) {
+    pub(crate) fn add_abandoned(&mut self, edge: AbandonedWait) {
         self.let_go.add(edge);
     }
 
@@ -253,8 +253,8 @@ impl Tally {
         mismatches
     }
 
-    pub(crate) fn refusals(&self, names: &Names) -> Vec<Refused> {
-        let refusals = self.refusals.iter().map(|((_, call, why), kept)| Refused {
+    pub(crate) fn refusals(&self, names: &Names) -> Vec<RefusedCalls> {
+        let refusals = self.refusals.iter().map(|((_, call, why), kept)| RefusedCalls {
             call: (*call).to_owned(),
             why: why.to_string(),
             count: kept.count,
@@ -282,7 +282,7 @@ fn refused_call(action: &Action) -> &'static str {
         .map_or(action.operation.name(), |call| call.name)
 }
 
-impl Unfinished {
+impl AbandonedWait {
     fn describe(&self, plan: &Plan, names: &Names) -> LetGo {
         let tid = |worker: u32| {
             let entry = names.threads().get(worker as usize);

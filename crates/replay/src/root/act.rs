@@ -12,7 +12,7 @@ use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat, mknodat};
 use nix::unistd::{LinkatFlags, UnlinkatFlags, linkat, symlinkat, unlinkat};
 
-use super::{Denied, Name, Refusal, Root, is_link};
+use super::{CallFailure, Name, Refusal, Root, is_link};
 
 /// Maximum number of parent directories in which the root is sought: more than a name can have
 /// components.
@@ -20,7 +20,7 @@ const DEEPEST: usize = 4096;
 
 impl Root {
     /// mkdir(2); setgid and sticky bits are left out.
-    pub fn mkdir(&self, name: &Name, mode: c_uint) -> Result<(), Denied> {
+    pub fn mkdir(&self, name: &Name, mode: c_uint) -> Result<(), CallFailure> {
         if !name.has_last() {
             return Err(Errno::EEXIST.into());
         }
@@ -28,7 +28,7 @@ impl Root {
     }
 
     /// mkfifo(3).
-    pub fn mkfifo(&self, name: &Name, mode: c_uint) -> Result<(), Denied> {
+    pub fn mkfifo(&self, name: &Name, mode: c_uint) -> Result<(), CallFailure> {
         let parent_dir = self.parent_dir(name)?;
         Ok(mknodat(
             parent_dir,
@@ -40,7 +40,7 @@ impl Root {
     }
 
     /// unlink(2).
-    pub fn unlink(&self, name: &Name) -> Result<(), Denied> {
+    pub fn unlink(&self, name: &Name) -> Result<(), CallFailure> {
         Ok(unlinkat(
             self.parent_dir(name)?,
             name.last(),
@@ -49,14 +49,14 @@ impl Root {
     }
 
     /// rmdir(2).
-    pub fn rmdir(&self, name: &Name) -> Result<(), Denied> {
+    pub fn rmdir(&self, name: &Name) -> Result<(), CallFailure> {
         unlinkat(self.parent_dir(name)?, name.last(), UnlinkatFlags::RemoveDir)?;
         self.cache.forget();
         Ok(())
     }
 
     /// renameat2(2). `RENAME_WHITEOUT`, which leaves a device node behind, is refused.
-    pub fn rename(&self, from: &Name, to: &Name, flags: c_uint) -> Result<(), Denied> {
+    pub fn rename(&self, from: &Name, to: &Name, flags: c_uint) -> Result<(), CallFailure> {
         if flags & libc::RENAME_WHITEOUT != 0 {
             return Err(Refusal::Device.into());
         }
@@ -78,7 +78,7 @@ impl Root {
     }
 
     /// linkat(2).
-    pub fn link(&self, from: &Name, to: &Name, follow: bool) -> Result<(), Denied> {
+    pub fn link(&self, from: &Name, to: &Name, follow: bool) -> Result<(), CallFailure> {
         if follow {
             let file = self.locate(from, true)?;
             let new = self.parent_dir(to)?;
@@ -102,7 +102,7 @@ impl Root {
     }
 
     /// linkat(2) of an open file, by its name in /proc: `AT_EMPTY_PATH` would need a privilege.
-    pub fn link_file(&self, file: RawFd, to: &Name) -> Result<(), Denied> {
+    pub fn link_file(&self, file: RawFd, to: &Name) -> Result<(), CallFailure> {
         let new = self.parent_dir(to)?;
         let cwd = nix::fcntl::AT_FDCWD;
         let flags = LinkatFlags::AT_SYMLINK_FOLLOW;
@@ -111,7 +111,7 @@ impl Root {
 
     /// symlink(2) with an unchanged `target`, which must stay beneath the root if no other link is
     /// in its path.
-    pub fn symlink(&self, target: &CStr, name: &Name) -> Result<(), Denied> {
+    pub fn symlink(&self, target: &CStr, name: &Name) -> Result<(), CallFailure> {
         let parent_dir = self.parent_dir(name)?;
         if !is_beneath(target.to_bytes(), self.depth(parent_dir.as_fd())?) {
             return Err(Refusal::Leaves.into());
@@ -120,7 +120,7 @@ impl Root {
     }
 
     /// symlink(2) to a name that begins at the root. The target is written relative to the link.
-    pub fn symlink_beneath(&self, target: &Name, name: &Name) -> Result<(), Denied> {
+    pub fn symlink_beneath(&self, target: &Name, name: &Name) -> Result<(), CallFailure> {
         let parent_dir = self.parent_dir(name)?;
         let mut text = b"../".repeat(self.depth(parent_dir.as_fd())?);
         text.extend_from_slice(target.whole().to_bytes());
@@ -132,7 +132,7 @@ impl Root {
     }
 
     /// readlink(2).
-    pub fn readlink(&self, name: &Name, into: &mut [u8]) -> Result<usize, Denied> {
+    pub fn readlink(&self, name: &Name, into: &mut [u8]) -> Result<usize, CallFailure> {
         let parent_dir = self.parent_dir(name)?;
         // SAFETY: the name ends in a zero. The kernel writes at most the passed number of bytes.
         let length = unsafe {
@@ -147,7 +147,7 @@ impl Root {
     }
 
     /// stat(2), or lstat(2) if links are not followed.
-    pub fn stat(&self, name: &Name, follow: bool) -> Result<FileStat, Denied> {
+    pub fn stat(&self, name: &Name, follow: bool) -> Result<FileStat, CallFailure> {
         if let Some(status) = self
             .beside(name)?
             .filter(|status| !follow || !is_link(status.st_mode))
@@ -158,7 +158,7 @@ impl Root {
     }
 
     /// access(2): `mode` is of `R_OK`, `W_OK`, `X_OK`.
-    pub fn access(&self, name: &Name, mode: c_int, follow: bool) -> Result<(), Denied> {
+    pub fn access(&self, name: &Name, mode: c_int, follow: bool) -> Result<(), CallFailure> {
         if self.beside(name)?.is_some_and(|status| !is_link(status.st_mode)) {
             let parent_dir = self.parent_dir(name)?;
             let stay = libc::AT_SYMLINK_NOFOLLOW;
@@ -174,7 +174,7 @@ impl Root {
 
     /// The status of the last component, without following a link; none if there is no such
     /// component.
-    fn beside(&self, name: &Name) -> Result<Option<FileStat>, Denied> {
+    fn beside(&self, name: &Name) -> Result<Option<FileStat>, CallFailure> {
         if !name.has_last() {
             return Ok(None);
         }
@@ -187,14 +187,14 @@ impl Root {
     }
 
     /// chmod(2); setuid, setgid and sticky bits are left out.
-    pub fn chmod(&self, name: &Name, mode: c_uint, follow: bool) -> Result<(), Denied> {
+    pub fn chmod(&self, name: &Name, mode: c_uint, follow: bool) -> Result<(), CallFailure> {
         let file = self.locate(name, follow)?;
         // SAFETY: the name ends in a zero.
         done(unsafe { libc::chmod(by_number(file.as_raw_fd()).name().as_ptr(), mode & 0o777) })
     }
 
     /// utimensat(2) to the present time.
-    pub fn touch(&self, name: &Name, follow: bool) -> Result<(), Denied> {
+    pub fn touch(&self, name: &Name, follow: bool) -> Result<(), CallFailure> {
         if !follow && name.has_last() {
             let parent_dir = self.parent_dir(name)?;
             return touch_at(
@@ -208,19 +208,25 @@ impl Root {
     }
 
     /// truncate(2) of a regular file.
-    pub fn truncate(&self, name: &Name, size: i64) -> Result<(), Denied> {
+    pub fn truncate(&self, name: &Name, size: i64) -> Result<(), CallFailure> {
         let file = self.open_file(name, libc::O_WRONLY, 0)?;
         Ok(nix::unistd::ftruncate(file, size)?)
     }
 
     /// statfs(2).
-    pub fn statfs(&self, name: &Name) -> Result<(), Denied> {
+    pub fn statfs(&self, name: &Name) -> Result<(), CallFailure> {
         nix::sys::statfs::fstatfs(self.locate(name, true)?)?;
         Ok(())
     }
 
     /// getxattr(2). Returns the length of the value, bytes.
-    pub fn getxattr(&self, name: &Name, key: &CStr, into: &mut [u8], follow: bool) -> Result<usize, Denied> {
+    pub fn getxattr(
+        &self,
+        name: &Name,
+        key: &CStr,
+        into: &mut [u8],
+        follow: bool,
+    ) -> Result<usize, CallFailure> {
         let file = self.locate(name, follow)?;
         let path = by_number(file.as_raw_fd());
         let (buffer, size) = (into.as_mut_ptr().cast(), into.len());
@@ -230,7 +236,7 @@ impl Root {
     }
 
     /// listxattr(2). Returns the length of the list, bytes.
-    pub fn listxattr(&self, name: &Name, into: &mut [u8], follow: bool) -> Result<usize, Denied> {
+    pub fn listxattr(&self, name: &Name, into: &mut [u8], follow: bool) -> Result<usize, CallFailure> {
         let file = self.locate(name, follow)?;
         let path = by_number(file.as_raw_fd());
         // SAFETY: the name ends in a zero. The kernel writes at most the passed number of bytes.
@@ -246,7 +252,7 @@ impl Root {
         value: &[u8],
         flags: c_int,
         follow: bool,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), CallFailure> {
         expect_of_user(key)?;
         let file = self.locate(name, follow)?;
         let path = by_number(file.as_raw_fd());
@@ -256,7 +262,7 @@ impl Root {
     }
 
     /// removexattr(2) of an attribute `user.*`.
-    pub fn removexattr(&self, name: &Name, key: &CStr, follow: bool) -> Result<(), Denied> {
+    pub fn removexattr(&self, name: &Name, key: &CStr, follow: bool) -> Result<(), CallFailure> {
         expect_of_user(key)?;
         let file = self.locate(name, follow)?;
         // SAFETY: names end in a zero.
@@ -265,7 +271,7 @@ impl Root {
 
     /// Number of directories between the root and this one. A directory that was moved out of the
     /// root is refused.
-    fn depth(&self, directory: BorrowedFd<'_>) -> Result<usize, Denied> {
+    fn depth(&self, directory: BorrowedFd<'_>) -> Result<usize, CallFailure> {
         let root = identity(self.directory.as_fd())?;
         let mut at: Option<OwnedFd> = None;
         for depth in 0..DEEPEST {
@@ -285,7 +291,7 @@ impl Root {
 }
 
 /// Refuses changes of attributes other than `user.*`.
-pub(crate) fn expect_of_user(key: &CStr) -> Result<(), Denied> {
+pub(crate) fn expect_of_user(key: &CStr) -> Result<(), CallFailure> {
     if key.to_bytes().starts_with(b"user.") {
         Ok(())
     } else {
@@ -316,12 +322,12 @@ fn permissions(mode: c_uint) -> Mode {
     Mode::from_bits_truncate(mode & 0o777)
 }
 
-fn done(result: c_int) -> Result<(), Denied> {
+fn done(result: c_int) -> Result<(), CallFailure> {
     Errno::result(result)?;
     Ok(())
 }
 
-fn touch_at(directory: RawFd, name: &CStr, flags: c_int) -> Result<(), Denied> {
+fn touch_at(directory: RawFd, name: &CStr, flags: c_int) -> Result<(), CallFailure> {
     // SAFETY: the name ends in a zero. No times are passed, which means the present.
     done(unsafe { libc::utimensat(directory, name.as_ptr(), std::ptr::null(), flags) })
 }

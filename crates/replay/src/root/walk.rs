@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
-use super::{Denied, RETRIES, Refusal, is_ordinary};
+use super::{CallFailure, RETRIES, Refusal, is_ordinary};
 
 /// Maximum number of links in one name, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -27,7 +27,12 @@ struct Walk<'a> {
 }
 
 /// Opens `path` beneath `root`; `flags` and `mode` are those of open(2).
-pub(super) fn walk(root: BorrowedFd<'_>, path: &[u8], flags: c_int, mode: c_uint) -> Result<OwnedFd, Denied> {
+pub(super) fn walk(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: c_int,
+    mode: c_uint,
+) -> Result<OwnedFd, CallFailure> {
     let mut walk = Walk {
         root,
         within: Vec::new(),
@@ -66,7 +71,7 @@ impl Walk<'_> {
         self.within.last().map_or(self.root, AsFd::as_fd)
     }
 
-    fn put_ahead(&mut self, path: &[u8]) -> Result<(), Denied> {
+    fn put_ahead(&mut self, path: &[u8]) -> Result<(), CallFailure> {
         if path.first() == Some(&b'/') {
             return Err(Refusal::Leaves.into());
         }
@@ -78,7 +83,7 @@ impl Walk<'_> {
     }
 
     /// Enters a directory, or follows a link.
-    fn step(&mut self, part: &CString) -> Result<(), Denied> {
+    fn step(&mut self, part: &CString) -> Result<(), CallFailure> {
         let file = look(self.current(), part)?;
         match kind(&file)? {
             SFlag::S_IFDIR => {
@@ -91,7 +96,7 @@ impl Walk<'_> {
     }
 
     /// Opens the last component. None if components remain.
-    fn finish(&mut self, part: &CString, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, Denied> {
+    fn finish(&mut self, part: &CString, flags: c_int, mode: c_uint) -> Result<Option<OwnedFd>, CallFailure> {
         let makes_new = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
         let stays = flags & libc::O_NOFOLLOW != 0 || makes_new;
         match look(self.current(), part) {
@@ -116,7 +121,7 @@ impl Walk<'_> {
         }
     }
 
-    fn follow(&mut self, link: &OwnedFd) -> Result<(), Denied> {
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), CallFailure> {
         self.links += 1;
         if self.links > MAX_LINKS {
             return Err(Errno::ELOOP.into());

@@ -13,7 +13,7 @@ use crate::action::{Action, Operation, mark};
 use crate::order::Edge;
 use crate::perform::{ActionResult, Executor};
 use crate::plan::Worker;
-use crate::result::{Tally, Unfinished};
+use crate::result::{AbandonedWait, Tally};
 use crate::timing::pace::{self, Burner};
 use crate::timing::{Think, Timing, duration, scaled};
 
@@ -150,7 +150,7 @@ impl<'a, 'c> Work<'a, 'c> {
             }
             let patience = crew.settings.patience.as_nanos() as i64;
             if has_ended || now - hopeless_since >= patience {
-                self.tally.add_abandoned(Unfinished {
+                self.tally.add_abandoned(AbandonedWait {
                     worker: self.at as u32,
                     at: edge.at,
                     awaited: edge.worker,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::database::Dialect;
 use super::invalidation::InvalidationConfig;
-use super::modified::is_table;
+use super::last_modified::is_table;
 use crate::ServiceError;
 
 /// Maximum ages of responses in caches, in seconds.

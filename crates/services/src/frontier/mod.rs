@@ -27,7 +27,7 @@ mod database;
 mod files;
 mod invalidation;
 mod keepalive;
-mod modified;
+mod last_modified;
 mod respond;
 mod signature;
 mod tally;
@@ -50,7 +50,7 @@ use crate::listen::serve_connections;
 use database::{Database, Dialect};
 use files::Files;
 use invalidation::Invalidation;
-use modified::Modified;
+use last_modified::LastModifiedCache;
 use signature::Signer;
 use tally::{Tally, get};
 
@@ -58,7 +58,7 @@ struct Gateway {
     config: FrontierConfig,
     database: Database,
     files: Files,
-    modified: Arc<Modified>,
+    last_modified: Arc<LastModifiedCache>,
     signer: Option<Signer>,
     /// None: caches are not notified of changes.
     invalidation: Option<Invalidation>,
@@ -94,8 +94,8 @@ impl Gateway {
         let database = Database::open(&config)?;
         config.check(database.dialect())?;
         let has_change_times = database.dialect() == Dialect::Mysql;
-        let modified = Modified::new(config.validate_last_modified_s);
-        if modified.is_enabled() && config.last_modified_table.is_none() && !has_change_times {
+        let last_modified = LastModifiedCache::new(config.validate_last_modified_s);
+        if last_modified.is_enabled() && config.last_modified_table.is_none() && !has_change_times {
             return Err(ServiceError::Config {
                 key: "last_modified_table",
                 why: "required with validate_last_modified_s, because this database does not store when its tables \
@@ -106,7 +106,7 @@ impl Gateway {
         Ok(Self {
             database,
             files: Files::new(config.files.clone(), config.file_connections),
-            modified: Arc::new(modified),
+            last_modified: Arc::new(last_modified),
             invalidation: None,
             signer: Signer::load(config.key_file.as_ref(), config.cert_file.as_ref())?,
             counters: Counters::default(),
@@ -120,8 +120,9 @@ impl Gateway {
         if let Some(config) = &self.config.invalidation {
             let database = self.config.database.to_string_lossy();
             let dialect = self.database.dialect();
-            let modified = self.modified.clone();
-            let invalidation = Invalidation::start(config, &database, dialect, modified, address).await?;
+            let last_modified = self.last_modified.clone();
+            let invalidation =
+                Invalidation::start(config, &database, dialect, last_modified, address).await?;
             self.invalidation = Some(invalidation);
         }
         Ok(())

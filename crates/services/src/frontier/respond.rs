@@ -19,7 +19,7 @@ use super::database::{End, Failure, Part, PayloadConnection, Query, Running};
 use super::files::{FileError, FileRequest, Files, SendableFile};
 use super::invalidation::Keeping;
 use super::keepalive::Keepalive;
-use super::modified::{self, Tables, tables_of};
+use super::last_modified::{self, Tables, tables_of};
 use super::tally::{Presence, add};
 use crate::date::parse_date;
 use crate::http::{Head, HttpConnection};
@@ -52,7 +52,7 @@ impl PayloadResult {
 
 /// Time of the last change of the data of a request, for `Last-Modified`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Changed {
+enum LastChange {
     /// The tables of a query are not known, or `Last-Modified` is disabled.
     Unknown,
     /// The database must be queried for it.
@@ -95,7 +95,7 @@ impl Gateway {
         // Time 0 marks errors and never matches. If changes are not reported, the remembered time
         // may be outdated.
         let since = since.filter(|since| *since > 0 && keeping.allowed);
-        if let Changed::At(time) = changed
+        if let LastChange::At(time) = changed
             && since == Some(time)
         {
             return self.not_modified(answer).await;
@@ -103,12 +103,12 @@ impl Gateway {
         if number > self.config.threads {
             return self.busy(answer).await;
         }
-        if let Changed::At(time) = changed {
+        if let LastChange::At(time) = changed {
             answer.set_last_modified(time);
         }
         frame::begin(&mut answer.held);
         frame::transaction(&mut answer.held, request.commands.len());
-        let query_change = changed == Changed::NotYet && jobs.len() == 1;
+        let query_change = changed == LastChange::NotYet && jobs.len() == 1;
         let mut global_error = None;
         for (command, job) in request.commands.iter().zip(jobs) {
             frame::payload(
@@ -138,7 +138,7 @@ impl Gateway {
     ///
     /// In the servlet, one payload with a known time is sufficient. Here the times of all payloads
     /// must be known.
-    async fn prepare(&self, works: Vec<Work>) -> Result<(Vec<Job>, Changed), FileError> {
+    async fn prepare(&self, works: Vec<Work>) -> Result<(Vec<Job>, LastChange), FileError> {
         let mut jobs = Vec::with_capacity(works.len());
         let mut times = Vec::with_capacity(works.len());
         for work in works {
@@ -150,11 +150,11 @@ impl Gateway {
                     (Job::File(request, file), Some(changed))
                 }
                 Work::Query(query) => {
-                    let is_enabled = self.modified.is_enabled();
+                    let is_enabled = self.last_modified.is_enabled();
                     let tables = if is_enabled { tables_of(&query.sql) } else { None };
                     let time = tables
                         .as_ref()
-                        .map(|tables| self.modified.of(tables).unwrap_or(0));
+                        .map(|tables| self.last_modified.of(tables).unwrap_or(0));
                     (Job::Query(query, tables), time)
                 }
             };
@@ -163,9 +163,9 @@ impl Gateway {
         }
         let times: Option<Vec<u64>> = times.into_iter().collect();
         let changed = match times {
-            None => Changed::Unknown,
-            Some(times) if times.contains(&0) => Changed::NotYet,
-            Some(times) => Changed::At(times.into_iter().max().unwrap_or(0)),
+            None => LastChange::Unknown,
+            Some(times) if times.contains(&0) => LastChange::NotYet,
+            Some(times) => LastChange::At(times.into_iter().max().unwrap_or(0)),
         };
         Ok((jobs, changed))
     }
@@ -362,7 +362,7 @@ impl Gateway {
         let result = self.send(answer, &mut keepalive, &mut running).await;
         match (result, tables) {
             (PayloadResult::End(Err(Failure::Database(why)), seal), Some(tables)) => {
-                let why = format!("While querying {}: {}", modified::names(tables), bare(&why));
+                let why = format!("While querying {}: {}", last_modified::names(tables), bare(&why));
                 PayloadResult::End(Err(Failure::Database(format!("Exception: {why}"))), seal)
             }
             (result, _) => result,
@@ -382,14 +382,14 @@ impl Gateway {
         let source = change_table.unwrap_or("information_schema.tables");
         let failed = |why: String| PayloadResult::failed(Failure::Database(format!("Exception: {why}")));
         // Another request may have stored the time while this one waited for its connection.
-        let (time, held) = if let Some(time) = self.modified.of(tables) {
+        let (time, held) = if let Some(time) = self.last_modified.of(tables) {
             (Some(time), held)
         } else {
             let sql = self.database.dialect().changed(tables, change_table);
             match self.wait(answer, keepalive, held.value(&sql)).await {
                 None => return Err(PayloadResult::Gone),
                 Some(Err(Failure::Refused(why) | Failure::Database(why))) => {
-                    let names = modified::names(tables);
+                    let names = last_modified::names(tables);
                     return Err(failed(format!(
                         "Error querying for {names} in {source}: {}",
                         bare(&why)
@@ -399,8 +399,8 @@ impl Gateway {
             }
         };
         let time =
-            time.ok_or_else(|| failed(format!("{} not found in {source}", modified::names(tables))))?;
-        self.modified.remember(tables, time);
+            time.ok_or_else(|| failed(format!("{} not found in {source}", last_modified::names(tables))))?;
+        self.last_modified.remember(tables, time);
         if !answer.is_committed() {
             if since == Some(time) {
                 return Err(PayloadResult::NotModified);

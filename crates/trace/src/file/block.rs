@@ -15,7 +15,7 @@ use super::bytes::{Bytes, put, unzigzag, zigzag};
 use super::tables::Call;
 use super::walk::{self, Channel, FIELDS, Fault, Field, Form, Next, Rule, State, Word};
 use crate::event::{Event, Outcome, ThreadId};
-use crate::mixed::Mixed;
+use crate::hash::BuildMixer;
 use crate::syscalls::{Effect, Syscall};
 
 const STARTS: usize = FIELDS;
@@ -50,7 +50,7 @@ fn shape(call: u32, outcome: Outcome, has: u16, expected: u16) -> Shape {
 /// Encodes blocks of events.
 pub(super) struct Encoder {
     columns: [Vec<u8>; COLUMNS],
-    shapes: HashMap<Shape, u64, Mixed>,
+    shapes: HashMap<Shape, u64, BuildMixer>,
     state: State,
     compressor: Compressor<'static>,
     packed: Vec<u8>,

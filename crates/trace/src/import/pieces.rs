@@ -176,9 +176,9 @@ mod tests {
     }
 
     /// A log whose decompression fails.
-    struct Broken<'a>(&'a [u8]);
+    struct BrokenReader<'a>(&'a [u8]);
 
-    impl Read for Broken<'_> {
+    impl Read for BrokenReader<'_> {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             match self.0.read(into)? {
                 0 => Err(io::Error::other("broken")),
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn lines_before_a_read_error_are_returned() {
-        let (lines, error) = of(io::BufReader::new(Broken(b"one\ntwo\nthr")));
+        let (lines, error) = of(io::BufReader::new(BrokenReader(b"one\ntwo\nthr")));
         assert_eq!(lines, [b"one".as_slice(), b"two"]);
         assert_eq!(error.map(|error| error.to_string()).as_deref(), Some("broken"));
     }

@@ -27,13 +27,13 @@ pub use request::{CallResult, Part, Request};
 pub use threads::Birth;
 
 use crate::event::{Event, FileId, OpenId, Outcome, ThreadId};
+use crate::hash::BuildMixer;
 use crate::kernel::maps::Maps;
 use crate::kernel::opens::Opens;
 use crate::kernel::paths::Paths;
 use crate::kernel::pool::Pool;
 use crate::kernel::tables::Table;
 use crate::kernel::threads::{Directories, Threads};
-use crate::mixed::Mixed;
 use crate::names::Names;
 use crate::syscalls::{Argument, Effect};
 
@@ -47,7 +47,7 @@ const EXISTS_ERRORS: [u16; 4] = [13, 17, 34, 61];
 pub struct Kernel {
     threads: Threads,
     /// The last thread with each id, including threads that have ended.
-    ids: HashMap<u32, ThreadId, Mixed>,
+    ids: HashMap<u32, ThreadId, BuildMixer>,
     tables: Pool<Table>,
     /// Working and root directories.
     directories: Pool<Directories>,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::event::{FileId, OpenId};
-use crate::mixed::Mixed;
+use crate::hash::BuildMixer;
 
 /// An open file (open(2): "open file description").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl OpenFile {
 /// open at the same time, and the id of a closed file never refers to another one.
 #[derive(Debug, Default)]
 pub(super) struct Opens {
-    open: HashMap<OpenId, OpenFile, Mixed>,
+    open: HashMap<OpenId, OpenFile, BuildMixer>,
     next: usize,
     /// The open files whose last descriptor was closed since this was last taken.
     released: Vec<(OpenId, FileId)>,

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 use crate::event::{FileId, PathId};
-use crate::mixed::{Mixed, spread};
+use crate::hash::{BuildMixer, spread};
 use crate::names::{FileEntry, Kind, Names};
 
 /// All paths and files of a trace.
@@ -21,15 +21,15 @@ pub(super) struct Paths {
     /// The current file of a path, by the index of the path.
     current: Vec<Option<FileId>>,
     /// Paths that differ from that of the file to which they lead: symbolic links.
-    symbolic: std::collections::HashSet<PathId, Mixed>,
+    symbolic: std::collections::HashSet<PathId, BuildMixer>,
     /// Paths with `..`, and their form without it, as if they contained no symbolic link.
-    plain: std::collections::HashMap<PathId, PathId, Mixed>,
+    plain: std::collections::HashMap<PathId, PathId, BuildMixer>,
     /// The state of each file, by its index.
     files: Vec<State>,
     /// Hashes of paths that have other paths beneath them, those of directories. The paths
     /// themselves would take memory proportional to the square of the depth. A collision only
     /// causes an unnecessary search.
-    parents: std::collections::HashSet<u64, Mixed>,
+    parents: std::collections::HashSet<u64, BuildMixer>,
     /// Hashes of the directories of one path, the outermost first.
     prefixes: Vec<u64>,
     joined: Vec<u8>,

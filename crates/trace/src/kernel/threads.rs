@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use crate::constants::{CLONE_FILES, CLONE_FS};
 use crate::event::{Event, FileId, ThreadId};
+use crate::hash::BuildMixer;
 use crate::kernel::tables::Table;
 use crate::kernel::{Kernel, Request};
-use crate::mixed::Mixed;
 use crate::names::ThreadEntry;
 use crate::syscalls::Effect;
 
@@ -32,7 +32,7 @@ pub(super) struct Directories {
 /// The existing threads, by id.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    all: HashMap<u32, Thread, Mixed>,
+    all: HashMap<u32, Thread, BuildMixer>,
     /// The last thread that was looked up: each call looks up its own thread several times.
     last: Cell<Option<(u32, Thread)>>,
 }

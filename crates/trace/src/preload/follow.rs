@@ -6,7 +6,7 @@ use crate::event::{Event, Outcome};
 use crate::implied;
 use crate::kernel::{Birth, CallResult, EarlyRelease, Kernel, Part, Request};
 use crate::preload::machine::Machine;
-use crate::preload::{Head, Image, Log, Merge, Moment, Record, When};
+use crate::preload::{Head, Image, Log, Merge, Moment, MomentKind, Record};
 use crate::syscalls::{Argument, Effect};
 
 /// Counts of records, and of those that were not used.
@@ -78,9 +78,9 @@ struct Follower<'a> {
 impl<'a> Follower<'a> {
     fn take(&mut self, moment: &Moment<'a>, head: &Head<'a>, sink: &mut impl FnMut(&mut Kernel, &Event)) {
         self.now_ns = moment.time_ns;
-        match moment.when {
-            When::Log => self.begin_log(head, sink),
-            When::Begin(record) => {
+        match moment.kind {
+            MomentKind::Log => self.begin_log(head, sink),
+            MomentKind::Begin(record) => {
                 self.records += 1;
                 let tid = self.thread(&record, head);
                 let begun = self.kernel.begin_call(&self.request(tid, &record));
@@ -92,7 +92,7 @@ impl<'a> Follower<'a> {
                     self.end_call(tid, &record, begun, record.outcome, sink);
                 }
             }
-            When::End(record) => {
+            MomentKind::End(record) => {
                 let tid = self.thread(&record, head);
                 let begun = self.begun.remove(&tid).unwrap_or_default();
                 self.end_call(tid, &record, begun, record.outcome, sink);

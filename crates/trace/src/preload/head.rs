@@ -52,9 +52,9 @@ pub struct OpenDescriptor<'a> {
 }
 
 /// The head, the calls by number (None if this version does not know the call), and the records.
-pub(super) type Parsed<'a> = (Head<'a>, Vec<Option<&'static Syscall>>, &'a [u8]);
+pub(super) type ParsedLog<'a> = (Head<'a>, Vec<Option<&'static Syscall>>, &'a [u8]);
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, LogError> {
+pub(super) fn parse(bytes: &[u8]) -> Result<ParsedLog<'_>, LogError> {
     let fixed = bytes.strip_prefix(MAGIC).ok_or(LogError::NoLog)?;
     let mut fixed = Bytes(fixed);
     let version = fixed.u32().ok_or(LogError::NoLog)?;
@@ -64,7 +64,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, LogError> {
     read(bytes, fixed).ok_or(LogError::Head)
 }
 
-fn read<'a>(bytes: &'a [u8], mut fixed: Bytes<'a>) -> Option<Parsed<'a>> {
+fn read<'a>(bytes: &'a [u8], mut fixed: Bytes<'a>) -> Option<ParsedLog<'a>> {
     let (head, records) = bytes.split_at_checked(fixed.u32()? as usize)?;
     let mut result = Head {
         pid: fixed.u32()?,

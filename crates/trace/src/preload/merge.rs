@@ -7,7 +7,7 @@ use crate::preload::{Log, Record, Records};
 
 /// The kind of a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When<'a> {
+pub enum MomentKind<'a> {
     /// A log begins, because a thread or a program has started.
     Log,
     /// A call begins. A descriptor that it closes is free from now on.
@@ -25,7 +25,7 @@ pub struct Moment<'a> {
     /// The index of the log among those passed to [`Merge::new`].
     pub log: usize,
     /// The kind of the moment.
-    pub when: When<'a>,
+    pub kind: MomentKind<'a>,
 }
 
 /// All moments by time; at equal times, ends come first. Within a thread, calls overlap only if a
@@ -35,32 +35,32 @@ pub struct Moment<'a> {
 pub struct Merge<'a> {
     records: Vec<Records<'a>>,
     /// Ordered by time, kind and order of arrival.
-    queue: BinaryHeap<Reverse<Queued<'a>>>,
+    queue: BinaryHeap<Reverse<QueuedMoment<'a>>>,
     arrivals: u64,
 }
 
 #[derive(Debug)]
-struct Queued<'a> {
+struct QueuedMoment<'a> {
     order: (u64, u8, u64),
     log: usize,
-    when: When<'a>,
+    kind: MomentKind<'a>,
 }
 
-impl PartialEq for Queued<'_> {
+impl PartialEq for QueuedMoment<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Queued<'_> {}
+impl Eq for QueuedMoment<'_> {}
 
-impl PartialOrd for Queued<'_> {
+impl PartialOrd for QueuedMoment<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Queued<'_> {
+impl Ord for QueuedMoment<'_> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.order.cmp(&other.order)
     }
@@ -75,7 +75,7 @@ impl<'a> Merge<'a> {
             arrivals: 0,
         };
         for (index, log) in logs.into_iter().enumerate() {
-            merge.push(log.head.monotonic_ns, index, When::Log);
+            merge.push(log.head.monotonic_ns, index, MomentKind::Log);
             merge.records.push(log.records);
         }
         merge
@@ -87,15 +87,15 @@ impl<'a> Merge<'a> {
         &self.records
     }
 
-    fn push(&mut self, time_ns: u64, log: usize, when: When<'a>) {
-        let rank = match when {
-            When::End(_) => 0,
-            When::Log => 1,
-            When::Begin(_) => 2,
+    fn push(&mut self, time_ns: u64, log: usize, kind: MomentKind<'a>) {
+        let rank = match kind {
+            MomentKind::End(_) => 0,
+            MomentKind::Log => 1,
+            MomentKind::Begin(_) => 2,
         };
         let order = (time_ns, rank, self.arrivals);
         self.arrivals += 1;
-        self.queue.push(Reverse(Queued { order, log, when }));
+        self.queue.push(Reverse(QueuedMoment { order, log, kind }));
     }
 }
 
@@ -103,21 +103,21 @@ impl<'a> Iterator for Merge<'a> {
     type Item = Moment<'a>;
 
     fn next(&mut self) -> Option<Moment<'a>> {
-        let Reverse(Queued { order, log, when }) = self.queue.pop()?;
-        if let When::Begin(record) = when
+        let Reverse(QueuedMoment { order, log, kind }) = self.queue.pop()?;
+        if let MomentKind::Begin(record) = kind
             && record.duration_ns.is_some()
         {
-            self.push(record.end_ns(), log, When::End(record));
+            self.push(record.end_ns(), log, MomentKind::End(record));
         }
-        if !matches!(when, When::End(_))
+        if !matches!(kind, MomentKind::End(_))
             && let Some(record) = self.records[log].next()
         {
-            self.push(record.start_ns, log, When::Begin(record));
+            self.push(record.start_ns, log, MomentKind::Begin(record));
         }
         Some(Moment {
             time_ns: order.0,
             log,
-            when,
+            kind,
         })
     }
 }

@@ -13,7 +13,7 @@ use plimsoll_preload_log::VERSION;
 
 pub use follow::{UnusedRecords, follow};
 pub use head::{Head, Image, OpenDescriptor};
-pub use merge::{Merge, Moment, When};
+pub use merge::{Merge, Moment, MomentKind};
 pub use record::{Record, Records, Status};
 
 /// The reason why bytes are not a log.

@@ -209,10 +209,10 @@ fn threads_are_merged_by_time_and_ends_come_first() {
     let logs = vec![Log::parse(&one).unwrap(), Log::parse(&two).unwrap()];
     let seen: Vec<(u64, usize, char)> = Merge::new(logs)
         .map(|moment| {
-            let kind = match moment.when {
-                When::Log => 'L',
-                When::Begin(_) => 'B',
-                When::End(_) => 'E',
+            let kind = match moment.kind {
+                MomentKind::Log => 'L',
+                MomentKind::Begin(_) => 'B',
+                MomentKind::End(_) => 'E',
             };
             (moment.time_ns, moment.log, kind)
         })

@@ -3,7 +3,7 @@
 use super::SMALL_REQUEST;
 use super::axis::Line;
 use super::counts::{Counts, Direction};
-use super::open::{Open, Seek};
+use super::open::{OpenFile, Seek};
 use super::ranges::Ranges;
 use super::time::TracedTime;
 use crate::event::ThreadId;
@@ -105,7 +105,7 @@ impl File {
     }
 
     /// Adds a seek of an open file to `to`.
-    pub(super) fn seek(&mut self, open: &mut Open, to: u64) {
+    pub(super) fn seek(&mut self, open: &mut OpenFile, to: u64) {
         self.counts.seeks += 1;
         match open.seek(to) {
             Seek::Moved => {}
@@ -118,7 +118,7 @@ impl File {
     }
 
     /// Adds a read or write through an open file.
-    pub(super) fn request(&mut self, open: Option<&mut Open>, request: &Request) {
+    pub(super) fn request(&mut self, open: Option<&mut OpenFile>, request: &Request) {
         self.direction(request.is_write).add(request);
         let Some(offset) = request.offset else {
             self.counts.unknown_offsets += 1;
@@ -167,7 +167,7 @@ impl File {
     }
 
     /// Compares a request with the previous one of the same open file.
-    fn judge(&mut self, open: &mut Open, request: &Request, offset: u64, end: u64) {
+    fn judge(&mut self, open: &mut OpenFile, request: &Request, offset: u64, end: u64) {
         let counts = &mut self.counts;
         if let Some((last_start, last_end)) = open.last.replace((offset, end)) {
             counts.judged += 1;

@@ -10,7 +10,7 @@ use hashbrown::HashTable;
 
 use crate::constants::RENAME_EXCHANGE;
 use crate::event::{Event, FileId, PathId};
-use crate::mixed::Mixed;
+use crate::hash::BuildMixer;
 use crate::names::{Kind, Names};
 use crate::syscalls::Effect;
 
@@ -20,7 +20,7 @@ pub struct FileNames {
     /// Whether an event concerned the file, by [`FileId`].
     is_used: Vec<bool>,
     /// The paths of files that had more than the first one.
-    several: HashMap<FileId, NameHistory, Mixed>,
+    several: HashMap<FileId, NameHistory, BuildMixer>,
     table: Table,
 }
 
@@ -28,7 +28,7 @@ pub struct FileNames {
 struct NameHistory {
     /// All paths, in the order of their appearance.
     all: Vec<PathId>,
-    known: HashSet<PathId, Mixed>,
+    known: HashSet<PathId, BuildMixer>,
     /// The current paths; empty if the file was removed.
     current: Vec<PathId>,
     /// The path under which the file is shown.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::counts::Counts;
 use super::json::{
-    BlindSpot, FORMAT, FileProfile, Missing, Profile, RunTime, Source, Times, Totals, Unparsed,
+    BlindSpot, FORMAT, FileProfile, Missing, Profile, RunTime, Source, Times, Totals, UnparsedInput,
 };
 use super::json_builder::{FileGroup, JsonBuilder};
 use super::process::{self, Tree};
@@ -258,10 +258,10 @@ fn missing(groups: &HashMap<PathId, FileGroup>, names: &Names) -> Vec<Missing> {
     missing.collect()
 }
 
-fn unparsed(footer: Option<&Footer>) -> Unparsed {
+fn unparsed(footer: Option<&Footer>) -> UnparsedInput {
     let whole = footer.is_some();
     let footer = footer.cloned().unwrap_or_default();
-    Unparsed {
+    UnparsedInput {
         whole,
         lines: footer.lines,
         odd_lines: footer.odd_lines,

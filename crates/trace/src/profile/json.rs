@@ -41,7 +41,7 @@ pub struct Profile {
     /// Times with a high rate.
     pub bursts: Vec<Burst>,
     /// The input that could not be interpreted.
-    pub unparsed: Unparsed,
+    pub unparsed: UnparsedInput,
     /// Accesses that are not in the trace.
     pub blind_spots: Vec<BlindSpot>,
     /// Noteworthy properties, as text.
@@ -260,7 +260,7 @@ pub struct Io {
     /// Number of calls that are neither reads nor writes nor seeks, by name.
     pub metadata: BTreeMap<String, u64>,
     /// Failed calls.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedCalls>,
     /// Number of mappings.
     pub maps: u64,
     /// Distinct bytes that were mapped. Accesses to mapped memory are not recorded.
@@ -327,7 +327,7 @@ pub struct Bin {
 
 /// Calls with the same error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct FailedCalls {
     /// The name of the call.
     pub call: String,
     /// The name of the error, as in errno(3).
@@ -514,7 +514,7 @@ pub struct Burst {
 
 /// The input of a trace that could not be interpreted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unparsed {
+pub struct UnparsedInput {
     /// Whether the trace has its end; false if it was cut.
     pub whole: bool,
     /// Number of all lines or records.

@@ -4,7 +4,7 @@ use super::Axis;
 use super::call::Calls;
 use super::counts::{Counts, Direction};
 use super::file::File;
-use super::json::{Failed, FileProfile, Io, Requests, Times};
+use super::json::{FailedCalls, FileProfile, Io, Requests, Times};
 use super::process::Tree;
 use super::shown::shown;
 use super::time::TracedTime;
@@ -135,11 +135,11 @@ impl JsonBuilder<'_> {
         })
     }
 
-    fn failed(&self, counts: &Counts) -> Vec<Failed> {
+    fn failed(&self, counts: &Counts) -> Vec<FailedCalls> {
         let mut failed: Vec<_> = counts
             .failed
             .iter()
-            .map(|&((kind, errno), count)| Failed {
+            .map(|&((kind, errno), count)| FailedCalls {
                 call: self.calls.name(kind).to_owned(),
                 error: error_name(errno),
                 count,

@@ -11,7 +11,7 @@
 mod axis;
 mod bursts;
 mod call;
-mod chosen;
+mod choice;
 mod counts;
 mod file;
 mod file_names;
@@ -30,10 +30,10 @@ mod tally;
 mod time;
 mod untraced;
 
-pub use chosen::Choice;
+pub use choice::Choice;
 pub use file_names::FileNames;
 pub use json::Profile;
-pub use untraced::Untraced;
+pub use untraced::UntracedTime;
 
 use crate::cost::{Cost, Drift};
 use crate::event::{Event, Futex, Outcome};
@@ -42,7 +42,7 @@ use crate::names::Names;
 use crate::syscalls::Effect;
 use axis::{Axis, Line};
 use call::Calls;
-use chosen::{Chooser, Subject};
+use choice::{Chooser, Subject};
 use counts::Kind;
 use file::File;
 use json::Elsewhere;

@@ -1,10 +1,10 @@
 //! Adds events to the counts of their files.
 
-use super::chosen::Subject;
+use super::choice::Subject;
 use super::counts::count_of;
 use super::file::{File, Request};
 use super::json::Elsewhere;
-use super::open::{Open, Opens};
+use super::open::{OpenFile, Opens};
 use super::{EventContribution, Profiler};
 use crate::constants::{O_DIRECT, PROT_EXEC, SEEK_END};
 use crate::event::{Event, OpenId, Outcome};
@@ -225,7 +225,7 @@ fn add_success(opens: &mut Opens, file: &mut File, event: &Event, value: i64) {
             file.add_open(event.end_ns());
             let has_flags = event.call.effect == Effect::Open;
             let is_direct = has_flags && event.flags.is_some_and(|flags| flags & O_DIRECT != 0);
-            opens.insert(id, Open::new(is_direct));
+            opens.insert(id, OpenFile::new(is_direct));
         }
         Effect::Close => {}
         effect => {
@@ -262,7 +262,7 @@ fn is_last_close(event: &Event) -> bool {
 }
 
 /// The open file, which exists from now on at the latest.
-fn use_open<'a>(opens: &'a mut Opens, file: &mut File, id: OpenId, at_ns: i64) -> &'a mut Open {
+fn use_open<'a>(opens: &'a mut Opens, file: &mut File, id: OpenId, at_ns: i64) -> &'a mut OpenFile {
     let (open, is_new) = opens.find_or_add(id);
     if is_new {
         file.add_open(at_ns);

@@ -5,7 +5,7 @@ use crate::event::OpenId;
 
 /// An open file.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Open {
+pub(super) struct OpenFile {
     /// The offset; None if it is unknown.
     pub(super) offset: Option<u64>,
     /// Start and end of the last request, bytes.
@@ -29,7 +29,7 @@ pub(super) enum Seek {
     Moved,
 }
 
-impl Open {
+impl OpenFile {
     /// A new open file of open(2).
     pub(super) fn new(is_direct: bool) -> Self {
         Self {
@@ -56,27 +56,27 @@ impl Open {
 
 /// All open files in use.
 #[derive(Debug, Default)]
-pub(super) struct Opens(Map<OpenId, Open>);
+pub(super) struct Opens(Map<OpenId, OpenFile>);
 
 impl Opens {
     /// The open file with this id. An unknown one was opened before the trace or before the
     /// selection; then the second value is true.
-    pub(super) fn find_or_add(&mut self, id: OpenId) -> (&mut Open, bool) {
+    pub(super) fn find_or_add(&mut self, id: OpenId) -> (&mut OpenFile, bool) {
         let mut is_new = false;
         let open = self.0.entry(id).or_insert_with(|| {
             is_new = true;
-            Open::default()
+            OpenFile::default()
         });
         (open, is_new)
     }
 
     /// Adds an open file.
-    pub(super) fn insert(&mut self, id: OpenId, open: Open) {
+    pub(super) fn insert(&mut self, id: OpenId, open: OpenFile) {
         self.0.insert(id, open);
     }
 
     /// Removes an open file whose last descriptor was closed. Returns its state, if it was known.
-    pub(super) fn remove(&mut self, id: OpenId) -> Option<Open> {
+    pub(super) fn remove(&mut self, id: OpenId) -> Option<OpenFile> {
         self.0.remove(&id)
     }
 }

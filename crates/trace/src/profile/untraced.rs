@@ -1,7 +1,7 @@
 //! Estimates the duration of a run without tracing, as in a profile, for callers that need no
 //! profile.
 
-use super::chosen::{Choice, Chooser};
+use super::choice::{Choice, Chooser};
 use super::is_waiting;
 use super::json::Times;
 use super::time::{ThreadPiece, Wall};
@@ -12,7 +12,7 @@ use crate::names::Names;
 
 /// Reads the events of a trace in their order.
 #[derive(Debug)]
-pub struct Untraced {
+pub struct UntracedTime {
     cost: Cost,
     is_corrected: bool,
     chooser: Chooser,
@@ -21,7 +21,7 @@ pub struct Untraced {
     pieces: Vec<ThreadPiece>,
 }
 
-impl Untraced {
+impl UntracedTime {
     /// An estimate before the first event of a trace.
     pub fn new(header: &Header) -> Self {
         Self {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::mixed::Mixed;
+use crate::hash::BuildMixer;
 use crate::text::line::{CallEnd, Line, LineKind};
 use crate::text::scan::Cuts;
 use crate::text::time::Stamp;
@@ -65,7 +65,7 @@ pub enum LineContent<'a> {
 pub struct Calls {
     /// Calls by thread, including those that have ended: the next call of the thread reuses their
     /// memory.
-    begun: HashMap<u32, UnfinishedCall, Mixed>,
+    begun: HashMap<u32, UnfinishedCall, BuildMixer>,
     /// Number of unfinished calls.
     unfinished_count: usize,
     endless: u64,

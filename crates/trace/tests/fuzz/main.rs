@@ -29,13 +29,13 @@ use targets::{preload_log, strace_text, trace_file};
 
 /// The maximum memory: a constant, and a number of bytes for each byte of the input.
 #[derive(Clone, Copy)]
-struct Bound {
+struct MemoryBound {
     any: usize,
     each: usize,
 }
 
 /// Runs a target with `times` inputs.
-fn fuzz(whole: &[Vec<u8>], special: &[u8], times: usize, bound: Bound, mut target: impl FnMut(&[u8])) {
+fn fuzz(whole: &[Vec<u8>], special: &[u8], times: usize, bound: MemoryBound, mut target: impl FnMut(&[u8])) {
     let more = std::env::var("PLIMSOLL_FUZZ_TIMES").ok();
     let times = times * more.map_or(1, |more| more.parse().unwrap());
     // The first runs create tables that are used by all inputs.
@@ -71,7 +71,7 @@ fn changed_text_of_strace_is_read_within_the_memory_limit() {
         include_bytes!("corpus/strace_text/options.log").to_vec(),
     ];
     let special = b"<>()[]{}\",\\ .0=-9+?\n";
-    let bound = Bound {
+    let bound = MemoryBound {
         any: 16 << 10,
         each: 32,
     };
@@ -117,7 +117,7 @@ fn memory_of_long_and_deep_paths_is_proportional_to_the_input() {
 fn changed_logs_of_the_preload_recorder_are_read_within_the_memory_limit() {
     let whole = [include_bytes!("corpus/preload_log/one").to_vec()];
     let special = b"\0\x01\x02\x08\x7f\x80\xff";
-    let bound = Bound {
+    let bound = MemoryBound {
         any: 16 << 10,
         each: 32,
     };
@@ -126,7 +126,7 @@ fn changed_logs_of_the_preload_recorder_are_read_within_the_memory_limit() {
 
 const SPECIAL_OF_FILES: &[u8] = b"\0\x01\x7f\x80\xff";
 /// A block of events, and the memory of zstd.
-const BOUND_OF_FILES: Bound = Bound {
+const BOUND_OF_FILES: MemoryBound = MemoryBound {
     any: 3 << 20,
     each: 300,
 };

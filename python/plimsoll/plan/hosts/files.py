@@ -1,7 +1,7 @@
 """Files that testers on other hosts need, under any path.
 
 The run document contains the contents of files of queries, values and recordings. The engine replaces the paths of the
-other files by those on a host, under the same keys (crate `controller`, files_there.rs).
+other files by those on a host, under the same keys (crate `controller`, run/host_files.rs).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
 
 use plimsoll_model::{Code, Codes, Outcome};
 use plimsoll_replay::action::Operation;
-use plimsoll_replay::result::{CallTimes, Replayed};
+use plimsoll_replay::result::{CallTimes, ReplayResult};
 
 use crate::driver::Attempt;
 
@@ -61,7 +61,7 @@ impl Names {
     }
 
     /// Sets outcome, code and metrics of a job that has ended.
-    pub(super) fn report(&self, job: &Replayed, per_call: bool, attempt: &mut Attempt) {
+    pub(super) fn report(&self, job: &ReplayResult, per_call: bool, attempt: &mut Attempt) {
         attempt.items = job.performed;
         attempt.payload = job.read_bytes + job.write_bytes;
         self.add_metrics(job, attempt);
@@ -80,7 +80,7 @@ impl Names {
         }
     }
 
-    fn add_metrics(&self, job: &Replayed, attempt: &mut Attempt) {
+    fn add_metrics(&self, job: &ReplayResult, attempt: &mut Attempt) {
         let mut in_calls = [0.0; 4];
         for &operation in Operation::ALL {
             if let Some(times) = job.by_call.get(operation.name()) {
@@ -128,7 +128,7 @@ fn add_call_metrics(call: &str, times: &CallTimes, attempt: &mut Attempt) {
 }
 
 /// Code and note of a job whose results differ from the trace.
-fn difference(job: &Replayed) -> (String, String) {
+fn difference(job: &ReplayResult) -> (String, String) {
     if let Some(mismatch) = job.mismatches.first() {
         let code = format!("{}: {}, was {}", mismatch.call, mismatch.got, mismatch.recorded);
         let example = mismatch

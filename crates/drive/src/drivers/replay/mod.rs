@@ -27,7 +27,7 @@ use plimsoll_replay::check::{Beneath, Fill};
 use plimsoll_replay::job::Trace;
 use plimsoll_replay::names::{Copies, Copy, Rules, Table};
 use plimsoll_replay::plan::{Options, Ordering as Order, Plan};
-use plimsoll_replay::result::Replayed;
+use plimsoll_replay::result::ReplayResult;
 use plimsoll_replay::root::Root;
 use plimsoll_replay::run::{self, RunError};
 use plimsoll_replay::timing::Timing;
@@ -352,7 +352,7 @@ impl BlockingTester for Tester {
 }
 
 impl Tester {
-    fn run_job(&self, stop: &AtomicBool) -> Result<Replayed, RunError> {
+    fn run_job(&self, stop: &AtomicBool) -> Result<ReplayResult, RunError> {
         let (config, trace) = (&self.driver.settings, &self.driver.trace);
         let settings = run::Settings {
             timing: match config.timing {

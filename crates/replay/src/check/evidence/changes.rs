@@ -2,7 +2,7 @@
 
 use super::Evidence;
 use crate::check::disk::{Disk, Kind};
-use crate::check::report::Created;
+use crate::check::report::CreatedName;
 use crate::check::tree::{DirEntryName, Entry, Inode};
 
 impl<D: Disk> Evidence<'_, D> {
@@ -55,7 +55,7 @@ impl<D: Disk> Evidence<'_, D> {
             let created = self
                 .created
                 .entry(path.clone())
-                .or_insert(Created { path, kind, of: None });
+                .or_insert(CreatedName { path, kind, of: None });
             created.kind = kind;
             created.of = of.or(created.of.take());
             for (name, entry) in &inode.entries {

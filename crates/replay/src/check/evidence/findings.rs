@@ -2,7 +2,7 @@
 
 use super::{Call, EXAMPLES, Evidence, PathsWithFile, RelativePath};
 use crate::check::disk::{Disk, Kind};
-use crate::check::report::{Created, Finding, Need, Unexplained, What};
+use crate::check::report::{CreatedName, Finding, Requirements, UnexplainedCall, What};
 use crate::check::tree::{DirEntryName, Entry, Inode, Resolution};
 
 impl<D: Disk> Evidence<'_, D> {
@@ -105,7 +105,7 @@ impl<D: Disk> Evidence<'_, D> {
     pub(in crate::check) fn cannot_explain(&mut self, path: &[u8], why: &'static str) {
         self.unexplained += 1;
         if self.examples.len() < EXAMPLES {
-            self.examples.push(Unexplained {
+            self.examples.push(UnexplainedCall {
                 event: self.event,
                 path: path.into(),
                 why,
@@ -115,7 +115,7 @@ impl<D: Disk> Evidence<'_, D> {
 
     /// Completes the findings after the last call: the need of each missing file, and whether the
     /// trace changes it.
-    pub(in crate::check) fn end(mut self) -> (Vec<Finding>, Vec<Created>) {
+    pub(in crate::check) fn end(mut self) -> (Vec<Finding>, Vec<CreatedName>) {
         for inode in &self.tree.inodes {
             let Some(finding) = inode.finding.and_then(|at| self.findings[at].as_mut()) else {
                 continue;
@@ -153,7 +153,7 @@ fn kept(findings: Vec<Option<Finding>>) -> Vec<Finding> {
     .collect()
 }
 
-pub(super) fn need(inode: &Inode) -> Need {
+pub(super) fn need(inode: &Inode) -> Requirements {
     let kind = match inode.kind {
         Kind::Unknown => Kind::File,
         kind => kind,
@@ -165,7 +165,7 @@ pub(super) fn need(inode: &Inode) -> Need {
     let owner = (inode.granted | !inode.refused & (inode.mode.unwrap_or(whole) >> 6)) & 7;
     let owner = owner << 6;
     let is_told = inode.mode.is_some() || inode.refused != 0 || owner & !whole != 0;
-    Need {
+    Requirements {
         kind,
         size: if kind == Kind::File {
             inode.least.max(mapped)

@@ -7,7 +7,7 @@ use super::{AT_FOLLOW, Walk};
 use crate::check::disk::{Disk, Kind};
 use crate::check::report::What;
 use crate::check::tree::{DirEntryName, Resolution};
-use crate::names::Mapped;
+use crate::names::NameMapping;
 
 const AT_REMOVE_DIRECTORY: u64 = 0x200;
 // Flags of renameat2(2).
@@ -172,7 +172,7 @@ impl<D: Disk> Walk<'_, D> {
         let (Some(from), Some(to)) = (event.path, event.path2) else {
             return;
         };
-        if let (Mapped::Inside(_, from), Mapped::Inside(path, to)) =
+        if let (NameMapping::Inside(_, from), NameMapping::Inside(path, to)) =
             (self.table.get(from), self.table.get(to))
             && from != to
             && *to == self.options.copy

@@ -1,7 +1,7 @@
 //! Differences between the SQL of the databases: literals, parameters, the time of a table's last
 //! change.
 
-use super::super::modified::Tables;
+use super::super::last_modified::Tables;
 use super::Failure;
 
 mod lexer;

@@ -10,10 +10,10 @@
 //! so that the next gateway can purge them.
 
 mod catalogue;
+mod catalogue_cache;
 mod config;
 mod journal;
 mod keys;
-mod known;
 mod purge;
 mod watch;
 
@@ -31,14 +31,14 @@ pub use config::{CacheConfig, InvalidationConfig, On, Triggers};
 
 use super::config::{is_host, unix_now};
 use super::database::Dialect;
-use super::modified::Modified;
+use super::last_modified::LastModifiedCache;
 use super::tally::{add, get};
 use crate::ServiceError;
 use crate::http::Head;
 use catalogue::Depends;
+use catalogue_cache::CatalogueCache;
 use journal::Journal;
 use keys::{Keys, Name, Stale};
-use known::CatalogueCache;
 use purge::Purger;
 use watch::WatchRequest;
 
@@ -53,15 +53,15 @@ fn log(text: &str) {
 }
 
 /// State that the requests, the watcher and the purger share.
-struct Shared {
+struct SharedState {
     config: InvalidationConfig,
     dialect: Dialect,
     keys: Mutex<Keys>,
     /// None: the keys are not stored for the next gateway.
     journal: Option<Mutex<Journal>>,
-    known: Mutex<CatalogueCache>,
+    catalogue_cache: Mutex<CatalogueCache>,
     purger: Arc<Purger>,
-    modified: Arc<Modified>,
+    last_modified: Arc<LastModifiedCache>,
     /// Whether the database reports changes. Otherwise caches must not store responses.
     up: AtomicBool,
     /// Whether the last write to the journal has failed.
@@ -73,18 +73,20 @@ struct Shared {
     unkept: AtomicU64,
 }
 
-impl Shared {
+impl SharedState {
     fn keys(&self) -> MutexGuard<'_, Keys> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, CatalogueCache> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn catalogue_cache(&self) -> MutexGuard<'_, CatalogueCache> {
+        self.catalogue_cache
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the catalogue has not changed since. With `on: every` there is no catalogue.
     fn is_generation(&self, generation: u64) -> bool {
-        self.config.on == On::Every || self.known().generation == generation
+        self.config.on == On::Every || self.catalogue_cache().generation == generation
     }
 
     fn is_up(&self) -> bool {
@@ -109,9 +111,9 @@ impl Shared {
         let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
         let now = unix_now();
         let shrunk = if journal.is_full(self.config.most_keys) {
-            let owed = self.purger.owed_urls();
+            let pending = self.purger.pending_urls();
             let keys = self.keys();
-            journal.shrink(now, |url| owed.contains(url) || keys.has(url))
+            journal.shrink(now, |url| pending.contains(url) || keys.has(url))
         } else {
             Ok(())
         };
@@ -146,13 +148,13 @@ impl Shared {
     /// the table.
     fn table_changed(&self, full: &str) -> bool {
         add(&self.changes, 1);
-        let units = self.known().catalogue.changed_with(full);
+        let units = self.catalogue_cache().catalogue.changed_with(full);
         self.units_changed(&units);
         !units.is_empty()
     }
 
     fn units_changed<'a>(&self, units: impl IntoIterator<Item = &'a Name>) {
-        self.modified.forget();
+        self.last_modified.forget();
         let now = Instant::now();
         let mut stale = Vec::new();
         let mut keys = self.keys();
@@ -165,7 +167,7 @@ impl Shared {
 
     /// Purges all keys, because any table may have changed.
     fn all_changed(&self) {
-        self.modified.forget();
+        self.last_modified.forget();
         let stale = self.keys().all(Instant::now());
         self.purge(stale);
     }
@@ -206,7 +208,7 @@ impl Shared {
 
 /// Notifies caches of changes until it is dropped.
 pub(super) struct Invalidation {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     requests: mpsc::Sender<WatchRequest>,
     /// Prefix of the path in the key of a request without `Host`.
     address: String,
@@ -218,7 +220,7 @@ pub(super) struct Keeping {
     /// Caches may store the response: they will be notified when it is outdated, or it depends on
     /// no table.
     pub(super) allowed: bool,
-    _key: Option<Registered>,
+    _key: Option<KeyRegistration>,
 }
 
 impl Keeping {
@@ -232,13 +234,13 @@ impl Keeping {
 }
 
 /// The key of a request in progress. It is dropped at the end of the response.
-struct Registered {
-    shared: Arc<Shared>,
+struct KeyRegistration {
+    shared: Arc<SharedState>,
     url: Name,
     age: Duration,
 }
 
-impl Drop for Registered {
+impl Drop for KeyRegistration {
     fn drop(&mut self) {
         let stale = self.shared.keys().end(&self.url, self.age, Instant::now());
         if let Some(stale) = stale {
@@ -254,7 +256,7 @@ impl Invalidation {
         config: &InvalidationConfig,
         database: &str,
         dialect: Dialect,
-        modified: Arc<Modified>,
+        last_modified: Arc<LastModifiedCache>,
         address: std::net::SocketAddr,
     ) -> Result<Self, ServiceError> {
         let settle = config.settle_ms.unwrap_or(match dialect {
@@ -268,13 +270,13 @@ impl Invalidation {
         };
         let probe_url = format!("http://{address}/plimsoll/nothing");
         let caches = config.caches.iter().filter_map(|cache| cache.address());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             dialect,
             keys: Mutex::new(Keys::new(Duration::from_millis(settle), again, config.most_keys)),
             journal: journal.map(Mutex::new),
-            known: Mutex::default(),
+            catalogue_cache: Mutex::default(),
             purger: Arc::new(Purger::new(caches.map(str::to_owned), &probe_url)),
-            modified,
+            last_modified,
             up: AtomicBool::new(false),
             is_journal_failing: AtomicBool::new(false),
             rescheduled: Notify::new(),
@@ -341,12 +343,12 @@ impl Invalidation {
         }
     }
 
-    fn register(&self, head: &Head, units: &Arc<[Name]>, age: Duration) -> Option<Registered> {
+    fn register(&self, head: &Head, units: &Arc<[Name]>, age: Duration) -> Option<KeyRegistration> {
         let shared = &self.shared;
         let url: Name = self.url(head).into();
-        let owed = shared.purger.owed();
-        let is_registered = shared.keys().begin(&url, units, age, owed, Instant::now());
-        let key = is_registered.then(|| Registered {
+        let pending = shared.purger.pending();
+        let is_registered = shared.keys().begin(&url, units, age, pending, Instant::now());
+        let key = is_registered.then(|| KeyRegistration {
             shared: shared.clone(),
             url: url.clone(),
             age,
@@ -385,10 +387,10 @@ impl Invalidation {
                 None => return unknowable,
             }
         }
-        if shared.known().needs_read(&names) && !self.request(WatchRequest::Look).await {
+        if shared.catalogue_cache().needs_read(&names) && !self.request(WatchRequest::Look).await {
             return unknowable;
         }
-        let (depends, generation, unwatched) = shared.known().judge(&names);
+        let (depends, generation, unwatched) = shared.catalogue_cache().judge(&names);
         if unwatched.is_empty() || self.request(|reply| WatchRequest::Watch(unwatched, reply)).await {
             (depends, generation)
         } else {
@@ -412,7 +414,7 @@ impl Invalidation {
         let ms = |us: &AtomicU64| get(us) as f64 / 1000.0;
         InvalidationStats {
             keys: shared.keys().len(),
-            owed: shared.purger.owed(),
+            owed: shared.purger.pending(),
             watching: u8::from(shared.is_up()),
             refusing: shared.purger.refusing(),
             changes: get(&shared.changes),

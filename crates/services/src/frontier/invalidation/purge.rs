@@ -2,7 +2,7 @@
 //!
 //! A key is passed to the next cache when this one has responded. If a cache were purged too early,
 //! it could load the old object again from a parent that still has it. The next caches do not wait
-//! for a cache that cannot be reached. Its keys are owed to it until it purges them, or until their
+//! for a cache that cannot be reached. Its keys are pending until it purges them, or until their
 //! objects have expired. When it has purged them, the caches after it are purged again.
 //!
 //! A cache refuses PURGE if it responds with another status than 200, 204 or 404. While it does,
@@ -57,7 +57,7 @@ pub(super) struct PurgeTally {
 
 /// A key that a cache must purge.
 #[derive(Debug, Clone)]
-struct Owed {
+struct PendingPurge {
     stale: Stale,
     /// Time of the change.
     since: Instant,
@@ -67,14 +67,14 @@ struct Owed {
 
 #[derive(Default)]
 struct Queue {
-    owed: VecDeque<Owed>,
+    pending: VecDeque<PendingPurge>,
     urls: HashSet<Name>,
 }
 
 impl Queue {
-    fn push(&mut self, owed: Owed) {
-        if self.urls.insert(owed.stale.url.clone()) {
-            self.owed.push_back(owed);
+    fn push(&mut self, pending: PendingPurge) {
+        if self.urls.insert(pending.stale.url.clone()) {
+            self.pending.push_back(pending);
         }
     }
 }
@@ -118,25 +118,27 @@ impl Cache {
         }
     }
 
-    fn push(&self, keys: impl IntoIterator<Item = Owed>) {
+    fn push(&self, keys: impl IntoIterator<Item = PendingPurge>) {
         let mut queue = self.queue();
-        for owed in keys {
-            queue.push(owed);
+        for pending in keys {
+            queue.push(pending);
         }
         drop(queue);
         self.wake.notify_one();
     }
 
     /// Removes and returns the next keys to be purged, without those whose objects have expired.
-    fn take(&self) -> Vec<Owed> {
+    fn take(&self) -> Vec<PendingPurge> {
         let now = Instant::now();
         let mut queue = self.queue();
         let mut batch = Vec::new();
         while batch.len() < BATCH {
-            let Some(owed) = queue.owed.pop_front() else { break };
-            queue.urls.remove(&owed.stale.url);
-            if owed.stale.until > now {
-                batch.push(owed);
+            let Some(pending) = queue.pending.pop_front() else {
+                break;
+            };
+            queue.urls.remove(&pending.stale.url);
+            if pending.stale.until > now {
+                batch.push(pending);
             }
         }
         batch
@@ -197,7 +199,7 @@ impl Purger {
     /// Probes whether a cache accepts PURGE. If it does not respond, its state is not changed: its
     /// keys are purged when it is back.
     async fn probe(&self, cache: &Cache) {
-        let owed = Owed {
+        let pending = PendingPurge {
             stale: Stale {
                 url: self.probe_url.clone(),
                 until: Instant::now() + PROBE_TIMEOUT,
@@ -205,29 +207,29 @@ impl Purger {
             since: Instant::now(),
             passed: false,
         };
-        let result = timeout(PROBE_TIMEOUT, send_purges(&mut None, &cache.address, &[owed])).await;
+        let result = timeout(PROBE_TIMEOUT, send_purges(&mut None, &cache.address, &[pending])).await;
         if let Some(status) = result.ok().and_then(|result| result.answers.first().copied()) {
             cache.answered(status);
         }
     }
 
     /// Number of keys that a cache has not purged yet: the maximum over the caches.
-    pub(super) fn owed(&self) -> usize {
-        let owed = self.caches.iter().map(|cache| cache.queue().owed.len());
-        owed.max().unwrap_or(0)
+    pub(super) fn pending(&self) -> usize {
+        let pending = self.caches.iter().map(|cache| cache.queue().pending.len());
+        pending.max().unwrap_or(0)
     }
 
     /// The keys that some cache has not purged yet.
-    pub(super) fn owed_urls(&self) -> HashSet<Name> {
-        let owed = self.caches.iter().map(|cache| cache.queue().urls.clone());
-        owed.flatten().collect()
+    pub(super) fn pending_urls(&self) -> HashSet<Name> {
+        let pending = self.caches.iter().map(|cache| cache.queue().urls.clone());
+        pending.flatten().collect()
     }
 
     /// Queues keys to be purged from all caches, one cache after the other.
     pub(super) fn push(&self, stale: Vec<Stale>) {
         let since = Instant::now();
         if let Some(first) = self.caches.first() {
-            first.push(stale.into_iter().map(|stale| Owed {
+            first.push(stale.into_iter().map(|stale| PendingPurge {
                 stale,
                 since,
                 passed: false,
@@ -286,10 +288,10 @@ impl Purger {
 
     /// Passes the keys that a cache has purged to the next one, and queues the others again.
     /// Returns the reason if there are others.
-    fn process_answers(&self, number: usize, batch: Vec<Owed>, answers: &[u16]) -> Option<String> {
+    fn process_answers(&self, number: usize, batch: Vec<PendingPurge>, answers: &[u16]) -> Option<String> {
         let mut failure = None;
         let mut done = Vec::with_capacity(batch.len());
-        for (index, owed) in batch.into_iter().enumerate() {
+        for (index, pending) in batch.into_iter().enumerate() {
             if let Some(status) = answers.get(index) {
                 self.caches[number].answered(*status);
             }
@@ -301,20 +303,20 @@ impl Purger {
                         || "it does not answer".to_owned(),
                         |status| format!("it answers PURGE with status {status}"),
                     ));
-                    self.caches[number].push([owed]);
+                    self.caches[number].push([pending]);
                     continue;
                 }
             }
-            done.push(Owed {
+            done.push(PendingPurge {
                 passed: false,
-                ..owed
+                ..pending
             });
         }
         if let Some(next) = self.caches.get(number + 1) {
             next.push(done);
         } else {
-            for owed in done {
-                let us = owed.since.elapsed().as_micros() as u64;
+            for pending in done {
+                let us = pending.since.elapsed().as_micros() as u64;
                 add(&self.tally.delay_us, us);
                 let maximum = &self.tally.delay_most_us;
                 maximum.fetch_max(us, std::sync::atomic::Ordering::Relaxed);
@@ -329,16 +331,16 @@ impl Purger {
             return;
         };
         let mut passed = Vec::new();
-        for owed in self.caches[number]
+        for pending in self.caches[number]
             .queue()
-            .owed
+            .pending
             .iter_mut()
-            .filter(|owed| !owed.passed)
+            .filter(|pending| !pending.passed)
         {
-            owed.passed = true;
-            passed.push(Owed {
+            pending.passed = true;
+            passed.push(PendingPurge {
                 passed: false,
-                ..owed.clone()
+                ..pending.clone()
             });
         }
         next.push(passed);
@@ -358,7 +360,11 @@ struct PurgeAnswers {
     trouble: Option<String>,
 }
 
-async fn send_purges(connection: &mut Option<Connection>, address: &str, batch: &[Owed]) -> PurgeAnswers {
+async fn send_purges(
+    connection: &mut Option<Connection>,
+    address: &str,
+    batch: &[PendingPurge],
+) -> PurgeAnswers {
     let mut answers = Vec::with_capacity(batch.len());
     // The cache may have closed a persistent connection. This is not a failure: a new connection is
     // tried.
@@ -383,7 +389,7 @@ async fn send_purges(connection: &mut Option<Connection>, address: &str, batch: 
 async fn attempt(
     connection: &mut Option<Connection>,
     address: &str,
-    batch: &[Owed],
+    batch: &[PendingPurge],
     answers: &mut Vec<u16>,
 ) -> io::Result<()> {
     while answers.len() < batch.len() {
@@ -392,8 +398,8 @@ async fn attempt(
             None => connection.insert(Connection::open(address).await?),
         };
         let mut requests = String::new();
-        for owed in &batch[answers.len()..] {
-            let url = &owed.stale.url;
+        for pending in &batch[answers.len()..] {
+            let url = &pending.stale.url;
             let host = url.split('/').nth(2).unwrap_or_default();
             for part in ["PURGE ", url, " HTTP/1.1\r\nHost: ", host, "\r\n\r\n"] {
                 requests.push_str(part);
@@ -529,16 +535,16 @@ mod tests {
     fn the_next_cache_is_purged_when_this_one_has_answered() {
         let purger = Purger::new(["a:1".to_owned(), "b:1".to_owned()], "http://h/");
         purger.push(vec![stale("/1"), stale("/2"), stale("/1")]);
-        assert_eq!(purger.owed(), 2);
+        assert_eq!(purger.pending(), 2);
         let batch = purger.caches[0].take();
-        assert_eq!((batch.len(), purger.owed()), (2, 0));
+        assert_eq!((batch.len(), purger.pending()), (2, 0));
         assert!(
             purger
                 .process_answers(0, batch, &[200])
                 .is_some_and(|why| why.contains("does not answer"))
         );
-        assert_eq!(purger.caches[0].queue().owed[0].stale.url.as_ref(), "/2");
-        assert_eq!(purger.caches[1].queue().owed[0].stale.url.as_ref(), "/1");
+        assert_eq!(purger.caches[0].queue().pending[0].stale.url.as_ref(), "/2");
+        assert_eq!(purger.caches[1].queue().pending[0].stale.url.as_ref(), "/1");
         let batch = purger.caches[0].take();
         assert_eq!(
             purger.process_answers(0, batch, &[403]),
@@ -564,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_key_is_not_owed() {
+    fn an_expired_key_is_not_pending() {
         let purger = Purger::new(["a:1".to_owned()], "http://h/");
         purger.push(vec![Stale {
             until: Instant::now(),

@@ -16,9 +16,9 @@ use tokio::time::timeout;
 
 use super::super::database::{Link, Trouble};
 use super::catalogue::Listing;
+use super::catalogue_cache::StaleKeys;
 use super::keys::Name;
-use super::known::Renewed;
-use super::{Shared, log};
+use super::{SharedState, log};
 
 /// Minimum and maximum time before the next session. It doubles with each failure.
 const RETRY_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -96,7 +96,7 @@ type FirstResult = Option<oneshot::Sender<Result<(), UnsuitableError>>>;
 
 /// Watches the database until the service ends.
 pub(super) async fn watch(
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     database: String,
     mut requests: mpsc::Receiver<WatchRequest>,
     first: oneshot::Sender<Result<(), UnsuitableError>>,
@@ -159,12 +159,12 @@ async fn wait(requests: &mut mpsc::Receiver<WatchRequest>, pause: Duration) -> b
 }
 
 /// Replaces the catalogue, and purges the keys that this requires.
-fn renew(shared: &Shared, listing: &Listing) {
-    let renewed = shared.known().renew(listing);
-    match renewed {
-        Renewed::All => shared.all_changed(),
-        Renewed::Units(units) if units.is_empty() => {}
-        Renewed::Units(units) => shared.units_changed(&units),
+fn renew(shared: &SharedState, listing: &Listing) {
+    let stale = shared.catalogue_cache().renew(listing);
+    match stale {
+        StaleKeys::All => shared.all_changed(),
+        StaleKeys::Units(units) if units.is_empty() => {}
+        StaleKeys::Units(units) => shared.units_changed(&units),
     }
 }
 

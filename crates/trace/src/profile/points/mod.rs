@@ -8,7 +8,7 @@ pub use each::{EachGatherer, FilePicture, PICTURES, Pictures};
 
 use serde::{Deserialize, Serialize};
 
-use super::chosen::{Chooser, Subject};
+use super::choice::{Chooser, Subject};
 use super::json::Selection;
 use super::shown::shown;
 use super::{Choice, of_files};

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::super::super::database::{Dialect, Link};
-use super::super::Shared;
+use super::super::SharedState;
 use super::super::catalogue::{Depends, Kind, Listing, Relation};
 use super::{
     FirstResult, QueryConnection, Row, SessionEnd, Trouble, UnsuitableError, WatchRequest, renew,
@@ -45,7 +45,7 @@ const CASCADES: &str = "
     WHERE r.delete_rule IN ('CASCADE', 'SET NULL') OR r.update_rule IN ('CASCADE', 'SET NULL')";
 
 struct Watcher<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedState,
     connection: QueryConnection,
     log: Link,
     /// The database of the gateway's sessions.
@@ -56,7 +56,7 @@ struct Watcher<'a> {
 
 /// Watches the database until a connection fails.
 pub(super) async fn session(
-    shared: &Shared,
+    shared: &SharedState,
     address: &Address,
     requests: &mut mpsc::Receiver<WatchRequest>,
     first: &mut FirstResult,
@@ -78,7 +78,7 @@ pub(super) async fn session(
 
 impl<'a> Watcher<'a> {
     /// Reads the end of the log before the catalogue, so that changes in between are in the log.
-    async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, SessionEnd> {
+    async fn begin(shared: &'a SharedState, address: &Address) -> Result<Self, SessionEnd> {
         let mut connection = QueryConnection::open(address).await?;
         let (file, position) = end_of_log(&mut connection).await?;
         let mut log = match QueryConnection::open(address).await {
@@ -149,7 +149,7 @@ impl<'a> Watcher<'a> {
     async fn answer(&mut self, request: WatchRequest) -> Result<(), Trouble> {
         match request {
             WatchRequest::Look(reply) => {
-                if !self.shared.known().is_recent() {
+                if !self.shared.catalogue_cache().is_recent() {
                     self.read_catalogue().await?;
                 }
                 let _ = reply.send(true);
@@ -209,7 +209,7 @@ impl<'a> Watcher<'a> {
     /// Reports a change of every table that one of these words may mean.
     fn changed(&self, schema: &str, words: &[String]) {
         let schema = schema.to_lowercase();
-        let depends = self.shared.known().catalogue.depends_in(words, &schema);
+        let depends = self.shared.catalogue_cache().catalogue.depends_in(words, &schema);
         match depends {
             Depends::Nothing => {}
             Depends::On(units) => {

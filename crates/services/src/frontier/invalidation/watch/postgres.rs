@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::super::catalogue::{Kind, Listing, Relation, TriggerTable};
 use super::super::config::Triggers;
 use super::super::keys::Name;
-use super::super::{Shared, log};
+use super::super::{SharedState, log};
 use super::{FirstResult, QueryConnection, SessionEnd, Trouble, WatchRequest, renew, report_first, value};
 
 const CHANNEL: &str = "plimsoll_changes";
@@ -57,7 +57,7 @@ const ROUTINES: &str = "
         WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')";
 
 struct Watcher<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedState,
     connection: QueryConnection,
     /// Units whose trigger could not be created, and the time of the attempt.
     failed: HashMap<Name, Instant>,
@@ -65,7 +65,7 @@ struct Watcher<'a> {
 
 /// Watches the database until the connection fails.
 pub(super) async fn session(
-    shared: &Shared,
+    shared: &SharedState,
     address: &Address,
     requests: &mut mpsc::Receiver<WatchRequest>,
     first: &mut FirstResult,
@@ -86,7 +86,7 @@ pub(super) async fn session(
 }
 
 impl<'a> Watcher<'a> {
-    async fn begin(shared: &'a Shared, address: &Address) -> Result<Self, SessionEnd> {
+    async fn begin(shared: &'a SharedState, address: &Address) -> Result<Self, SessionEnd> {
         let connection = QueryConnection::open(address).await?;
         let mut watcher = Self {
             shared,
@@ -142,7 +142,7 @@ impl<'a> Watcher<'a> {
     async fn answer(&mut self, request: WatchRequest) -> Result<(), Trouble> {
         match request {
             WatchRequest::Look(reply) => {
-                if !self.shared.known().is_recent() {
+                if !self.shared.catalogue_cache().is_recent() {
                     self.read_catalogue().await?;
                 }
                 let _ = reply.send(true);
@@ -192,7 +192,7 @@ impl<'a> Watcher<'a> {
 
     /// Watches a unit. Returns false if that is not possible.
     async fn watch(&mut self, unit: &Name) -> Result<bool, Trouble> {
-        if self.shared.known().catalogue.is_watched(unit) {
+        if self.shared.catalogue_cache().catalogue.is_watched(unit) {
             return Ok(true);
         }
         if self
@@ -202,11 +202,11 @@ impl<'a> Watcher<'a> {
         {
             return Ok(false);
         }
-        let members = self.shared.known().catalogue.members(unit).to_vec();
+        let members = self.shared.catalogue_cache().catalogue.members(unit).to_vec();
         match self.install(&members).await {
             Ok(()) => {
                 self.failed.remove(unit);
-                self.shared.known().catalogue.set_watched(unit);
+                self.shared.catalogue_cache().catalogue.set_watched(unit);
                 Ok(true)
             }
             Err(Trouble::Refused(refusal)) => {

@@ -14,7 +14,7 @@ use crate::tree::{Tree, Units};
 /// host.
 const SEARCH_INTERVAL_NS: i64 = 2_000_000_000;
 
-pub(crate) struct Sought {
+pub(crate) struct WatchedProcess {
     wanted: HostWatch,
     component: Arc<str>,
     /// The process tree, while the process exists.
@@ -26,7 +26,7 @@ pub(crate) struct Sought {
     is_reported_missing: bool,
 }
 
-impl Sought {
+impl WatchedProcess {
     pub(crate) fn new(wanted: &HostWatch) -> Self {
         Self {
             component: format!("service:{}", wanted.name).into(),

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_model::{AgentBooks, Keep, format};
+use plimsoll_model::{AgentTotals, Keep, format};
 use plimsoll_record::{RecordError, Start, convert, write_json};
 
-use crate::live;
-use crate::summary::{AgentSummary, Summary};
+use super::live;
+use super::summary::{AgentSummary, Summary};
 
 /// Why a directory cannot be converted.
 #[derive(Debug, thiserror::Error)]
@@ -40,14 +40,14 @@ pub fn convert_directory(run: &Path) -> Result<Option<Summary>, ConvertError> {
         Some(summary) => summary,
         None => interrupted(run, &start),
     };
-    let merged = convert(run, &start)?;
-    summary.settle(&merged);
+    let conversion = convert(run, &start)?;
+    summary.settle(&conversion);
     let outstanding = summary.outstanding(&start);
     if !outstanding {
         summary.remove_loss_damage();
     }
     write_json(&run.join("summary.json"), &summary)?;
-    merged.clean_up(outstanding);
+    conversion.clean_up(outstanding);
     Ok(Some(summary))
 }
 
@@ -84,11 +84,11 @@ fn interrupted(run: &Path, start: &Start) -> Summary {
             lost_ns: None,
             reported_ns: None,
             window_ns: None,
-            books: AgentBooks::default(),
+            totals: AgentTotals::default(),
         })
         .collect();
     if let (Keep::Summaries, Some(first)) = (start.keep, agents.first_mut()) {
-        first.books.counters = live::sum(run);
+        first.totals.counters = live::sum(run);
     }
     let mut summary = Summary::new(start, agents);
     summary.status = "interrupted".into();

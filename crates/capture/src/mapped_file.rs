@@ -7,12 +7,12 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 /// A file that is no longer changed, mapped for reading.
-pub(crate) struct Mapped {
+pub(crate) struct MappedFile {
     start: NonNull<u8>,
     length: usize,
 }
 
-impl Mapped {
+impl MappedFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
@@ -47,7 +47,7 @@ impl Mapped {
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedFile {
     fn drop(&mut self) {
         if self.length > 0 {
             // SAFETY: the mapping of self, to which no slice refers any more.

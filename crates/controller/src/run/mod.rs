@@ -1,23 +1,34 @@
 //! One run, from the lab's command to the files on disk.
+//!
+//! It starts and prepares the agents ([`assemble`], [`begin`]), merges their second reports and
+//! checks the ceilings (this file), and fetches the segments and completes the files ([`gather`],
+//! [`closing`]).
 
+pub(crate) mod assemble;
+mod begin;
+mod ceiling;
 mod closing;
+pub(crate) mod gather;
+mod host_files;
 mod leaving;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use plimsoll_link::{LinkError, RunKey, ToAgent, ToController};
-use plimsoll_model::{AgentBooks, AgentRules, AgentSpec, Counters, Event, Finished, Role, RunSpec, grouped};
+use plimsoll_model::{
+    AgentRules, AgentSpec, AgentTotals, Counters, Event, Role, RunOutcome, RunSpec, grouped,
+};
 use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
 
-use crate::assemble::{ask_to_prepare, crew};
-use crate::begin::{PreparedRun, begin, create_segments_directory, forget, spool};
-use crate::ceiling::CeilingWatch;
+use self::assemble::{ask_to_prepare, crew};
+use self::begin::{PreparedRun, begin, create_segments_directory, forget, spool};
+use self::ceiling::CeilingWatch;
+use self::gather::Gathering;
+use self::leaving::LeavingAgent;
 use crate::error::WorkError;
-use crate::gather::Gathering;
+use crate::files::live::LiveFile;
 use crate::input::AgentEvent;
-use crate::live::LiveFile;
-use crate::run::leaving::LeavingAgent;
 use crate::session::{Incident, Session};
 
 /// Time in addition to the drain in which agents close their segments on a slow disk.
@@ -34,7 +45,7 @@ pub(crate) fn carry_out(
     spec: RunSpec,
     agents: &[AgentSpec],
     rules: AgentRules,
-) -> Result<Finished, WorkError> {
+) -> Result<RunOutcome, WorkError> {
     spec.check()?;
     let segments = create_segments_directory(&spec)?;
     let begun = begin(session, spec, &segments, crew(agents), rules);
@@ -72,7 +83,7 @@ struct AgentState {
 
 /// How an agent's part of a run ended.
 struct AgentEnd {
-    books: AgentBooks,
+    totals: AgentTotals,
     window_ns: Option<i64>,
     /// Time at which it was lost, ns from the start of the run.
     lost_ns: Option<i64>,
@@ -276,14 +287,14 @@ impl ActiveRun {
                     gathering.handle_message(session, &self.agents[index].name, message);
                 }
             }
-            ToController::Finished { books, window_ns } if self.leaving.contains_key(&index) => {
+            ToController::Finished { totals, window_ns } if self.leaving.contains_key(&index) => {
                 self.merger.end(index);
                 self.report_seconds(session);
-                self.close_agent(session, index, books, window_ns);
+                self.close_agent(session, index, totals, window_ns);
             }
-            ToController::Finished { books, window_ns } => {
+            ToController::Finished { totals, window_ns } => {
                 self.agents[index].ended = Some(AgentEnd {
-                    books,
+                    totals,
                     window_ns: Some(window_ns),
                     lost_ns: None,
                 });
@@ -442,13 +453,13 @@ impl ActiveRun {
             )
         };
         let damage = if agent.watches { None } else { Some(text.clone()) };
-        let books = AgentBooks {
+        let totals = AgentTotals {
             counters: agent.reported,
             damage: damage.into_iter().collect(),
-            ..AgentBooks::default()
+            ..AgentTotals::default()
         };
         agent.ended = Some(AgentEnd {
-            books,
+            totals,
             window_ns: None,
             lost_ns: Some(t_ns),
         });

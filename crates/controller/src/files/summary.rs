@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use plimsoll_model::{AgentBooks, Counters, Finished, Keep, Role, format, grouped};
-use plimsoll_record::merge::{SegmentSummary, TableWritten};
-use plimsoll_record::{Merged, RecordError, Start, Tally};
+use plimsoll_model::{AgentTotals, Counters, Keep, Role, RunOutcome, format, grouped};
+use plimsoll_record::merge::{SegmentSummary, TableSummary};
+use plimsoll_record::{Conversion, RecordError, Start, Tally};
 use serde::{Deserialize, Serialize};
 
 /// End of the damage text while the segments are not converted. It is recognised in stored
@@ -48,7 +48,7 @@ pub struct Summary {
     /// Sum over the rows on disk; `None` if no transactions are kept.
     pub rows: Option<Tally>,
     /// The Parquet files of the run.
-    pub tables: Vec<TableWritten>,
+    pub tables: Vec<TableSummary>,
     /// The segments that were converted to these files.
     pub segments: Vec<SegmentSummary>,
 }
@@ -81,7 +81,8 @@ pub struct AgentSummary {
     /// End of its measured window, ns from the start of the run; `None` if it was not reported.
     pub window_ns: Option<i64>,
     /// Final counts of the agent.
-    pub books: AgentBooks,
+    #[serde(rename = "books")]
+    pub totals: AgentTotals,
 }
 
 /// The damage of all agents. If there are several agents, each text contains the name of its agent.
@@ -92,7 +93,7 @@ fn damage_of(agents: &[AgentSummary]) -> Vec<String> {
     };
     agents
         .iter()
-        .flat_map(|agent| agent.books.damage.iter().map(move |text| named(agent, text)))
+        .flat_map(|agent| agent.totals.damage.iter().map(move |text| named(agent, text)))
         .collect()
 }
 
@@ -129,13 +130,13 @@ impl Summary {
 
     /// Completes the summary with the rows on disk. It may be repeated: all values are computed
     /// again.
-    pub(crate) fn settle(&mut self, merged: &Merged) {
+    pub(crate) fn settle(&mut self, conversion: &Conversion) {
         // The text of an earlier attempt no longer applies.
         self.damage.retain(|text| !text.contains(SEGMENTS_KEPT));
-        self.rows = (self.keep == Keep::All).then(|| merged.tally());
-        self.tables.clone_from(&merged.tables);
-        self.segments.clone_from(&merged.segments);
-        for text in &merged.damage {
+        self.rows = (self.keep == Keep::All).then(|| conversion.tally());
+        self.tables.clone_from(&conversion.tables);
+        self.segments.clone_from(&conversion.segments);
+        for text in &conversion.damage {
             if !self.damage.contains(text) {
                 self.damage.push(text.clone());
             }
@@ -145,9 +146,9 @@ impl Summary {
             .iter_mut()
             .filter(|agent| agent.lost && self.keep == Keep::All)
         {
-            let tally = merged.tallies.get(&agent.name).copied().unwrap_or_default();
-            agent.books.counters = tally.counters;
-            agent.books.in_flight = tally.in_flight;
+            let tally = conversion.tallies.get(&agent.name).copied().unwrap_or_default();
+            agent.totals.counters = tally.counters;
+            agent.totals.in_flight = tally.in_flight;
         }
         self.add_up();
     }
@@ -157,7 +158,7 @@ impl Summary {
     pub(crate) fn remove_loss_damage(&mut self) {
         for agent in self.agents.iter_mut().filter(|agent| agent.lost) {
             if self.segments.iter().any(|segment| segment.agent == agent.name) {
-                let removed = std::mem::take(&mut agent.books.damage);
+                let removed = std::mem::take(&mut agent.totals.damage);
                 self.damage
                     .retain(|text| !removed.iter().any(|each| text.contains(each.as_str())));
             }
@@ -169,8 +170,8 @@ impl Summary {
         self.counters = Counters::default();
         self.in_flight = 0;
         for agent in &self.agents {
-            self.counters.add(&agent.books.counters);
-            self.in_flight += agent.books.in_flight;
+            self.counters.add(&agent.totals.counters);
+            self.in_flight += agent.totals.in_flight;
         }
         let last_row = self.rows.map_or(0, |rows| rows.last_end_ns);
         self.measured_end_ns = self
@@ -225,13 +226,13 @@ impl Summary {
                 .iter()
                 .any(|known| known.name == agent.name && !known.same_clock);
             let has_none = !self.segments.iter().any(|segment| segment.agent == agent.name);
-            far && (agent.lost && has_none || !agent.books.segments.iter().all(held))
+            far && (agent.lost && has_none || !agent.totals.segments.iter().all(held))
         })
     }
 
     /// The event for the lab.
-    pub(crate) fn finished(&self) -> Finished {
-        Finished {
+    pub(crate) fn outcome(&self) -> RunOutcome {
+        RunOutcome {
             status: self.status.clone(),
             reason: self.reason.clone(),
             counters: self.counters,
@@ -288,10 +289,10 @@ mod tests {
             failed,
             ..Counters::default()
         };
-        let books = AgentBooks {
+        let totals = AgentTotals {
             counters,
             in_flight,
-            ..AgentBooks::default()
+            ..AgentTotals::default()
         };
         let agent = AgentSummary {
             name: "local".into(),
@@ -303,20 +304,20 @@ mod tests {
             lost_ns: None,
             reported_ns: None,
             window_ns: Some(5),
-            books,
+            totals,
         };
         Summary::new(&start, vec![agent])
     }
 
-    fn merged(started: u64, succeeded: u64, failed: u64, in_flight: u64) -> Merged {
+    fn conversion(started: u64, succeeded: u64, failed: u64, in_flight: u64) -> Conversion {
         let counters = Counters {
             started,
             succeeded,
             failed,
             ..Counters::default()
         };
-        let mut merged = Merged::default();
-        merged.tallies.insert(
+        let mut conversion = Conversion::default();
+        conversion.tallies.insert(
             "local".into(),
             Tally {
                 counters,
@@ -324,7 +325,7 @@ mod tests {
                 last_end_ns: 99,
             },
         );
-        merged
+        conversion
     }
 
     #[test]
@@ -337,7 +338,7 @@ mod tests {
         ];
         for ((a, b, c, d), (e, f, g, h), expected) in cases {
             let mut summary = summary(Keep::All, a, b, c, d);
-            summary.settle(&merged(e, f, g, h));
+            summary.settle(&conversion(e, f, g, h));
             assert_eq!(summary.balanced, expected, "{:?}", summary.damage);
             assert_eq!(summary.measured_end_ns, 5);
         }
@@ -346,15 +347,15 @@ mod tests {
     #[test]
     fn with_a_lost_record_the_counts_do_not_balance() {
         let mut summary = summary(Keep::Summaries, 10, 9, 0, 1);
-        summary.agents[0].books.counters.lost_records = 1;
-        summary.settle(&Merged::default());
+        summary.agents[0].totals.counters.lost_records = 1;
+        summary.settle(&Conversion::default());
         assert!(!summary.balanced);
     }
 
     #[test]
     fn with_keep_summaries_the_counters_decide_the_balance() {
         let mut summary = summary(Keep::Summaries, 10, 9, 0, 1);
-        summary.settle(&Merged::default());
+        summary.settle(&Conversion::default());
         assert!(summary.balanced);
         assert_eq!(summary.rows, None);
     }
@@ -372,9 +373,9 @@ mod tests {
             "{:?}",
             summary.damage
         );
-        summary.settle(&merged(6, 5, 0, 1));
+        summary.settle(&conversion(6, 5, 0, 1));
         assert_eq!(summary.damage, ["4 of 10 transactions are not on disk"]);
-        summary.settle(&merged(10, 9, 0, 1));
+        summary.settle(&conversion(10, 9, 0, 1));
         assert_eq!((summary.balanced, summary.damage), (true, vec![]));
     }
 
@@ -383,10 +384,10 @@ mod tests {
         let mut summary = summary(Keep::All, 100, 100, 0, 0);
         summary.agents[0].lost = true;
         summary.agents[0].window_ns = None;
-        summary.settle(&merged(80, 80, 0, 0));
+        summary.settle(&conversion(80, 80, 0, 0));
         assert_eq!((summary.counters.started, summary.balanced), (80, false));
         assert_eq!(summary.measured_end_ns, 99);
-        assert_eq!(summary.finished().lost, ["local"]);
+        assert_eq!(summary.outcome().lost, ["local"]);
     }
 
     #[test]
@@ -394,10 +395,10 @@ mod tests {
         let mut summary = summary(Keep::All, 10, 10, 0, 0);
         let mut watcher = summary.agents[0].clone();
         (watcher.name, watcher.role, watcher.lost) = ("db1".into(), Role::Watch, true);
-        (watcher.books, watcher.window_ns) = (AgentBooks::default(), None);
+        (watcher.totals, watcher.window_ns) = (AgentTotals::default(), None);
         summary.agents.push(watcher);
-        summary.settle(&merged(10, 10, 0, 0));
+        summary.settle(&conversion(10, 10, 0, 0));
         assert!(summary.balanced && summary.damage.is_empty());
-        assert!(summary.finished().lost.is_empty());
+        assert!(summary.outcome().lost.is_empty());
     }
 }

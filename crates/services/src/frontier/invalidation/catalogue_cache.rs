@@ -28,7 +28,7 @@ pub(super) struct CatalogueCache {
 
 /// Keys to be purged after a read of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Renewed {
+pub(super) enum StaleKeys {
     /// Those of these units, which were created again.
     Units(BTreeSet<Name>),
     /// All keys, because the dependencies of some query were incomplete.
@@ -75,7 +75,7 @@ impl CatalogueCache {
     }
 
     /// Replaces the catalogue by the current one. Returns the keys to be purged.
-    pub(super) fn renew(&mut self, listing: &Listing) -> Renewed {
+    pub(super) fn renew(&mut self, listing: &Listing) -> StaleKeys {
         let later = Catalogue::new(listing);
         let differences = self.catalogue.differences(&later);
         let is_first = self.read_at.is_none();
@@ -89,9 +89,9 @@ impl CatalogueCache {
             self.generation += 1;
         }
         match (is_first, all) {
-            (true, _) => Renewed::Units(BTreeSet::new()),
-            (false, true) => Renewed::All,
-            (false, false) => Renewed::Units(differences.units),
+            (true, _) => StaleKeys::Units(BTreeSet::new()),
+            (false, true) => StaleKeys::All,
+            (false, false) => StaleKeys::Units(differences.units),
         }
     }
 }
@@ -120,30 +120,30 @@ mod tests {
 
     #[test]
     fn everything_is_purged_if_a_name_of_a_query_is_added_to_the_database() {
-        let mut known = CatalogueCache::default();
+        let mut cache = CatalogueCache::default();
         let names = ["select".to_owned(), "later".to_owned()];
-        assert!(known.needs_read(&names));
-        let nothing = || Renewed::Units(BTreeSet::new());
-        assert_eq!(known.renew(&listing(&["t"])), nothing());
-        assert!(!known.needs_read(&names), "read just now");
-        assert_eq!(known.depends(&names), Depends::Nothing);
-        let generation = known.generation;
-        assert_eq!(known.renew(&listing(&["t", "other"])), nothing());
-        assert_eq!(known.renew(&listing(&["t", "other", "Later"])), Renewed::All);
-        assert_eq!(known.renew(&listing(&["t", "other", "Later"])), nothing());
-        assert_eq!(known.generation, generation + 2);
-        assert!(matches!(known.depends(&names), Depends::On(_)));
+        assert!(cache.needs_read(&names));
+        let nothing = || StaleKeys::Units(BTreeSet::new());
+        assert_eq!(cache.renew(&listing(&["t"])), nothing());
+        assert!(!cache.needs_read(&names), "read just now");
+        assert_eq!(cache.depends(&names), Depends::Nothing);
+        let generation = cache.generation;
+        assert_eq!(cache.renew(&listing(&["t", "other"])), nothing());
+        assert_eq!(cache.renew(&listing(&["t", "other", "Later"])), StaleKeys::All);
+        assert_eq!(cache.renew(&listing(&["t", "other", "Later"])), nothing());
+        assert_eq!(cache.generation, generation + 2);
+        assert!(matches!(cache.depends(&names), Depends::On(_)));
     }
 
     #[test]
     fn the_number_of_remembered_names_is_limited() {
-        let mut known = CatalogueCache::default();
-        known.renew(&listing(&[]));
+        let mut cache = CatalogueCache::default();
+        cache.renew(&listing(&[]));
         for number in 0..=MAX_UNKNOWN {
-            known.depends(&[format!("x{number}")]);
+            cache.depends(&[format!("x{number}")]);
         }
-        assert!(known.unknown.len() <= MAX_UNKNOWN);
-        let renewed = known.renew(&listing(&["x0"]));
-        assert_eq!(renewed, Renewed::All, "it may be one of the discarded names");
+        assert!(cache.unknown.len() <= MAX_UNKNOWN);
+        let stale = cache.renew(&listing(&["x0"]));
+        assert_eq!(stale, StaleKeys::All, "it may be one of the discarded names");
     }
 }

@@ -1,6 +1,7 @@
 //! An agent from the controller's side: its line, and the task that makes its links.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -20,10 +21,10 @@ use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role, grouped};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::carrier::{LinkCommand, start};
+use super::carrier::{LinkCommand, start};
+use super::store::Store;
 use crate::error::ArrivalError;
 use crate::input::{AgentEvent, Arrival, Input};
-use crate::store::Store;
 
 /// Maximum time from the kill of a process to its end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,6 +43,18 @@ const RETRY_INTERVALS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
 ];
+
+/// How a local agent is started: the program, and the arguments before `--fd N`.
+#[derive(Debug, Clone)]
+pub struct AgentCommand {
+    /// Path of the engine.
+    pub program: OsString,
+    /// Arguments, for instance `["agent"]`.
+    pub arguments: Vec<OsString>,
+    /// A link over which nothing was received for this time is broken:
+    /// [`plimsoll_link::SILENCE_TIMEOUT`].
+    pub silence: Duration,
+}
 
 /// The state that all peers share.
 #[derive(Clone)]
@@ -85,7 +98,7 @@ impl Peer {
     pub(crate) fn local(
         spec: &AgentSpec,
         generation: u64,
-        how: &crate::AgentCommand,
+        how: &AgentCommand,
         context: &PeerContext,
         runtime: &tokio::runtime::Handle,
     ) -> io::Result<Self> {

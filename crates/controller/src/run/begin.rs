@@ -9,10 +9,10 @@ use plimsoll_link::{RunKey, Spool};
 use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Role, RunSpec, format};
 use plimsoll_record::{AgentStart, START_FILE, Start, write_json_soon};
 
-use crate::assemble::{greet, prepare};
+use super::assemble::{greet, prepare};
+use super::gather::run_key;
+use crate::agents::peer::Peer;
 use crate::error::{MissingError, WorkError};
-use crate::gather::run_key;
-use crate::peer::Peer;
 use crate::session::Session;
 
 /// Time from the Go message to the start of the load, ns. A message over a socket pair needs a

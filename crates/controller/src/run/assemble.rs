@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use plimsoll_link::{Portion, Prepare, Spool, ToAgent, ToController};
 use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Role, RunSpec};
 
+use super::host_files::with_host_files;
+use crate::agents::peer::Peer;
 use crate::error::{MissingError, NameError, PrepareError, StoppedError, WorkError};
-use crate::files_there::with_host_files;
 use crate::input::AgentEvent;
-use crate::peer::Peer;
 use crate::session::{Incident, Session};
 
 /// Maximum time until an agent has reported its host and its clock: on this host, and on another

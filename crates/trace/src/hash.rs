@@ -4,7 +4,7 @@
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// The hasher of maps whose keys are numbers.
-pub(crate) type Mixed = BuildHasherDefault<Mixer>;
+pub(crate) type BuildMixer = BuildHasherDefault<Mixer>;
 
 /// Mixes the bits of a number.
 #[derive(Debug, Default)]

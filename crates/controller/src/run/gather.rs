@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use plimsoll_link::{FileInfo, RunKey, ToAgent, ToController};
 use plimsoll_model::{AgentSpec, Event};
 
-use crate::assemble::greet;
-use crate::begin::create_directory;
-use crate::disk::convert_directory;
+use super::assemble::greet;
+use super::begin::create_directory;
 use crate::error::WorkError;
+use crate::files::convert::convert_directory;
 use crate::input::AgentEvent;
 use crate::session::{Incident, Session};
 
@@ -298,7 +298,7 @@ pub(crate) fn collect(
     let missing = missing.into_iter().map(|(name, why)| (name, why.to_string()));
     let missing: BTreeMap<String, String> = missing.chain(failed).collect();
     Ok(Event::Collected {
-        finished: summary.map(|summary| summary.finished()),
+        finished: summary.map(|summary| summary.outcome()),
         missing: missing
             .into_iter()
             .map(|(name, why)| format!("{name}: {why}"))

@@ -13,7 +13,7 @@ const MAX_ENTRIES: usize = 10_000;
 pub(super) type Tables = Vec<(String, String)>;
 
 /// The remembered times of the last change.
-pub(super) struct Modified {
+pub(super) struct LastModifiedCache {
     /// Time for which an entry is valid.
     valid: Duration,
     /// For each set of tables, the time of its last change in seconds since 1970, and when it was
@@ -21,7 +21,7 @@ pub(super) struct Modified {
     known: Mutex<HashMap<Tables, (u64, Instant)>>,
 }
 
-impl Modified {
+impl LastModifiedCache {
     pub(super) fn new(valid_s: u64) -> Self {
         Self {
             valid: Duration::from_secs(valid_s),
@@ -279,14 +279,14 @@ mod tests {
 
     #[test]
     fn the_number_of_remembered_times_is_limited() {
-        let modified = Modified::new(3600);
+        let cache = LastModifiedCache::new(3600);
         let tables = tables_of("SELECT a FROM o.t").unwrap();
-        assert_eq!(modified.of(&tables), None);
-        modified.remember(&tables, 7);
-        assert_eq!(modified.of(&tables), Some(7));
+        assert_eq!(cache.of(&tables), None);
+        cache.remember(&tables, 7);
+        assert_eq!(cache.of(&tables), Some(7));
         for number in 0..=MAX_ENTRIES {
-            modified.remember(&vec![("O".into(), number.to_string())], 1);
+            cache.remember(&vec![("O".into(), number.to_string())], 1);
         }
-        assert!(modified.known.lock().unwrap().len() <= MAX_ENTRIES);
+        assert!(cache.known.lock().unwrap().len() <= MAX_ENTRIES);
     }
 }

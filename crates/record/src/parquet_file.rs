@@ -33,11 +33,11 @@ const NUMBERS_BYTES: usize = 32 * 1024;
 pub(crate) struct ParquetFile {
     path: PathBuf,
     part: PathBuf,
-    open: Option<Open>,
+    open: Option<OpenParquetFile>,
     rows: u64,
 }
 
-struct Open {
+struct OpenParquetFile {
     file: SerializedFileWriter<BufWriter<File>>,
     columns: ArrowRowGroupWriterFactory,
     group: Option<RowGroup>,
@@ -66,7 +66,7 @@ impl ParquetFile {
             Ok((file, columns)) => Ok(Self {
                 path: path.to_owned(),
                 part,
-                open: Some(Open {
+                open: Some(OpenParquetFile {
                     file,
                     columns,
                     group: None,
@@ -123,7 +123,7 @@ impl ParquetFile {
     }
 }
 
-impl Open {
+impl OpenParquetFile {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
         let mut from = 0;
         while from < batch.num_rows() {
