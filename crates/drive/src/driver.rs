@@ -14,13 +14,13 @@ use plimsoll_model::{Codes, Endpoint, NameLookup};
 use plimsoll_schedule::{Template, UsedValues, Values};
 use serde::de::DeserializeOwned;
 
-pub use crate::attempt::{Attempt, Request};
-pub use crate::failure::Waiting;
-pub use crate::limit::{Due, Limit};
+use crate::lane::reactor::Io;
 use crate::net::error::HostError;
 use crate::net::{Host, is_address};
-use crate::reactor::Io;
 use crate::setup_error::SetupError;
+pub use crate::tester::attempt::{Attempt, Request};
+pub use crate::tester::failure::Waiting;
+pub use crate::tester::limit::{Due, Limit};
 
 /// The inputs from which a driver is created.
 pub struct Setup<'a> {

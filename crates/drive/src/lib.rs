@@ -7,38 +7,23 @@
 //! are sent as [`DriveEvent`]s.
 
 mod api;
-mod arrivals;
-mod attempt;
-mod blocking_pool;
-mod control;
-mod cycle;
 mod driver;
 mod drivers;
-mod failure;
-mod host;
 mod http1;
 mod lane;
-mod lane_stats;
-mod limit;
 mod net;
-mod own_delays;
-mod plan;
-mod policy;
-mod program;
-mod reactor;
-mod registry;
-mod round_trips;
 mod run;
 mod setup_error;
+mod tester;
 
 pub use api::{AgentPortion, DriveError, DriveEvent, DriverInfo, Portions, Sink};
 pub use drivers::exec::ExecError;
 pub use drivers::frontier::FrontierError;
 pub use drivers::http::HttpError;
+pub use drivers::registry::{driver, drivers};
 pub use drivers::replay::ReplayError;
 pub use drivers::sql::SqlError;
 pub use net::error::{HostError, LookupError, ServerNameError, TlsError};
 pub use plimsoll_model::MetricRow;
-pub use registry::{driver, drivers};
 pub use run::{Drive, lanes_for};
 pub use setup_error::{EndpointError, SetupError, UrlError};

@@ -10,11 +10,11 @@ use super::head;
 use super::response::{Reader, Response, Unreadable};
 use super::timeouts::{Timeouts, Timer};
 use crate::driver::{Attempt, Waiting};
-use crate::failure::Failure;
+use crate::lane::reactor::Io;
+use crate::net::round_trips::{Names, RoundTrips};
 use crate::net::transport::{Security, Transport};
 use crate::net::{Host, Stream};
-use crate::reactor::Io;
-use crate::round_trips::{Names, RoundTrips};
+use crate::tester::failure::Failure;
 
 /// Number of reads in a row before the other testers of the lane run.
 const MAX_READS: u32 = 16;

@@ -1,4 +1,7 @@
-//! An HTTP/1.1 client for the drivers that use it: heads, bodies, connections.
+//! An HTTP/1.1 client for the drivers that use it.
+//!
+//! `connection` sends requests over a tester's connections, with `timeouts`. `response` parses one
+//! response from bytes, with `head` and `body`.
 
 pub mod body;
 pub mod connection;

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::reactor::Io;
+use crate::lane::reactor::Io;
 
 /// Timeouts within a transaction. The timeout of the workload applies in addition, to the whole
 /// transaction.

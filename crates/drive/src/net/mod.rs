@@ -1,6 +1,10 @@
 //! TCP on a lane's reactor, and TLS above it.
+//!
+//! This file contains sockets and the lookup of hosts, `tls` the configuration of TLS, `transport`
+//! a connection with or without TLS, and `round_trips` the metrics of connections.
 
 pub mod error;
+pub mod round_trips;
 pub mod tls;
 pub mod transport;
 
@@ -19,7 +23,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::reactor::{Io, Way};
+use crate::lane::reactor::{Io, Way};
 use error::{HostError, LookupError};
 
 /// A connected, non-blocking TCP socket that belongs to the task that made it.

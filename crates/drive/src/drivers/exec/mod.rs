@@ -20,6 +20,7 @@
 //! per transaction the last report counts.
 
 mod error;
+mod program;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,9 +35,9 @@ use plimsoll_schedule::Template;
 use regex::bytes::Regex;
 use serde::Deserialize;
 
+use self::program::{Program, ProgramExit, ProgramStatus};
 use crate::api::DriverInfo;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
-use crate::program::{Program, ProgramExit, ProgramStatus};
 use crate::setup_error::SetupError;
 
 pub use error::ExecError;

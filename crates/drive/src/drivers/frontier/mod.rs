@@ -51,10 +51,10 @@ use super::versions::Versions;
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, Request, Setup};
 use crate::http1::timeouts::Timeouts;
+use crate::lane::reactor::Io;
 use crate::net::Host;
+use crate::net::round_trips;
 use crate::net::tls;
-use crate::reactor::Io;
-use crate::round_trips;
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 pub use self::error::FrontierError;

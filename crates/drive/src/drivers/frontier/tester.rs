@@ -13,7 +13,7 @@ use super::verdict::{FailedResponse, GoodResponse, Verifier};
 use crate::driver::{AsyncTester, Attempt, Request, Waiting};
 use crate::drivers::versions::Versions;
 use crate::http1::connection::{Connections, Exchange, Replace};
-use crate::reactor::Io;
+use crate::lane::reactor::Io;
 
 /// Maximum length of a response, bytes.
 const MAX_RESPONSE: usize = 256 * 1024 * 1024;

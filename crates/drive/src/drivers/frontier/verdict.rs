@@ -11,8 +11,8 @@ use super::failover::{FailedTry, Trouble};
 use crate::driver::{Attempt, Waiting};
 use crate::drivers::http::Statuses;
 use crate::drivers::versions::Newest;
-use crate::failure::Failure;
 use crate::http1::response::Response;
+use crate::tester::failure::Failure;
 
 /// Maximum size of a result set, bytes after inflating.
 const MAX_PAYLOAD: u64 = 256 * 1024 * 1024;

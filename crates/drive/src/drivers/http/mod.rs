@@ -30,11 +30,11 @@ use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::timeouts::Timeouts;
+use crate::lane::reactor::Io;
 use crate::net::Host;
 use crate::net::error::HostError;
+use crate::net::round_trips::Names;
 use crate::net::tls::{self, TlsSettings};
-use crate::reactor::Io;
-use crate::round_trips::Names;
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 use token::Token;
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
-use crate::reactor::Io;
+use crate::lane::reactor::Io;
 use crate::setup_error::SetupError;
 
 /// Description of the driver.

@@ -6,7 +6,7 @@ use plimsoll_model::Outcome;
 use plimsoll_wire::sql::{Refusal, SqlProtocolError};
 
 use super::code::{code, login_code};
-use crate::failure::Failure;
+use crate::tester::failure::Failure;
 
 /// Advice for a login without a password that is refused.
 const NO_PASSWORD: &str = "; no password was given: set sql: {password: {secret: \"${env:NAME}\"}}, or \

@@ -10,11 +10,11 @@ use super::broken::Broken;
 use super::network::DatabaseServer;
 use crate::driver::{Attempt, Waiting};
 use crate::drivers::versions::Newest;
-use crate::failure::Failure;
+use crate::lane::reactor::Io;
 use crate::net::Stream;
+use crate::net::round_trips::Names;
 use crate::net::transport::{Security, Transport};
-use crate::reactor::Io;
-use crate::round_trips::Names;
+use crate::tester::failure::Failure;
 
 /// Number of reads in a row before the other testers of the lane run.
 const MAX_READS: u32 = 16;

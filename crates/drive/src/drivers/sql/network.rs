@@ -48,13 +48,13 @@ use super::read_only::is_read_only;
 use super::{Query, Settings, queries};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::versions::Newest;
-use crate::failure::Failure;
+use crate::lane::reactor::Io;
 use crate::net::Host;
+use crate::net::round_trips::{Names, RoundTrips};
 use crate::net::tls;
 use crate::net::transport::Security;
-use crate::reactor::Io;
-use crate::round_trips::{Names, RoundTrips};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
+use crate::tester::failure::Failure;
 
 /// Maximum number of characters of a server's message in a note.
 const MAX_NOTE: usize = 500;

@@ -432,7 +432,7 @@ mod tests {
         watch.deadline.store(0, Ordering::Relaxed);
         assert!(watch.check_over());
         watch.deadline.store(u64::MAX, Ordering::Relaxed);
-        let fd = crate::reactor::event_fd().unwrap();
+        let fd = crate::lane::reactor::event_fd().unwrap();
         watch
             .cancel
             .store(std::os::fd::AsRawFd::as_raw_fd(&fd), Ordering::Relaxed);

@@ -21,11 +21,11 @@ use url::Url;
 
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
-use crate::failure::Failure;
+use crate::lane::reactor::Io;
+use crate::net::round_trips::{Names, RoundTrips};
 use crate::net::{Host, Stream};
-use crate::reactor::Io;
-use crate::round_trips::{Names, RoundTrips};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
+use crate::tester::failure::Failure;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {

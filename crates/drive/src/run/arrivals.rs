@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_schedule::{Arrival, ArrivalStream};
 
+use super::plan::Population;
 use crate::api::AgentPortion;
-use crate::plan::Population;
 
 /// The arrivals of one workload on this agent. It creates the views of the lanes.
 #[derive(Debug)]
@@ -119,7 +119,7 @@ mod tests {
     use plimsoll_model::{Arrivals as Law, LoadSpec, WhenFull};
 
     use super::*;
-    use crate::plan::tests::open;
+    use crate::run::plan::tests::open;
 
     const T: u64 = 1_000_000_000;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome, grouped};
 use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, UsedValues, rng, uniform};
 
-use crate::attempt::Request;
-use crate::lane_stats::Header;
-use crate::plan::Population;
+use super::attempt::Request;
+use crate::lane::stats::Header;
+use crate::run::plan::Population;
 
 /// One closed tester, or one slot of an open load.
 #[derive(Debug, Clone)]

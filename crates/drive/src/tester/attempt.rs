@@ -6,7 +6,7 @@ use plimsoll_clock::Clock;
 use plimsoll_model::{Cache, Code, Codes, NOT_HAPPENED, Outcome};
 use plimsoll_schedule::Fill;
 
-use crate::failure::{Failure, Waiting};
+use super::failure::{Failure, Waiting};
 
 /// One request of a tester.
 #[derive(Debug, Clone, Copy)]

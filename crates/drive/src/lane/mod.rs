@@ -1,4 +1,13 @@
 //! A lane: one thread whose testers are tasks on a reactor, with the counters of the lane.
+//!
+//! This file carries out testers that are tasks, `reactor` is their runtime, and `blocking_pool`
+//! carries out testers that are threads. Both use `stats`, the counters of a lane, and
+//! `own_delays`, the delays that the load generator itself causes.
+
+pub mod blocking_pool;
+mod own_delays;
+pub mod reactor;
+pub mod stats;
 
 use std::cell::{Cell, RefCell};
 use std::panic::AssertUnwindSafe;
@@ -11,15 +20,15 @@ use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, Outcome, RunSpec};
 use plimsoll_schedule::UsedValues;
 
-use crate::arrivals::Arrivals;
-use crate::control::{Control, parts};
-use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
+use self::own_delays::Pulse;
+use self::reactor::{Io, Task};
+use self::stats::{LaneStats, cancel};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt};
-use crate::lane_stats::{LaneStats, cancel};
-use crate::limit::TimeoutCodes;
-use crate::own_delays::Pulse;
-use crate::policy::{TesterPolicy, TesterSlot};
-use crate::reactor::{Io, Task};
+use crate::run::arrivals::Arrivals;
+use crate::tester::control::{Control, parts};
+use crate::tester::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
+use crate::tester::limit::TimeoutCodes;
+use crate::tester::policy::{TesterPolicy, TesterSlot};
 
 const SECOND: i64 = 1_000_000_000;
 /// Minimum interval between two checks for timeouts, ns: a timeout can be late by this.

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use plimsoll_model::{Endpoint, Workload};
 
+use super::exec::{self, Exec};
+use super::frontier::{self, Frontier};
+use super::http::{self, Http};
+use super::null::{self, Null};
+use super::replay::{self, Replay};
+use super::sql;
+use super::tcp::{self, Tcp};
 use crate::api::DriverInfo;
-use crate::blocking_pool::{ErasedBlockingDriver, TypedBlockingDriver};
 use crate::driver::{AsyncDriver, BlockingDriver, Setup};
-use crate::drivers::exec::{self, Exec};
-use crate::drivers::frontier::{self, Frontier};
-use crate::drivers::http::{self, Http};
-use crate::drivers::null::{self, Null};
-use crate::drivers::replay::{self, Replay};
-use crate::drivers::sql;
-use crate::drivers::tcp::{self, Tcp};
+use crate::lane::blocking_pool::{ErasedBlockingDriver, TypedBlockingDriver};
 use crate::lane::{ErasedAsyncDriver, TypedAsyncDriver};
 use crate::setup_error::SetupError;
 

@@ -8,11 +8,11 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use hdrhistogram::Histogram;
 use plimsoll_model::{Code, Counters, MetricRow, NOT_HAPPENED, Outcome, Phase, SecondReport, Transaction};
 
+use super::own_delays::{OwnDelays, encode, histogram};
 use crate::api::{DriveEvent, Sink};
-use crate::attempt::Attempt;
-use crate::control::Parts;
-use crate::own_delays::{OwnDelays, encode, histogram};
-use crate::plan::Population;
+use crate::run::plan::Population;
+use crate::tester::attempt::Attempt;
+use crate::tester::control::Parts;
 
 /// Number of transactions in a batch: about 130 kB, so that a batch stays in the second-level
 /// cache.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use plimsoll_model::{Outcome, WhenFull, grouped};
 
-use crate::arrivals::Arrivals;
-use crate::attempt::Attempt;
-use crate::control::Control;
-use crate::lane_stats::{Header, LaneStats};
-use crate::plan::Population;
-use crate::policy::{TesterPolicy, TesterSlot, Turn, TurnSchedule, Verdict};
+use super::attempt::Attempt;
+use super::control::Control;
+use super::policy::{TesterPolicy, TesterSlot, Turn, TurnSchedule, Verdict};
+use crate::lane::stats::{Header, LaneStats};
+use crate::run::arrivals::Arrivals;
+use crate::run::plan::Population;
 
 /// State that the testers of a lane share. All times are raw stamps, ns.
 pub(crate) trait LaneState {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_clock::Clock;
 use plimsoll_model::{Code, Codes, Outcome};
 
-use crate::attempt::Attempt;
-use crate::failure::Waiting;
+use super::attempt::Attempt;
+use super::failure::Waiting;
 
 /// The codes of timeouts.
 #[derive(Debug, Clone, Copy)]

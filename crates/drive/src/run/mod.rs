@@ -1,4 +1,11 @@
 //! The part of a run on this host: prepares the drivers and owns the threads of the lanes.
+//!
+//! `plan` compiles the workloads to populations, `arrivals` contains the arrivals of an open load,
+//! which the lanes share, and `host` calls the operating system for cores, threads and limits.
+
+pub mod arrivals;
+mod host;
+pub mod plan;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,18 +17,17 @@ use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, NameLookup, RunEnd, RunSpec, Workload, grouped};
 use plimsoll_schedule::UsedValues;
 
+use self::arrivals::{Arrivals, Pool};
+use self::plan::{Population, populations};
 use crate::api::{DriveError, DriveEvent, Portions, Sink};
-use crate::arrivals::{Arrivals, Pool};
-use crate::blocking_pool::{self, BlockingPool, BlockingPoolSetup, ErasedBlockingDriver};
-use crate::control::Control;
 use crate::driver::Setup;
-use crate::host;
+use crate::drivers::registry::{self, PreparedDriver};
+use crate::lane::blocking_pool::{self, BlockingPool, BlockingPoolSetup, ErasedBlockingDriver};
+use crate::lane::reactor::Reactor;
+use crate::lane::stats::{ActiveTester, LaneStats};
 use crate::lane::{self, ErasedAsyncDriver, LaneSetup};
-use crate::lane_stats::{ActiveTester, LaneStats};
-use crate::plan::{Population, populations};
-use crate::policy::TesterSlot;
-use crate::reactor::Reactor;
-use crate::registry::{self, PreparedDriver};
+use crate::tester::control::Control;
+use crate::tester::policy::TesterSlot;
 
 /// Number of open files that the process needs in addition to those of its testers.
 const OTHER_FILES: u64 = 64;

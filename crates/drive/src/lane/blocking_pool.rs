@@ -12,15 +12,15 @@ use plimsoll_clock::Clock;
 use plimsoll_model::{Codes, Outcome, RunSpec};
 use plimsoll_schedule::UsedValues;
 
-use crate::arrivals::Arrivals;
-use crate::control::{Control, parts};
-use crate::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
+use super::own_delays::Pulse;
+use super::stats::{Header, LaneStats, cancel};
 use crate::driver::{Attempt, BlockingDriver, BlockingTester};
-use crate::lane_stats::{Header, LaneStats, cancel};
-use crate::limit::{Limit, TimeoutCodes};
-use crate::own_delays::Pulse;
-use crate::policy::{TesterPolicy, TesterSlot};
+use crate::run::arrivals::Arrivals;
 use crate::setup_error::SetupError;
+use crate::tester::control::{Control, parts};
+use crate::tester::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
+use crate::tester::limit::{Limit, TimeoutCodes};
+use crate::tester::policy::{TesterPolicy, TesterSlot};
 
 /// Maximum number of blocking testers of a process.
 pub const MAX_BLOCKING_TESTERS: u32 = 4096;
@@ -130,7 +130,7 @@ impl BlockingPool {
             t0: AtomicI64::new(i64::MIN),
             over_at: AtomicI64::new(i64::MAX),
             cancelled: AtomicBool::new(false),
-            cancel: crate::reactor::event_fd()?,
+            cancel: crate::lane::reactor::event_fd()?,
             arrivals: setup.arrivals.into_iter().map(Mutex::new).collect(),
             progress: (0..setup.members).map(|_| Mutex::new(None)).collect(),
             alive: AtomicUsize::new(0),

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::*;
 use crate::api::{AgentPortion, DriveEvent, Sink};
-use crate::arrivals::Pool;
-use crate::control::Parts;
-use crate::plan::tests::of_load;
+use crate::run::arrivals::Pool;
+use crate::run::plan::tests::of_load;
+use crate::tester::control::Parts;
 
 const T0: i64 = 1_000;
 const OVER: i64 = T0 + 100;

@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::limit::{Due, Limit};
+use crate::tester::limit::{Due, Limit};
 
 /// Maximum number of bytes of each output that are kept: the last ones.
 const MAX_KEPT: usize = 64 * 1024;

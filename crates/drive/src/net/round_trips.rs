@@ -23,10 +23,10 @@ use std::io;
 
 use plimsoll_model::{Code, Codes};
 
-use crate::attempt::Attempt;
-use crate::net::transport::{Security, Transport};
-use crate::net::{Host, Stream};
-use crate::reactor::Io;
+use super::transport::{Security, Transport};
+use super::{Host, Stream};
+use crate::lane::reactor::Io;
+use crate::tester::attempt::Attempt;
 
 /// Minimum time between the ends of two transactions after which `TCP_INFO` is read, ns.
 const READ_INTERVAL: i64 = 1_000_000_000;
