@@ -12,14 +12,14 @@ use plimsoll_model::{Codes, RunSpec, Transaction};
 use serde_json::json;
 
 #[derive(Default)]
-struct Counted {
+struct Totals {
     delivered: AtomicU64,
     lateness: Mutex<Vec<i64>>,
 }
 
-struct Count(Arc<Counted>, bool);
+struct CountingSink(Arc<Totals>, bool);
 
-impl Sink for Count {
+impl Sink for CountingSink {
     fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize {
         self.0.delivered.fetch_add(batch.len() as u64, Ordering::Relaxed);
         if self.1 {
@@ -79,8 +79,8 @@ fn main() {
         "ceiling": [],
     }))
     .unwrap();
-    let counted = Arc::new(Counted::default());
-    let sinks: Vec<Box<dyn Sink>> = vec![Box::new(Count(Arc::clone(&counted), rate.is_some()))];
+    let totals = Arc::new(Totals::default());
+    let sinks: Vec<Box<dyn Sink>> = vec![Box::new(CountingSink(Arc::clone(&totals), rate.is_some()))];
     let (sender, events) = mpsc::sync_channel(1_000);
     let clock = Arc::new(SystemClock);
     let whole = Portions::whole(1);
@@ -103,12 +103,12 @@ fn main() {
     let usage = usage();
     let cpu_s = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
     let used = cpu_s(usage.ru_utime) + cpu_s(usage.ru_stime);
-    let delivered = counted.delivered.load(Ordering::Relaxed);
+    let delivered = totals.delivered.load(Ordering::Relaxed);
     println!(
         "{:.2} us of CPU time per transaction, {used:.2} s in total",
         used / delivered as f64 * 1e6
     );
-    let mut lateness = counted.lateness.lock().unwrap();
+    let mut lateness = totals.lateness.lock().unwrap();
     lateness.sort_unstable();
     if !lateness.is_empty() {
         let at = |p: f64| lateness[((lateness.len() - 1) as f64 * p) as usize] as f64 / 1e3;

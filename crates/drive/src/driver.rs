@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll_model::{Codes, Endpoint, NameLookup};
-use plimsoll_schedule::{Template, UsedValues, Values};
+use plimsoll_schedule::{Fill, Template, UsedValues, Values};
 use serde::de::DeserializeOwned;
 
 use crate::lane::reactor::Io;
@@ -75,6 +75,18 @@ impl Setup<'_> {
         let template = Template::new(text, self.values);
         template.used(&mut self.used.borrow_mut()[operation]);
         template
+    }
+
+    /// Values for templates without placeholders.
+    pub fn constant_fill(&self) -> Fill<'_> {
+        Fill {
+            tester: 0,
+            n: 0,
+            endpoint: "",
+            now_us: 0,
+            values: self.values,
+            drawn: &[],
+        }
     }
 
     /// Compiles a text of the settings. Its values are drawn for every operation.

@@ -1,5 +1,7 @@
-//! The drivers, one folder each. `registry` lists and prepares them. `versions` is shared by the
-//! drivers of queries.
+//! The drivers, one folder each.
+//!
+//! `registry` lists and prepares them. `connection` and `versions` are settings that several
+//! drivers have.
 
 pub mod exec;
 pub mod frontier;
@@ -10,4 +12,5 @@ pub mod replay;
 pub mod sql;
 pub mod tcp;
 
+mod connection;
 mod versions;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use super::head;
-use super::response::{Reader, Response, Unreadable};
+use super::response::{Reader, Response, ResponseError};
 use super::timeouts::{Timeouts, Timer};
 use crate::driver::{Attempt, Waiting};
 use crate::lane::reactor::Io;
@@ -85,36 +85,36 @@ pub struct Connections {
 }
 
 /// Why an exchange over a connection failed.
-enum Broken {
+enum ExchangeError {
     /// The peer had closed the connection before it received the request.
     Stale,
     Failed(Failure),
 }
 
 /// Why bytes could not be read or written.
-enum Stop {
+enum TransferError {
     /// A timeout has expired.
     Late,
-    Broken(io::Error),
+    Io(io::Error),
 }
 
-impl From<io::Error> for Stop {
+impl From<io::Error> for TransferError {
     fn from(error: io::Error) -> Self {
-        Self::Broken(error)
+        Self::Io(error)
     }
 }
 
-impl From<Failure> for Broken {
+impl From<Failure> for ExchangeError {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
-impl From<Unreadable> for Failure {
-    fn from(why: Unreadable) -> Self {
+impl From<ResponseError> for Failure {
+    fn from(why: ResponseError) -> Self {
         match why {
-            Unreadable::Bad => Self::error("bad response"),
-            Unreadable::TooLong => Self::error("answer too long to keep"),
+            ResponseError::Bad => Self::error("bad response"),
+            ResponseError::TooLong => Self::error("answer too long to keep"),
         }
     }
 }
@@ -215,14 +215,14 @@ impl Connections {
                     }
                     return Ok(response);
                 }
-                Err(Broken::Stale) if exchange.replace == Replace::Never => {
+                Err(ExchangeError::Stale) if exchange.replace == Replace::Never => {
                     return Err(Failure::not_repeated());
                 }
-                Err(Broken::Stale) => {
+                Err(ExchangeError::Stale) => {
                     attempt.attempt = attempt.attempt.saturating_add(1);
                     replace = false;
                 }
-                Err(Broken::Failed(failure)) => return Err(failure),
+                Err(ExchangeError::Failed(failure)) => return Err(failure),
             }
         }
     }
@@ -253,14 +253,14 @@ impl Connections {
 
     /// Sends one request on a connection and reads its response. Also returns whether the
     /// connection can be used for another request. `replace`: a connection that is closed before
-    /// any byte of the response is [`Broken::Stale`].
+    /// any byte of the response is [`ExchangeError::Stale`].
     async fn round_trip(
         &self,
         transport: &mut Transport,
         exchange: &mut Exchange<'_>,
         replace: bool,
         attempt: &mut Attempt,
-    ) -> Result<(Response, bool), Broken> {
+    ) -> Result<(Response, bool), ExchangeError> {
         let received = attempt.received;
         let timeouts = exchange.timeouts;
         let deadline = match timeouts.read_ns {
@@ -272,8 +272,8 @@ impl Connections {
         let sent = transport.send(exchange.request, &self.timer, deadline, attempt);
         let unsent = match sent.await {
             Ok(()) => None,
-            Err(Stop::Late) => return Err(Failure::late(attempt.waiting).into()),
-            Err(Stop::Broken(error)) => Some(error),
+            Err(TransferError::Late) => return Err(Failure::late(attempt.waiting).into()),
+            Err(TransferError::Io(error)) => Some(error),
         };
         let mut reader = Reader::new(exchange.head_only, exchange.max_kept);
         let limits = (&self.timer, deadline, timeouts);
@@ -289,16 +289,16 @@ impl Connections {
             Ok(Some(Ok(()))) => {}
             Ok(Some(Err(why))) => return Err(Failure::from(why).into()),
             Ok(None) if reader.ends_at_close() => attempt.end = attempt.now(),
-            Ok(None) if is_stale(attempt) => return Err(Broken::Stale),
+            Ok(None) if is_stale(attempt) => return Err(ExchangeError::Stale),
             Ok(None) => return Err(Failure::closed_early().into()),
-            Err(Stop::Late) => return Err(Failure::late(attempt.waiting).into()),
-            Err(Stop::Broken(error)) => {
+            Err(TransferError::Late) => return Err(Failure::late(attempt.waiting).into()),
+            Err(TransferError::Io(error)) => {
                 let is_closed = matches!(
                     error.kind(),
                     io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
                 );
                 if is_closed && is_stale(attempt) {
-                    return Err(Broken::Stale);
+                    return Err(ExchangeError::Stale);
                 }
                 return Err(Failure::talking(unsent.as_ref().unwrap_or(&error)).into());
             }
@@ -315,12 +315,12 @@ impl Transport {
         timer: &Timer,
         deadline: i64,
         attempt: &mut Attempt,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TransferError> {
         let mut sent = 0;
         while sent < bytes.len() {
             let count = poll_fn(|context| match self.poll_write(context, &bytes[sent..]) {
-                Poll::Pending if timer.check_expired(deadline) => Poll::Ready(Err(Stop::Late)),
-                polled => polled.map_err(Stop::Broken),
+                Poll::Pending if timer.check_expired(deadline) => Poll::Ready(Err(TransferError::Late)),
+                polled => polled.map_err(TransferError::Io),
             });
             let count = count.await?;
             sent += count;
@@ -342,12 +342,14 @@ impl Transport {
         (timer, mut deadline, timeouts): (&Timer, i64, Timeouts),
         attempt: &mut Attempt,
         mut feed: impl FnMut(&[u8]) -> Option<T>,
-    ) -> Result<Option<T>, Stop> {
+    ) -> Result<Option<T>, TransferError> {
         poll_fn(|context| {
             let mut buffer = io.buffer();
             for _ in 0..MAX_READS {
                 let count = match self.poll_read(context, &mut buffer) {
-                    Poll::Pending if timer.check_expired(deadline) => return Poll::Ready(Err(Stop::Late)),
+                    Poll::Pending if timer.check_expired(deadline) => {
+                        return Poll::Ready(Err(TransferError::Late));
+                    }
                     polled => ready!(polled)?,
                 };
                 if count == 0 {
@@ -393,10 +395,10 @@ async fn open_tunnel(
             return Err(Failure::closed_early());
         }
         attempt.received += count as u64;
-        if let Some(head) = head::parse(&response, true).map_err(Unreadable::from)? {
+        if let Some(head) = head::parse(&response, true).map_err(ResponseError::from)? {
             return match head.status {
                 200..300 if head.length == response.len() => Ok(()),
-                200..300 => Err(Unreadable::Bad.into()),
+                200..300 => Err(ResponseError::Bad.into()),
                 status => Err(Failure::error(format!("proxy {status}"))),
             };
         }

@@ -34,9 +34,9 @@ pub struct Head {
     pub age: Option<u64>,
 }
 
-/// A head is not valid HTTP, or too long.
+/// A head or a chunk is not valid HTTP, or too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bad;
+pub struct SyntaxError;
 
 /// Whether `bytes` may contain a complete head. The first `seen` bytes were searched before.
 pub fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
@@ -46,7 +46,7 @@ pub fn may_be_whole(bytes: &[u8], seen: usize) -> bool {
 }
 
 /// Parses a head; none if it is not complete. `head_only`: the request was HEAD.
-pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
+pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, SyntaxError> {
     let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -57,10 +57,10 @@ pub fn parse(bytes: &[u8], head_only: bool) -> Result<Option<Head>, Bad> {
     let length = match parsed {
         Ok(httparse::Status::Complete(length)) if length <= MAX_HEAD_BYTES => length,
         Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
-        Ok(_) | Err(_) => return Err(Bad),
+        Ok(_) | Err(_) => return Err(SyntaxError),
     };
     // A status below 100 has no class (RFC 9110, section 15), so that the framing is not defined.
-    let status = response.code.filter(|status| *status >= 100).ok_or(Bad)?;
+    let status = response.code.filter(|status| *status >= 100).ok_or(SyntaxError)?;
     let mut headers = Headers {
         keep: response.version == Some(1),
         ..Headers::default()
@@ -101,7 +101,7 @@ struct Headers {
 }
 
 impl Headers {
-    fn add(&mut self, name: &str, value: &[u8]) -> Result<(), Bad> {
+    fn add(&mut self, name: &str, value: &[u8]) -> Result<(), SyntaxError> {
         // Comparing the lengths of names first excludes most headers at low cost.
         match name.len() {
             3 if name.eq_ignore_ascii_case("age") => (self.has_age, self.age) = (true, number(value)),
@@ -117,9 +117,9 @@ impl Headers {
             14 if name.eq_ignore_ascii_case("content-length") => {
                 // A list of equal lengths counts as that length (RFC 9110, section 8.6).
                 for value in value.split(|&byte| byte == b',') {
-                    let length = number(value).ok_or(Bad)?;
+                    let length = number(value).ok_or(SyntaxError)?;
                     if self.length.is_some_and(|known| known != length) {
-                        return Err(Bad);
+                        return Err(SyntaxError);
                     }
                     self.length = Some(length);
                 }
@@ -259,7 +259,7 @@ mod tests {
             "HTTP/1.1 xx\r\n\r\n",
             "\0\0\0\0",
         ] {
-            assert_eq!(parse(text.as_bytes(), false), Err(Bad), "{text}");
+            assert_eq!(parse(text.as_bytes(), false), Err(SyntaxError), "{text}");
         }
         let complete = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         for length in 0..complete.len() {
@@ -270,9 +270,9 @@ mod tests {
             );
         }
         let long = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MAX_HEAD_BYTES));
-        assert_eq!(parse(long.as_bytes(), false), Err(Bad));
+        assert_eq!(parse(long.as_bytes(), false), Err(SyntaxError));
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(1000));
-        assert_eq!(parse(many.as_bytes(), false), Err(Bad));
+        assert_eq!(parse(many.as_bytes(), false), Err(SyntaxError));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use plimsoll_model::Cache;
 
-use super::body::Chunked;
-use super::head::{self, Bad, Framing, Head, MAX_HEAD_BYTES};
+use super::chunks::ChunkDecoder;
+use super::head::{self, Framing, Head, MAX_HEAD_BYTES, SyntaxError};
 
 /// A complete response, without its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,15 +21,15 @@ pub struct Response {
 
 /// Why a response cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum ResponseError {
     /// It is not valid HTTP.
     Bad,
     /// Its body is longer than can be kept.
     TooLong,
 }
 
-impl From<Bad> for Unreadable {
-    fn from(_: Bad) -> Self {
+impl From<SyntaxError> for ResponseError {
+    fn from(_: SyntaxError) -> Self {
         Self::Bad
     }
 }
@@ -43,7 +43,7 @@ pub struct Reader {
     /// The pieces of a head so far.
     partial: Vec<u8>,
     head: Option<Head>,
-    chunked: Chunked,
+    chunked: ChunkDecoder,
     length: u64,
     /// Bytes followed the end of the response.
     excess: bool,
@@ -51,14 +51,14 @@ pub struct Reader {
 
 impl Reader {
     /// `head_only`: the request was HEAD. `max_kept`: maximum length of a body that is kept, bytes;
-    /// a longer one is [`Unreadable::TooLong`].
+    /// a longer one is [`ResponseError::TooLong`].
     pub fn new(head_only: bool, max_kept: usize) -> Self {
         Self {
             head_only,
             max_kept,
             partial: Vec::new(),
             head: None,
-            chunked: Chunked::default(),
+            chunked: ChunkDecoder::default(),
             length: 0,
             excess: false,
         }
@@ -66,7 +66,7 @@ impl Reader {
 
     /// Reads a piece, and returns whether the response is complete. The body is appended to `keep`,
     /// unless that is none.
-    pub fn feed(&mut self, bytes: &[u8], keep: Option<&mut Vec<u8>>) -> Result<bool, Unreadable> {
+    pub fn feed(&mut self, bytes: &[u8], keep: Option<&mut Vec<u8>>) -> Result<bool, ResponseError> {
         if self.head.is_some() {
             return self.feed_body(bytes, keep);
         }
@@ -92,12 +92,12 @@ impl Reader {
 
     /// Parses a head, and skips interim ones; returns the offset of the body. Stores an incomplete
     /// head.
-    fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Bad> {
+    fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, SyntaxError> {
         let mut from = 0;
         loop {
             match head::parse(&bytes[from..], self.head_only)? {
                 // Status 101 changes the protocol, which was not requested.
-                Some(head) if head.status == 101 => return Err(Bad),
+                Some(head) if head.status == 101 => return Err(SyntaxError),
                 Some(head) if head.status < 200 => from += head.length,
                 Some(head) => {
                     self.head = Some(head);
@@ -111,7 +111,7 @@ impl Reader {
         }
     }
 
-    fn feed_body(&mut self, bytes: &[u8], mut keep: Option<&mut Vec<u8>>) -> Result<bool, Unreadable> {
+    fn feed_body(&mut self, bytes: &[u8], mut keep: Option<&mut Vec<u8>>) -> Result<bool, ResponseError> {
         let Some(head) = self.head else { return Ok(false) };
         let previous_length = self.length;
         let mut length = previous_length;
@@ -143,7 +143,7 @@ impl Reader {
         self.length = length;
         self.excess = taken < bytes.len();
         if keep.is_some() && length > max_kept {
-            return Err(Unreadable::TooLong);
+            return Err(ResponseError::TooLong);
         }
         Ok(done)
     }
@@ -226,7 +226,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(result, Err(Unreadable::TooLong));
+        assert_eq!(result, Err(ResponseError::TooLong));
         assert!(body.capacity() <= 2048, "{}", body.capacity());
         assert_eq!(
             Reader::new(false, 1024).feed(response.as_bytes(), None),

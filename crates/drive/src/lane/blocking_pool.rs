@@ -18,7 +18,7 @@ use crate::driver::{Attempt, BlockingDriver, BlockingTester};
 use crate::run::arrivals::Arrivals;
 use crate::setup_error::SetupError;
 use crate::tester::control::{Control, parts};
-use crate::tester::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
+use crate::tester::cycle::{LaneState, PlannedStart, Step, TesterCycle, TransactionEnd, not_started, record};
 use crate::tester::limit::{Limit, TimeoutCodes};
 use crate::tester::policy::{TesterPolicy, TesterSlot};
 
@@ -386,8 +386,8 @@ impl<T: BlockingTester> Work for Worker<T> {
                 // A thread need not wait: it does not delay other testers.
                 Step::AwaitAdmission => self.cycle.admit(pool.clock.raw_ns()),
                 Step::Perform(start) => {
-                    let finished = self.perform(start);
-                    self.cycle.finish(finished, &*pool);
+                    let end = self.perform(start);
+                    self.cycle.finish(end, &*pool);
                 }
                 Step::Done => return,
             }
@@ -405,7 +405,7 @@ impl<T: BlockingTester> Worker<T> {
     }
 
     /// Carries out one transaction; none if the tester ends.
-    fn perform(&mut self, planned: PlannedStart) -> Option<Finished> {
+    fn perform(&mut self, planned: PlannedStart) -> Option<TransactionEnd> {
         let header = self
             .policy
             .choose(planned.scheduled, planned.stage, planned.arrival);
@@ -433,7 +433,7 @@ impl<T: BlockingTester> Worker<T> {
             self.slot.member,
         )?;
         let free_at = self.renew()?;
-        Some(Finished { free_at, pause_ns })
+        Some(TransactionEnd { free_at, pause_ns })
     }
 
     /// Prepares the next transaction. Returns the time at which the tester is free (raw, ns); none

@@ -26,7 +26,7 @@ use self::stats::{LaneStats, cancel};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt};
 use crate::run::arrivals::Arrivals;
 use crate::tester::control::{Control, parts};
-use crate::tester::cycle::{Finished, LaneState, PlannedStart, Step, TesterCycle, not_started, record};
+use crate::tester::cycle::{LaneState, PlannedStart, Step, TesterCycle, TransactionEnd, not_started, record};
 use crate::tester::limit::TimeoutCodes;
 use crate::tester::policy::{TesterPolicy, TesterSlot};
 
@@ -359,8 +359,8 @@ struct Worker<T> {
     burst: u32,
 }
 
-/// How a transaction ended.
-enum Waited {
+/// Why the tester does not wait for its transaction any more.
+enum WaitResult {
     Done,
     TimedOut,
     Cancelled,
@@ -379,9 +379,9 @@ impl<T: AsyncTester> Worker<T> {
                     self.cycle.admit(at);
                 }
                 Step::Perform(start) => {
-                    let finished = self.perform(start).await;
-                    self.cycle.finish(finished, &*lane);
-                    if finished.is_some() {
+                    let end = self.perform(start).await;
+                    self.cycle.finish(end, &*lane);
+                    if end.is_some() {
                         self.yield_after_burst().await;
                     }
                 }
@@ -415,7 +415,7 @@ impl<T: AsyncTester> Worker<T> {
     }
 
     /// Carries out one transaction; none if the tester ends.
-    async fn perform(&mut self, planned: PlannedStart) -> Option<Finished> {
+    async fn perform(&mut self, planned: PlannedStart) -> Option<TransactionEnd> {
         let mut header = self
             .policy
             .choose(planned.scheduled, planned.stage, planned.arrival);
@@ -425,19 +425,19 @@ impl<T: AsyncTester> Worker<T> {
             .borrow_mut()
             .record_start(start, planned.scheduled.max(planned.free_at));
         match self.wait_for(start.saturating_add(self.timeout_ns)).await {
-            Waited::Done => {}
+            WaitResult::Done => {}
             // The tester's own work after the end is not part of the transaction, whose outcome
             // does not change.
-            Waited::TimedOut | Waited::Cancelled if self.attempt.is_over() => {
+            WaitResult::TimedOut | WaitResult::Cancelled if self.attempt.is_over() => {
                 self.tester.reset();
                 self.attempt.freed();
             }
-            Waited::TimedOut => {
+            WaitResult::TimedOut => {
                 self.tester.reset();
                 let code = self.lane.timeouts.of(self.attempt.waiting);
                 self.attempt.finish(Outcome::Timeout, code);
             }
-            Waited::Cancelled => {
+            WaitResult::Cancelled => {
                 self.tester.reset();
                 cancel(&mut self.attempt);
             }
@@ -455,28 +455,28 @@ impl<T: AsyncTester> Worker<T> {
             self.slot.member,
         )?;
         self.lane.io.set_now(free_at);
-        Some(Finished { free_at, pause_ns })
+        Some(TransactionEnd { free_at, pause_ns })
     }
 
-    async fn wait_for(&mut self, deadline: i64) -> Waited {
+    async fn wait_for(&mut self, deadline: i64) -> WaitResult {
         let lane = &self.lane;
         let task = lane.io.current() as usize;
         lane.deadlines[task].set(deadline);
         let request = self.policy.request(|| lane.clock.realtime_ns());
         let mut operation = pin!(self.tester.operate(&request, &mut self.attempt));
-        let waited = std::future::poll_fn(|context| {
+        let result = std::future::poll_fn(|context| {
             if operation.as_mut().poll(context).is_ready() {
-                Poll::Ready(Waited::Done)
+                Poll::Ready(WaitResult::Done)
             } else if lane.cancelled.get() {
-                Poll::Ready(Waited::Cancelled)
+                Poll::Ready(WaitResult::Cancelled)
             } else if lane.io.now() >= deadline {
-                Poll::Ready(Waited::TimedOut)
+                Poll::Ready(WaitResult::TimedOut)
             } else {
                 Poll::Pending
             }
         })
         .await;
         lane.deadlines[task].set(i64::MAX);
-        waited
+        result
     }
 }

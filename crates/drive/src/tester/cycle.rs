@@ -1,6 +1,6 @@
 //! The tester cycle: the state machine of one tester, which sleeps until a start, performs, and
-//! sleeps, until its part of the run is over. Tasks (`lane`) and threads (`blocking_pool`) drive
-//! it. It does no I/O and reads no clock of its own.
+//! sleeps, until its part of the run is over. Tasks (`lane`) and threads (`lane::blocking_pool`)
+//! drive it. It does no I/O and reads no clock of its own.
 
 use std::sync::Arc;
 
@@ -36,7 +36,6 @@ pub(crate) trait LaneState {
     }
 
     /// Raw stamp of a time since the start of the run, ns.
-    /// Raw stamp of a time since the start of the run, ns.
     fn raw(&self, run_ns: u64) -> i64 {
         self.t0()
             .saturating_add(i64::try_from(run_ns).unwrap_or(i64::MAX))
@@ -70,9 +69,9 @@ pub(crate) struct PlannedStart {
     pub(crate) free_at: i64,
 }
 
-/// How a transaction ended.
+/// The end of a transaction, from which the next one is planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Finished {
+pub(crate) struct TransactionEnd {
     /// Time at which the tester is free again, raw stamp, ns.
     pub(crate) free_at: i64,
     /// Length of a pause after the transaction, ns.
@@ -174,8 +173,8 @@ impl TesterCycle {
 
     /// Records that the transaction has ended. None: the tester ends, because it has completed its
     /// number of transactions, or after failures.
-    pub(crate) fn finish(&mut self, finished: Option<Finished>, lane: &impl LaneState) {
-        let Some(Finished { free_at, pause_ns }) = finished else {
+    pub(crate) fn finish(&mut self, end: Option<TransactionEnd>, lane: &impl LaneState) {
+        let Some(TransactionEnd { free_at, pause_ns }) = end else {
             return self.end(lane);
         };
         let free_ns = lane.run_time(free_at);

@@ -21,13 +21,13 @@ fn nobody() -> String {
 }
 
 /// Listens, but accepts no connection: its queue of one is full.
-struct Deaf {
+struct FullListener {
     _listener: Socket,
     _waiting: Vec<Socket>,
     url: String,
 }
 
-impl Deaf {
+impl FullListener {
     fn new() -> Self {
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -79,7 +79,7 @@ fn spec(servers: &[&str], proxies: &[&str], each: u32, change: Value) -> Value {
 }
 
 /// Endpoint and attempt of every transaction.
-fn endpoints(ran: &Ran) -> Vec<(u16, u16)> {
+fn endpoints(ran: &RunResult) -> Vec<(u16, u16)> {
     ran.transactions.iter().map(|t| (t.endpoint, t.attempt)).collect()
 }
 
@@ -151,7 +151,7 @@ fn a_proxy_without_responses_causes_a_read_timeout_for_each_server() {
 
 #[test]
 fn a_host_that_accepts_no_connection_causes_a_connect_timeout() {
-    let (deaf, server) = (Deaf::new(), Gateway::start());
+    let (deaf, server) = (FullListener::new(), Gateway::start());
     let limits = json!({"connect_timeout_ns": 80 * MS});
     let ran = run(spec(&[&server.url], &[&deaf.url], 1, limits.clone()));
     assert_eq!(ran.results(), [(Outcome::Ok, "")], "{:?}", ran.notes);

@@ -21,9 +21,9 @@ struct Store {
     metrics: Mutex<Vec<MetricRow>>,
 }
 
-struct Keep(Arc<Store>);
+struct StoreSink(Arc<Store>);
 
-impl Sink for Keep {
+impl Sink for StoreSink {
     fn deliver(&mut self, batch: &mut Vec<Transaction>) -> usize {
         self.0.transactions.lock().unwrap().append(batch);
         0
@@ -35,7 +35,7 @@ impl Sink for Keep {
     }
 }
 
-pub struct Ran {
+pub struct RunResult {
     pub t0: i64,
     /// In the order of their starts.
     pub transactions: Vec<Transaction>,
@@ -48,7 +48,7 @@ pub struct Ran {
     codes: Vec<String>,
 }
 
-impl Ran {
+impl RunResult {
     pub fn code(&self, transaction: &Transaction) -> &str {
         &self.codes[usize::from(transaction.code.0)]
     }
@@ -121,7 +121,7 @@ pub fn open(rate: f64, in_flight: u32, when_full: &str) -> Value {
     json!({"kind": "open", "rate": rate, "arrivals": "even", "in_flight": in_flight, "when_full": when_full})
 }
 
-pub struct Going {
+pub struct RunningDrive {
     pub drive: Drive,
     pub t0: i64,
     events: Receiver<DriveEvent>,
@@ -129,12 +129,12 @@ pub struct Going {
     codes: Codes,
 }
 
-pub fn prepare(spec: Value, portion: AgentPortion, lanes: Option<usize>) -> Result<Going, DriveError> {
+pub fn prepare(spec: Value, portion: AgentPortion, lanes: Option<usize>) -> Result<RunningDrive, DriveError> {
     let spec: RunSpec = serde_json::from_value(spec).unwrap();
     let lanes = lanes.unwrap_or_else(|| lanes_for(&spec));
     let store = Arc::new(Store::default());
     let sinks = (0..lanes)
-        .map(|_| Box::new(Keep(Arc::clone(&store))) as Box<dyn Sink>)
+        .map(|_| Box::new(StoreSink(Arc::clone(&store))) as Box<dyn Sink>)
         .collect();
     let (sender, events) = mpsc::sync_channel(10_000);
     let codes = Codes::default();
@@ -154,7 +154,7 @@ pub fn prepare(spec: Value, portion: AgentPortion, lanes: Option<usize>) -> Resu
         sender,
     )?;
     assert!(!drive.thread_ids().is_empty());
-    Ok(Going {
+    Ok(RunningDrive {
         drive,
         t0: 0,
         events,
@@ -163,7 +163,7 @@ pub fn prepare(spec: Value, portion: AgentPortion, lanes: Option<usize>) -> Resu
     })
 }
 
-impl Going {
+impl RunningDrive {
     pub fn go(&mut self) {
         self.t0 = SystemClock.raw_ns() + 5 * MS;
         self.drive.go(self.t0);
@@ -175,9 +175,9 @@ impl Going {
         self.drive.go(self.t0);
     }
 
-    pub fn finish(self) -> Ran {
+    pub fn finish(self) -> RunResult {
         self.drive.join();
-        let mut ran = Ran {
+        let mut ran = RunResult {
             t0: self.t0,
             transactions: self.store.transactions.lock().unwrap().clone(),
             metrics: self.store.metrics.lock().unwrap().clone(),
@@ -215,7 +215,7 @@ impl Going {
 }
 
 /// Checks the invariants of every run.
-fn check(ran: &Ran, sum: &Counters) {
+fn check(ran: &RunResult, sum: &Counters) {
     let counters = &ran.counters;
     assert_eq!(counters, sum, "the sum of the seconds is the total");
     assert_eq!(
@@ -241,7 +241,7 @@ fn check(ran: &Ran, sum: &Counters) {
     }
 }
 
-pub fn run(spec: Value) -> Ran {
+pub fn run(spec: Value) -> RunResult {
     let mut going = prepare(spec, AgentPortion { agent: 0, agents: 1 }, None).unwrap();
     going.go();
     going.finish()

@@ -245,7 +245,7 @@ fn an_arrival_does_not_wait_while_any_lane_has_a_free_slot() {
         let mut going = prepare(spec, AgentPortion { agent: 0, agents: 1 }, Some(1)).unwrap();
         going.go();
         let whole = going.finish();
-        let scheduled = |ran: &Ran| {
+        let scheduled = |ran: &RunResult| {
             let mut all: Vec<i64> = ran.transactions.iter().map(|t| t.scheduled - ran.t0).collect();
             all.sort_unstable();
             all

@@ -34,7 +34,7 @@ fn over_a_second(driver: &str, url: &str, settings: Value, request: Value) -> Va
 /// Runs `spec`, in which every transaction succeeds. Checks that `TCP_INFO` was read exactly after
 /// the transactions for which it was due (see [`expected`]), and that a reading is not part of a
 /// transaction and does not make one late.
-fn run_and_check_readings(spec: Value) -> Ran {
+fn run_and_check_readings(spec: Value) -> RunResult {
     let secure = spec["workloads"][0]["endpoints"][0]["url"]
         .as_str()
         .is_some_and(|url| url.starts_with("https:"));
@@ -72,7 +72,7 @@ fn run_and_check_readings(spec: Value) -> Ran {
 
 /// Checks that exactly the transactions that opened a connection have its times, and that both
 /// times together are at most the duration of the transaction.
-fn check_times_of_new_connections(ran: &Ran, secure: bool) {
+fn check_times_of_new_connections(ran: &RunResult, secure: bool) {
     let opened: HashMap<(i64, u32), i64> = ran
         .transactions
         .iter()
@@ -116,7 +116,7 @@ fn expected(transactions: &[Transaction]) -> Vec<(i64, u32)> {
 }
 
 /// Checks that the time of a reading belongs to the tester: the next start is planned from its end.
-fn check_readings_are_after_the_end(ran: &Ran) {
+fn check_readings_are_after_the_end(ran: &RunResult) {
     let looked = ran.metric_rows("tcp_rtt");
     for tester in 0..2 {
         let mine: Vec<_> = ran.transactions.iter().filter(|t| t.tester == tester).collect();

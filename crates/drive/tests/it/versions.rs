@@ -29,7 +29,7 @@ fn sql(url: &str, query: &str, testers: u32, each: u32) -> Value {
 }
 
 /// Object and version of each transaction that has them.
-fn noted(ran: &Ran) -> Vec<(u64, u64)> {
+fn noted(ran: &RunResult) -> Vec<(u64, u64)> {
     let of = |name| ran.metric(name).into_iter().map(|value| value as u64);
     assert_eq!(
         of("object").len(),

@@ -32,21 +32,22 @@ mod error;
 mod failover;
 mod settings;
 mod tester;
-mod uncached;
+mod uncached_choice;
 mod verdict;
 
 use std::sync::Arc;
 
 use plimsoll_model::{Choose, Code, Codes, Endpoint, Order};
-use plimsoll_schedule::{Fill, Stream, Template, rng, uniform};
+use plimsoll_schedule::{Stream, Template, rng, uniform};
 use tokio_rustls::TlsConnector;
 
 use self::ask::{Ask, UniqueKeys};
 use self::failover::{Balance, Failover, Way};
 use self::settings::{FailoverSetting, RequestSettings, Settings, Version};
-use self::uncached::Uncached;
+use self::uncached_choice::UncachedChoice;
 use self::verdict::Verifier;
-use super::http::{self, Connection, Target};
+use super::connection::Connection;
+use super::http::{self, Target};
 use super::versions::Versions;
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, Request, Setup};
@@ -83,7 +84,7 @@ pub struct Frontier {
     order: Order,
     /// Failover as in the public client; none: a failure ends the transaction.
     client: Option<Client>,
-    uncached: Option<(Uncached, UniqueKeys)>,
+    uncached: Option<(UncachedChoice, UniqueKeys)>,
     seed: u64,
     workload: u64,
     verifier: Verifier,
@@ -132,7 +133,7 @@ impl AsyncDriver for Frontier {
             .map(|index| operation(setup, &settings, index))
             .collect::<Result<Vec<_>, _>>()?;
         let uncached = (settings.uncached > 0.0).then(|| {
-            let uncached = Uncached::new(settings.uncached, setup.seed, setup.workload);
+            let uncached = UncachedChoice::new(settings.uncached, setup.seed, setup.workload);
             (uncached, UniqueKeys::new())
         });
         let limit = |ns| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -232,15 +233,7 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
     let request: RequestSettings = setup.request(index)?;
     let form = request.check(index)?;
     let template = |text: &String| setup.template(index, text);
-    // Used only to fill templates without placeholders.
-    let fill = Fill {
-        tester: 0,
-        n: 0,
-        endpoint: "",
-        now_us: 0,
-        values: setup.values,
-        drawn: &[],
-    };
+    let fill = setup.constant_fill();
     let queries: Vec<Template> = request.queries.iter().map(template).collect();
     let freshkey = request.freshkey.as_ref().map(template);
     let chatter: &[String] = match settings.chatter.requests {
@@ -268,8 +261,8 @@ impl Frontier {
     /// The failover of one tester; none if the workload has no failover.
     fn failover(&self, number: u32) -> Option<Failover> {
         let Client { balance, to_server } = self.client?;
-        // Differs from the members of `Uncached`, which consist of a tester and the small number of
-        // a span.
+        // Differs from the members of `UncachedChoice`, which consist of a tester and the small
+        // number of a span.
         let member = u64::from(number) << 40 | ((1 << 40) - 1);
         let rng = rng(self.seed, Stream::Driver, self.workload, member);
         let servers = self.servers.len();

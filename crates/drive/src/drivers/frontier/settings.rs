@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::error::FrontierError;
 use super::failover::{Balance, Fresh};
-use crate::drivers::http::Connection;
+use crate::drivers::connection::Connection;
 use crate::drivers::versions::VersionSettings;
 use crate::setup_error::SetupError;
 

@@ -28,6 +28,7 @@ use url::Url;
 
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
+use crate::drivers::connection::Connection;
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::timeouts::Timeouts;
 use crate::lane::reactor::Io;
@@ -57,13 +58,6 @@ const IDEMPOTENT: [&str; 9] = [
 const MAX_BODY: usize = 16 * 1024 * 1024;
 /// Maximum capacity of the buffer for bodies that a tester keeps between requests, bytes.
 const KEPT_BODY_CAPACITY: usize = 256 * 1024;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Connection {
-    Kept,
-    PerRequest,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -361,14 +355,7 @@ impl Http {
         if self.token.is_some() {
             return;
         }
-        let fill = Fill {
-            tester: 0,
-            n: 0,
-            endpoint: "",
-            now_us: 0,
-            values: setup.values,
-            drawn: &[],
-        };
+        let fill = setup.constant_fill();
         for index in 0..self.operations.len() {
             if self.operations[index].is_constant() {
                 let ready = self

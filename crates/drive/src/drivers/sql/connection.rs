@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use plimsoll_wire::sql::{CancelKey, Event, Refusal, Session, SqlProtocolError, TransactionStatus};
 
-use super::broken::Broken;
+use super::database_error::DatabaseError;
 use super::network::DatabaseServer;
 use crate::driver::{Attempt, Waiting};
 use crate::drivers::versions::Newest;
@@ -36,7 +36,7 @@ impl Connection {
         server: &DatabaseServer,
         (number, names): (u32, Names),
         attempt: &mut Attempt,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, DatabaseError> {
         attempt.waiting = Waiting::Connect;
         let stream = names.connect(&server.host, io, attempt).await;
         let login = server.login.clone();
@@ -49,9 +49,9 @@ impl Connection {
             number,
         };
         let logged_in = connection.log_in(io, (server.tls.as_ref(), names), attempt).await;
-        let connection = logged_in.map_err(|broken| match &server.login.password {
-            Some(_) => broken,
-            None => broken.without_password(),
+        let connection = logged_in.map_err(|error| match &server.login.password {
+            Some(_) => error,
+            None => error.without_password(),
         })?;
         attempt.connected = attempt.now();
         Ok(connection)
@@ -62,7 +62,7 @@ impl Connection {
         io: &Io,
         (tls, names): (Option<&Security>, Names),
         attempt: &mut Attempt,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, DatabaseError> {
         loop {
             match self.event(io, attempt).await? {
                 Event::Ready => return Ok(self),
@@ -76,7 +76,7 @@ impl Connection {
                     self.transport = secured.map_err(talking)?;
                     self.session.tls_started();
                 }
-                Event::Failed(refusal) => return Err(Broken::login(refusal)),
+                Event::Failed(refusal) => return Err(DatabaseError::login(refusal)),
                 _ => {}
             }
         }
@@ -117,7 +117,7 @@ impl Connection {
     /// another.
     ///
     /// `kept`: the connection was used before; if it is closed before any byte of the response, the
-    /// error is [`Broken::Stale`]. `newest` receives the values of its column.
+    /// error is [`DatabaseError::Stale`]. `newest` receives the values of its column.
     pub(super) async fn query(
         &mut self,
         io: &Io,
@@ -125,7 +125,7 @@ impl Connection {
         kept: bool,
         newest: &mut Option<Newest<'_>>,
         attempt: &mut Attempt,
-    ) -> Result<Option<Refusal>, Broken> {
+    ) -> Result<Option<Refusal>, DatabaseError> {
         attempt.waiting = Waiting::FirstByte;
         self.session.query(sql);
         // A server that refuses a query before it has read all of it may close the connection. Its
@@ -150,10 +150,10 @@ impl Connection {
                 Err(error) => Some(error),
             };
             if let Some(refusal) = refusal {
-                return Err(Broken::query(refusal));
+                return Err(DatabaseError::query(refusal));
             }
             if kept && attempt.received == received && error.as_ref().is_none_or(is_closed) {
-                return Err(Broken::Stale);
+                return Err(DatabaseError::Stale);
             }
             return Err(match unsent.as_ref().or(error.as_ref()) {
                 None => Failure::closed_early(),
@@ -216,7 +216,7 @@ impl Connection {
     /// Ends a transaction block that a failed query has left open. Otherwise `PostgreSQL` would
     /// refuse every further query, and `MariaDB` would keep the locks. Returns whether there was a
     /// block. Bytes are counted, nothing is stamped. After an error the connection cannot be used.
-    pub(super) async fn roll_back(&mut self, io: &Io, attempt: &mut Attempt) -> Result<bool, Broken> {
+    pub(super) async fn roll_back(&mut self, io: &Io, attempt: &mut Attempt) -> Result<bool, DatabaseError> {
         if self.session.transaction() == TransactionStatus::Unknown {
             self.session.ping();
             self.until_ready(io, attempt).await?;
@@ -231,18 +231,18 @@ impl Connection {
 
     /// Waits for the end of a command without a result. An error of the server is returned as an
     /// error.
-    async fn until_ready(&mut self, io: &Io, attempt: &mut Attempt) -> Result<(), Broken> {
+    async fn until_ready(&mut self, io: &Io, attempt: &mut Attempt) -> Result<(), DatabaseError> {
         loop {
             match self.event(io, attempt).await? {
                 Event::Ready => return Ok(()),
-                Event::Failed(refusal) => return Err(Broken::query(refusal)),
+                Event::Failed(refusal) => return Err(DatabaseError::query(refusal)),
                 _ => {}
             }
         }
     }
 
     /// Waits for the next event. Bytes are counted, nothing is stamped.
-    async fn event(&mut self, io: &Io, attempt: &mut Attempt) -> Result<Event, Broken> {
+    async fn event(&mut self, io: &Io, attempt: &mut Attempt) -> Result<Event, DatabaseError> {
         loop {
             if let Some(event) = self.session.next()? {
                 return Ok(event);

@@ -5,10 +5,10 @@
 //! `USER:PASSWORD@HOST:PORT/DATABASE` (testers are tasks). All endpoints of a workload have the
 //! same kind of database.
 
-mod broken;
 mod cancel;
 mod code;
 mod connection;
+mod database_error;
 mod error;
 mod network;
 mod read_only;

@@ -41,9 +41,9 @@ use plimsoll_model::{Code, Endpoint, NOT_HAPPENED, Outcome};
 use plimsoll_wire::sql::{Address, CancelKey, Login, Server};
 use tokio_rustls::TlsConnector;
 
-use super::broken::Broken;
 use super::cancel::Canceller;
 use super::connection::Connection;
+use super::database_error::DatabaseError;
 use super::read_only::is_read_only;
 use super::{Query, Settings, queries};
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
@@ -176,7 +176,7 @@ impl AsyncTester for Tester {
         self.running = None;
         match result {
             Ok(()) => attempt.conclude(Outcome::Ok, Code::NONE),
-            Err(broken) => fail(attempt, broken),
+            Err(error) => fail(attempt, error),
         }
         if let (Some(versions), Some(newest), Outcome::Ok) = (&query.versions, newest, attempt.outcome) {
             versions.note_read(&request.fill, newest.version(), attempt);
@@ -210,7 +210,7 @@ impl Tester {
         sql: &str,
         newest: &mut Option<Newest<'_>>,
         attempt: &mut Attempt,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), DatabaseError> {
         let io = Rc::clone(&self.io);
         let mut kept = self.kept[endpoint].take();
         if kept
@@ -239,12 +239,12 @@ impl Tester {
                     }
                     self.trips.ended(endpoint, connection.stream(), attempt);
                     self.kept[endpoint] = Some(connection);
-                    return refusal.map_or(Ok(()), |refusal| Err(Broken::query(refusal)));
+                    return refusal.map_or(Ok(()), |refusal| Err(DatabaseError::query(refusal)));
                 }
                 // The server may have executed the query before it closed.
-                Err(Broken::Stale) if !is_read_only(sql) => return Err(Failure::not_repeated().into()),
-                Err(Broken::Stale) => attempt.attempt = 1,
-                Err(broken) => return Err(broken),
+                Err(DatabaseError::Stale) if !is_read_only(sql) => return Err(Failure::not_repeated().into()),
+                Err(DatabaseError::Stale) => attempt.attempt = 1,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -268,7 +268,7 @@ impl Tester {
         }
     }
 
-    async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Connection, Broken> {
+    async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Connection, DatabaseError> {
         let driver = Arc::clone(&self.driver);
         let server = &driver.servers[endpoint];
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
@@ -279,13 +279,13 @@ impl Tester {
 }
 
 /// Ends the attempt with a failure. Rows that were read before the failure do not count.
-fn fail(attempt: &mut Attempt, broken: Broken) {
+fn fail(attempt: &mut Attempt, error: DatabaseError) {
     (attempt.items, attempt.payload) = (0, 0);
-    match broken {
+    match error {
         // Only a reused connection can be stale, and `exchange` then opens another.
-        Broken::Stale => attempt.finish_text(Outcome::Error, "closed early"),
-        Broken::Failure(failure) => attempt.fail(&failure),
-        Broken::Refused {
+        DatabaseError::Stale => attempt.finish_text(Outcome::Error, "closed early"),
+        DatabaseError::Failure(failure) => attempt.fail(&failure),
+        DatabaseError::Refused {
             outcome,
             code,
             message,

@@ -21,6 +21,7 @@ use url::Url;
 
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
+use crate::drivers::connection::Connection;
 use crate::lane::reactor::Io;
 use crate::net::round_trips::{Names, RoundTrips};
 use crate::net::{Host, Stream};
@@ -35,13 +36,6 @@ pub(crate) const INFO: DriverInfo = DriverInfo {
 
 /// Maximum length of a line, bytes.
 const MAX_LINE: u64 = 16 * 1024 * 1024;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Connection {
-    Kept,
-    PerRequest,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -131,7 +131,7 @@ fn starts(cycle: &mut TesterCycle, lane: &FakeLane, each_ns: i64, pause_ns: u64)
                 starts.push(start.scheduled - T0);
                 lane.now.set(lane.now.get() + each_ns);
                 let free_at = lane.now.get();
-                cycle.finish(Some(Finished { free_at, pause_ns }), lane);
+                cycle.finish(Some(TransactionEnd { free_at, pause_ns }), lane);
             }
             Step::Done => return starts,
         }

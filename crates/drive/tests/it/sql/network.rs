@@ -16,12 +16,12 @@ fn sql(url: &str, connection: &str, query: &str, testers: u32, end: Value) -> Va
     spec("sql", url, settings, request, closed(testers), end)
 }
 
-fn once(url: &str, query: &str) -> Ran {
+fn once(url: &str, query: &str) -> RunResult {
     run(sql(url, "kept", query, 1, json!({"each_tester": 1})))
 }
 
 /// Runs on one lane.
-fn on_one_lane(spec: Value) -> Going {
+fn on_one_lane(spec: Value) -> RunningDrive {
     prepare(spec, AgentPortion { agent: 0, agents: 1 }, Some(1)).unwrap()
 }
 
@@ -284,7 +284,7 @@ fn crowd(url: &str, testers: u32) -> Value {
 
 /// The last connections may not be used: those that have just closed, or that are refused at the
 /// same time, count for a while.
-fn assert_crowded(ran: &Ran, limit: usize) {
+fn assert_crowded(ran: &RunResult, limit: usize) {
     let results = ran.results();
     let count = |expected| results.iter().filter(|result| **result == expected).count();
     let good = count((Outcome::Ok, ""));

@@ -18,7 +18,7 @@ fn sql(url: &str, connection: &str, query: &str, end: Value) -> Value {
     )
 }
 
-fn once(url: &str, query: &str) -> Ran {
+fn once(url: &str, query: &str) -> RunResult {
     let mut spec = sql(url, "kept", query, json!({"each_tester": 1}));
     spec["workloads"][0]["load"] = closed(1);
     run(spec)

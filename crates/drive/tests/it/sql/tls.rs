@@ -18,7 +18,7 @@ fn secure(kind: Kind, pki: &Pki) -> Option<Database> {
     Some(server)
 }
 
-fn asked(url: &str, tls: Value, connection: &str) -> Ran {
+fn asked(url: &str, tls: Value, connection: &str) -> RunResult {
     let settings = json!({"connection": connection, "tls": tls});
     let request = json!({"query": "SELECT 1 UNION ALL SELECT 2"});
     run(spec(
@@ -52,7 +52,7 @@ fn encrypted(kind: Kind) -> &'static str {
     }
 }
 
-fn one_row(server: &Database, tls: Value) -> Ran {
+fn one_row(server: &Database, tls: Value) -> RunResult {
     let settings = json!({"connection": "kept", "tls": tls});
     let request = json!({"query": encrypted(server.kind)});
     let url = url(server, "127.0.0.1");

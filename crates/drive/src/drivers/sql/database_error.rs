@@ -12,8 +12,8 @@ use crate::tester::failure::Failure;
 const NO_PASSWORD: &str = "; no password was given: set sql: {password: {secret: \"${env:NAME}\"}}, or \
                            USER:${env:NAME}@HOST in the URL";
 
-/// How a transaction failed.
-pub(super) enum Broken {
+/// Why a transaction failed.
+pub(super) enum DatabaseError {
     /// A kept connection was closed before any byte of a response.
     Stale,
     /// The exchange failed.
@@ -26,13 +26,13 @@ pub(super) enum Broken {
     },
 }
 
-impl From<Failure> for Broken {
+impl From<Failure> for DatabaseError {
     fn from(failure: Failure) -> Self {
         Self::Failure(failure)
     }
 }
 
-impl From<SqlProtocolError> for Broken {
+impl From<SqlProtocolError> for DatabaseError {
     fn from(error: SqlProtocolError) -> Self {
         let (outcome, code) = match error {
             SqlProtocolError::TooLong(_) => (Outcome::Error, "answer too long"),
@@ -47,7 +47,7 @@ impl From<SqlProtocolError> for Broken {
     }
 }
 
-impl Broken {
+impl DatabaseError {
     /// The server refused a query.
     pub(super) fn query(refusal: Refusal) -> Self {
         Self::Refused {

@@ -12,13 +12,13 @@ use plimsoll_schedule::{Stream, rng, uniform};
 /// deviation of the count would be about the square root of its mean; every k-th request, which
 /// with a list of k queries would always be the same query.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Uncached {
+pub(super) struct UncachedChoice {
     share: f64,
     seed: u64,
     workload: u64,
 }
 
-impl Uncached {
+impl UncachedChoice {
     /// `share` is greater than 0 and at most 1.
     pub(super) fn new(share: f64, seed: u64, workload: u64) -> Self {
         Self {
@@ -57,7 +57,7 @@ mod tests {
     fn the_count_differs_from_the_share_by_at_most_one() {
         for share in [0.001, 0.05, 0.1, 0.3, 1.0 / 3.0, 0.5, 0.75, 0.9, 0.999, 1.0] {
             for tester in [0, 1, 77] {
-                let uncached = Uncached::new(share, 5, 0);
+                let uncached = UncachedChoice::new(share, 5, 0);
                 let mut count = 0_u64;
                 for n in 0..5_000 {
                     count += u64::from(uncached.is_chosen(tester, n));
@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn every_span_contains_one_chosen_request() {
-        let uncached = Uncached::new(0.05, 9, 1);
+        let uncached = UncachedChoice::new(0.05, 9, 1);
         let chosen = |from: u64| (from..from + 20).filter(|&n| uncached.is_chosen(3, n)).count();
         assert!((0..1_000).all(|span| chosen(span * 20) == 1));
     }
 
     #[test]
     fn the_choice_has_no_period_and_differs_between_testers() {
-        let uncached = Uncached::new(0.05, 9, 1);
+        let uncached = UncachedChoice::new(0.05, 9, 1);
         let offsets = |tester| -> Vec<u64> {
             (0..400)
                 .filter(|&n| uncached.is_chosen(tester, n))

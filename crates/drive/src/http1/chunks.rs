@@ -1,6 +1,6 @@
 //! Decoder of chunked bodies, which may arrive in any pieces.
 
-use super::head::Bad;
+use super::head::SyntaxError;
 
 /// Maximum length of the line with the size of a chunk and its extensions, and of the trailers,
 /// bytes.
@@ -8,7 +8,7 @@ const MAX_LINE: u32 = 16 * 1024;
 
 /// A decoder of the chunked coding (RFC 9112, section 7.1). Extensions and trailers are ignored.
 #[derive(Debug, Default)]
-pub struct Chunked {
+pub struct ChunkDecoder {
     state: State,
     left: u64,
     line: u32,
@@ -28,10 +28,10 @@ enum State {
     Done,
 }
 
-impl Chunked {
+impl ChunkDecoder {
     /// Decodes the bytes of the body at the start of `bytes`, and passes the data to `data`.
     /// Returns the number of bytes that belong to the body: all of them, unless [`Self::is_done`].
-    pub fn feed(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, Bad> {
+    pub fn feed(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<usize, SyntaxError> {
         let mut offset = 0;
         while offset < bytes.len() && self.state != State::Done {
             if self.state == State::Data {
@@ -57,17 +57,17 @@ impl Chunked {
         self.state == State::Done
     }
 
-    fn step(&mut self, byte: u8) -> Result<(), Bad> {
+    fn step(&mut self, byte: u8) -> Result<(), SyntaxError> {
         self.line += 1;
         if self.line > MAX_LINE {
-            return Err(Bad);
+            return Err(SyntaxError);
         }
         self.state = match (self.state, byte) {
             (State::SizeStart | State::Size, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 if self.left >> 60 != 0 {
-                    return Err(Bad);
+                    return Err(SyntaxError);
                 }
-                self.left = self.left << 4 | u64::from((byte as char).to_digit(16).ok_or(Bad)?);
+                self.left = self.left << 4 | u64::from((byte as char).to_digit(16).ok_or(SyntaxError)?);
                 State::Size
             }
             (State::Size | State::Extension, b'\r') => State::SizeEnd,
@@ -88,7 +88,7 @@ impl Chunked {
             (State::TrailerStart, b'\r') | (State::Trailer, b'\n') => State::TrailerStart,
             (State::TrailerStart, b'\n') => State::Done,
             (State::TrailerStart | State::Trailer, _) => State::Trailer,
-            _ => return Err(Bad),
+            _ => return Err(SyntaxError),
         };
         Ok(())
     }
@@ -98,8 +98,8 @@ impl Chunked {
 mod tests {
     use super::*;
 
-    fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), Bad> {
-        let (mut chunked, mut out, mut taken) = (Chunked::default(), Vec::new(), 0);
+    fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize, bool), SyntaxError> {
+        let (mut chunked, mut out, mut taken) = (ChunkDecoder::default(), Vec::new(), 0);
         for piece in pieces {
             taken += chunked.feed(piece, |data| out.extend_from_slice(data))?;
         }
@@ -133,7 +133,7 @@ mod tests {
         for bytes in [&b"x\r\n"[..], b"\r\n", b"-1\r\n", b"3\r\nabcd", &flood, &line] {
             assert_eq!(
                 decode(&[bytes]),
-                Err(Bad),
+                Err(SyntaxError),
                 "{:?}",
                 String::from_utf8_lossy(&bytes[..8.min(bytes.len())])
             );
