@@ -1,5 +1,6 @@
 //! One transaction for a driver: the request, and the record that the driver fills in.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use plimsoll_clock::Clock;
@@ -19,11 +20,9 @@ pub struct Request<'a> {
     pub fill: Fill<'a>,
 }
 
-/// The record of one transaction in progress, which a driver fills in. Stamps are raw, in ns, taken
-/// next to the system call; [`NOT_HAPPENED`] if the event did not occur.
-pub struct Attempt {
-    clock: Arc<dyn Clock>,
-    codes: Codes,
+/// What a driver records of one transaction. Stamps are raw, in ns, taken next to the system call;
+/// [`NOT_HAPPENED`] if the event did not occur.
+pub struct TransactionRecord {
     /// Start. Set before the driver is called; the driver sets it again immediately before its
     /// first system call ([`Attempt::begin`]).
     pub start: i64,
@@ -46,7 +45,6 @@ pub struct Attempt {
     /// Number of the connection or client program, from 1; 0 is none.
     pub session: u32,
     /// Number of repeated tries within the transaction, from 0.
-    #[allow(clippy::struct_field_names, reason = "the column's name")]
     pub attempt: u16,
     /// What a cache between tester and target reported.
     pub cache: Cache,
@@ -65,12 +63,10 @@ pub struct Attempt {
     pub note: Option<String>,
 }
 
-impl Attempt {
-    /// An empty record, which is reused for all transactions of a tester.
-    pub fn new(clock: Arc<dyn Clock>, codes: Codes) -> Self {
+impl TransactionRecord {
+    /// An empty record, with an empty buffer for metrics.
+    fn empty(metrics: Vec<(Code, f64)>) -> Self {
         Self {
-            clock,
-            codes,
             start: NOT_HAPPENED,
             connected: NOT_HAPPENED,
             first_byte: NOT_HAPPENED,
@@ -87,30 +83,53 @@ impl Attempt {
             outcome: Outcome::Error,
             code: Code::NONE,
             waiting: Waiting::Connect,
-            metrics: Vec::new(),
+            metrics,
             note: None,
+        }
+    }
+}
+
+/// The record of one transaction in progress, which a driver fills in, with the clock of its stamps
+/// and the dictionary of its codes. It dereferences to the record, so that the fields can be
+/// replaced together while clock and dictionary remain: cloning those for each transaction would
+/// cost atomic operations on memory that all lanes share.
+pub struct Attempt {
+    clock: Arc<dyn Clock>,
+    codes: Codes,
+    record: TransactionRecord,
+}
+
+impl Deref for Attempt {
+    type Target = TransactionRecord;
+
+    #[inline]
+    fn deref(&self) -> &TransactionRecord {
+        &self.record
+    }
+}
+
+impl DerefMut for Attempt {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut TransactionRecord {
+        &mut self.record
+    }
+}
+
+impl Attempt {
+    /// An empty record, which is reused for all transactions of a tester.
+    pub fn new(clock: Arc<dyn Clock>, codes: Codes) -> Self {
+        Self {
+            clock,
+            codes,
+            record: TransactionRecord::empty(Vec::new()),
         }
     }
 
     /// Clears the record for the next transaction, stamps its start, and returns the stamp.
     pub fn reset(&mut self) -> i64 {
-        self.connected = NOT_HAPPENED;
-        self.first_byte = NOT_HAPPENED;
-        self.end = NOT_HAPPENED;
-        self.free = NOT_HAPPENED;
-        self.items = 0;
-        self.payload = 0;
-        self.sent = 0;
-        self.received = 0;
-        self.session = 0;
-        self.attempt = 0;
-        self.cache = Cache::None;
-        self.endpoint = None;
-        self.outcome = Outcome::Error;
-        self.code = Code::NONE;
-        self.waiting = Waiting::Connect;
-        self.metrics.clear();
-        self.note = None;
+        let mut metrics = std::mem::take(&mut self.metrics);
+        metrics.clear();
+        self.record = TransactionRecord::empty(metrics);
         self.start = self.clock.raw_ns();
         self.start
     }
