@@ -28,7 +28,8 @@ from scipy.stats import binom
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import Testbed, down, up
 from plimsoll.errors import BadInput, ServiceError
-from plimsoll.plan.hosts.testbed import TestbedSpec, directions, document, parse_testbed
+from plimsoll.plan.hosts.testbed import TestbedSpec, document, parse_testbed
+from plimsoll.plan.model_links import Link
 from tests.conftest import Done, Lab, missing
 
 SMALL = """
@@ -277,7 +278,7 @@ def test_a_link_is_cut_and_mended(home: Path, lab: Lab) -> None:
         assert lab.run("testbed", "link", "cut", "a", "c", "--down").code == 2
         assert lab.run("testbed", "link", "cut", "a", "b", "--jitter", "40ms").code == 2
         with pytest.raises(ServiceError, match="a loss from 0 to 1, got 2"):
-            testbed.change(directions("a", "a", 0, 0, 0, None, None, 2.0, None))
+            testbed.change(Link("a-a", "a", "a", 0, loss=2.0).directions())
 
 
 @pytest.mark.parametrize("who", ["owner", "middle"])

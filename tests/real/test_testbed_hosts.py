@@ -313,3 +313,24 @@ def test_a_run_is_gone_on_with(lab: Lab, bed: Path) -> None:
     assert summary(results, "0002")["balanced"] and not [
         one for one in events(results) if one["kind"] == "agent-lost"
     ]
+
+
+def test_properties_of_a_link_are_levels_of_a_factor(lab: Lab, bed: Path) -> None:
+    """The testbed stays up between the runs, and its links have the values of its file at the end."""
+    factor = "factors: {hosts.links.here-far.rtt: [4ms, 80ms]}\n"
+    assert lab.run("testbed", "up", bed).code == 0
+    done = lab.run("run", lab.file(on_testbed(lab, "sites: {far: [far-1, far-2]}\n").read_text() + factor))
+    assert done.code == 0, done.err
+    trips = {}
+    for run in json.loads((lab.results() / "analysis.json").read_text())["runs"]:
+        trips[run["cell"]["here-far.rtt"]] = run["response_ms"]["p50"]
+    assert 4 < trips["4ms"] < 20 and 80 < trips["80ms"] < 100, trips
+    texts = [event["text"] for event in events(lab.results()) if event["kind"] == "links"]
+    assert texts in (
+        ["link here-far: round trip 4ms, rate 50Mbit/s"],
+        ["link here-far: round trip 80ms, rate 50Mbit/s"],
+    )
+    links = json.loads(lab.run("testbed", "status", "hosts", "--json").out)["links"]
+    [delay] = [one["shape"]["delay_ns"] for one in links if (one["from"], one["to"]) == ("here", "far")]
+    assert delay == 15_000_000
+    assert lab.run("testbed", "down", "hosts").code == 0

@@ -14,14 +14,9 @@ from plimsoll.cli.quantity import quantity
 from plimsoll.deploy import testbed as testbeds
 from plimsoll.deploy.testbed import Testbed, places
 from plimsoll.errors import BadInput, ExitCode
-from plimsoll.plan.hosts.testbed import (
-    DirectedLink,
-    directions,
-    load_testbed,
-    parse_bit_rate,
-    parse_signed_duration,
-    show_bit_rate,
-)
+from plimsoll.plan.hosts.testbed import load_testbed
+from plimsoll.plan.model_links import DirectedLink, Link
+from plimsoll.plan.schema.links import UNLIMITED, parse_bit_rate, parse_signed_duration, show_bit_rate
 from plimsoll.plan.source import units
 
 EXAMPLES = """examples:
@@ -91,7 +86,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _rate(text: str) -> int:
-    return 0 if text == "none" else parse_bit_rate(text)
+    return 0 if text == UNLIMITED else parse_bit_rate(text)
 
 
 def _testbed_name(word: str | None) -> str | None:
@@ -228,15 +223,17 @@ def _changed(
     queue = args.queue
     if queue is None and args.rate is None and args.rtt is None:
         queue = forward["queue_bytes"]
-    return directions(
-        args.a,
-        args.b,
-        rtt,
-        asymmetry,
-        jitter,
-        chosen(args.rate, forward["rate_bit_s"]) or None,
-        chosen(args.rate, backward["rate_bit_s"]) or None,
-        chosen(args.loss, forward["loss"]),
-        queue,
-        chosen(args.down, forward["down"]),
+    link = Link(
+        name=f"{args.a}-{args.b}",
+        first=args.a,
+        second=args.b,
+        rtt_ns=rtt,
+        jitter_ns=jitter,
+        asymmetry_ns=asymmetry,
+        forward_bit_s=chosen(args.rate, forward["rate_bit_s"]) or None,
+        backward_bit_s=chosen(args.rate, backward["rate_bit_s"]) or None,
+        loss=chosen(args.loss, forward["loss"]),
+        queue_bytes=queue,
+        down=chosen(args.down, forward["down"]),
     )
+    return link.directions()

@@ -24,6 +24,8 @@ from plimsoll.errors import AgentsLost
 from plimsoll.plan.hosts.spread import Place, chosen, fewest, usable_words
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model_links import Link
+from plimsoll.plan.schema.links import describe
 
 TOKEN_DIGITS: Final = 12
 MAX_REASONS: Final = 20
@@ -60,6 +62,7 @@ class TesterHosts:
         self._files: Sequence[Path] = ()
         self._kinds: dict[Hosts, HostBackend] = {}
         self._host_sets: dict[Hosts, _HostSet] = {}
+        self._links: tuple[Link, ...] = ()
         self.lookouts = Lookouts(binary, self._token, self._check)
         """The hosts of targets, which have no testers."""
 
@@ -137,6 +140,18 @@ class TesterHosts:
             results = self._host_sets[_set_key(hosts)].kind.run_command(used, line, timeout_s)
         return [(ready.host.name, result) for ready, result in zip(used, results, strict=True)]
 
+    def change_links(self, config: Config | None) -> str:
+        """Gives the links of a testbed the properties of a run, or those of its file if `config` is None. Returns the
+        links that the run changes, as a text. Raises ServiceError if the testbed does not answer."""
+        links = () if config is None else config.hosts.links
+        if links == self._links:
+            return ""
+        for hosts, kind in self._kinds.items():
+            if hosts.kind == "testbed":
+                kind.change_links(links)
+        self._links = links
+        return "; ".join(describe(link) for link in links)
+
     def _dialled_in_agents(self, hosts: Hosts) -> list[Agent]:
         """The agents that are connected, followed by those that may still connect: before each run, some may
         have connected late, and others may have ended. Raises AgentsLost if too few remain."""
@@ -194,7 +209,7 @@ class TesterHosts:
 
 def _set_key(hosts: Hosts) -> Hosts:
     """The hosts without the keys that may differ between runs."""
-    return replace(hosts, use=None, at_least=None)
+    return replace(hosts, use=None, at_least=None, links=())
 
 
 def places_of(agents: Sequence[Agent]) -> tuple[Place, ...] | None:

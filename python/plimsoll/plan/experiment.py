@@ -21,6 +21,7 @@ from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
 from plimsoll.plan.hosts.hosts_file import include_hosts_file
+from plimsoll.plan.hosts.testbed_hosts import mixture_problem
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
@@ -285,6 +286,8 @@ def _build_experiment(
     assert first is not None  # without problems, the form of every cell is valid
     capacity, thresholds, responses = _resolve_rules(first, factors, report)
     _check_parts(capacity, thresholds, resolved.cells, report)
+    if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
+        report.wrong(("hosts",), problem)
     if report.problems:
         raise BadInput(report.problems)
     validity = model.Validity(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from plimsoll.plan.metrics.rules import Operator
+from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
 
 HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
@@ -140,7 +141,8 @@ class Hosts:
     `hosts`: the hosts that the file names, empty if the agents dial in (`slurm`, `dask`, `join`). `use`: the number of
     responding hosts that are used (None: all). `at_least`: the experiment does not start with fewer hosts (None: all
     that are to be used). `architecture`: of every host (None: any). `controller`, `ports`: the address and the ports at
-    which agents and testers reach this host. `wait_ns`: the timeout for agents that dial in.
+    which agents and testers reach this host. `wait_ns`: the timeout for agents that dial in. `links`: the links of
+    the testbed whose properties the file changes.
     """
 
     kind: HostKind = "local"
@@ -155,6 +157,7 @@ class Hosts:
     dask: str | None = None
     join: Join | None = None
     testbed: str | None = None
+    links: tuple[Link, ...] = ()
     directory: str = "~/.cache/plimsoll"
     keep: Literal["engine", "nothing"] = "engine"
     link: Literal["ssh", "tcp", "quic"] = "ssh"

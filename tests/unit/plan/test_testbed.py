@@ -9,13 +9,12 @@ import pytest
 from plimsoll.errors import BadInput
 from plimsoll.plan.hosts.testbed import (
     TestbedSpec,
-    default_queue,
     document,
     load_testbed,
-    parse_bit_rate,
     parse_testbed,
-    show_bit_rate,
 )
+from plimsoll.plan.model_links import default_queue
+from plimsoll.plan.schema.links import parse_bit_rate, show_bit_rate
 from plimsoll.plan.source.units import UnitError
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +52,7 @@ def test_a_testbed_file_is_resolved() -> None:
     addresses = [host.address for host in testbed.hosts]
     assert len(set(addresses)) == len(addresses)
     assert all(address.startswith("10.") for address in addresses)
-    shapes = {(link.source, link.to): link.shape for link in testbed.links}
+    shapes = {(link.source, link.to): link.shape for link in testbed.directed_links}
     assert shapes["cern", "lyon"] == shapes["lyon", "cern"]
     lyon = shapes["cern", "lyon"]
     assert (lyon.delay_ns, lyon.jitter_ns, lyon.rate_bit_s) == (30 * MS, MS, 100_000_000)
@@ -71,7 +70,7 @@ def test_rates_can_differ_by_direction_and_links_can_bypass_the_lab() -> None:
     text = GOOD.replace("rate: 100Mbit/s", "rate: {forward: 2Mbit/s, backward: 0.5Mbit/s}")
     text = text.replace("lan:", "  - {between: [lyon, tokyo], rtt: 250ms}\nlan:")
     testbed = spec(text)
-    rates = {(link.source, link.to): link.shape.rate_bit_s for link in testbed.links}
+    rates = {(link.source, link.to): link.shape.rate_bit_s for link in testbed.directed_links}
     assert (rates["cern", "lyon"], rates["lyon", "cern"]) == (2_000_000, 500_000)
     assert testbed.routes == ()
 

@@ -17,6 +17,7 @@ from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.errors import EngineError
 from plimsoll.plan.hosts.spread import Place, places
 from plimsoll.plan.model_hosts import Host
+from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
 
 
@@ -161,6 +162,11 @@ class HostBackend(ABC):
         """The agents of a run that has ended. Agents that connected during the run get the names of their
         hosts."""
         return list(agents)
+
+    def change_links(self, links: Sequence[Link]) -> None:
+        """Gives emulated links these properties. Links that are not among them get those of the testbed file. Hosts
+        of other kinds have no such links. Raises ServiceError if the testbed does not answer."""
+        assert not links, "the plan rejects `links` for hosts of other kinds"
 
     def run_command(self, ready: Sequence[ReadyHost], line: str, timeout_s: float) -> list[CommandResult]:
         """Runs a line of shell on the hosts, in parallel. Raises EngineError if this kind of hosts runs no

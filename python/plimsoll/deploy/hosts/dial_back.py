@@ -19,6 +19,7 @@ from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.dial_in import POLL_S, DialingHosts, Lab
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import about_duration
 
@@ -78,6 +79,10 @@ class DialBack(DialingHosts):
     def run_command(self, ready: Sequence[ReadyHost], line: str, timeout_s: float) -> list[CommandResult]:
         """See `HostBackend`."""
         return self.over_ssh.run_command(ready, line, timeout_s)
+
+    def change_links(self, links: Sequence[Link]) -> None:
+        """See `HostBackend`."""
+        self.over_ssh.change_links(links)
 
     def _start(self, ready: Sequence[ReadyHost]) -> None:
         """Starts all agents of these hosts and waits for them. A host whose agents do not connect is no

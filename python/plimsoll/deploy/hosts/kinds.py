@@ -24,7 +24,7 @@ from plimsoll.deploy.talk import EngineTalk
 from plimsoll.deploy.testbed import Testbed
 from plimsoll.deploy.testbed.inside import entered_testbed
 from plimsoll.errors import BadInput, Problem
-from plimsoll.plan.hosts.testbed import load_testbed
+from plimsoll.plan.hosts.testbed import TestbedSpec, load_testbed
 from plimsoll.plan.model_hosts import HostKind, Hosts
 
 
@@ -50,10 +50,11 @@ def _ssh(setup: Setup) -> HostBackend:
 
 
 def _testbed(setup: Setup) -> HostBackend:
-    bed = _require_entered_testbed(setup.hosts)
-    return _dialled_back(
-        setup, TestbedHosts(setup.hosts, bed, setup.engine, setup.token, setup.check_interrupt)
-    )
+    assert setup.hosts.testbed is not None, "its section is required"
+    spec = load_testbed(setup.hosts.testbed)
+    bed = _require_entered_testbed(spec, setup.hosts.testbed)
+    hosts = TestbedHosts(setup.hosts, bed, setup.engine, setup.token, setup.check_interrupt, spec.links)
+    return _dialled_back(setup, hosts)
 
 
 def _slurm(setup: Setup) -> HostBackend:
@@ -112,14 +113,13 @@ def _lab(setup: Setup) -> Lab:
     return setup.lab or _lab_alone(setup.engine, setup.token, setup.check_interrupt)
 
 
-def _require_entered_testbed(hosts: Hosts) -> Testbed:
+def _require_entered_testbed(spec: TestbedSpec, file: str) -> Testbed:
     """The testbed in which this process runs. Raises BadInput."""
-    assert hosts.testbed is not None, "its section is required"
-    testbed = entered_testbed(load_testbed(hosts.testbed))
+    testbed = entered_testbed(spec)
     if testbed is None:
         message = (
             "this process does not run on the host lab of the testbed: use `plimsoll run FILE`, which enters the "
-            f"testbed, or for a script `plimsoll testbed up {hosts.testbed}`, then "
+            f"testbed, or for a script `plimsoll testbed up {file}`, then "
             "`plimsoll testbed exec lab -- python SCRIPT`"
         )
         raise BadInput([Problem(message, "hosts.kind")])

@@ -13,7 +13,7 @@ import pwd
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -23,13 +23,15 @@ from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.ssh import FileCopy, SshHosts
 from plimsoll.deploy.testbed import Testbed
 from plimsoll.plan.model_hosts import Host, Hosts, Ssh
+from plimsoll.plan.model_links import Link
 
 _VERSION_S: Final = 10.0
 _OWN_FILES: Final = ("engine-*", "file-*", "part-*")
 
 
 class TestbedHosts(SshHosts):
-    """The hosts of one experiment. `bed`: the testbed. It is up, and this process runs on its host `lab`."""
+    """The hosts of one experiment. `bed`: the testbed. It is up, and this process runs on its host `lab`. `links`: the
+    links of its file."""
 
     __test__ = False
 
@@ -40,11 +42,20 @@ class TestbedHosts(SshHosts):
         engine: Path,
         token: str,
         check_interrupt: Callable[[], None] = lambda: None,
+        links: Sequence[Link] = (),
     ) -> None:
         ssh = Ssh(config=str(bed.ssh_config))
         super().__init__(replace(hosts, ssh=ssh), engine, token, check_interrupt)
         self._shared = f"{hosts.directory}/{bed.name}"
         self._one_at_a_time = threading.Lock()
+        self._bed = bed
+        self._links = {link.name: link for link in links}
+
+    def change_links(self, links: Sequence[Link]) -> None:
+        """See `HostBackend`."""
+        by_name = {**self._links, **{link.name: link for link in links}}
+        if by_name:
+            self._bed.change([directed for link in by_name.values() for directed in link.directions()])
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[CleanedHost]:
         """See `HostBackend`."""

@@ -24,7 +24,8 @@ from plimsoll.deploy.testbed import places
 from plimsoll.deploy.testbed.standing import HERE, Testbed, find, up
 from plimsoll.errors import BadInput, ExitCode, PlimsollError
 from plimsoll.plan.hosts.testbed import LAB, TestbedSpec, load_testbed
-from plimsoll.plan.model_hosts import LOCAL, Hosts
+from plimsoll.plan.hosts.testbed_hosts import mixture_problem
+from plimsoll.plan.model_hosts import Hosts
 
 _LEASH: Final = "PLIMSOLL_TESTBED_LEASH"
 """Environment of the inner process: the descriptor of a pipe that closes when the outer process ends."""
@@ -59,21 +60,11 @@ def run_on_lab(hosts: Iterable[Hosts], words: Sequence[str]) -> int | None:
 def only_testbed(hosts: Iterable[Hosts]) -> TestbedSpec | None:
     """The testbed to which the hosts belong; None if they belong to none. Raises BadInput if one command
     cannot reach all hosts."""
-    kinds = {spec.kind for spec in hosts if spec.elsewhere}
-    files = {spec.testbed for spec in hosts if spec.testbed is not None}
-    if not files:
-        return None
-    if len(files) > 1:
-        raise BadInput(
-            f"the hosts belong to {len(files)} testbeds ({', '.join(sorted(files))}), and an experiment "
-            f"can use only one: write one experiment for each"
-        )
-    if others := kinds - {"testbed"}:
-        raise BadInput(
-            f"hosts of kind testbed cannot be combined with {' and '.join(sorted(others))}: a testbed has "
-            f"no network to the outside. Only {LOCAL} can be combined with it"
-        )
-    return load_testbed(files.pop())
+    sections = list(hosts)
+    if problem := mixture_problem(sections):
+        raise BadInput(problem)
+    file = next((section.testbed for section in sections if section.testbed is not None), None)
+    return None if file is None else load_testbed(file)
 
 
 def entered_testbed(spec: TestbedSpec) -> Testbed | None:

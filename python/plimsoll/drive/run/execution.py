@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import time
@@ -30,7 +31,7 @@ from plimsoll.drive.run.filling import fill
 from plimsoll.drive.run.hooks import OnHosts, run_hooks, service_variables
 from plimsoll.drive.run.watching import WatchLogs, watched_records
 from plimsoll.drive.tester_hosts import places_of, rules_of
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, ServiceError
 from plimsoll.plan import PlannedRun, engine_document, pinning
 from plimsoll.plan.design.filling import warm_caches
 from plimsoll.plan.model import Hook, WatchedExporter
@@ -63,6 +64,17 @@ class RunExecution:
         if self._pins.remark:
             self._log(0.0, "cpus", self._pins.remark)
         self._prepare_services()
+        changed = self._resources.hosts.change_links(self._config)
+        if changed:
+            self._log(0.0, "links", changed)
+        try:
+            return self._measure()
+        finally:
+            # A slow link would delay the start of the services of the next run, which reports a lost testbed.
+            with contextlib.suppress(ServiceError):
+                self._resources.hosts.change_links(None)
+
+    def _measure(self) -> RunEnd:
         config, hosts = self._config, self._resources.hosts
         environment = self._environment()
         self._run_hooks(config.before_run, "before_run", environment)

@@ -12,7 +12,7 @@ from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.spread import carriers, chosen, expected_agents, of_hosts, places
 from plimsoll.plan.hosts.testbed import TestbedSpec
-from plimsoll.plan.hosts.testbed_hosts import hosts_of, lab_address, testbed_of
+from plimsoll.plan.hosts.testbed_hosts import hosts_of, lab_address, links_of, testbed_of
 from plimsoll.plan.model_hosts import (
     DIAL_IN_KINDS,
     LOCAL,
@@ -50,6 +50,10 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
     if raw.hosts is not None and raw.sites is not None:
         context.wrong((*AT, "hosts"), "give hosts (of one site) or sites, not both")
     testbed = testbed_of(raw, context) if raw.kind == "testbed" else None
+    if raw.links and raw.kind != "testbed":
+        context.wrong(
+            (*AT, "links"), f"hosts of kind {raw.kind} have no emulated links: only kind testbed has"
+        )
     hosts = () if missing else _hosts(raw, testbed, context)
     _check_unique_names(raw, hosts, context)
     if raw.link == "ssh" and raw.kind in DIAL_IN_KINDS:
@@ -75,6 +79,7 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         dask=raw.dask.address if raw.dask else None,
         join=_join(raw, context),
         testbed=context.file(raw.testbed, (*AT, "testbed")) if testbed and raw.testbed else None,
+        links=links_of(testbed, raw, context) if testbed else (),
         directory=(raw.directory or "~/.cache/plimsoll").rstrip("/"),
         keep=raw.keep or "engine",
         link=raw.link or ("tcp" if raw.kind in DIAL_IN_KINDS else "ssh"),

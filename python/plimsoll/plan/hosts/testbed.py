@@ -20,21 +20,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, ValidationError
-from pydantic.functional_validators import PlainValidator
+from pydantic import Field, ValidationError
 
 from plimsoll.errors import BadInput, Problem
+from plimsoll.plan.model_links import DirectedLink, Link, Shape, delay_problems, link_problems
+from plimsoll.plan.schema.links import Rates, SignedDuration
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
-from plimsoll.plan.source import units
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, parse_document
-from plimsoll.plan.source.fields import Duration, Fraction, Raw, Seed, Size, format_version, shown
+from plimsoll.plan.source.fields import Duration, Fraction, Name, Raw, Seed, Size, format_version, shown
 from plimsoll.plan.source.near import nearest
 
 FORMAT_VERSION: Final = 1
@@ -43,65 +43,7 @@ LAB: Final = "lab"
 MAX_HOSTS: Final = 500
 MAX_PER_SITE: Final = 250
 """Hosts of a site, and sites: an address is 10.TESTBED.SITE.HOST."""
-MAX_RTT_NS: Final = 60 * units.NS["s"]
 PREFIX: Final = 16
-
-_BITS: Final = {"bit/s": 1, "kbit/s": 1000, "Mbit/s": 1000**2, "Gbit/s": 1000**3}
-_LOWEST_RATE: Final = 1000
-_HIGHEST_RATE: Final = 10**12
-RATE_LIKE: Final = "a rate of a link is written like 512kbit/s, 100Mbit/s or 1Gbit/s"
-_MIN_QUEUE: Final = 2_000
-_DEFAULT_QUEUE: Final = 64 * 1514
-"""At least 64 full frames: with a short round trip, the queue would otherwise be too small for TCP."""
-_UNBOUNDED_QUEUE: Final = 256 * 10**6
-"""Without a rate no queue forms. At most this many bytes are in flight, which bounds the memory."""
-_MAX_QUEUE: Final = 4 * 10**9
-
-
-def parse_bit_rate(value: object) -> int:
-    """Bits per second of "512kbit/s", "100Mbit/s", "1 Gbit/s": from 1 kbit/s to 1 Tbit/s.
-
-    Raises UnitError, also for rates in bytes: "100MB/s" is eight times "100Mbit/s", and could be a mistake.
-    """
-    text = value if isinstance(value, str) else ""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-z/]+)\s*", text)
-    if match is None or match[2] not in _BITS:
-        raise units.UnitError(f"expected a rate of bits, got {shown(value)}: {RATE_LIKE}")
-    rate = float(match[1]) * _BITS[match[2]]
-    if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
-        raise units.UnitError(f"{shown(value)}: the rate of a link must be from 1 kbit/s to 1 Tbit/s")
-    return round(rate)
-
-
-def show_bit_rate(rate: int) -> str:
-    """The rate in the largest unit that needs no rounding; parse_bit_rate returns the same rate."""
-    for unit, factor in reversed(_BITS.items()):
-        if rate % factor == 0:
-            return f"{rate // factor}{unit}"
-    return f"{rate}bit/s"
-
-
-def parse_signed_duration(value: object) -> int:
-    """Nanoseconds of "35ms" or "-35ms". Raises UnitError."""
-    if isinstance(value, str) and value.strip().startswith("-"):
-        return -units.parse_duration(value.strip()[1:])
-    return units.parse_duration(value)
-
-
-BitRate = Annotated[int, PlainValidator(parse_bit_rate)]
-SignedDuration = Annotated[int, PlainValidator(parse_signed_duration)]
-
-
-class BothRatesRaw(Raw):
-    """Forward is from the first site of `between` to the second."""
-
-    forward: BitRate
-    backward: BitRate
-
-
-def _both_directions(value: object) -> object:
-    return value if isinstance(value, dict) else {"forward": value, "backward": value}
-
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]{0,15}$")]
 """The name of a site, which is also the beginning of hostnames."""
@@ -114,13 +56,14 @@ class SiteRaw(Raw):
 
 
 class LinkRaw(Raw):
-    """Delay, rate, loss and queue of a link, in both directions."""
+    """Delay, rate, loss and queue of a link, in both directions. `name`: for `hosts.links` of an experiment."""
 
     between: list[str]
+    name: Name | None = None
     rtt: Duration
     jitter: Duration = 0
     asymmetry: SignedDuration = 0
-    rate: Annotated[BothRatesRaw | None, BeforeValidator(_both_directions)] = None
+    rate: Rates = None
     loss: Fraction = 0.0
     queue: Size | None = None
 
@@ -149,28 +92,6 @@ class TestbedRaw(Raw):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """One direction of a link. Times in ns, `loss` from 0 to 1. `jitter_ns`: width of the uniform distribution around
-    `delay_ns`; `rate_bit_s`: None: unlimited; `queue_bytes`: capacity of the queue before the transmitter."""
-
-    delay_ns: int
-    jitter_ns: int = 0
-    rate_bit_s: int | None = None
-    loss: float = 0.0
-    queue_bytes: int = _UNBOUNDED_QUEUE
-    down: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DirectedLink:
-    """A shape from one site to another; from a site to itself it is the LAN."""
-
-    source: str
-    to: str
-    shape: Shape
-
-
-@dataclass(frozen=True, slots=True)
 class HostSpec:
     """One emulated host."""
 
@@ -181,7 +102,8 @@ class HostSpec:
 
 @dataclass(frozen=True, slots=True)
 class TestbedSpec:
-    """A testbed file, parsed and checked. `routes`: the sites of each route over more than one link, by direction."""
+    """A testbed file, parsed and checked. `lan`: between hosts of one site; `routes`: the sites of each route over more
+    than one link, by direction."""
 
     __test__ = False
 
@@ -189,7 +111,8 @@ class TestbedSpec:
     lab_site: str
     sites: tuple[str, ...]
     hosts: tuple[HostSpec, ...]
-    links: tuple[DirectedLink, ...]
+    lan: Shape
+    links: tuple[Link, ...]
     routes: tuple[tuple[str, ...], ...]
     congestion: str | None
     seed: int
@@ -198,6 +121,12 @@ class TestbedSpec:
     def lab(self) -> HostSpec:
         """The host `lab`."""
         return next(host for host in self.hosts if host.name == LAB)
+
+    @property
+    def directed_links(self) -> tuple[DirectedLink, ...]:
+        """The networks of the sites, then both directions of each link."""
+        inside = [DirectedLink(site, site, self.lan) for site in self.sites]
+        return (*inside, *(directed for link in self.links for directed in link.directions()))
 
     def fingerprint(self) -> str:
         """A hash that is equal for files with the same meaning."""
@@ -248,22 +177,22 @@ class _Checker:
         links = [
             link
             for index, raw_link in enumerate(raw.links)
-            for link in self._link(("links", index), raw_link)
+            if (link := self._link(("links", index), raw_link)) is not None
         ]
-        self._check_duplicate_links()
-        self._check_delays(("lan",), raw.lan.rtt, raw.lan.jitter, 0)
-        routes = () if self.problems else self._routes({(link.source, link.to) for link in links})
+        self._check_duplicate_links(links)
+        self._report(("lan",), delay_problems(raw.lan.rtt, raw.lan.jitter, 0))
+        linked = {pair for link in links for pair in ((link.first, link.second), (link.second, link.first))}
+        routes = () if self.problems else self._routes(linked)
         hosts = self._hosts()
         if self.problems:
             raise BadInput(self.problems)
-        lan = Shape(raw.lan.rtt // 2, raw.lan.jitter, loss=raw.lan.loss)
-        inside = [DirectedLink(site, site, lan) for site in raw.sites]
         return TestbedSpec(
             name=raw.name,
             lab_site=raw.lab,
             sites=tuple(raw.sites),
             hosts=hosts,
-            links=(*inside, *links),
+            lan=Shape(raw.lan.rtt // 2, raw.lan.jitter, loss=raw.lan.loss),
+            links=tuple(links),
             routes=routes,
             congestion=raw.congestion,
             seed=raw.seed,
@@ -280,45 +209,41 @@ class _Checker:
         self._wrong(path, f'there is no site "{name}" (sites: {known})', nearest(name, self.raw.sites))
         return False
 
-    def _link(self, path: KeyPath, raw: LinkRaw) -> list[DirectedLink]:
+    def _link(self, path: KeyPath, raw: LinkRaw) -> Link | None:
         if len(raw.between) != 2 or raw.between[0] == raw.between[1]:
             self._wrong((*path, "between"), "expected two different sites, like [cern, lyon]")
-            return []
+            return None
         known = [self._check_site((*path, "between", index), name) for index, name in enumerate(raw.between)]
-        self._check_delays(path, raw.rtt, raw.jitter, raw.asymmetry)
-        if raw.queue is not None and not _MIN_QUEUE <= raw.queue <= _MAX_QUEUE:
-            self._wrong((*path, "queue"), "the size of a queue must be from 2kB (one full frame) to 4GB")
-        if not all(known):
-            return []
         first, second = raw.between
-        rates = raw.rate
-        forward, backward = (None, None) if rates is None else (rates.forward, rates.backward)
-        return list(
-            directions(
-                first, second, raw.rtt, raw.asymmetry, raw.jitter, forward, backward, raw.loss, raw.queue
-            )
+        link = Link(
+            name=raw.name or f"{first}-{second}",
+            first=first,
+            second=second,
+            rtt_ns=raw.rtt,
+            jitter_ns=raw.jitter,
+            asymmetry_ns=raw.asymmetry,
+            forward_bit_s=raw.rate.forward if raw.rate else None,
+            backward_bit_s=raw.rate.backward if raw.rate else None,
+            loss=raw.loss,
+            queue_bytes=raw.queue,
         )
+        self._report(path, link_problems(link))
+        return link if all(known) else None
 
-    def _check_delays(self, path: KeyPath, rtt: int, jitter: int, asymmetry: int) -> None:
-        if rtt > MAX_RTT_NS:
-            self._wrong((*path, "rtt"), "the round-trip time must be at most 60s")
-        if abs(asymmetry) > rtt:
-            self._wrong(
-                (*path, "asymmetry"), "the delay of one direction would be negative: the limit is the rtt"
-            )
-        elif jitter > rtt - abs(asymmetry):
-            self._wrong(
-                (*path, "jitter"),
-                "the delay of one direction would be negative: the limit is rtt - |asymmetry|",
-            )
+    def _report(self, path: KeyPath, problems: Mapping[str, str]) -> None:
+        for key, message in problems.items():
+            self._wrong((*path, key), message)
 
-    def _check_duplicate_links(self) -> None:
+    def _check_duplicate_links(self, links: Sequence[Link]) -> None:
         first: dict[frozenset[str], int] = {}
         for index, link in enumerate(self.raw.links):
             pair = frozenset(link.between)
             if pair in first:
                 self._wrong(("links", index), f"this pair of sites already has a link: links.{first[pair]}")
             first.setdefault(pair, index)
+        for name, count in Counter(link.name for link in links).items():
+            if count > 1 and len(first) == len(self.raw.links):
+                self._wrong(("links",), f'{count} links have the name "{name}"')
 
     def _routes(self, linked: set[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
         lab, routes = self.raw.lab, []
@@ -350,40 +275,6 @@ class _Checker:
         return tuple(hosts)
 
 
-def directions(
-    first: str,
-    second: str,
-    rtt_ns: int,
-    asymmetry_ns: int,
-    jitter_ns: int,
-    forward_bit_s: int | None,
-    backward_bit_s: int | None,
-    loss: float,
-    queue_bytes: int | None,
-    down: bool = False,
-) -> tuple[DirectedLink, DirectedLink]:
-    """Both directions of a link: from site `first` to site `second`, and back. The round trip varies by at most ±
-    `jitter_ns`; `asymmetry_ns`: forward minus backward delay; `queue_bytes`: None: `default_queue`."""
-    forward = (rtt_ns + asymmetry_ns) // 2
-
-    def shape(delay: int, rate: int | None) -> Shape:
-        queue = queue_bytes if queue_bytes is not None else default_queue(rtt_ns, rate)
-        return Shape(delay, jitter_ns, rate, loss, queue, down)
-
-    return (
-        DirectedLink(first, second, shape(forward, forward_bit_s)),
-        DirectedLink(second, first, shape(rtt_ns - forward, backward_bit_s)),
-    )
-
-
-def default_queue(rtt_ns: int, rate_bit_s: int | None) -> int:
-    """Queue capacity in bytes: rate times round trip, the classical rule (C. Villamizar, C. Song,
-    doi:10.1145/205511.205520), and at least 64 full frames."""
-    if rate_bit_s is None:
-        return _UNBOUNDED_QUEUE
-    return min(_MAX_QUEUE, max(_DEFAULT_QUEUE, rate_bit_s * rtt_ns // (8 * units.NS["s"])))
-
-
 def document(spec: TestbedSpec) -> dict[str, Any]:
     """The document that the engine reads, without the parts of this machine (directory, daemon)."""
     number = {name: index for index, name in enumerate(spec.sites)}
@@ -397,7 +288,7 @@ def document(spec: TestbedSpec) -> dict[str, Any]:
         "hosts": [
             {"name": host.name, "site": number[host.site], "address": host.address} for host in spec.hosts
         ],
-        "links": [engine_link(link, number) for link in spec.links],
+        "links": [engine_link(link, number) for link in spec.directed_links],
         "routes": [{"sites": [number[name] for name in route]} for route in spec.routes],
     }
 

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.metrics.rules import Operator
 from plimsoll.plan.model_hosts import HostKind
+from plimsoll.plan.schema.links import LinkChangesRaw
 from plimsoll.plan.source import units
 from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.units import NS
@@ -251,6 +252,7 @@ class HostsRaw(Raw):
     dask: DaskRaw | None = None
     join: JoinRaw | None = None
     testbed: PlainText | None = None
+    links: dict[Name, LinkChangesRaw] | None = None
     directory: Directory | None = None
     keep: Literal["engine", "nothing"] | None = None
     link: Literal["ssh", "tcp", "quic"] | None = None
