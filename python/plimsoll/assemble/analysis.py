@@ -11,6 +11,7 @@ from plimsoll.analyse.answer.left_out import worded_left_out
 from plimsoll.analyse.answer.superseded import earlier_note
 from plimsoll.analyse.answer.worded import (
     worded_model,
+    worded_regression,
     worded_saturation,
     worded_superseded,
     worded_verdict,
@@ -18,7 +19,7 @@ from plimsoll.analyse.answer.worded import (
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
 from plimsoll.analyse.design.consistency import consistency
 from plimsoll.analyse.design.load_line import rankings, saturations
-from plimsoll.analyse.effects.fits import fit_all
+from plimsoll.analyse.effects.fits import fit_all, regress_all
 from plimsoll.analyse.results.analysis import Analysis, ExperimentInfo, RunResult
 from plimsoll.analyse.results.superseded import NotComparable, with_superseded
 from plimsoll.analyse.results.verdict_rules import RULES
@@ -97,6 +98,9 @@ def analyse_results(results: Results, options: Options) -> Analysis:
             map(worded_left_out, (*left_out, *(item for run in runs for item in left_out_of(run)), *unfitted))
         ),
         consistency=consistency(groups, rules.design),
+        regressions=tuple(
+            map(worded_regression, regress_all(runs, info.factors, rules.responses, info.looped))
+        ),
         rules=RULES,
     )
     return with_answer(whole)

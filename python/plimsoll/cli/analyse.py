@@ -6,20 +6,24 @@ import argparse
 import csv
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from plimsoll.analyse.answer.explained import model_reason
-from plimsoll.analyse.answer.worded import worded_model
+from plimsoll.analyse.answer.worded import worded_model, worded_regression
 from plimsoll.analyse.effects.effects import Factorial
 from plimsoll.analyse.effects.fits import effects_of, fit_table, model_of
+from plimsoll.analyse.effects.regressions import regress
 from plimsoll.analyse.results.document import finite
-from plimsoll.analyse.results.wording import ends, number, p_value, percent
+from plimsoll.analyse.results.regression import Regression
+from plimsoll.analyse.results.wording import ends, listing, number, p_value, percent
 from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.options import Options
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput, ExitCode
+from plimsoll.report.regressions import table as regression_table
 
 TABLE_FORMAT = "plimsoll.table-analysis/1"
 
@@ -85,13 +89,13 @@ def _table(args: argparse.Namespace) -> int:
     for name in required:
         if name not in columns:
             raise BadInput(f"{args.source}: no column {name!r}; the columns are {', '.join(columns)}")
-    fit = fit_table(
-        _numbers(columns[args.response], args.source, args.response),
-        {name: [label or None for label in columns[name]] for name in names},
-        levels={name: _in_order(columns[name]) for name in names},
-        block=columns[args.block] if args.block else None,
-        scale=args.scale,
-    )
+    responses = _numbers(columns[args.response], args.source, args.response)
+    factors = {name: [label or None for label in columns[name]] for name in names}
+    block = columns[args.block] if args.block else None
+    levels = {name: _in_order(columns[name]) for name in names}
+    fit = fit_table(responses, factors, levels=levels, block=block, scale=args.scale)
+    fitted = regress(responses, factors, response=args.response, block=block, levels=levels)
+    regressions = [worded_regression(regression) for regression in fitted]
     if args.json:
         ids = tuple(str(row + 1) for row in range(len(fit.residuals)))
         model = worded_model(model_of(fit, args.response, ids, tuple(range(1, len(ids) + 1))))
@@ -101,10 +105,11 @@ def _table(args: argparse.Namespace) -> int:
             "effects": [asdict(effect) for effect in effects_of(fit, args.response)],
             "model": asdict(model),
             "differences": [asdict(difference) for difference in fit.differences],
+            "regressions": [asdict(regression) for regression in regressions],
         }
         print(json.dumps(finite(document), ensure_ascii=False))
     else:
-        for line in table_lines(fit):
+        for line in (*table_lines(fit), *regression_lines(regressions)):
             print(line)
     return int(ExitCode.PASSED)
 
@@ -168,11 +173,7 @@ def table_lines(fit: Factorial) -> list[str]:
         rows.append([term.name, str(term.df), number(term.sum_of_squares, 6), variation, f, p, adjusted])
     residual = "" if fit.residual_percent is None else percent(fit.residual_percent / 100)
     rows.append(["residual", str(fit.error_df), number(fit.error_ss, 6), residual, "", "", ""])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [f"mean {number(fit.mean, 6)}; sums of squares: {fit.sum_of_squares}", ""]
-    lines += [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    lines = [f"mean {number(fit.mean, 6)}; sums of squares: {fit.sum_of_squares}", "", *_in_columns(rows)]
     if sum(term.p_value is not None for term in fit.terms) > 1:
         lines.append("adjusted p: for all terms together (Holm); intervals are individual")
     lines.append("")
@@ -184,3 +185,20 @@ def table_lines(fit: Factorial) -> list[str]:
     lines += [f"cannot be estimated: {text}" for text in fit.not_estimable]
     lines += map(model_reason, fit.reasons)
     return lines
+
+
+def regression_lines(regressions: Sequence[Regression]) -> list[str]:
+    """The forms of each regression with their coefficients, and what the reported form states."""
+    lines = []
+    for regression in regressions:
+        table = regression_table(regression)
+        rows = [[column.name for column in table.columns], *map(list, table.rows)]
+        lines += ["", f"regression on {listing(regression.factors)}", *_in_columns(rows), regression.text]
+    return lines
+
+
+def _in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -18,7 +18,7 @@ from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.results.analysis import Analysis, Verdict
 from plimsoll.analyse.results.wording import count, describe, number, percent, plural
 from plimsoll.plan.source.units import about_size
-from plimsoll.report import caches, consistency, counted, hosts, machine, run_tables, tables
+from plimsoll.report import caches, consistency, counted, hosts, machine, regressions, run_tables, tables
 from plimsoll.report.capacities import capacities
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
 from plimsoll.report.key_figures import key_figures
@@ -289,10 +289,13 @@ def _hosts(labels: Labels, figures: tuple[Figure, ...]) -> Section:
 
 
 def _effects(labels: Labels) -> Section:
-    """A figure per response. If the variation cannot be allocated (an unbalanced design), the table alone."""
+    """Figures of the shares of the variation and of the regressions. If the variation cannot be allocated (an
+    unbalanced design), the tables of the effects; the regressions on several factors have tables only."""
     figures = tuple(effect_figures(labels))
-    bare = () if figures else tuple(tables.effects(labels, model) for model in labels.analysis.models)
-    return Section("effects", "Effects of the factors", folded=bare, figures=figures)
+    shares = any(figure.key.startswith("effects-") for figure in figures)
+    bare = () if shares else tuple(tables.effects(labels, model) for model in labels.analysis.models)
+    folded = (*bare, *regressions.several_factors(labels))
+    return Section("effects", "Effects of the factors", folded=folded, figures=figures)
 
 
 def _has_content(section: Section) -> bool:

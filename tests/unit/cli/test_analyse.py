@@ -137,3 +137,25 @@ def test_the_order_of_the_rows_changes_no_sign(tmp_path: Path, capsys: pytest.Ca
     assert first["load", "10"] == pytest.approx(2) and first["load", "2"] == pytest.approx(-2)
     nested = effects_of_table(tmp_path / "nested.csv", [*rows, "2,,1.2", "10,,5.2"], capsys)
     assert ("way", "") not in nested and ("way", "a") in nested
+
+
+def test_a_table_with_numbers_has_regressions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "table.csv"
+    rows = [
+        f"{size}kB,{zip_},{100 * size**-0.5 * (1 + 0.01 * ((3 * size + 7 * r + len(zip_)) % 5))}"
+        for r in range(3)
+        for size in (1, 2, 4, 8)
+        for zip_ in ("on", "off")
+    ]
+    path.write_text("\n".join(["size,zip,rate", *rows]) + "\n", encoding="utf-8")
+    words = ["analyse", str(path), "--response", "rate", "--factors", "size,zip"]
+    assert main([*words, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["regressions"]
+    chosen = found["fits"][found["chosen"]]
+    assert (found["factors"], found["others"], found["units"]) == (["size"], ["zip"], {"size": "B"})
+    assert (chosen["form"], chosen["slopes"]) == ("log-log", "common")
+    assert chosen["coefficients"][-1]["interval"]["mean"] == pytest.approx(-0.5, abs=0.02)
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "regression on size" in out and "log-log (reported)" in out
+    assert "The rate is proportional to size^-0." in out and "at each level of zip; the model fits" in out

@@ -15,6 +15,7 @@ from plimsoll.analyse.answer.consistency import of_consistency
 from plimsoll.analyse.answer.explained import variation_sentences
 from plimsoll.analyse.answer.hosts import of_hosts
 from plimsoll.analyse.answer.ramp import of_ramps
+from plimsoll.analyse.answer.regressions import of_regressions
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
 from plimsoll.analyse.answer.saturation import of_saturation
 from plimsoll.analyse.results.analysis import Analysis
@@ -54,6 +55,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_ramps(analysis)
     answer += of_hosts(analysis)
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
+    answer += of_regressions(analysis)
     answer += run_findings(analysis)
     return tuple(answer)
 

@@ -26,6 +26,7 @@ _NAMES: Final[Mapping[str, str]] = {
     RuleName.DRIFT: "drift with run order",
     RuleName.SCALE: "advice to use a logarithmic scale",
     RuleName.OUTLIERS: "runs far from their cells",
+    RuleName.REGRESSION: "fit of its form",
 }
 
 
@@ -49,6 +50,8 @@ def subject_words(superseded: SupersededVerdict) -> str:
     subject = superseded.subject
     if subject.get("run"):
         return f"Run {subject['run']}"
+    if subject.get("factors"):
+        return f"The regression of the {describe(str(subject['response'])).title} on {subject['factors']}"
     if subject.get("response"):
         return f"The {subject.get('scale', '')} model of the {describe(str(subject['response'])).title}"
     levels = subject.get("cell", subject.get("combination"))

@@ -12,9 +12,11 @@ from plimsoll.analyse.answer.limits import (
     threshold_reason,
 )
 from plimsoll.analyse.answer.reasons import bottleneck_reason, lost_words, run_reason
+from plimsoll.analyse.answer.regressions import regression_text
 from plimsoll.analyse.answer.superseded import superseded_text
 from plimsoll.analyse.results.analysis import Analysis, Capacity, Model, RunResult, Saturation, Verdict
 from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.verdicts import Reason, Severity
 
 
@@ -77,3 +79,8 @@ def worded_model(model: Model) -> Model:
     """The model with its remarks."""
     reasons = tuple(replace(reason, text=model_reason(reason)) for reason in model.reasons)
     return replace(model, reasons=reasons, remarks=tuple(reason.text for reason in reasons))
+
+
+def worded_regression(regression: Regression) -> Regression:
+    """The regression with its text."""
+    return replace(regression, text=regression_text(regression))

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from plimsoll.analyse.effects.diagnostics import diagnose
 from plimsoll.analyse.effects.effects import Factorial, Scale, TermEffect, UnsuitableData, factorial
 from plimsoll.analyse.effects.passes import Loop, by_pass
+from plimsoll.analyse.effects.regressions import regress
 from plimsoll.analyse.results.analysis import Effect, Model, RunResult
 from plimsoll.analyse.results.metrics import canonical, metric_value
+from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.verdicts import LeftOutPart, LeftOutReason, Reason, Value
 from plimsoll.plan.metrics import catalogue
 
@@ -64,6 +66,30 @@ def fit_all(
         checks = diagnose(values, fit.residuals, fit.cells, factors=labels, order=order, scale=response.scale)
         models.append(model_of(fit, name, ids, order, checks.reasons))
     return tuple(effects), tuple(models), tuple(left_out)
+
+
+def regress_all(
+    runs: Sequence[RunResult],
+    levels: Mapping[str, Sequence[str]],
+    wanted: Sequence[ResponseModel],
+    looped: Collection[str] = (),
+) -> tuple[Regression, ...]:
+    """The regressions of every wanted response over the valid runs. Arguments: as in `fit_all`."""
+    regressions: list[Regression] = []
+    for name in dict.fromkeys(canonical(response.metric) for response in wanted):
+        values = {} if name is None else {run.id: metric_value(run, name) for run in runs if run.valid}
+        used = [run for run in runs if values.get(run.id) is not None]
+        if name is None or not used:
+            continue
+        regressions += regress(
+            [value for run in used if (value := values[run.id]) is not None],
+            {factor: [run.cell.get(factor) for run in used] for factor in levels},
+            response=name,
+            block=_blocks(used),
+            loop=_loop(used, looped),
+            levels=levels,
+        )
+    return tuple(regressions)
 
 
 def fit_table(

@@ -83,16 +83,21 @@ def _between(
     scale: Scale,
 ) -> Factorial | None:
     """The fit of the means of the passes with as many runs as the longest one; None if the data are unsuitable."""
-    runs: dict[str, list[int]] = {}
-    for at, name in enumerate(loop.passes):
-        runs.setdefault(name, []).append(at)
-    longest = max(map(len, runs.values()), default=0)
-    whole = [members for members in runs.values() if len(members) == longest]
+    whole = complete_passes(loop.passes)
     means = [_mean([responses[at] for at in members], scale) for members in whole]
     labels = {name: [factor_labels[members[0]] for members in whole] for name, factor_labels in outer.items()}
     return _fit_or_none(
         means, labels, levels, None if block is None else [block[members[0]] for members in whole], scale
     )
+
+
+def complete_passes(passes: Sequence[str]) -> list[list[int]]:
+    """The positions of the runs of each pass that has as many runs as the longest one."""
+    runs: dict[str, list[int]] = {}
+    for at, name in enumerate(passes):
+        runs.setdefault(name, []).append(at)
+    longest = max(map(len, runs.values()), default=0)
+    return [members for members in runs.values() if len(members) == longest]
 
 
 def _mean(values: Sequence[float], scale: Scale) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.run import (
     CacheTimes,
     Connections,
@@ -360,4 +361,6 @@ class Analysis:
     """Verdicts of earlier analyses of these measurements that differ by newer rules."""
     notes: tuple[str, ...] = ()
     """Remarks about this analysis itself."""
+    regressions: tuple[Regression, ...] = ()
+    """Of each response, on the factors whose levels are at least three different numbers."""
     format: str = FORMAT

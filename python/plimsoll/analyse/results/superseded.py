@@ -133,6 +133,12 @@ def _verdicts(document: Document) -> Iterator[_Verdict]:
         subject = {key: verdict[key] for key in ("metric", "test", "cell")}
         yield _Verdict(RuleName.THRESHOLD, subject, _stated(_threshold(verdict), verdict.get("rule")))
     yield from _verdicts_of_models(document)
+    for regression in document.get("regressions", ()):
+        subject = {"response": regression["response"], "factors": ", ".join(regression["factors"])}
+        chosen = regression["fits"][regression["chosen"]]
+        form = {key: chosen[key] for key in ("form", "slopes")}
+        stated = _stated(regression["verdict"], regression["rule"], form)
+        yield _Verdict(RuleName.REGRESSION, subject, stated)
     yield from _verdicts_of_findings(document)
 
 

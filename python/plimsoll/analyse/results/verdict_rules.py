@@ -45,6 +45,7 @@ class RuleName(StrEnum):
     DRIFT = "model.drift"
     SCALE = "model.scale"
     OUTLIERS = "model.outliers"
+    REGRESSION = "model.regression"
 
 
 def combined_version(checks: Iterable[VerdictRule]) -> int:
@@ -227,6 +228,13 @@ RULES: Final = (
         RuleName.OUTLIERS,
         1,
         "A run lies far from its cell if its residual is over 3.5 robust standard deviations.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.REGRESSION,
+        1,
+        "A form of a regression is rejected if its lack of fit against pure error has p < 0.05; of the forms that are "
+        "not, the one with common slopes and the smallest residual standard deviation is reported.",
         rests_on=(RuleName.VALIDITY,),
     ),
 )

@@ -159,6 +159,22 @@ class ModelReason(StrEnum):
     BY_PASS = "by pass"
 
 
+class RegressionVerdict(StrEnum):
+    """Whether the runs contradict the form of a regression."""
+
+    FITS = "no lack of fit shown"
+    REJECTED = "lack of fit"
+    NOT_TESTED = "cannot be tested"
+
+
+class UntestedReason(StrEnum):
+    """Why a regression has no test of lack of fit."""
+
+    NO_REPETITION = "no cell was repeated"
+    NO_FREEDOM = "as many coefficients as cells"
+    NO_VARIATION = "no variation"
+
+
 class LeftOutReason(StrEnum):
     """Codes of the reasons why runs, terms or transactions are not in the figures."""
 
@@ -204,6 +220,7 @@ class Topic(StrEnum):
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"
     EFFECTS = "effects"
+    REGRESSION = "regression"
     THRESHOLDS = "thresholds"
     VALIDITY = "validity"
     REPETITIONS = "repetitions"

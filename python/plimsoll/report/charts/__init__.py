@@ -13,6 +13,7 @@ from plimsoll.report.charts import (
     load,
     operations,
     ramp,
+    regressions,
     series,
     testers,
     utilization,
@@ -48,11 +49,11 @@ def load_figures(labels: Labels) -> list[Figure]:
 
 
 def effect_figures(labels: Labels) -> list[Figure]:
-    """The share of the variation that each factor explains, a figure per response."""
+    """The share of the variation that each factor explains, a figure per response; then the regressions."""
     figures = (
         effects.allocation(labels, model, at) for at, model in enumerate(labels.analysis.models, start=1)
     )
-    return [figure for figure in figures if figure is not None]
+    return [*(figure for figure in figures if figure is not None), *regressions.figures(labels)]
 
 
 def check_figures(labels: Labels) -> list[Figure]:
