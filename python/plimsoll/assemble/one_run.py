@@ -9,6 +9,7 @@ from typing import Any
 from plimsoll.analyse.answer.worded import (
     worded_run,
 )
+from plimsoll.analyse.components.cpu_series import cpu_of_hosts, whole_seconds
 from plimsoll.analyse.components.utilization import monitor_cpu, utilizations
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
 from plimsoll.analyse.design.caches import cache_times
@@ -24,7 +25,8 @@ from plimsoll.analyse.hosts.hosts import (
     tester_placement,
 )
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.run import CacheTimes, NameLookup, OperationResult
+from plimsoll.analyse.results.run import CacheTimes, NameLookup, OperationResult, RunChange
+from plimsoll.analyse.run.changes import run_changes
 from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connections
 from plimsoll.analyse.run.own_delays import own_delays
 from plimsoll.analyse.run.parts import OfParts
@@ -53,9 +55,10 @@ from plimsoll.collect.hosts import (
     read_agents,
     read_round_trips,
 )
-from plimsoll.collect.live import seconds_of
+from plimsoll.collect.live import Second, seconds_of
 from plimsoll.collect.parquet import TransactionFile, read_samples, read_whole_metrics
 from plimsoll.collect.results import Results, RunFiles
+from plimsoll.collect.samples import SampleSeries
 from plimsoll.collect.versions import READ, read_versioned
 from plimsoll.errors import BadInput
 
@@ -114,12 +117,15 @@ def one_run(
         run_summary = replace(
             run_summary, operations=in_file_order(run_summary.operations, record.get("operations", {}))
         )
-    if record.get("load_changes", len(record["stages"]) > 1):
+    load_changes = record.get("load_changes", len(record["stages"]) > 1)
+    if load_changes:
         rising = [number for number, stage in enumerate(record["stages"]) if stage.get("changes")]
         run_summary = of_changing_load(run_summary, rising)
-    used = _used(run, results, measured, run_agents)
+    samples = read_samples(run.samples) if run.samples is not None else []
+    live = seconds_of(run.live)
+    used = _used(run, results, measured, run_agents, samples)
     facts = facts_of(run, measured, _warmup_s(run, options), remarks, used)
-    own = own_delays(seconds_of(run.live), measured, run_summary.histograms, rules.quantiles)
+    own = own_delays(live, measured, run_summary.histograms, rules.quantiles)
     is_only = len(results.plan["runs"]) == 1
     facts = replace(facts, caches=_caches(run, measured), own=own, is_only=is_only)
     if run_agents.several:
@@ -135,6 +141,8 @@ def one_run(
         facts = replace(facts, staleness=versions.staleness, notes=notes)
         histograms[HISTOGRAM] = versions.ages
     result = _with_ramp(run_result(facts, run_summary, rules.validity), record, measured, run_summary, rules)
+    if not load_changes and facts.loss is None:
+        result = replace(result, changes=_changes(live, samples, measured, run_agents))
     return worded_run(result), histograms, run_summary.parts
 
 
@@ -184,8 +192,13 @@ def _with_hosts(
     return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), run_summary
 
 
-def _used(run: RunFiles, results: Results, measured: Window, run_agents: RunAgents) -> HostsUsed:
-    samples = read_samples(run.samples) if run.samples is not None else []
+def _used(
+    run: RunFiles,
+    results: Results,
+    measured: Window,
+    run_agents: RunAgents,
+    samples: Sequence[SampleSeries],
+) -> HostsUsed:
     cores, shared = cores_of(run.record, results), services_on_same_cores(run.record)
     if run_agents.several:
         elsewhere = cores_of_hosts(results.environment)
@@ -196,6 +209,15 @@ def _used(run: RunFiles, results: Results, measured: Window, run_agents: RunAgen
     testers = [usage for usage in shown if usage.role == "testers"]
     busiest, demand = (greatest_detail(testers, detail) for detail in ("busiest_thread", "thread_demand"))
     return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, measured))
+
+
+def _changes(
+    live: Sequence[Second], samples: Sequence[SampleSeries], measured: Window, run_agents: RunAgents
+) -> tuple[RunChange, ...] | None:
+    """Changes that no plan explains, from the one-second counts, which exist whether or not single transactions were
+    kept."""
+    seconds = whole_seconds(measured)
+    return run_changes(live, seconds, cpu_of_hosts(samples, run_agents.agents, seconds))
 
 
 def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:

@@ -11,7 +11,15 @@ from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.wording import count, number, percent, percentile, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, shown_runs, spec
-from plimsoll.report.charts.series import CUT, SERIES, cut_rows, series_rows, time_scale
+from plimsoll.report.charts.series import (
+    CHANGES,
+    CUT,
+    SERIES,
+    change_rows,
+    cut_rows,
+    series_rows,
+    time_scale,
+)
 from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
 from plimsoll.report.labels import Labels, has_shares, users
@@ -105,6 +113,7 @@ def run_data(run: RunResult, points: int) -> dict[str, Any]:
         "tables": [_table_data(table) for table in run_tables(run)],
         SERIES: packed(rows),
         CUT: packed(cut_rows(run)),
+        CHANGES: packed(change_rows(run)),
         TESTERS: packed(tester_rows(run)),
     }
 

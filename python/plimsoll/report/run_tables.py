@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.wording import count, listing, number, percent, quantity
+from plimsoll.analyse.results.run import OutsideCpu, RunChange
+from plimsoll.analyse.results.verdicts import ChangedSeries
+from plimsoll.analyse.results.wording import count, listing, number, p_value, percent, quantity, with_unit
 from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.report import counted
-from plimsoll.report.table import Table, table_of
+from plimsoll.report.table import Column, Table, table_of
 from plimsoll.report.tables import LATENCY_COLUMNS, latency_cells, milliseconds
 
 
@@ -14,6 +16,7 @@ def run_tables(run: RunResult) -> list[Table]:
     """The tables that have rows, in the order of the page."""
     tables = [
         stages(run) if run.stages or run.workloads else None,
+        changes(run) if run.changes else None,
         connections(run),
         metrics(run) if run.metrics else None,
         counted.counted(run) if run.services else None,
@@ -38,6 +41,53 @@ def stages(run: RunResult) -> Table:
     ]
     heads = "|".join(("Throughput", "Offered", "Error rate", *LATENCY_COLUMNS))
     return table_of(f"Stages and workloads of run {run.id}", "Part", heads, rows)
+
+
+def changes(run: RunResult) -> Table:
+    """The changes of the run that no plan of the load explains, in order of time."""
+    rows = [
+        (
+            _series(change),
+            with_unit(count(round(change.at_s)), "s"),
+            number(change.before),
+            number(change.after),
+            "–" if change.ratio is None else f"{100 * change.ratio:+.0f} %",
+            change.unit,
+            p_value(change.p),
+            listing(_outside_words(other) for other in change.outside),
+        )
+        for change in run.changes or ()
+    ]
+    note = (
+        "Throughput and mean response time by second, and the CPU of the components of the target. Outside: share of "
+        "all cores of a host that processes outside the experiment used, near the time of the change."
+    )
+    heads = (
+        ("Series", False),
+        ("From", True),
+        ("Before", True),
+        ("After", True),
+        ("Change", True),
+        ("Unit", False),
+    )
+    columns = (*heads, ("p", True), ("Outside the experiment", False))
+    return Table(
+        f"Changes during run {run.id}",
+        tuple(Column(name, numeric=numeric) for name, numeric in columns),
+        tuple(rows),
+        note,
+    )
+
+
+def _series(change: RunChange) -> str:
+    if change.series == ChangedSeries.CPU:
+        return f"CPU of {' on '.join(filter(None, (change.component, change.host))) or 'the host'}"
+    return "mean response time" if change.series == ChangedSeries.RESPONSE else "throughput"
+
+
+def _outside_words(other: OutsideCpu) -> str:
+    on = other.host or "the host"
+    return f"{on}: {percent(other.before, 2)} to {percent(other.after, 2)} at {count(round(other.at_s))} s"
 
 
 def connections(run: RunResult) -> Table | None:

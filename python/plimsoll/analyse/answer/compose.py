@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from plimsoll.analyse.answer.caches import of_caches
 from plimsoll.analyse.answer.cells import of_cells, of_stages
+from plimsoll.analyse.answer.changes import of_changes
 from plimsoll.analyse.answer.consistency import of_consistency
 from plimsoll.analyse.answer.explained import variation_sentences
 from plimsoll.analyse.answer.hosts import of_hosts
@@ -53,6 +54,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_saturation(analysis, leading) if leading else _about(Topic.CELLS, of_cells(analysis))
     answer += _about(Topic.STAGES, of_stages(analysis))
     answer += of_ramps(analysis)
+    answer += of_changes(analysis)
     answer += of_hosts(analysis)
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
     answer += of_regressions(analysis)

@@ -22,6 +22,7 @@ from plimsoll.analyse.results.run import (
     OperationResult,
     Peak,
     Ramp,
+    RunChange,
     Series,
     StageResult,
     Staleness,
@@ -117,6 +118,9 @@ class RunResult:
     bottleneck_rule: RuleId | None = None
     ramp: Ramp | None = None
     """None unless the load of its only workload changes by plan and single transactions were kept."""
+    changes: tuple[RunChange, ...] | None = None
+    """Changes of throughput, response time and CPU, in order of time. None if they were not examined: the load changes
+    by plan, an agent was lost, or the window has less than 30 seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,17 @@ Parts of the tree in `results`, under the same rules for names and units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from plimsoll.analyse.results.verdicts import BinOutcome, OverloadVerdict, RampVerdict, ResourceKind, RuleId
+from plimsoll.analyse.results.verdicts import (
+    BinOutcome,
+    ChangedSeries,
+    OverloadVerdict,
+    RampVerdict,
+    ResourceKind,
+    RuleId,
+)
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.quantiles import is_beyond
 
@@ -285,6 +292,45 @@ class Series:
     response_ms_mean: tuple[float | None, ...]
     response_ms_p50: tuple[float | None, ...]
     response_ms_p95: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideCpu:
+    """A change of the CPU used by processes outside the experiment, at `at_s` seconds from the start of the run.
+    `before`, `after`: shares of all cores of the host, 0..1. `host`: empty for the host of the lab."""
+
+    host: str
+    at_s: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunChange:
+    """A change during a run that no plan of the load explains, from `at_s` seconds after the start of the run on.
+
+    `before`, `after`: means from the previous change to this one and from this one to the next, in `unit`: requests/s,
+    ms (mean response time) or cores. `ratio`: after / before - 1, None if `before` is 0. `p`: of the test of this
+    change. `component`, `host`: of the CPU; the component is empty for the host itself, the host for that of the lab.
+    """
+
+    series: ChangedSeries
+    component: str
+    host: str
+    at_s: float
+    before: float
+    after: float
+    unit: str
+    ratio: float | None
+    p: float
+    outside: tuple[OutsideCpu, ...] = ()
+    """Of throughput and response time: changes of the CPU of other processes at the same time that can explain it."""
+    rule: RuleId | None = None
+    text: str = ""
+
+    def with_outside(self, outside: tuple[OutsideCpu, ...]) -> RunChange:
+        """The change with its explanation."""
+        return replace(self, outside=outside)
 
 
 @dataclass(frozen=True, slots=True)

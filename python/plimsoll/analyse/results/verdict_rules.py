@@ -32,6 +32,7 @@ class RuleName(StrEnum):
     BOTTLENECK = "bottleneck"
     COMMON_BOTTLENECK = "bottleneck.common"
     OVERLOAD = "overload"
+    CHANGES = "changes"
     SATURATION = "saturation"
     NOMINAL = "capacity.nominal"
     USABLE = "capacity.usable"
@@ -140,6 +141,13 @@ RULES: Final = (
         "The target is overloaded by an open load if completions in the second half of the window, failed ones "
         "included, are below planned starts by more than 1 % and by more than the 95 % interval of the difference.",
         rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.CHANGES,
+        1,
+        "Throughput, response time or the CPU of a component of the target changed during a run whose load does not "
+        "change by plan if its one-second values, at least 30, have a change point at a level of 1 % for all series "
+        "of the run together, and the means on both sides differ by at least 10 % and, for CPU, by 0.05 cores.",
     ),
     VerdictRule(
         RuleName.SATURATION,

@@ -217,6 +217,7 @@ class Topic(StrEnum):
     CELLS = "cells"
     STAGES = "stages"
     RAMP = "ramp"
+    CHANGES = "changes"
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"
     EFFECTS = "effects"
@@ -297,6 +298,14 @@ class OverloadVerdict(StrEnum):
     OVERLOADED = "overloaded"
     KEPT_UP = "kept up"
     NOT_DECIDED = "not decided"
+
+
+class ChangedSeries(StrEnum):
+    """Series of a run that are examined for changes."""
+
+    THROUGHPUT = "throughput"
+    RESPONSE = "response time"
+    CPU = "cpu"
 
 
 class BinOutcome(StrEnum):

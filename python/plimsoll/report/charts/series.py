@@ -1,6 +1,6 @@
 """Time series of one run: throughput and offered rate, testers and requests in progress, response times, errors.
 
-The page draws the same chart for the selected run, with the rows of the run as the datasets SERIES and CUT.
+The page draws the same chart for the selected run, with the rows of the run as the datasets SERIES, CUT and CHANGES.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, chart_of, fini
 
 SERIES: Final = "series"
 CUT: Final = "cut"
+CHANGES: Final = "changes"
 MAX_POINTS: Final = 600
 TIME_UNIT: Final = "TIME"
 """Placeholder in the frame of the page for the unit of a run's times."""
@@ -65,6 +66,16 @@ def cut_rows(run: RunResult) -> Rows:
     return [{"from": 0, "to": run.warmup_s}]
 
 
+def change_rows(run: RunResult) -> Rows:
+    """The times of the changes that no plan explains, with what changed. Without changes there is a row that is not
+    visible, for the reason of `cut_rows`."""
+    at: dict[float, list[str]] = {}
+    for change in run.changes or ():
+        at.setdefault(change.at_s, []).append(change.text)
+    rows: Rows = [{"at": time, "what": "; ".join(texts), "visible": 1} for time, texts in sorted(at.items())]
+    return rows or [{"at": 0, "what": "", "visible": 0}]
+
+
 def _mean(values: tuple[float, ...]) -> float | None:
     return sum(values) / len(values) if values else None
 
@@ -103,7 +114,11 @@ def chart(run: RunResult | None) -> Chart:
     )
     return finish(
         alt.vconcat(*panels, resolve=_scales(x="shared", strokeDash="independent")),
-        **{SERIES: rows, CUT: cut_rows(run) if run is not None else []},
+        **{
+            SERIES: rows,
+            CUT: cut_rows(run) if run is not None else [],
+            CHANGES: change_rows(run) if run is not None else [],
+        },
     )
 
 
@@ -117,7 +132,7 @@ def _panel(title: str, lines: dict[str, str], height: int, *, bare: bool = False
         _line(field, title, name, dash, faint=at > 0, bare=bare)
         for at, (field, name) in enumerate(lines.items())
     ]
-    return alt.layer(_shade(bare), *layers, width=WIDTH - 20, height=height)
+    return alt.layer(_shade(bare), *layers, _marks(bare), width=WIDTH - 20, height=height)
 
 
 def _scales(**channels: Literal["shared", "independent"]) -> alt.Resolve:
@@ -155,6 +170,23 @@ def _shade(bare: bool) -> alt.Chart:
         chart_of(CUT)
         .mark_rect(opacity=0.1, color=INK)
         .encode(x=alt.X("from:Q", title=None if bare else X_TITLE), x2="to:Q")
+    )
+    return drawn
+
+
+def _marks(bare: bool) -> alt.Chart:
+    """A vertical line at each change."""
+    drawn: alt.Chart = (
+        chart_of(CHANGES)
+        .mark_rule(color=INK, strokeWidth=1.2, strokeDash=[4, 2])
+        .encode(
+            x=alt.X("at:Q", title=None if bare else X_TITLE),
+            opacity=alt.Opacity("visible:Q", scale=None, legend=None),
+            tooltip=[
+                alt.Tooltip("at:Q", title="time (s)", format=",.3~r"),
+                alt.Tooltip("what:N", title="change"),
+            ],
+        )
     )
     return drawn
 

@@ -1,0 +1,111 @@
+"""CPU of hosts and components second by second, from the monitors' samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plimsoll.analyse.components.utilization import sampled_cores
+from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.hosts import TESTERS, Agent
+from plimsoll.collect.samples import SampleSeries
+
+Array = NDArray[np.float64]
+SERVICE = "service:"
+NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class HostCpu:
+    """CPU of one host in the whole seconds of a window, NaN where it was not sampled.
+
+    `host`: name of the host, empty for the host of the lab. `busy`: cores in use; `components`: cores in use by each
+    service and watched process. `outside`: share (0..1) of all cores that was used by processes other than these, the
+    testers and the monitor, including the kernel's work that belongs to no process; None if the number of cores is
+    unknown. `only_testers`: the host has testers and is not the host of the lab.
+    """
+
+    host: str
+    busy: Array
+    components: Mapping[str, Array]
+    outside: Array | None
+    only_testers: bool = False
+
+
+def whole_seconds(window: Window) -> range:
+    """The seconds, by number, that lie completely in the window."""
+    return range(-(-window.start // NS), window.end // NS)
+
+
+def cpu_of_hosts(
+    samples: Sequence[SampleSeries], agents: Sequence[Agent], seconds: range
+) -> tuple[HostCpu, ...]:
+    """One entry per host with samples of its CPU, in the order of the agents. Of several agents on one host, the first
+    counts. Results without a list of agents have one agent, on the host of the lab."""
+    if not agents:
+        hosts = [_host_cpu(samples, "", seconds, only_testers=False)]
+        return tuple(host for host in hosts if host is not None)
+    found: dict[str, HostCpu] = {}
+    for agent in agents:
+        own = samples if len(agents) == 1 else [series for series in samples if series.agent == agent.name]
+        name = "" if agent.clock.same else agent.host
+        if name in found:
+            continue
+        only_testers = agent.role == TESTERS and not agent.clock.same
+        host = _host_cpu(own, name, seconds, only_testers=only_testers)
+        if host is not None:
+            found[name] = host
+    return tuple(found.values())
+
+
+def _host_cpu(
+    samples: Sequence[SampleSeries], name: str, seconds: range, *, only_testers: bool
+) -> HostCpu | None:
+    busy_share = _values(samples, "host", "cpu.busy", seconds)
+    cores = sampled_cores(samples)
+    if busy_share is None or cores is None:
+        return None
+    names = sorted({series.component for series in samples if series.metric == "cpu"} - {"monitor"})
+    used = {
+        component: values
+        for component in names
+        if (values := _values(samples, component, "cpu", seconds)) is not None
+    }
+    # The monitor is a thread of the agent, whose process tree is the component `testers`.
+    inside = _sum(used.values(), len(seconds))
+    return HostCpu(
+        host=name,
+        busy=busy_share * cores,
+        components={
+            component.removeprefix(SERVICE): values
+            for component, values in used.items()
+            if component.startswith(SERVICE)
+        },
+        outside=np.maximum(busy_share - inside / cores, 0.0),
+        only_testers=only_testers,
+    )
+
+
+def _sum(parts: Iterable[Array], length: int) -> Array:
+    """Sum of the components; one that was not sampled in a second, because it had ended, used nothing."""
+    total = np.zeros(length)
+    for part in parts:
+        total += np.nan_to_num(part)
+    return total
+
+
+def _values(samples: Iterable[SampleSeries], component: str, metric: str, seconds: range) -> Array | None:
+    """The values of a metric by second; None without samples in these seconds. A sample covers the second before its
+    time."""
+    for series in samples:
+        if (series.component, series.metric, series.part) == (component, metric, ""):
+            number = np.floor(series.t_s - 0.5).astype(np.int64) - seconds.start
+            is_inside = (number >= 0) & (number < len(seconds))
+            if is_inside.any():
+                out = np.full(len(seconds), np.nan)
+                out[number[is_inside]] = series.value[is_inside]
+                return out
+    return None

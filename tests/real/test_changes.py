@@ -1,0 +1,85 @@
+"""A process outside the experiment slows a service in the middle of a run: the change is found, dated and explained."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Lab, missing
+
+EXPERIMENT = """
+plimsoll: 1
+name: disturbed
+services: {web: {kind: echo, http: true}}
+workload: {driver: http, target: web, http: {path: /}}
+load: {testers: 4}
+cpus: {testers: [1], services: {web: [0]}}
+run: {warmup: 2s, duration: 42s}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}
+"""
+TIMEOUT_S = 60.0
+DISTURBED_FROM = 20
+LOOP = "while True: pass"
+LOOPS = 3
+"""Busy processes on the core of the service, which then has a quarter of it."""
+MIN_IDLE = 0.6
+
+
+def idle_share() -> float:
+    """Share of the processor time of this host that was idle during 2 s."""
+
+    def reading() -> list[int]:
+        return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+
+    before = reading()
+    time.sleep(2)
+    used = [after - start for start, after in zip(before, reading(), strict=True)]
+    return (used[3] + used[4]) / sum(used)
+
+
+def started_at(lab: Lab, seconds: int) -> None:
+    """Waits until the run has this number of seconds on record."""
+    since = time.monotonic()
+    while True:
+        live = next(lab.directory.glob("results/disturbed-*/runs/0001/live.jsonl"), None)
+        if live is not None and len(live.read_text().splitlines()) > seconds:
+            return
+        assert time.monotonic() - since < TIMEOUT_S
+        time.sleep(0.05)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="the service needs a core of its own")
+def test_a_busy_process_on_the_core_of_the_service(lab: Lab) -> None:
+    if idle_share() < MIN_IDLE:
+        missing("an idle host", "other processes use this host: end them and repeat the test")
+    with lab.start("run", lab.file(EXPERIMENT), "--json") as process:
+        started_at(lab, DISTURBED_FROM)
+        pinned = ["taskset", "--cpu-list", "0", sys.executable, "-c", LOOP]
+        busy = [subprocess.Popen(pinned) for _ in range(LOOPS)]
+        try:
+            out, err = process.communicate(timeout=lab.limit_s)
+        finally:
+            for loop in busy:
+                loop.kill()
+                loop.wait()
+    assert process.returncode == 0, err + out
+    (run,) = json.loads(out)["runs"]
+    # A second is on record shortly after its end.
+    near = [change for change in run["changes"] if abs(change["at_s"] - DISTURBED_FROM) <= 4]
+    fell = next(change for change in near if change["series"] == "throughput")
+    assert fell["ratio"] < -0.1 and fell["p"] <= 0.01 and fell["rule"]["name"] == "changes"
+    (outside,) = fell["outside"]
+    assert abs(outside["at_s"] - DISTURBED_FROM) <= 4 and outside["after"] - outside["before"] > 0.1
+    assert any(change["series"] == "response time" and change["ratio"] > 0.1 for change in near)
+    answer = " ".join(json.loads(out)["answer"]).replace("\u00a0", " ")
+    assert "hroughput fell by" in answer and "processes outside the experiment used" in answer
+    page = (lab.results() / "report.html").read_text()
+    assert "Changes during run 0001" in page and '"changes":{"at":[' in page
+    assert Path(lab.results() / "analysis.json").exists()
