@@ -58,8 +58,8 @@ def simulated_run(
 
     def used(cost: float) -> Array:
         """Cores in use by a service, in ticks of 10 ms."""
-        cores: Array = np.round(np.maximum(0.0, done * cost * (1 + rng.normal(0, 0.02, n))), 2)
-        return cores
+        cores = np.maximum(0.0, done * cost * (1 + rng.normal(0, 0.02, n)))
+        return np.asarray(np.round(cores, 2), dtype=np.float64)
 
     web, db = used(0.002), used(0.001)
     outside_share = np.maximum(0.0, other + noise(rng, n, phi, 0.01))
