@@ -31,6 +31,7 @@ VERBS = {
     "collect": "fetch measurements that lost agents kept on their hosts",
     "serve": "run one reference service on its own",
     "testbed": "start emulated hosts and links on this machine",
+    "import": "write an experiment file that follows the requests of an access log",
     "init": "write a commented experiment file to start from",
     "schema": "print the JSON Schema of the experiment file",
     "trace": "record, show, compare and export the file accesses of an application",
@@ -38,6 +39,8 @@ VERBS = {
     "doctor": "check this host for limits that distort measurements",
 }
 SPELLINGS = {"analyze": "analyse"}
+MODULES = {"import": "import_log"}
+"""Modules of verbs that are keywords of Python."""
 # The BLAS of numpy starts one spinning thread per core at import. They would compete with the testers for the measured
 # cores, and the matrices here are too small to gain from them. numpy reads the variable once, at its first import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -111,7 +114,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _verb(name: str) -> Verb:
-    return cast(Verb, importlib.import_module(f"plimsoll.cli.{name}"))
+    return cast(Verb, importlib.import_module(f"plimsoll.cli.{MODULES.get(name, name)}"))
 
 
 def _unknown(word: str) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from plimsoll.drive.probe.wanted import SAFE_METHODS, Visit, route_to, visit_of
 from plimsoll.plan.design.filling import Proxies
+from plimsoll.plan.drivers.http_log import LOG_METHOD
 from plimsoll.plan.hosts.spread import Place, carriers
 from plimsoll.plan.model import (
     ClosedLoad,
@@ -110,7 +111,7 @@ def _is_safe(work: Workload, operation: Operation) -> bool:
     request = operation.request
     return (
         work.driver == "http"
-        and request["method"] in SAFE_METHODS
+        and request["method"] in (*SAFE_METHODS, LOG_METHOD)
         and request["body"] is None
         and request["body_file"] is None
     )

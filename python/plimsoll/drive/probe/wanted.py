@@ -196,9 +196,10 @@ def _request(
     for operation in work.operations:
         request: Mapping[str, Any] = revealed(dict(operation.request))
         bodies = request["body"] is not None or request["body_file"] is not None
-        if request["method"] not in SAFE_METHODS or bodies:
-            continue
         values = {name: _first(generator) for name, generator in work.values.items()}
+        method = _filled(str(request["method"]), values)
+        if method not in SAFE_METHODS or bodies:
+            continue
         values |= {"tester": "0", "n": "0", "endpoint": endpoint.name, "now_us": "0"}
         headers = [(name, _filled(str(text), values)) for name, text in request["headers"]]
         given_names = {name.lower() for name, _ in headers}
@@ -211,10 +212,10 @@ def _request(
         if proxy is not None and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
         token = work.settings["token_file"]
-        by_default = operation.name == f"{request['method']} /" and url.path not in ("", "/")
+        by_default = operation.name == f"{method} /" and url.path not in ("", "/")
         return HttpRequest(
-            request["method"] if by_default else operation.name,
-            request["method"],
+            method if by_default else operation.name,
+            method,
             target,
             tuple(headers),
             token,

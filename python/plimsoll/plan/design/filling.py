@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice, product
 from typing import Any, Final
 
+from plimsoll.plan.drivers.http_log import LOG_METHOD
 from plimsoll.plan.model import (
     ClosedLoad,
     Config,
@@ -85,7 +86,10 @@ def _requests(work: Workload, config: Config) -> Iterator[Workload]:
             if not warm & passed or cold & passed:
                 continue
             for operation in work.operations:
-                if operation.request.get("method", "GET") in _IDEMPOTENT:
+                method = operation.request.get("method", "GET")
+                if method == LOG_METHOD:  # a response to GET is also that to HEAD
+                    operation = replace(operation, request={**operation.request, "method": "GET"})
+                if method in (*_IDEMPOTENT, LOG_METHOD):
                     yield _one(work, endpoint, proxies, operation)
 
 

@@ -18,8 +18,10 @@ from plimsoll.plan.drivers.common import (
     tls_files,
     tls_settings,
 )
-from plimsoll.plan.drivers.driver import Context, Driver, Requests
+from plimsoll.plan.drivers.driver import Context, Driver, LogRequests, Requests
+from plimsoll.plan.drivers.http_log import log_requests
 from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.queries.sections import HttpFromLog
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.secret import HIDDEN, Secret
@@ -60,6 +62,7 @@ class HttpSection(Raw):
     method: Annotated[str, AfterValidator(_method)] = "GET"
     path: Text = "/"
     paths: list[Text] | None = Field(default=None, min_length=1)
+    from_log: HttpFromLog | None = None
     headers: dict[str, Text] = Field(default_factory=dict)
     body: Text | None = None
     body_file: PlainText | None = None
@@ -76,6 +79,17 @@ class HttpSection(Raw):
             raise PydanticCustomError("body", "give body or body_file, not both")
         return self
 
+    @model_validator(mode="after")
+    def _check_log(self) -> HttpSection:
+        if self.from_log is None:
+            return self
+        for key in ("method", "path", "paths", "body", "body_file"):
+            if key in self.model_fields_set and getattr(self, key) is not None:
+                raise PydanticCustomError(
+                    "from_log", "give {key} or from_log, not both: each defines the requests", {"key": key}
+                )
+        return self
+
 
 def _http_settings(section: HttpSection, at: KeyPath, context: Context) -> dict[str, Json]:
     token = None if section.token_file is None else context.file(section.token_file, (*at, "token_file"))
@@ -88,9 +102,16 @@ def _http_settings(section: HttpSection, at: KeyPath, context: Context) -> dict[
     }
 
 
-def _http_requests(section: HttpSection, at: KeyPath, context: Context) -> Requests:
+def _http_log_requests(section: HttpSection, at: KeyPath, context: Context) -> LogRequests | None:
+    if section.from_log is None:
+        return None
+    return log_requests(section.from_log, _common(section, at, context), (*at, "from_log"), context)
+
+
+def _common(section: HttpSection, at: KeyPath, context: Context) -> dict[str, Json]:
+    """A request without its path."""
     check_regex(section.expect.body_regex, (*at, "expect", "body_regex"), context)
-    common = {
+    return {
         "method": section.method,
         "headers": [[name, value] for name, value in section.headers.items()],
         "body": section.body,
@@ -104,6 +125,10 @@ def _http_requests(section: HttpSection, at: KeyPath, context: Context) -> Reque
         },
         "resend_non_idempotent": section.resend_non_idempotent,
     }
+
+
+def _http_requests(section: HttpSection, at: KeyPath, context: Context) -> Requests:
+    common = _common(section, at, context)
     requests: Requests = []
     listed = section.paths is not None
     for index, path in enumerate(section.paths or [section.path]):
@@ -125,10 +150,11 @@ def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iter
 
 HTTP = Driver(
     HttpSection,
-    frozenset({"connection", "tls", "token_file", "proxy"}),
+    frozenset({"connection", "tls", "token_file", "proxy", "from_log"}),
     ("http", "https"),
     _http_settings,
     _http_requests,
+    log_requests=_http_log_requests,
     files=_files,
     one_of=(("path", "paths"), ("body", "body_file")),
 )

@@ -13,7 +13,7 @@ from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.model import Generator, Json, Operation
 from plimsoll.plan.queries.query import QuerySet, log_queries
-from plimsoll.plan.queries.sections import TableWork
+from plimsoll.plan.queries.sections import HttpFromLog, TableWork
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Label, Raw
 from plimsoll.plan.source.near import nearest
@@ -99,6 +99,9 @@ def read_section(
         return Section(
             settings, _named_operations(named_requests), query_set.values, query_set.at_ns, query_set.remarks
         )
+    if kind.log_requests is not None and (log := kind.log_requests(parsed, here, context)) is not None:
+        named_requests = [(name, weight, 0, request) for name, weight, request in log.requests]
+        return Section(settings, _named_operations(named_requests), log.values, log.at_ns, log.remarks)
     requests = kind.requests(parsed, here, context)
     return Section(
         settings, _named_operations([(name, 1.0 / len(requests), 0, request) for name, request in requests])
@@ -112,9 +115,9 @@ def _check_batch(section: Any, made: QuerySet, at: KeyPath, context: Context) ->
 
 
 def _from_log(section: Any, at: KeyPath, context: Context) -> QuerySet | None:
-    """The queries of the log of a section; None if it has no log."""
+    """The queries of the log of a section; None if it has no log of queries."""
     raw = getattr(section, "from_log", None)
-    if raw is None:
+    if raw is None or isinstance(raw, HttpFromLog):
         return None
     if section.queries:
         context.wrong((*at, "from_log"), "give queries or from_log, not both")

@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.queries.access_line import DurationUnit, Format
 from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
 
 MAX_OBJECTS: Final = 100_000
@@ -109,6 +110,24 @@ class FromLog(Raw):
     def _check_speed(self) -> FromLog:
         if self.as_ == "set" and self.speed != 1.0:
             raise PydanticCustomError("speed", "speed needs `as: replay`: a set has no times")
+        return self
+
+
+class HttpFromLog(FromLog):
+    """GET and HEAD requests from an access log of nginx, Apache, Squid or Traffic Server, plain or
+    gzip."""
+
+    format: Format = "auto"
+    duration: DurationUnit | None = None
+
+    @model_validator(mode="after")
+    def _check_duration(self) -> HttpFromLog:
+        if self.duration is not None and self.format not in ("nginx", "apache"):
+            raise PydanticCustomError(
+                "duration",
+                "duration (the unit of the last field of each line) needs `format: nginx`, whose times are those of "
+                "the end, or `format: apache`, whose times are those of the start",
+            )
         return self
 
 

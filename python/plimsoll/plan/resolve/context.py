@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from plimsoll.errors import Problem
 from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
+from plimsoll.plan.queries.access_line import LineFormat
+from plimsoll.plan.queries.access_log import AccessLog, read_access_log
 from plimsoll.plan.queries.request_log import RequestLog, read_request_log
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
@@ -92,6 +94,22 @@ class ResolveContext:
             return None
         if not log.queries:
             self.wrong(path, f"the log contains no Frontier request: {log.remark(shown_name)}")
+            return None
+        return log
+
+    def access_log(self, name: str, path: KeyPath, form: LineFormat, max_objects: int) -> AccessLog | None:
+        """The GET and HEAD requests of a log; None if it contains none or cannot be read, which is reported."""
+        full = Path(self.file(name, path))
+        if not full.is_file():
+            return None
+        shown_name = self.written.get(path, name)
+        try:
+            log = read_access_log(full, form, max_objects)
+        except OSError as error:
+            self.wrong(path, f"{shown_name} cannot be read: {error}")
+            return None
+        if not log.start_ns:
+            self.wrong(path, f"the log contains no GET or HEAD request: {log.counts.remark(shown_name)}")
             return None
         return log
 

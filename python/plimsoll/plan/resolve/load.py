@@ -292,6 +292,10 @@ def _values(name: str, raw: ValuesRaw, at: KeyPath, context: FileContext) -> mod
     if raw.zipf is not None:
         return model.Generator("zipf", n=raw.zipf.n, s=float(raw.zipf.s))
     items = tuple(raw.list_) if raw.list_ is not None else context.lines(str(raw.file), (*at, "file"))
+    if raw.order == "zipf":
+        exponent = 1.0 if raw.s is None else float(raw.s)
+        weights = tuple(rank**-exponent for rank in range(1, len(items) + 1))
+        return model.Generator("weighted", items=items, weights=weights)
     return model.Generator("list", items=items, order="random" if raw.order == "random" else "round-robin")
 
 

@@ -160,7 +160,8 @@ class ValuesRaw(Raw):
     zipf: Zipf | None = None
     list_: list[PlainText] | None = Field(default=None, alias="list", min_length=1)
     file: PlainText | None = None
-    order: Literal["sequential", "random"] | None = None
+    order: Literal["sequential", "random", "zipf"] | None = None
+    s: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
     def _check_one(self) -> ValuesRaw:
@@ -168,6 +169,8 @@ class ValuesRaw(Raw):
             raise PydanticCustomError("values", "give exactly one of uniform, zipf, list, file")
         if self.order is not None and self.list_ is None and self.file is None:
             raise PydanticCustomError("values", "order needs list or file")
+        if self.s is not None and self.order != "zipf":
+            raise PydanticCustomError("values", "s, the exponent of Zipf's law, needs `order: zipf`")
         if self.uniform is not None and self.uniform.low > self.uniform.high:
             raise PydanticCustomError(
                 "values", "the first number of uniform must not be greater than the second"

@@ -114,7 +114,8 @@ pub(super) struct Target {
 }
 
 struct Operation {
-    method: String,
+    /// Constant, or a value: the requests of a log have methods of their own.
+    method: Template,
     path: Template,
     headers: Vec<(String, Template)>,
     body: Body,
@@ -275,9 +276,10 @@ pub(super) fn target(
 
 fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operation, SetupError> {
     let request: RequestSettings = setup.request(index)?;
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let is_token = |text: &str| !text.is_empty() && text.bytes().all(token);
-    if !is_token(&request.method) {
+    let is_token = |text: &str| !text.is_empty() && text.bytes().all(is_token_byte);
+    let method = setup.template(index, &request.method);
+    // The lab checks the values of a method that is not constant; `render` sends only their tokens.
+    if method.constant().is_some_and(|text| !is_token(text)) {
         return Err(HttpError::Method(request.method).into());
     }
     let mut headers = Vec::new();
@@ -306,10 +308,11 @@ fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operati
         .expect
         .contains
         .map(|text| memchr::memmem::Finder::new(text.as_bytes()).into_owned());
-    let resend = request.resend_non_idempotent || IDEMPOTENT.contains(&request.method.as_str());
+    let idempotent = method.constant().is_some_and(|text| IDEMPOTENT.contains(&text));
+    let resend = request.resend_non_idempotent || idempotent;
     Ok(Operation {
         replace: if resend { Replace::Kept } else { Replace::Never },
-        method: request.method,
+        method,
         path: setup.template(index, &request.path),
         headers,
         body,
@@ -323,7 +326,8 @@ fn operation(setup: &Setup<'_>, index: usize, keep_body: bool) -> Result<Operati
 
 impl Operation {
     fn is_constant(&self) -> bool {
-        self.path.constant().is_some()
+        self.method.constant().is_some()
+            && self.path.constant().is_some()
             && self.headers.iter().all(|(_, text)| text.constant().is_some())
             && !matches!(&self.body, Body::Text(text) if text.constant().is_none())
     }
@@ -381,7 +385,10 @@ impl Http {
         if text == b"/" && !target.base.is_empty() {
             text.clear();
         }
-        out.extend_from_slice(operation.method.as_bytes());
+        let mut method = Vec::new();
+        operation.method.fill(fill, &mut method);
+        method.retain(|&byte| is_token_byte(byte));
+        out.extend_from_slice(&method);
         out.push(b' ');
         out.extend_from_slice(target.origin.as_bytes());
         let base = target.base.as_str();
@@ -438,12 +445,17 @@ impl Http {
             Body::Bytes(bytes) => text.extend_from_slice(bytes),
         }
         let has_body = !matches!(operation.body, Body::None);
-        if has_body || matches!(operation.method.as_str(), "POST" | "PUT" | "PATCH") {
+        if has_body || matches!(method.as_slice(), b"POST" | b"PUT" | b"PATCH") {
             header("Content-Length", text.len().to_string().as_bytes());
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&text);
     }
+}
+
+/// Whether a method, or the name of a header, may contain the byte (RFC 9110, section 5.6.2).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Appends a byte of a path. Bytes that are not allowed in a request line are escaped; `%` is not,
@@ -513,7 +525,7 @@ impl AsyncTester for Tester {
             route: &target.routes[self.route],
             way: request.endpoint,
             request: bytes,
-            head_only: operation.method == "HEAD",
+            head_only: bytes.starts_with(b"HEAD "),
             keep: driver.keep,
             body: operation.keep_body.then_some(&mut self.body),
             max_kept: MAX_BODY,
