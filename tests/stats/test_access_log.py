@@ -33,8 +33,8 @@ SECOND = 10**9
 
 
 def zipf_weights(objects: int, s: float) -> np.ndarray:
-    weights = np.arange(1, objects + 1, dtype=np.float64) ** -s
-    return weights / weights.sum()
+    weights: np.ndarray = np.arange(1, objects + 1, dtype=np.float64) ** -s
+    return np.asarray(weights / weights.sum())
 
 
 # ---- known answers --------------------------------------------------------------------------------------------------

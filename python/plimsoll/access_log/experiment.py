@@ -43,13 +43,12 @@ def experiment_files(
     `target`: URL; `log`: path of the log as the experiment file can name it, relative to its directory."""
     room = MAX_PATHS // max(1, len(model.groups))
     paths = {f"{name}.{group.name}.txt": tuple(_lines(group, listed, room)) for group in model.groups}
+    question = f"How does the target behave under the requests of {log}?".replace("${", "$${")
     lines = [
         *_header(model, name, log),
         "plimsoll: 1",
         f"name: {name}",
-        f"question: How does the target behave under the requests of {json.dumps(log)[1:-1]}?".replace(
-            "#", " "
-        ),
+        f"question: {json.dumps(question)}",
         "",
         *_workload(model, name, target, room, log, form),
         "",

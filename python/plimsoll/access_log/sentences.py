@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -54,7 +55,11 @@ def popularity_text(found: Popularity | None) -> str:
     elif found.objects.method == "given":
         objects = f"{count(found.law_objects)} objects, as given"
     else:
-        objects = f"{between(found.objects, 4)} objects, of which {count(found.distinct)} were requested"
+        low, high = (math.floor(found.objects.low or 0), math.ceil(found.objects.high or 0))
+        objects = (
+            f"{count(found.law_objects)} ({count(low)} to {count(high)}) objects, of which {count(found.distinct)} "
+            "were requested"
+        )
     text = f"Zipf exponent {between(found.exponent)}, {objects}"
     if found.p <= POOR_FIT:
         return (

@@ -87,15 +87,16 @@ def read(path: Path, form: LineFormat) -> AccessLog:
     """The requests of a log. Raises BadInput if it cannot be read, or has none."""
     from plimsoll.plan.queries.access_log import read_access_log
 
+    shown = printable(str(path))
     try:
         if path.exists() and not path.is_file():
-            raise BadInput(f"{path}: expected a file")
+            raise BadInput(f"{shown}: expected a file")
         log = read_access_log(path, form)
     except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise BadInput(f"{shown}: cannot be read: {error.strerror or error}") from error
     if not log.start_ns:
         raise BadInput(
-            f"the log contains no GET or HEAD request that can be used: {log.counts.remark(str(path))}"
+            f"the log contains no GET or HEAD request that can be used: {log.counts.remark(shown)}"
         )
     return log
 

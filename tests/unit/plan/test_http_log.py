@@ -71,6 +71,7 @@ def test_a_replayed_log_keeps_its_methods(tmp_path: Path) -> None:
     work = document(FILE.replace("WORK", "http: {from_log: {file: access.log, as: replay}}"), tmp_path)
     (operation,) = work["operations"]
     assert operation["request"]["method"] == "{_method}"
+    assert operation["request"]["resend_non_idempotent"] is True
     assert work["values"]["_method"] == {"kind": "recorded", "items": ["GET", "HEAD"], "order": [0, 1, 0]}
     assert work["values"]["_path"]["order"] == [0, 1, 1]
 

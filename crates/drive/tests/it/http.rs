@@ -122,6 +122,29 @@ fn large_bodies_and_heads_just_below_the_limit_are_read() {
 }
 
 #[test]
+fn methods_can_be_those_of_a_log() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let (server, _) = http_server(move |request| {
+        log.lock()
+            .unwrap()
+            .push(request.split(" HTTP").next().unwrap_or_default().to_owned());
+        let body = if request.starts_with("HEAD") { "" } else { "ok" };
+        Some(format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{body}").into_bytes())
+    });
+    let mut spec = http(&server, 5);
+    spec["workloads"][0]["values"] = json!({
+        "m": {"kind": "recorded", "items": ["GET", "HEAD", "G E\r\nT"], "order": [0, 1, 1, 0, 2]},
+        "p": {"kind": "recorded", "items": ["/a", "/b"], "order": [0, 1, 0, 1, 0]},
+    });
+    request(&mut spec)["method"] = json!("{m}");
+    request(&mut spec)["path"] = json!("{p}");
+    assert_eq!(run(spec).results(), [(Outcome::Ok, "200"); 5]);
+    let expected = ["GET /a", "HEAD /b", "HEAD /a", "GET /b", "GET /a"];
+    assert_eq!(*seen.lock().unwrap(), expected);
+}
+
+#[test]
 fn requests_contain_the_settings() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);

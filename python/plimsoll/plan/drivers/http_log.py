@@ -32,15 +32,14 @@ def log_requests(raw: HttpFromLog, common: Mapping[str, Json], at: KeyPath, cont
     if raw.as_ == "set":
         return _drawn(log, paths, common, remarks)
     values = {"_path": Generator("recorded", items=tuple(paths), sequence=tuple(log.object))}
-    method: str = "GET"
+    request: dict[str, Json] = {**common, "method": "GET", "path": "{_path}"}
     if any(log.is_head):
-        method = LOG_METHOD
+        # GET and HEAD may be sent again; the engine does not know the methods of the log.
+        request |= {"method": LOG_METHOD, "resend_non_idempotent": True}
         values["_method"] = Generator("recorded", items=("GET", "HEAD"), sequence=tuple(log.is_head))
     first = log.start_ns[0]
     at_ns = tuple(round((start - first) / raw.speed) for start in log.start_ns)
-    return LogRequests(
-        (("log", 1.0, {**common, "method": method, "path": "{_path}"}),), values, at_ns, remarks
-    )
+    return LogRequests((("log", 1.0, request),), values, at_ns, remarks)
 
 
 def _drawn(

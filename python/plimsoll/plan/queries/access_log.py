@@ -226,7 +226,13 @@ class _Columns:
     def result(self, stopped: str) -> AccessLog:
         # Servers write a line when the request ends; the requests are used in the order of their starts.
         order = _order_of(self.start)
-        split = [key.split(b" ", 1) for key in self.objects]
+        hosts: dict[bytes, bytes] = {}
+        host_of, paths = [], []
+        for key in self.objects:
+            host, path = key.split(b" ", 1)
+            host_of.append(hosts.setdefault(host, host))
+            paths.append(path)
+        self.objects.clear()
         return AccessLog(
             _sorted(self.start, order),
             _sorted(self.duration, order),
@@ -234,8 +240,8 @@ class _Columns:
             _sorted(self.object, order),
             _sorted(self.client, order),
             _sorted(self.head, order),
-            tuple(path for _, path in split),
-            tuple(host for host, _ in split),
+            tuple(paths),
+            tuple(host_of),
             len(self.clients),
             self.grain_ns,
             LineCounts(
