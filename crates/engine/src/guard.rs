@@ -1,56 +1,148 @@
 //! `plimsoll-engine guard -- COMMAND`: runs a command and ends it, with all its descendants, when
 //! stdin is closed.
 //!
+//! Lines on stdin act on the command during a run: `kill` (SIGKILL to the whole tree; the guard
+//! stays), `start` (the same command again), `pause` and `continue` (SIGSTOP and SIGCONT to the
+//! whole tree). The guard remains the root of the process tree, so a monitor that watches the tree
+//! by this root also watches the new processes.
+//!
 //! The lab starts each service below a guard. When the lab is killed, the pipe is closed, so none
 //! of its services outlives it. A handler inside the lab could not ensure this. Rejected
 //! alternative: `PR_SET_PDEATHSIG` alone. It reaches only the first child, and set-uid programs
 //! clear it.
 
+use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Maximum length of a line on stdin.
+const MAX_LINE: u64 = 256;
 
 static END_REQUESTED: AtomicBool = AtomicBool::new(false);
 
+/// A line on stdin.
+#[derive(Clone, Copy, PartialEq)]
+enum Action {
+    Kill,
+    Start,
+    Pause,
+    Continue,
+}
+
+impl Action {
+    fn parse(line: &str) -> Option<Self> {
+        match line.trim_end() {
+            "kill" => Some(Self::Kill),
+            "start" => Some(Self::Start),
+            "pause" => Some(Self::Pause),
+            "continue" => Some(Self::Continue),
+            _ => None,
+        }
+    }
+}
+
+/// The command, and the process that runs it: none after `kill`.
+struct Guarded<'a> {
+    program: &'a OsStr,
+    arguments: &'a [OsString],
+    /// The child's whole stdin, if it has one.
+    first_line: Option<String>,
+    child: Option<Child>,
+}
+
+impl Guarded<'_> {
+    fn start(&mut self) -> Result<()> {
+        let mut child = spawn(self.program, self.arguments, self.first_line.is_some())?;
+        if let (Some(mut stdin), Some(line)) = (child.stdin.take(), &self.first_line) {
+            // If the child has ended, its exit status is returned; an error of this write is
+            // ignored.
+            let _ = stdin.write_all(line.as_bytes());
+        }
+        self.child = Some(child);
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        self.child = None; // `kill_descendants` reaps it
+        kill_descendants();
+    }
+
+    fn act(&mut self, action: Action) -> Result<()> {
+        match action {
+            Action::Kill => self.kill(),
+            Action::Start => {
+                self.kill();
+                self.start()?;
+            }
+            Action::Pause => signal_descendants(libc::SIGSTOP),
+            Action::Continue => signal_descendants(libc::SIGCONT),
+        }
+        Ok(())
+    }
+
+    /// The status of the child, if it has ended by itself.
+    fn status(&mut self) -> Result<Option<ExitStatus>> {
+        match &mut self.child {
+            Some(child) => Ok(child.try_wait()?),
+            None => Ok(None),
+        }
+    }
+}
+
 /// Runs `command` (program first). With `input`, the first line of stdin becomes the child's whole
-/// stdin.
+/// stdin. Each later line is an action.
 ///
 /// `grace` is the time between SIGTERM and SIGKILL. The lab waits longer than that.
 ///
-/// The exit status is the child's, or 128 + signal if it was killed. This process must be the
-/// leader of a process group.
+/// The exit status is the child's, or 128 + signal if it was killed, except by `kill`. This process
+/// must be the leader of a process group.
 pub fn run(command: &[OsString], input: bool, grace: Duration) -> Result<ExitCode> {
     let (program, arguments) = command.split_first().context("guard: no command given")?;
     catch_termination();
-    let first_line = if input { read_line()? } else { String::new() };
-    let mut child = spawn(program, arguments, input)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // If the child has ended, its exit status is returned; an error of this write is ignored.
-        let _ = stdin.write_all(first_line.as_bytes());
-    }
-    std::thread::spawn(wait_for_end_of_stdin);
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
+    let mut guarded = Guarded {
+        program,
+        arguments,
+        first_line: if input { Some(read_line()?) } else { None },
+        child: None,
+    };
+    guarded.start()?;
+    let (sender, actions) = channel();
+    std::thread::spawn(move || read_actions(&sender));
+    let status = follow(&mut guarded, &actions, grace)?;
+    kill_descendants();
+    let code = status.map_or(0, |status| {
+        status
+            .code()
+            .or_else(|| status.signal().map(|signal| 128 + signal))
+            .unwrap_or(1)
+    });
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Carries out the actions until the child has ended by itself, or until the end is requested.
+/// Returns the status of the child, or None if it was killed before.
+fn follow(guarded: &mut Guarded, actions: &Receiver<Action>, grace: Duration) -> Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = guarded.status()? {
+            return Ok(Some(status));
         }
         if END_REQUESTED.load(Ordering::Relaxed) {
-            break end(&mut child, grace)?;
+            return guarded.child.as_mut().map(|child| end(child, grace)).transpose();
         }
-        std::thread::sleep(POLL_INTERVAL);
-    };
-    kill_descendants();
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal))
-        .unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+        match actions.recv_timeout(POLL_INTERVAL) {
+            Ok(action) => guarded.act(action)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL_INTERVAL),
+        }
+    }
 }
 
 fn spawn(program: &OsStr, arguments: &[OsString], input: bool) -> Result<Child> {
@@ -80,14 +172,19 @@ fn read_line() -> Result<String> {
     Ok(line)
 }
 
-fn wait_for_end_of_stdin() {
-    let mut ignored = [0_u8; 256];
+/// Sends the actions on stdin, and requests the end when stdin is closed. Other lines are ignored.
+fn read_actions(actions: &Sender<Action>) {
+    let mut line = Vec::new();
     let mut stdin = io::stdin().lock();
     loop {
-        match stdin.read(&mut ignored) {
+        line.clear();
+        match stdin.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
             Ok(0) => break,
             Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
             _ => {}
+        }
+        if let Some(action) = Action::parse(&String::from_utf8_lossy(&line)) {
+            let _ = actions.send(action);
         }
     }
     END_REQUESTED.store(true, Ordering::Relaxed);
@@ -110,7 +207,8 @@ fn catch_termination() {
     }
 }
 
-fn end(child: &mut Child, grace: Duration) -> Result<std::process::ExitStatus> {
+fn end(child: &mut Child, grace: Duration) -> Result<ExitStatus> {
+    signal_descendants(libc::SIGCONT); // a stopped process would not handle SIGTERM
     signal_group(libc::SIGTERM);
     let deadline = Instant::now() + grace;
     while Instant::now() < deadline {
@@ -128,9 +226,12 @@ fn signal_group(signal: libc::c_int) {
     unsafe { libc::kill(0, signal) };
 }
 
-/// Kills the remaining descendants, of any process group: they are children of this process now.
+/// Kills the remaining descendants, of any process group. All of them get the signal before the
+/// first is reaped: a server whose main process is killed first would react to that. Processes that
+/// were started in between are children of this process then.
 fn kill_descendants() {
     for _ in 0..100 {
+        signal_descendants(libc::SIGKILL);
         let children = children_of(std::process::id());
         if children.is_empty() {
             return;
@@ -142,6 +243,23 @@ fn kill_descendants() {
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, std::ptr::null_mut(), 0);
             }
+        }
+    }
+}
+
+/// Sends a signal to each descendant, parents first: a parent that is stopped or killed starts no
+/// further process. Processes that appear in the meantime are found in a second pass.
+fn signal_descendants(signal: libc::c_int) {
+    let mut signalled = HashSet::new();
+    for _ in 0..2 {
+        let mut queue = VecDeque::from(children_of(std::process::id()));
+        while let Some(pid) = queue.pop_front() {
+            if signalled.insert(pid) {
+                // SAFETY: only this process reaps its children, and it does not do so here. A
+                // grandchild may end at any time; the kernel does not reuse its number at once.
+                unsafe { libc::kill(pid, signal) };
+            }
+            queue.extend(u32::try_from(pid).into_iter().flat_map(children_of));
         }
     }
 }

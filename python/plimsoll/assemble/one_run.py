@@ -24,6 +24,7 @@ from plimsoll.analyse.hosts.hosts import (
     places_of,
     tester_placement,
 )
+from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import CacheTimes, NameLookup, OperationResult, RunChange
 from plimsoll.analyse.run.changes import run_changes
@@ -37,6 +38,7 @@ from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary, of_cha
 from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
 from plimsoll.analyse.window.transactions import Stage, Window
+from plimsoll.assemble.actions import availability_limit, has_acted, result_of_actions, with_phases
 from plimsoll.assemble.asked import AnalysisRequest
 from plimsoll.assemble.facts import (
     cores_of,
@@ -94,6 +96,7 @@ def one_run(
     record, summary = run.record, run.summary
     stages = _stages(record, measured)
     remarks: tuple[str, ...] = ()
+    acts: ActionsResult | None = None
     run_agents, placement = read_agents(run), None
     if run.transactions is None:
         run_summary = summarise_seconds(
@@ -113,12 +116,17 @@ def one_run(
             if run_agents.several
             else None
         )
-        run_summary = _from_transactions(file, run, options, measured, stages, run_agents, placement)
+        limit = availability_limit(rules, record["cell"])
+        layout = _layout(file, run, options, measured, stages, run_agents, placement)
+        layout = with_phases(layout, record, limit)
+        run_summary = _from_transactions(file, layout, options)
+        acts = result_of_actions(run, run_summary, layout, limit)
         run_summary = replace(
             run_summary, operations=in_file_order(run_summary.operations, record.get("operations", {}))
         )
-    load_changes = record.get("load_changes", len(record["stages"]) > 1)
-    if load_changes:
+    # An action changes the service, so that throughput is not steady by plan.
+    changes_by_plan = record.get("load_changes", len(record["stages"]) > 1) or has_acted(record)
+    if changes_by_plan:
         rising = [number for number, stage in enumerate(record["stages"]) if stage.get("changes")]
         run_summary = of_changing_load(run_summary, rising)
     samples = read_samples(run.samples) if run.samples is not None else []
@@ -127,7 +135,7 @@ def one_run(
     facts = facts_of(run, measured, _warmup_s(run, options), remarks, used)
     own = own_delays(live, measured, run_summary.histograms, rules.quantiles)
     is_only = len(results.plan["runs"]) == 1
-    facts = replace(facts, caches=_caches(run, measured), own=own, is_only=is_only)
+    facts = replace(facts, caches=_caches(run, measured), own=own, actions=acts, is_only=is_only)
     if run_agents.several:
         facts, run_summary = _with_hosts(facts, run_summary, run, run_agents, placement, measured, used)
     versions = _staleness(run, measured, greatest_bound(run_agents))
@@ -141,7 +149,7 @@ def one_run(
         facts = replace(facts, staleness=versions.staleness, notes=notes)
         histograms[HISTOGRAM] = versions.ages
     result = _with_ramp(run_result(facts, run_summary, rules.validity), record, measured, run_summary, rules)
-    if not load_changes and facts.loss is None:
+    if not changes_by_plan and facts.loss is None:
         result = replace(result, changes=_changes(live, samples, measured, run_agents))
     return worded_run(result), histograms, run_summary.parts
 
@@ -250,7 +258,7 @@ def _staleness(run: RunFiles, measured: Window, bound_ns: int) -> RunStaleness |
     return staleness(read_versioned(run.transactions, metrics, versions), measured, bound_ns)
 
 
-def _from_transactions(
+def _layout(
     file: TransactionFile,
     run: RunFiles,
     options: Options,
@@ -258,9 +266,9 @@ def _from_transactions(
     stages: list[Stage],
     run_agents: RunAgents,
     placement: TesterPlacement | None,
-) -> RunSummary:
+) -> Layout:
     record, summary = run.record, run.summary or {}
-    layout = Layout(
+    return Layout(
         measured=measured,
         length_ns=max(int(summary["rows"]["last_end_ns"]), measured.end),
         codes=file.names["code"].texts,
@@ -277,6 +285,9 @@ def _from_transactions(
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
         places=None if placement is None else places_of(placement, run_agents),
     )
+
+
+def _from_transactions(file: TransactionFile, layout: Layout, options: Options) -> RunSummary:
     accumulator = Accumulator(layout, exact=options.exact)
     for chunk in file.chunks():
         accumulator.add(chunk)

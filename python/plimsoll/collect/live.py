@@ -17,8 +17,9 @@ from plimsoll.errors import DamagedResults
 class Second:
     """The counts of one second of a run. `values` (ns, ascending) and `counts`: histogram of the response times of
     the successful transactions that ended in it; `active` testers and transactions `in_progress` at its end.
-    `dropped`: planned starts that were dropped. `own`: lateness that the load generator itself caused (None: not
-    recorded, in results of older releases); `stopped_s`: the longest time for which one of its threads was stopped."""
+    `dropped`, `missed`: planned starts that were dropped, and slots that a busy tester skipped. `own`: lateness that
+    the load generator itself caused (None: not recorded, in results of older releases); `stopped_s`: the longest time
+    for which one of its threads was stopped."""
 
     number: int
     started: int
@@ -32,6 +33,7 @@ class Second:
     values: NDArray[np.int64]
     counts: NDArray[np.int64]
     dropped: int = 0
+    missed: int = 0
     own: Histogram | None = None
     stopped_s: float | None = None
 
@@ -53,6 +55,7 @@ def seconds_of(lines: Iterable[Mapping[str, Any]]) -> list[Second]:
                     values=response.values,
                     counts=response.counts,
                     dropped=int(counters.get("dropped", 0)),
+                    missed=int(counters.get("missed", 0)),
                     own=decode(line["own_lateness"]) if "own_lateness" in line else None,
                     stopped_s=int(line["stopped_ns"]) / 1e9 if "stopped_ns" in line else None,
                     **numbers,

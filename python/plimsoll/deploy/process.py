@@ -23,6 +23,8 @@ GRACE_S = 4.0
 """The default time between SIGTERM and SIGKILL."""
 TIMEOUT_S = 1.0
 """The time beyond its grace period that the guard may take to end."""
+ACTION_S = 5.0
+"""The maximum time that the guard may take to carry out an action on the processes of a service."""
 QUOTED_LINES = 12
 """The maximum number of log lines that a message quotes."""
 
@@ -71,6 +73,9 @@ class GuardedProcess:
         grace_s: float = GRACE_S,
     ) -> None:
         self.name = name
+        self.is_down = False
+        """Whether `kill_tree` has ended the program, and `start_again` has not started it since."""
+        self._starts = 1
         self._grace_s = grace_s
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -156,6 +161,50 @@ class GuardedProcess:
                 self.wait(timeout_s)
                 return
 
+    @property
+    def starts(self) -> int:
+        """How often the program was started."""
+        return self._starts
+
+    def kill_tree(self) -> None:
+        """Kills the program and all its descendants with SIGKILL, and waits until none is left. The guard remains, so
+        the root of the process tree does not change. Raises ServiceError."""
+        self.is_down = True
+        self._write("kill\n")
+        self._wait_for(lambda: not tree_below(self.pid), "its processes could not be killed")
+
+    def start_again(self) -> None:
+        """Starts the program again with the same command, after `kill_tree`. Raises ServiceError."""
+        self._starts += 1
+        self._write("start\n")
+        self._wait_for(lambda: bool(tree_below(self.pid)), "it could not be started again")
+        self.is_down = False
+
+    def pause_tree(self) -> None:
+        """Stops the program and its descendants with SIGSTOP. Raises ServiceError."""
+        self._write("pause\n")
+        self._wait_for(
+            lambda: all(state in "TtZX" for state in tree_below(self.pid).values()),
+            "its processes could not be stopped",
+        )
+
+    def continue_tree(self) -> None:
+        """Continues the program and its descendants with SIGCONT. Raises ServiceError."""
+        self._write("continue\n")
+        self._wait_for(
+            lambda: not any(state == "T" for state in tree_below(self.pid).values()),
+            "its processes could not be continued",
+        )
+
+    def _wait_for(self, check: Callable[[], bool], failure: str) -> None:
+        deadline = time.monotonic() + ACTION_S
+        while not check():
+            if self.has_ended():
+                raise ServiceError(self.end_message())
+            if time.monotonic() > deadline:
+                raise ServiceError(f"service {self.name}: {failure} within {ACTION_S:g} s")
+            time.sleep(0.001)
+
     def stop(self) -> None:
         """Ends the whole process group: first through the guard, then with SIGKILL."""
         if self._process.stdin:
@@ -177,6 +226,21 @@ class GuardedProcess:
             self._process.stdin.flush()
         except OSError as error:
             raise ServiceError(f"{self.end_message()} ({error})") from error
+
+
+def tree_below(pid: int) -> dict[int, str]:
+    """The descendants of a process of this host, with their states as in /proc/PID/stat (R, S, T, Z, ...)."""
+    found: dict[int, str] = {}
+    queue = [pid]
+    while queue:
+        for task in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError, IndexError):
+                for child in map(int, task.read_text().split()):
+                    queue.append(child)
+                    with contextlib.suppress(OSError, IndexError):
+                        stat = Path(f"/proc/{child}/stat").read_text(encoding="utf-8", errors="replace")
+                        found[child] = stat.rpartition(")")[2].split()[0]
+    return found
 
 
 def run_to_end(
@@ -213,9 +277,12 @@ def wait_until(process: GuardedProcess, check: Callable[[], bool], timeout_s: fl
     process ends first."""
     deadline = time.monotonic() + timeout_s
     pause = 0.005
+    starts = process.starts
     while True:
         if process.has_ended():
             raise ServiceError(process.end_message())
+        if process.is_down or process.starts != starts:
+            raise ServiceError(f"service {process.name} was killed before it was ready")
         if check():
             return
         if time.monotonic() > deadline:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.counters import Source
-from plimsoll.deploy.process import GuardedProcess
+from plimsoll.deploy.process import GuardedProcess, wait_until
+from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Data, Service
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
@@ -27,7 +28,8 @@ class RunningService:
     stored. `stop_signal`: the signal for an orderly end, if it is not SIGTERM. `stop_s`: the time that this
     end may take. `sweep`: removes what the process may have left outside its directory. `settle`: is called
     after the tables are written. `counters`: creates a source of its counters. `remark`: a text on its start
-    for a reader of the results.
+    for a reader of the results. `ready_check`: is called before each start of the program; returns a function
+    that states whether the program is ready. `recovered`: is called after a restart.
     """
 
     spec: Service
@@ -45,6 +47,8 @@ class RunningService:
     sweep: Callable[[], None] = lambda: None
     settle: Callable[[], None] = lambda: None
     counters: Callable[[], Source] | None = None
+    ready_check: Callable[[], Callable[[], bool]] | None = None
+    recovered: Callable[[], None] = lambda: None
     _read_to: dict[str, int] = field(default_factory=dict)
 
     def mark(self) -> None:
@@ -60,6 +64,28 @@ class RunningService:
                 file.seek(self._read_to.get(name, 0))
                 logs[name] = file.read(MAX_LOG_BYTES)
         return logs
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has ended, by itself or by an action of a run, and was not restarted."""
+        return self.process is not None and (self.process.has_ended() or self.process.is_down)
+
+    def restart(self, check_interrupt: Callable[[], None]) -> None:
+        """Kills its processes, starts the same program again on the same port with the same directory, and waits
+        until it is ready. Raises ServiceError."""
+        if self.process is None or self.ready_check is None:
+            raise ServiceError(f"service {self.spec.name} cannot be restarted: it has no process")
+        if not self.process.is_down:
+            self.process.kill_tree()
+        check = self.ready_check()
+        self.process.start_again()
+
+        def ready() -> bool:
+            check_interrupt()
+            return check()
+
+        wait_until(self.process, ready, self.spec.ready_timeout_ns / 1e9)
+        self.recovered()
 
     def stop(self) -> None:
         """Ends the process, first in an orderly way, and removes its directory and all of its other files."""

@@ -54,11 +54,7 @@ class RunningServices:
         ended, with all that need them. `same_cell`: the previous run was of the same cell.
         Raises ServiceError when a service cannot be started."""
         stale = set(changes(self._config, config, same_cell).stop)
-        stale |= {
-            name
-            for name, service in self._running.items()
-            if service.process is not None and service.process.has_ended()
-        }
+        stale |= {name for name, service in self._running.items() if service.is_lost}
         while more := {
             name
             for name, service in self._running.items()

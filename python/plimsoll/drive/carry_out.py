@@ -52,6 +52,26 @@ class Watchman(Protocol):
         """The message for a service that has ended; None while all run."""
 
 
+class Companion(Protocol):
+    """Acts next to the run, in threads of its own."""
+
+    def begin(self, t0_unix_ns: int) -> None:
+        """The load begins; `t0_unix_ns` is the run's zero by this host's clock."""
+
+    def deliver(self) -> None:
+        """Is called several times a second in the thread of the run, to report what has happened."""
+
+
+class NoCompanion:
+    """Does nothing."""
+
+    def begin(self, t0_unix_ns: int) -> None:
+        pass
+
+    def deliver(self) -> None:
+        pass
+
+
 def carry_out(
     engine: EngineSession,
     document: Mapping[str, Any],
@@ -60,18 +80,21 @@ def carry_out(
     log: Callable[[float, str, str], None],
     agents: Sequence[Mapping[str, Any]] = (),
     rules: Mapping[str, Any] | None = None,
+    companion: Companion | None = None,
 ) -> RunEnd:
     """Passes the document to the engine and follows the run to its end. Every event is passed to `log(t_s,
-    kind, text)`.
+    kind, text)`. `companion`: acts next to the run.
 
     Raises EngineError when the engine has ended.
     """
     engine.start_run(dict(document), agents, rules)
     progress = _Progress()
+    companion = companion or NoCompanion()
     next_check = time.monotonic()
     while True:
         message = engine.next_message(POLL_S)
         now = time.monotonic()
+        companion.deliver()
         if progress.asked_to_stop is None:
             reason = watchman.stop_reason()
             status = "stopped"
@@ -89,6 +112,7 @@ def carry_out(
             case RunStarted():
                 progress.started = message
                 progress.began = now
+                companion.begin(message.t0_unix_ns)
             case RunSecond():
                 listener.second(message)
             case RunNote():

@@ -320,6 +320,26 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
+class Action:
+    """An action during a run, `at_ns` after its zero. `label`: as in charts ("kill db"); `service`: on whose processes
+    it acts (empty: none); `for_ns`: its duration (0: an instant); `hook`: the command of kind `run`; `settings`: of
+    other kinds."""
+
+    kind: str
+    label: str
+    at_ns: int
+    service: str = ""
+    for_ns: int = 0
+    hook: Hook | None = None
+    settings: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def end_ns(self) -> int:
+        """Its planned end, ns from the run's zero."""
+        return self.at_ns + self.for_ns
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The complete configuration of one cell of the design."""
 
@@ -332,6 +352,8 @@ class Config:
     before_run: tuple[Hook, ...]
     after_run: tuple[Hook, ...]
     hosts: Hosts = field(default_factory=Hosts)
+    actions: tuple[Action, ...] = ()
+    """In order of time."""
 
     def service(self, name: str) -> Service:
         """The service of that name. Raises KeyError."""

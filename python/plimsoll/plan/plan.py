@@ -241,7 +241,8 @@ def _needs_root(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     commands: dict[str, None] = {}
     for run in runs:
         hosts = run.config.hosts
-        for hook in (*run.config.before_run, *run.config.after_run):
+        of_actions = (action.hook for action in run.config.actions if action.hook is not None)
+        for hook in (*run.config.before_run, *of_actions, *run.config.after_run):
             where = {"hosts": " (on every host)", "all": " (here and on every host)"}.get(hook.on, "")
             if hook.needs_root:
                 commands[hook.shown + (where if hosts.elsewhere else "")] = None

@@ -12,9 +12,11 @@ from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.wording import count, number, percent, percentile, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, shown_runs, spec
 from plimsoll.report.charts.series import (
+    ACTIONS,
     CHANGES,
     CUT,
     SERIES,
+    action_rows,
     change_rows,
     cut_rows,
     series_rows,
@@ -113,6 +115,7 @@ def run_data(run: RunResult, points: int) -> dict[str, Any]:
         "tables": [_table_data(table) for table in run_tables(run)],
         SERIES: packed(rows),
         CUT: packed(cut_rows(run)),
+        ACTIONS: packed(action_rows(run)),
         CHANGES: packed(change_rows(run)),
         TESTERS: packed(tester_rows(run)),
     }

@@ -8,6 +8,7 @@ from plimsoll.analyse.results.verdicts import ChangedSeries
 from plimsoll.analyse.results.wording import count, listing, number, p_value, percent, quantity, with_unit
 from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.report import counted
+from plimsoll.report.actions import action_tables
 from plimsoll.report.table import Column, Table, table_of
 from plimsoll.report.tables import LATENCY_COLUMNS, latency_cells, milliseconds
 
@@ -15,6 +16,7 @@ from plimsoll.report.tables import LATENCY_COLUMNS, latency_cells, milliseconds
 def run_tables(run: RunResult) -> list[Table]:
     """The tables that have rows, in the order of the page."""
     tables = [
+        *action_tables(run),
         stages(run) if run.stages or run.workloads else None,
         changes(run) if run.changes else None,
         connections(run),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,25 @@ def test_a_full_disk_does_not_end_the_run(tmp_path: Path) -> None:
     log = start_log(FakeSource(), tmp_path / "file" / "counters.jsonl")
     log.finish()
     assert "FileExistsError" in log.result().failed
+
+
+def test_a_server_that_is_started_again_is_read_again(tmp_path: Path) -> None:
+    """What it counted before the kill, up to the last reading, and since the restart; the gap is known."""
+    first, second = FakeSource(fails_at=3), FakeSource()
+    sources: list[Source | None] = [None, second]
+    log = CounterLog("db", "postgres", first, tmp_path / "counters.jsonl", lambda: sources.pop(0))
+    log.start()
+    deadline = time.monotonic() + 30
+    while second.readings < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    log.finish()
+    counts = log.result()
+    assert not counts.failed
+    assert counts.counters["hits"] == 10 + 10 * second.readings
+    assert len(counts.resets) == 1
+    (gap,) = counts.gaps
+    assert "went away" in gap.why and gap.end > gap.start
+    assert counts.details == {"statements": [{"statement": "SELECT 1"}]}
 
 
 def test_no_thread_remains(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ ONE_MORE = [
     (
         "factors: {design.repetitions: [1, 2]}",
         "x.yaml:10: factors.design.repetitions: a factor cannot set design.repetitions: it applies to the "
-        "experiment, not to a run (a factor can set after_run, before_run, ceiling, cpus, data, hosts, "
+        "experiment, not to a run (a factor can set actions, after_run, before_run, ceiling, cpus, data, hosts, "
         "load, run, services, "
         "targets, vars, workload, workloads)",
     ),

@@ -65,11 +65,16 @@ def test_a_rate_may_be_removed_or_differ_by_direction(directory: Path) -> None:
     assert (near.forward_bit_s, near.backward_bit_s) == (None, None)
     [near] = links(", links: {cern-lyon: {rate: {forward: 1Mbit/s, backward: none}}}", directory)
     assert (near.forward_bit_s, near.backward_bit_s) == (1_000_000, None)
-    assert describe(near) == "link cern-lyon: round trip 60ms, jitter 1ms, rate 1Mbit/s from cern to lyon, none back"
+    assert (
+        describe(near)
+        == "link cern-lyon: round trip 60ms, jitter 1ms, rate 1Mbit/s from cern to lyon, none back"
+    )
 
 
 def test_properties_of_links_are_factors(directory: Path) -> None:
-    factors = "factors:\n  hosts.links.far.rate: [none, 10Mbit/s]\n  hosts.links.cern-lyon.rtt: [60ms, 80ms]\n"
+    factors = (
+        "factors:\n  hosts.links.far.rate: [none, 10Mbit/s]\n  hosts.links.cern-lyon.rtt: [60ms, 80ms]\n"
+    )
     cells = load(text("") + factors, directory=directory).cells
     found = [
         tuple((link.name, link.rtt_ns // MS, link.forward_bit_s) for link in cell.config.hosts.links)
@@ -112,6 +117,8 @@ def test_two_testbeds_are_refused_before_a_run(directory: Path) -> None:
 
 
 def test_two_links_with_one_name_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "wan.yaml").write_text(WAN.replace("{between: [cern, lyon]", "{name: far, between: [cern, lyon]"))
+    (tmp_path / "wan.yaml").write_text(
+        WAN.replace("{between: [cern, lyon]", "{name: far, between: [cern, lyon]")
+    )
     found = problems(text(""), directory=tmp_path)
     assert any('2 links have the name "far"' in line for line in found), found

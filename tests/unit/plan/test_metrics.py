@@ -52,10 +52,11 @@ def test_the_page_of_metrics_is_generated_from_the_table() -> None:
 
 def test_names_are_those_of_earlier_versions() -> None:
     assert ", ".join(METRICS.names(Use.RULE)) == (
-        "response, request, lateness, stale_age, connect, tls_handshake, throughput, throughput_per_s, "
+        "response, request, lateness, stale_age, connect, tls_handshake, outage_s, outage, recovery_s, recovery, "
+        "throughput, throughput_per_s, "
         "items_per_s, "
         "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, reads_per_s, writes_per_s, errors, stale_share, "
-        "origin_share, needless_share, transactions, dropped, missed, concurrency"
+        "origin_share, needless_share, availability, transactions, dropped, missed, concurrency"
     )
     durations = [
         f"{time}_{statistic}" for time in ("response", "request", "lateness") for statistic in STATISTICS
@@ -94,6 +95,7 @@ def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
             for name in ("connect", "tls_handshake")
             for statistic in CONNECTION_TIMES
         ),
+        *("outage_ms", "availability", "recovery_ms"),
     ]
     assert METRICS.capacities == {
         *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from plimsoll.analyse.answer.actions import of_actions
 from plimsoll.analyse.answer.caches import of_caches
 from plimsoll.analyse.answer.cells import of_cells, of_stages
 from plimsoll.analyse.answer.changes import of_changes
@@ -54,6 +55,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_saturation(analysis, leading) if leading else _about(Topic.CELLS, of_cells(analysis))
     answer += _about(Topic.STAGES, of_stages(analysis))
     answer += of_ramps(analysis)
+    answer += of_actions(analysis)
     answer += of_changes(analysis)
     answer += of_hosts(analysis)
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.run import (
@@ -120,7 +121,9 @@ class RunResult:
     """None unless the load of its only workload changes by plan and single transactions were kept."""
     changes: tuple[RunChange, ...] | None = None
     """Changes of throughput, response time and CPU, in order of time. None if they were not examined: the load changes
-    by plan, an agent was lost, or the window has less than 30 seconds."""
+    by plan, the run had actions, an agent was lost, or the window has less than 30 seconds."""
+    actions: ActionsResult | None = None
+    """None if the run had no actions, or if single transactions were not kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ class RuleName(StrEnum):
     RANKING = "capacity.ranking"
     THRESHOLD = "threshold"
     RAMP = "ramp"
+    OUTAGE = "actions.outage"
+    RECOVERY = "actions.recovery"
     CHEAPEST = "consistency.cheapest"
     SITES = "fairness.sites"
     VARIANCES = "model.variances"
@@ -199,6 +201,20 @@ RULES: Final = (
         "Under a rising load, a rule fails from a bin on if it fails in that bin and in all later ones that can be "
         "judged, at least two in all.",
         rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.OUTAGE,
+        1,
+        "A time without success is an outage if it is longer than 0.1 s, than twice the longest gap before the first "
+        "action, and than a gap that the rate before makes unlikely (0.001 per run).",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.RECOVERY,
+        1,
+        "A service has recovered from the time on from which no window shows a throughput below 95 % of that before, "
+        "or a mean response time above 105 %, beyond the variation before (1 % error over all windows).",
+        rests_on=(RuleName.OUTAGE,),
     ),
     VerdictRule(
         RuleName.CHEAPEST,

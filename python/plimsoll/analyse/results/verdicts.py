@@ -218,6 +218,7 @@ class Topic(StrEnum):
     STAGES = "stages"
     RAMP = "ramp"
     CHANGES = "changes"
+    ACTIONS = "actions"
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"
     EFFECTS = "effects"

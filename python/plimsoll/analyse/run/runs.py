@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.components.bottleneck import bottleneck
+from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import OpenLoad, RunResult
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.run import (
@@ -60,6 +61,7 @@ class RunFacts:
     """Greatest steal of the hosts of the testers, if there are several hosts."""
     hosts: HostsResult | None = None
     loss: Loss | None = None
+    actions: ActionsResult | None = None
     is_only: bool = False
     """Whether the experiment has no other run."""
 
@@ -106,6 +108,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         caches=facts.caches,
         connections=facts.connections,
         hosts=facts.hosts,
+        actions=facts.actions,
         without_lost=summary.without_lost,
         verdict=verdict_of(reasons),
         reasons=reasons,

@@ -25,6 +25,7 @@ from plimsoll.analyse.results.run import (
 )
 from plimsoll.analyse.run.parts import OPERATIONS, PartKey, Parts, by_operation, by_workload, histograms
 from plimsoll.analyse.run.placed import PlacedSums, TesterSums
+from plimsoll.analyse.run.success_bins import SuccessBins
 from plimsoll.analyse.run.timeline import Timeline, default_quantum
 from plimsoll.analyse.run.traffic import BINS, NEVER, NO_LOADS, Block, WindowSum, within
 from plimsoll.analyse.stats.fairness import Fairness, fairness
@@ -76,7 +77,8 @@ class Layout:
     plan. `open_loads`: workloads whose load is open. Their times are those of the cohort scheduled in a window; their
     testers are slots and have no shares if there are also testers of closed loads (needs `by_workload`).
     `not_started`: transactions of open loads that never started: the time (ns) at which they were given up, and their
-    number. `places`: None if there is one agent.
+    number. `places`: None if there is one agent. `phases`: windows before, during and after the actions of the run, by
+    name. `availability_ns`: the response time up to which a start counts as available; None if the run has no actions.
     """
 
     measured: Window
@@ -92,6 +94,8 @@ class Layout:
     open_loads: frozenset[str] = frozenset()
     not_started: Sequence[tuple[int, int]] = ()
     places: Places | None = None
+    phases: Mapping[str, Window] = field(default_factory=dict)
+    availability_ns: int | None = None
 
     def is_open(self) -> NDArray[np.bool_]:
         """Whether the load of each workload is open, by number of the workload; empty if none is."""
@@ -141,6 +145,10 @@ class RunSummary:
     """The traffic without the transactions of lost agents; None if none was lost."""
     bins: tuple[tuple[Traffic, Mapping[str, Histogram]], ...] = ()
     """Traffic and histograms of each of `Layout.bins`."""
+    phases: Mapping[str, Traffic] = field(default_factory=dict)
+    """Traffic of each of `Layout.phases`; their histograms are in `histograms`, with the name of the phase added."""
+    success_bins: SuccessBins | None = None
+    """None if the run has no actions."""
     widened: bool = False
     """Whether the quantum of the series is longer than planned, because there are several clocks."""
 
@@ -162,6 +170,12 @@ class Accumulator:
             )
             for bin_ in layout.bins
         ]
+        self.phases = {name: self._window(window) for name, window in layout.phases.items()}
+        self.success_bins = (
+            None
+            if layout.availability_ns is None
+            else SuccessBins(layout.length_ns, layout.measured, layout.availability_ns, layout.bound_ns)
+        )
         self.last_scheduled = -1
         self.workloads = Parts(by_workload, lambda part: self._window(layout.measured, part))
         self.operations = Parts(by_operation, self._operation)
@@ -213,8 +227,10 @@ class Accumulator:
             block = Block.of(rows, self.until)
             self.whole.add(block)
             self.timeline.add(block)
+            if self.success_bins is not None:
+                self.success_bins.add(block)
             self._add_to_testers(block)
-            for total in (*self.stages, *self.bins):
+            for total in (*self.stages, *self.bins, *self.phases.values()):
                 window = total.window
                 is_near = (rows.start < window.end) & ((rows.end < 0) | (rows.end >= window.start))
                 is_near |= (rows.scheduled >= window.start) & (rows.scheduled < window.end)
@@ -322,16 +338,29 @@ class Accumulator:
             peak=peak,
             trend=self._trend(),
             warmup_advice=self._advice(),
-            histograms=histograms(self.whole),
+            histograms=self._histograms(),
             parts={
                 **{PartKey(layout.workloads[part]): histograms(total) for part, total in self.workloads},
                 **{PartKey(*self._names_of(part)): histograms(total) for part, total in self.operations},
             },
             by_tester=self._by_tester(shares, starts, ends, peak),
             bins=self._bins(),
+            phases={
+                name: _without_intervals(total.traffic(layout.codes)) for name, total in self.phases.items()
+            },
+            success_bins=self.success_bins,
             widened=self.widened,
             without_lost=None if self.kept is None else self.kept.traffic(layout.codes),
         )
+
+    def _histograms(self) -> dict[str, Histogram]:
+        """Those of the window, and those of the phases with the suffix of their scope."""
+        of_phases = {
+            f"{metric}@{name}": histogram
+            for name, total in self.phases.items()
+            for metric, histogram in histograms(total).items()
+        }
+        return {**histograms(self.whole), **of_phases}
 
     def _bins(self) -> tuple[tuple[Traffic, Mapping[str, Histogram]], ...]:
         layout = self.layout

@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.deploy.counters import Reading, Source
+from plimsoll.deploy.counters.gaps import Gap, Gaps
 from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 
 FORMAT: Final = "plimsoll.counters/1"
@@ -22,25 +23,43 @@ INTERVAL_S: Final = 1.0
 class ServiceCounts:
     """The counts of a server over a run. `counters`: differences between the readings before and after it.
     `gauges`: last values. `details`: what was read once after the run. `failed`: the reason if a reading failed,
-    and `failed_at` its time (unix seconds)."""
+    and `failed_at` its time (unix seconds). `gaps`: times without readings; `resets`: the times (unix seconds) at
+    which the server was found to count from zero again. The differences contain what it counted since then."""
 
     counters: dict[str, float] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
     failed: str = ""
     failed_at: float = 0.0
+    gaps: tuple[Gap, ...] = ()
+    resets: tuple[float, ...] = ()
 
 
 class CounterLog(ReadingThread):
-    """Writes counters.jsonl: a line with the format, then a line for each reading."""
+    """Writes counters.jsonl: a line with the format, then a line for each reading. After a failure it ends, unless
+    `renewed` is given: then it tries again, once a second. `renewed` returns a new source if the server was started
+    again since the last call, which then counts from zero; otherwise None."""
 
-    def __init__(self, name: str, kind: str, source: Source, path: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        source: Source,
+        path: Path,
+        renewed: Callable[[], Source | None] | None = None,
+    ) -> None:
         super().__init__(f"counters-{name}")
         self.name = name
         self._kind = kind
         self._source = source
         self._path = path
-        self._first: Reading | None = None
+        self._renewed = renewed
+        self._before: Mapping[str, float] = {}
+        """The counters at the first reading of the server; empty after a restart."""
+        self._counted: dict[str, float] = {}
+        """What was counted before the last restart."""
+        self._gaps = Gaps()
+        self._resets: list[float] = []
         self._last: Reading | None = None
         self._details: dict[str, Any] = {}
         self._failed: tuple[str, float] | None = None
@@ -49,13 +68,20 @@ class CounterLog(ReadingThread):
         """The differences between the first reading and the last."""
         if not self._wait_for_end() and self._failed is None:
             self._failed = (f"no answer within {TIMEOUT_S:g} s", time.time())
-        if self._failed is not None or self._first is None or self._last is None:
+        if self._failed is not None or self._last is None:
             text, at = self._failed or ("no reading was taken", time.time())
             return ServiceCounts(failed=text, failed_at=at)
-        before = self._first.counters
-        differences = {key: plain(value - before.get(key, 0.0)) for key, value in self._last.counters.items()}
+        self._gaps.extend(time.time())
+        self._count()
+        differences = {key: plain(value) for key, value in self._counted.items()}
         gauges = {**self._last.gauges, **self._details.pop("gauges", {})}
-        return ServiceCounts(differences, {key: plain(value) for key, value in gauges.items()}, self._details)
+        return ServiceCounts(
+            differences,
+            {key: plain(value) for key, value in gauges.items()},
+            self._details,
+            gaps=tuple(self._gaps.entries),
+            resets=tuple(self._resets),
+        )
 
     def _work(self) -> None:
         try:
@@ -65,33 +91,69 @@ class CounterLog(ReadingThread):
                 self._read_all(file)
         except Exception as error:
             # For example, the server died or a disk is full. The error is recorded, and the run continues.
-            self._failed = (
-                f"{type(error).__name__}: {str(error).strip() or 'no message'}"[:500],
-                time.time(),
-            )
+            self._failed = (_message(error), time.time())
         finally:
             self._first_done.set()
             with contextlib.suppress(Exception):
                 self._source.close()
 
     def _read_all(self, file: Any) -> None:
-        head = {"format": FORMAT, "service": self.name, "kind": self._kind}
         due = time.monotonic()
         while True:
             over = self._finish_requested.is_set()
-            reading = self._source.read()
-            if self._first is None:
-                self._first = reading
-                file.write(as_line({**head, "gauges": sorted(reading.gauges)}))
-            self._last = reading
-            values = {key: plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
-            file.write(as_line({"t": round(time.time(), 3), "values": values}))
-            file.flush()
+            reading = self._read()
+            if reading is not None:
+                self._add(reading, file)
             self._first_done.set()
             if over:
-                self._details = dict(self._source.last())
+                if reading is not None:
+                    self._details = dict(self._source.last())
                 return
             due = self._pause(due, INTERVAL_S)
+
+    def _read(self) -> Reading | None:
+        """The next reading; None if it failed and the recorder continues."""
+        try:
+            if self._gaps.is_open:
+                self._open_again()
+            return self._source.read()
+        except Exception as error:
+            if self._renewed is None or self._last is None:
+                raise
+            self._gaps.note_failure(time.time(), _message(error))
+            with contextlib.suppress(Exception):
+                self._source.close()
+            return None
+
+    def _open_again(self) -> None:
+        source = self._renewed() if self._renewed is not None else None
+        if source is not None:
+            self._count()
+            self._source, self._before, self._last = source, {}, Reading({})
+            self._resets.append(time.time())
+        self._source.open()
+
+    def _count(self) -> None:
+        """Adds what the server has counted since its start, or since the first reading."""
+        counters = self._last.counters if self._last is not None else {}
+        for key, value in counters.items():
+            self._counted[key] = self._counted.get(key, 0.0) + value - self._before.get(key, 0.0)
+
+    def _add(self, reading: Reading, file: Any) -> None:
+        now = time.time()
+        self._gaps.note_success(now)
+        if self._last is None:
+            head = {"format": FORMAT, "service": self.name, "kind": self._kind}
+            file.write(as_line({**head, "gauges": sorted(reading.gauges)}))
+            self._before = reading.counters
+        self._last = reading
+        values = {key: plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
+        file.write(as_line({"t": round(now, 3), "values": values}))
+        file.flush()
+
+
+def _message(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip() or 'no message'}"[:500]
 
 
 def as_line(document: Mapping[str, Any]) -> str:

@@ -7,17 +7,15 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from plimsoll.deploy.counters import Reading
+from plimsoll.deploy.counters.gaps import Gap, Gaps
 from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 from plimsoll.deploy.counters.recorder import FORMAT, as_line, plain
 from plimsoll.deploy.counters.tally import Tally
 from plimsoll.plan.model import WatchedExporter
 from plimsoll.plan.source.secret import Redactor
-
-MAX_GAPS: Final = 100
-"""The maximum number of gaps of a run. If there are more, each further gap replaces the last one."""
 
 
 class Reader(Protocol):
@@ -27,15 +25,6 @@ class Reader(Protocol):
 
     def read(self) -> Reading:
         """Takes one reading."""
-
-
-@dataclass(slots=True)
-class Gap:
-    """The time from the first reading that failed to the next that did not, in unix seconds."""
-
-    start: float
-    end: float
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +56,13 @@ class WatchLog(ReadingThread):
         self._readings = 0
         self._gauges: set[str] | None = None
         self._resets: list[float] = []
-        self._gaps: list[Gap] = []
-        self._lost = False
+        self._gaps = Gaps()
 
     def result(self) -> CounterReadings:
         """Waits for the last reading and returns the sums."""
         if not self._wait_for_end():
-            self._add_failure(time.time(), f"no answer within {TIMEOUT_S:g} s")
-        if self._lost:
-            self._gaps[-1].end = time.time()
+            self._gaps.note_failure(time.time(), f"no answer within {TIMEOUT_S:g} s")
+        self._gaps.extend(time.time())
         gauges = sorted(self._tally.gauges.items())
         return CounterReadings(
             readings=self._readings,
@@ -85,7 +72,7 @@ class WatchLog(ReadingThread):
             means={name: plain(gauge.total / gauge.times) for name, gauge in gauges},
             peaks={name: plain(gauge.peak) for name, gauge in gauges},
             resets=tuple(self._resets),
-            gaps=tuple(self._gaps),
+            gaps=tuple(self._gaps.entries),
         )
 
     def _work(self) -> None:
@@ -95,7 +82,7 @@ class WatchLog(ReadingThread):
                 self._read_all(file)
         except Exception as error:
             # For example, the disk is full. Reading ends, and the run continues.
-            self._add_failure(time.time(), self._message(error))
+            self._gaps.note_failure(time.time(), self._message(error))
         finally:
             self._first_done.set()
 
@@ -107,7 +94,7 @@ class WatchLog(ReadingThread):
             try:
                 reading = self._reader.read()
             except Exception as error:
-                if self._add_failure(sent_at, why := self._message(error)):
+                if self._gaps.note_failure(sent_at, why := self._message(error)):
                     self._head(file, ())
                     file.write(as_line({"t": round(sent_at, 3), "lost": why}))
             else:
@@ -120,8 +107,7 @@ class WatchLog(ReadingThread):
             due = self._pause(due, self.watched.every_ns / 1e9)
 
     def _take(self, reading: Reading, at: float, file: Any) -> None:
-        if self._lost:
-            self._gaps[-1].end, self._lost = at, False
+        self._gaps.note_success(at)
         self._head(file, reading.gauges)
         self._readings += 1
         if self._tally.add(reading):
@@ -139,17 +125,6 @@ class WatchLog(ReadingThread):
     def _message(self, error: Exception) -> str:
         # http.client quotes a header that it rejects, which may contain a password.
         return self._redactor.text(error_text(error))
-
-    def _add_failure(self, at: float, why: str) -> bool:
-        """Notes a failed reading. Returns whether it begins a gap."""
-        if self._lost:
-            self._gaps[-1].end = at
-            return False
-        if len(self._gaps) == MAX_GAPS:
-            self._gaps.pop()
-        self._gaps.append(Gap(at, at, why))
-        self._lost = True
-        return True
 
 
 def error_text(error: Exception) -> str:

@@ -66,6 +66,8 @@ class Site:
             grace_s=grace_s,
         )
 
+        running.ready_check = lambda: ready
+
         def answered() -> bool:
             self.check_interrupt()
             return ready()

@@ -53,7 +53,14 @@ def start_command(running: RunningService, site: Site) -> None:
         env={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
         grace_s=settings["stop_timeout"] / 1e9,
     )
-    check = _check(settings["ready"], address, port, process.log)
+
+    def new_check(start: int | None = None) -> Callable[[], bool]:
+        """A check of the readiness. A line in the log of an earlier start does not count."""
+        begin = process.log.stat().st_size if start is None else start
+        return _check(settings["ready"], address, port, process.log, begin)
+
+    running.ready_check = new_check
+    check = new_check(0)
 
     def ready() -> bool:
         site.check_interrupt()
@@ -63,10 +70,13 @@ def start_command(running: RunningService, site: Site) -> None:
     running.urls = [filled(settings["url"])]
 
 
-def _check(ready: dict[str, object], address: str, port: int, log: Path) -> Callable[[], bool]:
+def _check(
+    ready: dict[str, object], address: str, port: int, log: Path, begin: int = 0
+) -> Callable[[], bool]:
+    """`begin`: the size of the log before the start."""
     if ready.get("log") is not None:
         pattern = re.compile(str(ready["log"]).encode())
-        return lambda: log.exists() and pattern.search(log.read_bytes()) is not None
+        return lambda: log.exists() and pattern.search(log.read_bytes(), begin) is not None
     if ready.get("http") is not None:
         return lambda: _is_answering(f"http://{netloc(address, port)}{ready['http']}")
     return lambda: _is_accepting(address, port)

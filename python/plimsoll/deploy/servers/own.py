@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plimsoll.deploy.counters.ours import OwnCounters
-from plimsoll.deploy.ports import netloc
+from plimsoll.deploy.ports import free_port, netloc
 from plimsoll.deploy.process import GuardedProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
@@ -26,16 +26,21 @@ def start_own(running: RunningService, site: Site) -> None:
     addresses = Addresses(site.addresses, _caches(service, site))
     config = SERVICE_KINDS[service.kind].engine_config(service, addresses)
     running.configuration = json.dumps(shown_config(service, config), indent=1)
-    running.process = GuardedProcess(
+    # Not port 0: a restart must use the same port.
+    listen = netloc(site.address, free_port(address=site.address))
+    running.process = process = GuardedProcess(
         service.name,
         site.engine,
-        [site.engine, "serve", service.kind, "--config", "-", "--listen", netloc(site.address, 0)],
+        [site.engine, "serve", service.kind, "--config", "-", "--listen", listen],
         log=running.directory / "log",
         cpus=running.cpus,
         first_line=json.dumps(config),
         pipe_stdout=True,
     )
-    address = _read_address(running.process, service.ready_timeout_ns / 1e9, site.check_interrupt)
+    running.ready_check = lambda: (
+        lambda: bool(select.select([process.stdout], [], [], 0)[0] and process.stdout.readline())
+    )
+    address = _read_address(process, service.ready_timeout_ns / 1e9, site.check_interrupt)
     running.urls = [f"{service.scheme}://{address}"]
     if service.scheme == "http":
         port = int(address.rpartition(":")[2])

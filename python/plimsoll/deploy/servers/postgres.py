@@ -55,7 +55,8 @@ def start_postgres(running: RunningService, site: Site) -> None:
     running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # "fast": SIGTERM would wait for clients
     connect = partial(_connect, site.address, port, password)
     site.start(running, [programs / "postgres", "-D", data], partial(_is_answering, connect))
-    running.sweep = _leftovers_remover(data)
+    running.recovered = partial(_note_leftovers, running, data)
+    running.recovered()
     try:
         with connect() as connection:
             _create_database(
@@ -190,6 +191,11 @@ def _create_database(
         connection.execute(SQL("CREATE DATABASE {} OWNER {}").format(Identifier(database), Identifier(user)))
     if with_statements:
         connection.execute(SQL("CREATE EXTENSION IF NOT EXISTS {}").format(Identifier(STATEMENTS)))
+
+
+def _note_leftovers(running: RunningService, data: Path) -> None:
+    """After each start: a server has shared memory of its own."""
+    running.sweep = _leftovers_remover(data)
 
 
 def _leftovers_remover(data: Path) -> Callable[[], None]:

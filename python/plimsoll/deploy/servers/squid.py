@@ -8,7 +8,7 @@ import math
 import os
 import secrets
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -57,6 +57,8 @@ def start_squid(running: RunningService, site: Site) -> None:
     running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # SIGTERM waits for persistent connections
     mode = "-N" if settings["workers"] == 1 else "--foreground"
     site.start(running, [*common, mode], lambda: _is_answering(site.address, ports.forward), account=account)
+    # A restart begins without the shared memory of the processes that were killed.
+    running.ready_check = lambda: _new_check(instance, lambda: _is_answering(site.address, ports.forward))
     running.version = version_number(version_of([program, "-v"]))
     running.configuration = f"# Squid {running.version}, started with -n {instance}\n{text.rstrip()}"
     port = ports.forward if settings["origin"] is None else ports.reverse
@@ -178,6 +180,11 @@ def _make_disk(running: RunningService, site: Site, account: Account, command: l
         timeout_s=DISK_S,
         cwd=running.directory,
     )
+
+
+def _new_check(instance: str, check: Callable[[], bool]) -> Callable[[], bool]:
+    _sweep(instance)
+    return check
 
 
 def _is_answering(address: str, port: int) -> bool:

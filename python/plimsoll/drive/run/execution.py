@@ -18,6 +18,7 @@ from plimsoll.drive.carry_out import RunEnd, carry_out
 from plimsoll.drive.directory import RUN_RECORD, write_text
 from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record
 from plimsoll.drive.resources import WORK, Resources
+from plimsoll.drive.run.actions.timed import ActionRecord, TimedActions
 from plimsoll.drive.run.counting import CounterLogs, as_record
 from plimsoll.drive.run.facts import (
     is_load_changing,
@@ -38,6 +39,9 @@ from plimsoll.plan.model import Hook, WatchedExporter
 
 Log = Callable[[float, str, str], None]
 """Writes an event of the run: time in s from its zero, kind, text."""
+ACTIONS_SECTION = "actions"
+MAX_OUTPUT = 200
+"""The maximum number of characters of the output of an action that its event contains."""
 MAX_WATCH_EVENTS = 100
 """Events of watched hosts in run.json; events.jsonl contains all."""
 
@@ -58,6 +62,7 @@ class RunExecution:
         self._watched: list[tuple[WatchedExporter, CounterReadings]] = []
         self._watch_events: list[tuple[float, str]] = []
         self._counting_since = 0.0
+        self._actions: TimedActions | None = None
 
     def measure(self) -> RunEnd:
         """The whole run, with its hooks. Raises PlimsollError if it could not be measured."""
@@ -82,6 +87,7 @@ class RunExecution:
         for name, reason in hosts.lookouts.missing(config).items():
             self._log(0.0, "watch-lost", f"{name} is not watched: {reason}")
         document = self._document()
+        self._actions = self._timed_actions(environment)
         end = self._count_while(lambda: self._carry_out(document))
         self._agents = hosts.with_known_hosts(config, self._agents)
         # Agents that dial in can only reach the engine that they have dialled.
@@ -135,7 +141,7 @@ class RunExecution:
             "planned_end_s": None if settings.end_ns is None else settings.end_ns / 1e9,
             "tester_cpus": list(self._pins.testers),
             "cpus_remark": self._pins.remark,
-            "services": self._service_records(),
+            "services": self._service_records(began_s),
             "watched": watched_records(self._watched, began_s, self._resources.redactor),
             **watched_hosts_record(config, missing, self._watch_events),
             "workloads": [workload.name for workload in config.workloads],
@@ -145,15 +151,24 @@ class RunExecution:
             "load_changes": is_load_changing(config),
             **load_profile(config),
             **planned_starts(config),
+            **({"actions": self._action_records()} if config.actions else {}),
             "effective": self._resources.plan.cell_of(run).stored,
         }
 
-    def _service_records(self) -> list[dict[str, Any]]:
+    def _service_records(self, zero_s: float) -> list[dict[str, Any]]:
         redactor = self._resources.redactor
         return [
-            {**describe(service), **as_record(self._counted.get(service.spec.name), redactor)}
+            {**describe(service), **as_record(self._counted.get(service.spec.name), redactor, zero_s)}
             for service in self._resources.services.running
         ]
+
+    def _action_records(self) -> list[dict[str, Any]]:
+        records = (
+            self._actions.records
+            if self._actions is not None
+            else [ActionRecord(action) for action in self._config.actions]
+        )
+        return [record.to_json() for record in records]
 
     def _environment(self) -> dict[str, str]:
         """Variables of the hooks."""
@@ -229,20 +244,51 @@ class RunExecution:
                 self._watch_events.append((t_s, resources.redactor.text(text)))
 
         agents = [agent.to_json() for agent in self._agents]
-        return carry_out(
-            resources.engine.session(),
-            document,
-            resources.stop_conditions(),
-            resources.listener,
-            on_event,
-            agents,
-            rules_of(self._config),
+        try:
+            return carry_out(
+                resources.engine.session(),
+                document,
+                resources.stop_conditions(),
+                resources.listener,
+                on_event,
+                agents,
+                rules_of(self._config),
+                self._actions,
+            )
+        finally:
+            if self._actions is not None:
+                self._actions.finish()
+
+    def _timed_actions(self, environment: Mapping[str, str]) -> TimedActions | None:
+        """The actions of the run; None if there are none."""
+        resources, redactor = self._resources, self._resources.redactor
+        if not self._config.actions:
+            return None
+
+        def run_hook(hook: Hook) -> str:
+            lines = run_hooks([hook], ACTIONS_SECTION, environment, redactor, self._on_hosts())
+            output = " ".join(part for line in lines if (part := line.partition("`: ")[2]))
+            return f"ended ({output[:MAX_OUTPUT]})" if output else "ended"
+
+        def report(t_s: float, kind: str, text: str) -> None:
+            self._log(t_s, kind, text)
+            resources.listener.note(kind, f"{t_s:.1f} s: {text}")
+
+        return TimedActions(
+            self._config.actions,
+            resources.services.running,
+            run_hook,
+            resources.stop.check,
+            report,
+            redactor.text,
         )
 
     def _count_while(self, measure: Callable[[], RunEnd]) -> RunEnd:
         """Reads the counters of services and of watched systems before, during and after `measure`. A counter that
         cannot be read does not end the run."""
-        counting = CounterLogs(self._resources.services.running, self._directory)
+        counting = CounterLogs(
+            self._resources.services.running, self._directory, is_interrupted=bool(self._config.actions)
+        )
         watching = WatchLogs(self._config.watched, self._directory, self._resources.redactor)
         counting.start()
         watching.start()

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from plimsoll.deploy.counters.gaps import Gap
 from plimsoll.deploy.counters.prometheus import PrometheusReader
-from plimsoll.deploy.counters.watch import CounterReadings, Gap, WatchLog, error_text
+from plimsoll.deploy.counters.watch import CounterReadings, WatchLog, error_text
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
 from plimsoll.plan.model import WatchedExporter

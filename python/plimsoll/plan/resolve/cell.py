@@ -22,13 +22,14 @@ from plimsoll.plan.hosts.resolve import check_hooks, check_reach, on_hosts, reso
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.resolve.actions import resolve_actions
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.data import resolve_data
 from plimsoll.plan.resolve.load import resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.resolve.queries import object_numbers
 from plimsoll.plan.resolve.services import resolve_service
 from plimsoll.plan.resolve.watch import check_watched
-from plimsoll.plan.schema.experiment import LOAD_MISSING, CpusRaw, ExperimentRaw, HookRaw
+from plimsoll.plan.schema.experiment import LOAD_MISSING, CpusRaw, ExperimentRaw
 from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
 from plimsoll.plan.schema.paths import Origins, with_value
 from plimsoll.plan.schema.problems import translate
@@ -200,23 +201,22 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
     check_reach(hosts, known, list(zip(workloads, at_each, strict=True)), context)
     for name, hooks in (("before_run", raw.before_run), ("after_run", raw.after_run)):
         check_hooks(hosts, [hook.on for hook in hooks], (name,), context)
+    run = resolve_run(
+        raw.run,
+        [(work.load, population.load_at) for work, population in zip(workloads, populations, strict=True)],
+        context,
+    )
     return model.Config(
         services=services,
         data=once("tables", (raw.data, services), lambda: tuple(resolve_data(raw, known, context))),
         workloads=workloads,
-        run=resolve_run(
-            raw.run,
-            [
-                (work.load, population.load_at)
-                for work, population in zip(workloads, populations, strict=True)
-            ],
-            context,
-        ),
+        run=run,
         cpus=once("cpus", (raw.cpus, services), lambda: _cpus(raw.cpus, known, context)),
         ceiling=once("ceilings", (raw.ceiling,), lambda: _ceilings(raw, context)),
-        before_run=once("hooks", (raw.before_run,), lambda: tuple(map(_hook, raw.before_run))),
-        after_run=once("hooks", (raw.after_run,), lambda: tuple(map(_hook, raw.after_run))),
+        before_run=once("hooks", (raw.before_run,), lambda: tuple(hook.hook() for hook in raw.before_run)),
+        after_run=once("hooks", (raw.after_run,), lambda: tuple(hook.hook() for hook in raw.after_run)),
         hosts=hosts,
+        actions=resolve_actions(raw.actions, known, hosts, run.end_ns, context),
     )
 
 
@@ -289,7 +289,3 @@ def _watchable() -> str:
             f"{row.name} with {', '.join(others)} or {last}" if others else f"{row.name} with {last}"
         )
     return "; ".join(readings)
-
-
-def _hook(raw: HookRaw) -> model.Hook:
-    return model.Hook(tuple(raw.run), raw.on, raw.needs == "root", raw.timeout)

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.actions.command import HookRaw
+from plimsoll.plan.actions.table import AnyAction
 from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.schema.data import DataRaw
 from plimsoll.plan.schema.hosts import HostsRaw
@@ -31,7 +33,6 @@ from plimsoll.plan.source.fields import (
     Raw,
     Seed,
     ShortForm,
-    Text,
     format_version,
     shown,
 )
@@ -138,24 +139,6 @@ class ValidityRaw(Raw):
     trend: bool = True
 
 
-def _command(value: object) -> object:
-    return ["/bin/sh", "-c", value] if isinstance(value, str) else value
-
-
-class HookRaw(Raw):
-    """A command before or after a run: a list of arguments, or a string for the shell."""
-
-    run: Annotated[
-        list[Text],
-        BeforeValidator(_command),
-        Field(min_length=1),
-        WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-    ]
-    on: Literal["controller", "hosts", "all"] = "controller"
-    needs: Literal["root"] | None = None
-    timeout: Duration = 60 * NS["s"]
-
-
 class DesignRaw(Raw):
     """Which combinations of levels are run, how often and in which order."""
 
@@ -207,6 +190,7 @@ class ExperimentRaw(Raw):
     validity: ValidityRaw = Field(default_factory=ValidityRaw)
     before_run: list[HookRaw] = Field(default_factory=list)
     after_run: list[HookRaw] = Field(default_factory=list)
+    actions: Annotated[list[AnyAction], Field(max_length=100)] = Field(default_factory=list)
     hosts: Annotated[HostsRaw, ShortForm({"type": "string", "examples": ["hosts.yaml"]})] = Field(
         default_factory=HostsRaw
     )

@@ -26,7 +26,7 @@ OPEN_NAMES: Final = frozenset({"headers", "env", "values", "base", "where", "set
 
 RUN_SECTIONS: Final = frozenset(
     {"vars", "services", "data", "targets", "workload", "workloads", "load", "run", "cpus", "ceiling"}
-    | {"before_run", "after_run", "hosts"}
+    | {"before_run", "after_run", "actions", "hosts"}
 )
 """Sections in which a factor may set values: those of a run, not those of the whole experiment."""
 

@@ -1,6 +1,7 @@
 """Time series of one run: throughput and offered rate, testers and requests in progress, response times, errors.
 
-The page draws the same chart for the selected run, with the rows of the run as the datasets SERIES, CUT and CHANGES.
+The page draws the same chart for the selected run, with the rows of the run as the datasets SERIES, CUT, ACTIONS and
+CHANGES.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, chart_of, fini
 
 SERIES: Final = "series"
 CUT: Final = "cut"
+ACTIONS: Final = "actions"
 CHANGES: Final = "changes"
 MAX_POINTS: Final = 600
 TIME_UNIT: Final = "TIME"
 """Placeholder in the frame of the page for the unit of a run's times."""
 X_TITLE: Final = "time since the start of the run (s)"
+LABEL_LINES: Final = 3
+LABEL_WIDTH: Final = 6
+"""Width of a character of a label in pixels, about."""
 DASHES: Final = [[1, 0], [6, 3], [2, 2]]
 
 
@@ -76,6 +81,24 @@ def change_rows(run: RunResult) -> Rows:
     return rows or [{"at": 0, "what": "", "visible": 0}]
 
 
+def action_rows(run: RunResult | None) -> Rows:
+    """The actions that began: `from`, `to`, label, and the line on which the label is written, so that labels do not
+    cover each other. Without actions one row that is not shown, for the same reason as in `cut_rows`."""
+    series = run.series if run is not None else None
+    result = run.actions if run is not None else None
+    length = series.t_s[-1] + series.quantum_s if series is not None and series.t_s else 1.0
+    rows: Rows = []
+    ends = [0.0] * LABEL_LINES
+    for action in result.actions if result is not None else ():
+        if action.began_s is None:
+            continue
+        to = action.ended_s if action.planned_for_s and action.ended_s is not None else action.began_s
+        line = next((at for at, end in enumerate(ends) if end <= action.began_s), LABEL_LINES - 1)
+        ends[line] = action.began_s + length * len(action.label) * LABEL_WIDTH / (WIDTH - 20)
+        rows.append({"from": action.began_s, "to": to, "label": action.label, "line": line, "shown": 1})
+    return rows or [{"from": 0, "to": 0, "label": "", "line": 0, "shown": 0}]
+
+
 def _mean(values: tuple[float, ...]) -> float | None:
     return sum(values) / len(values) if values else None
 
@@ -102,7 +125,7 @@ def chart(run: RunResult | None) -> Chart:
     rows = series_rows(run.series, factor=factor) if run is not None and run.series is not None else []
     unit = unit if run is not None else TIME_UNIT
     panels = (
-        _panel("requests/s", {"throughput": "throughput", "offered": "offered"}, 150, bare=True),
+        _panel("requests/s", {"throughput": "throughput", "offered": "offered"}, 150, bare=True, labels=True),
         _panel(
             "testers; requests",
             {"active": "active testers", "concurrency": "requests in progress"},
@@ -117,14 +140,17 @@ def chart(run: RunResult | None) -> Chart:
         **{
             SERIES: rows,
             CUT: cut_rows(run) if run is not None else [],
+            ACTIONS: action_rows(run) if run is not None else [],
             CHANGES: change_rows(run) if run is not None else [],
         },
     )
 
 
-def _panel(title: str, lines: dict[str, str], height: int, *, bare: bool = False) -> Chart:
-    """Several fields on one axis with different dashes, over the shaded warm-up. `bare`: without labels and title of
-    the time axis."""
+def _panel(
+    title: str, lines: dict[str, str], height: int, *, bare: bool = False, labels: bool = False
+) -> Chart:
+    """Several fields on one axis with different dashes, over the shaded warm-up and the actions. `bare`: without labels
+    and title of the time axis. `labels`: with those of the actions."""
     names = list(lines.values())
     legend = alt.Legend(title=None, symbolOpacity=1) if len(names) > 1 else None
     dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=names, range=DASHES[: len(names)]), legend=legend)
@@ -132,7 +158,8 @@ def _panel(title: str, lines: dict[str, str], height: int, *, bare: bool = False
         _line(field, title, name, dash, faint=at > 0, bare=bare)
         for at, (field, name) in enumerate(lines.items())
     ]
-    return alt.layer(_shade(bare), *layers, _marks(bare), width=WIDTH - 20, height=height)
+    marks = (_shade(bare), *_actions(bare), *(_labels(bare) if labels else ()))
+    return alt.layer(*marks, *layers, _changes(bare), width=WIDTH - 20, height=height)
 
 
 def _scales(**channels: Literal["shared", "independent"]) -> alt.Resolve:
@@ -174,7 +201,7 @@ def _shade(bare: bool) -> alt.Chart:
     return drawn
 
 
-def _marks(bare: bool) -> alt.Chart:
+def _changes(bare: bool) -> alt.Chart:
     """A vertical line at each change."""
     drawn: alt.Chart = (
         chart_of(CHANGES)
@@ -189,6 +216,30 @@ def _marks(bare: bool) -> alt.Chart:
         )
     )
     return drawn
+
+
+def _actions(bare: bool) -> tuple[alt.Chart, alt.Chart]:
+    """A band for each action that lasts, and a line at the begin of each action."""
+    x = alt.X("from:Q", title=None if bare else X_TITLE)
+    tooltip = [alt.Tooltip("label:N", title="action"), alt.Tooltip("from:Q", title="at (s)", format=",.3~r")]
+    band = chart_of(ACTIONS).mark_rect(opacity=0.16, color=INK).encode(x=x, x2="to:Q", tooltip=tooltip)
+    line = (
+        chart_of(ACTIONS)
+        .mark_rule(strokeWidth=1.2, strokeDash=[4, 2], color=INK)
+        .encode(x=x, opacity=alt.Opacity("shown:Q", scale=None), tooltip=tooltip)
+    )
+    return band, line
+
+
+def _labels(bare: bool) -> tuple[alt.Chart, ...]:
+    x = alt.X("from:Q", title=None if bare else X_TITLE)
+    return tuple(
+        chart_of(ACTIONS)
+        .transform_filter(f"datum.line == {line}")
+        .mark_text(align="left", baseline="top", dx=4, fontSize=10, color=INK)
+        .encode(x=x, y=alt.value(12 * line), text="label:N")
+        for line in range(LABEL_LINES)
+    )
 
 
 def _tooltip() -> list[alt.Tooltip]:

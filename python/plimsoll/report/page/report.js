@@ -113,7 +113,7 @@
     const testers = page.frames.testers, hasErrors = rows(run.series).some((row) => row.errors > 0);
     if (!hasErrors) series.spec.vconcat = series.spec.vconcat.slice(0, -1);  // the last panel is theirs
     await draw("series", series.spec, Object.assign({}, series.data, {
-      series: run.series, cut: run.cut, changes: run.changes,
+      series: run.series, cut: run.cut, actions: run.actions, changes: run.changes,
     }));
     const shares = rows(run.testers), figure = document.getElementById("figure-testers");
     if (figure) figure.hidden = !shares.length;

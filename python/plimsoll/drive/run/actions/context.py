@@ -1,0 +1,37 @@
+"""What a kind of actions needs to carry out an action."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from plimsoll.deploy.process import GuardedProcess
+from plimsoll.deploy.running import RunningService
+from plimsoll.errors import ServiceError
+from plimsoll.plan.model import Action, Hook
+
+
+@dataclass(frozen=True, slots=True)
+class ActionContext:
+    """`services`: the running services by name. `wait`: waits for a number of seconds; False if the run has ended
+    before. `run_hook`: runs a command and returns its output as a line; raises PlimsollError. `check_interrupt`: raises
+    Interrupted if the user has requested the end."""
+
+    services: Mapping[str, RunningService]
+    wait: Callable[[float], bool]
+    run_hook: Callable[[Hook], str]
+    check_interrupt: Callable[[], None]
+
+    def service(self, action: Action) -> RunningService:
+        """The service of an action. Raises ServiceError if it does not run at all."""
+        try:
+            return self.services[action.service]
+        except KeyError:
+            raise ServiceError(f"service {action.service} does not run") from None
+
+    def process(self, action: Action) -> GuardedProcess:
+        """The process of its service. Raises ServiceError if there is none."""
+        process = self.service(action).process
+        if process is None or process.has_ended():
+            raise ServiceError(f"service {action.service} has no process that runs")
+        return process

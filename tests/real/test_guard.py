@@ -1,0 +1,71 @@
+"""The guard of a service kills, starts, pauses and continues a real process tree, and ends it in every state."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plimsoll.deploy.binary import find_engine
+from plimsoll.deploy.process import GuardedProcess, tree_below
+from tests.real.test_trouble import wait_for
+
+SCRIPT = "setsid sleep 1000 & sleep 1000 & echo started >> {file}; wait"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[GuardedProcess]:
+    script = SCRIPT.format(file=tmp_path / "starts")
+    process = GuardedProcess("tree", find_engine(), ["sh", "-c", script], log=tmp_path / "log", grace_s=2.0)
+    wait_for(lambda: len(tree_below(process.pid)) == 3, 20)
+    yield process
+    process.stop()
+    assert process.has_ended()
+
+
+def test_a_tree_is_killed_and_started_again_below_the_same_root(
+    guarded: GuardedProcess, tmp_path: Path
+) -> None:
+    root, before = guarded.pid, set(tree_below(guarded.pid))
+    guarded.kill_tree()
+    assert guarded.is_down and not guarded.has_ended()
+    assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
+    guarded.start_again()
+    assert not guarded.is_down and guarded.pid == root
+    wait_for(lambda: len(tree_below(root)) == 3, 20)
+    assert not before & set(tree_below(root))
+    assert (tmp_path / "starts").read_text().count("started") == 2
+
+
+def test_a_tree_is_paused_and_continued(guarded: GuardedProcess) -> None:
+    guarded.pause_tree()
+    assert set(tree_below(guarded.pid).values()) == {"T"}
+    guarded.continue_tree()
+    assert "T" not in tree_below(guarded.pid).values()
+
+
+def test_a_paused_tree_ends_in_an_orderly_way(guarded: GuardedProcess) -> None:
+    guarded.pause_tree()
+    members = set(tree_below(guarded.pid))
+    began = time.monotonic()
+    guarded.stop()
+    assert time.monotonic() - began < 10
+    assert not [pid for pid in members if Path(f"/proc/{pid}").exists()]
+
+
+def test_a_tree_that_ends_by_itself_still_ends_its_guard(guarded: GuardedProcess) -> None:
+    (shell,) = [
+        pid for pid in tree_below(guarded.pid) if b"sh\0-c" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(shell, 9)
+    wait_for(guarded.has_ended, 20)
+    assert "killed by signal 9" in guarded.end_message()
+
+
+def test_a_guard_without_a_program_ends(guarded: GuardedProcess) -> None:
+    guarded.kill_tree()
+    guarded.stop()
+    assert guarded.returncode == 0
