@@ -10,10 +10,19 @@ from pathlib import Path
 import pytest
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.deploy.process import GuardedProcess, tree_below
+from plimsoll.deploy.process import GuardedProcess
 from tests.real.test_trouble import wait_for
 
 SCRIPT = "setsid sleep 1000 & sleep 1000 & echo started >> {file}; wait"
+
+
+def tree_below(pid: int) -> list[int]:
+    """The descendants of a process."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [child, *tree_below(child)]
+    return found
 
 
 @pytest.fixture

@@ -148,9 +148,9 @@ class Squid:
 
     def __init__(self, site: Site) -> None:
         (running,) = [one for one in site.fleet.running if one.spec.name == "cache"]
-        self.file = running.directory / "squid.conf"
+        self.file = Path(running.directory) / "squid.conf"
         self.text = self.file.read_text()
-        self.pid = int((running.directory / "squid" / "squid.pid").read_text())
+        self.pid = int((Path(running.directory) / "squid" / "squid.pid").read_text())
         self.place = urlsplit(site.url("cache")).netloc
 
     def take_purges(self, takes: bool) -> None:

@@ -15,6 +15,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -100,13 +101,25 @@ impl Guarded<'_> {
 /// Runs `command` (program first). With `input`, the first line of stdin becomes the child's whole
 /// stdin. Each later line is an action.
 ///
-/// `grace` is the time between SIGTERM and SIGKILL. The lab waits longer than that.
+/// `grace` is the time between SIGTERM and SIGKILL. The lab waits longer than that. `cpus`: the
+/// cores of this process and of the command; empty: not bound. `directory`: where the command runs.
 ///
 /// The exit status is the child's, or 128 + signal if it was killed, except by `kill`. This process
 /// must be the leader of a process group.
-pub fn run(command: &[OsString], input: bool, grace: Duration) -> Result<ExitCode> {
+pub fn run(
+    command: &[OsString],
+    input: bool,
+    grace: Duration,
+    cpus: &[usize],
+    directory: Option<&Path>,
+) -> Result<ExitCode> {
     let (program, arguments) = command.split_first().context("guard: no command given")?;
     catch_termination();
+    bind_to(cpus)?;
+    if let Some(directory) = directory {
+        std::env::set_current_dir(directory)
+            .with_context(|| format!("guard: cannot enter {}", directory.display()))?;
+    }
     let mut guarded = Guarded {
         program,
         arguments,
@@ -143,6 +156,26 @@ fn follow(guarded: &mut Guarded, actions: &Receiver<Action>, grace: Duration) ->
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL_INTERVAL),
         }
     }
+}
+
+/// Binds this process, and the children that it starts afterwards, to cores.
+fn bind_to(cpus: &[usize]) -> Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the set is plain data, for which zero is a valid value. `CPU_SET` ignores cores that
+    // are not in the set's range.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for &core in cpus.iter().filter(|&&core| core < libc::CPU_SETSIZE as usize) {
+            libc::CPU_SET(core, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    Err(io::Error::last_os_error()).with_context(|| format!("guard: cpus {cpus:?} cannot be used"))
 }
 
 fn spawn(program: &OsStr, arguments: &[OsString], input: bool) -> Result<Child> {
@@ -262,6 +295,22 @@ fn signal_descendants(signal: libc::c_int) {
             queue.extend(u32::try_from(pid).into_iter().flat_map(children_of));
         }
     }
+}
+
+/// The states of the descendants of a process, as in /proc/PID/stat (R, S, T, Z, ...).
+pub(crate) fn descendant_states(pid: u32) -> Vec<char> {
+    let mut states = Vec::new();
+    let mut queue = VecDeque::from(children_of(pid));
+    while let Some(child) = queue.pop_front() {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        states.extend(
+            stat.rsplit(')')
+                .next()
+                .and_then(|rest| rest.trim_start().chars().next()),
+        );
+        queue.extend(u32::try_from(child).into_iter().flat_map(children_of));
+    }
+    states
 }
 
 fn children_of(pid: u32) -> Vec<libc::pid_t> {

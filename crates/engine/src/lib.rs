@@ -7,6 +7,7 @@
 
 mod bench;
 mod guard;
+mod host_session;
 mod replay;
 mod serve;
 mod signals;
@@ -104,10 +105,21 @@ enum Verb {
         /// Time between SIGTERM and SIGKILL
         #[arg(long, default_value_t = 4000, value_name = "MILLISECONDS")]
         grace_ms: u64,
+        /// Cores of the command, separated by commas
+        #[arg(long, value_delimiter = ',', value_name = "CORES")]
+        cpus: Vec<usize>,
+        /// Working directory of the command
+        #[arg(long)]
+        directory: Option<PathBuf>,
+        /// A text by which other programs find this process
+        #[arg(long)]
+        label: Option<OsString>,
         /// Program and arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Perform the lab's requests on this host: files, and processes below guards
+    Host(host_session::Arguments),
     /// Print what each driver states about itself, as JSON
     Drivers,
     /// Print the version
@@ -121,8 +133,17 @@ pub fn main() -> ExitCode {
         Verb::Guard {
             input,
             grace_ms,
+            cpus,
+            directory,
+            label: _,
             command,
-        } => guard::run(&command, input, Duration::from_millis(grace_ms)),
+        } => guard::run(
+            &command,
+            input,
+            Duration::from_millis(grace_ms),
+            &cpus,
+            directory.as_deref(),
+        ),
         Verb::Trace(trace) => trace::run(trace),
         Verb::Replay(replay) => replay::run(&replay),
         other => carry_out(other).map(|()| ExitCode::SUCCESS),
@@ -196,6 +217,7 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
         Verb::Guard { .. } | Verb::Trace(_) | Verb::Replay(_) => {
             unreachable!("main handles the commands with their own exit status")
         }
+        Verb::Host(arguments) => host_session::serve(&arguments),
         Verb::Drivers => say(&serde_json::json!({
             "drivers": plimsoll_drive::drivers().collect::<Vec<_>>(),
         })),

@@ -110,11 +110,13 @@ def _counts(summary: Mapping[str, Any]) -> Counts:
 
 
 def cores_of(record: Mapping[str, Any], results: Results) -> dict[str, int]:
-    """Number of cores that each component may use: host, testers, services, and watched processes of this host."""
+    """Number of cores that each component may use: host, testers, services, and watched processes of this host.
+    Services of other hosts that are not bound to cores are left out: they may use those of their host."""
     usable = len(results.environment["cpu"]["usable"])
     cores = {"host": usable, "testers": len(record["tester_cpus"]) or usable}
     for service in record["services"]:
-        cores[f"service:{service['name']}"] = len(service["cpus"]) or usable
+        if service["cpus"] or not service.get("host"):
+            cores[f"service:{service['name']}"] = len(service["cpus"]) or usable
     local_hosts = (host for host in record.get("watched_hosts", ()) if host["address"] == LOCAL)
     return (
         dict.fromkeys((f"service:{name}" for host in local_hosts for name in host["processes"]), usable)
@@ -123,11 +125,12 @@ def cores_of(record: Mapping[str, Any], results: Results) -> dict[str, int]:
 
 
 def services_on_same_cores(record: Mapping[str, Any]) -> list[list[str]]:
-    """Groups of services that are bound to the same cores. Groups of one service are left out."""
-    bound: dict[tuple[int, ...], list[str]] = {}
+    """Groups of services that are bound to the same cores of a host. Groups of one service are left out."""
+    bound: dict[tuple[str, ...], list[str]] = {}
     for service in record["services"]:
         if service["cpus"]:
-            bound.setdefault(tuple(service["cpus"]), []).append(f"service:{service['name']}")
+            cores = (service.get("host") or "", *map(str, service["cpus"]))
+            bound.setdefault(cores, []).append(f"service:{service['name']}")
     return [names for names in bound.values() if len(names) > 1]
 
 

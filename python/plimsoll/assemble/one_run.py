@@ -182,7 +182,9 @@ def _with_hosts(
 ) -> tuple[RunFacts, RunSummary]:
     """The additional results of a run with several agents."""
     tester, value = read_round_trips(run.path / "metrics.parquet", measured.start, measured.end)
-    trips = RoundTrips(tester, value, services_here=bool(run.record["services"]))
+    trips = RoundTrips(
+        tester, value, services_here=any(not service.get("host") for service in run.record["services"])
+    )
     shares = facts.open_load != "all"
     hosts = hosts_result(run_agents, placement, run_summary, measured, trips, shares=shares, cpu=used.cpu)
     if placement is not None:
@@ -211,7 +213,12 @@ def _used(
     if run_agents.several:
         elsewhere = cores_of_hosts(results.environment)
         links = links_of_hosts(results.environment)
-        return hosts_used(samples, measured, run_agents.agents, cores, elsewhere, shared, links)
+        placed = {
+            f"service:{service['name']}": service["host"]
+            for service in run.record["services"]
+            if service.get("host")
+        }
+        return hosts_used(samples, measured, run_agents.agents, cores, elsewhere, shared, links, placed)
     link = links_of_hosts(results.environment).get(run_agents.agents[0].host) if run_agents.agents else None
     shown = utilizations(samples, measured, cores, shared, link_bytes_s=link)
     testers = [usage for usage in shown if usage.role == "testers"]

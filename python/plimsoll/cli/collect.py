@@ -10,6 +10,7 @@ from plimsoll.deploy.testbed.inside import run_on_lab
 from plimsoll.drive.bringing_in import fetch_outstanding, outstanding_runs
 from plimsoll.drive.resume import resumed_plan
 from plimsoll.errors import ExitCode
+from plimsoll.plan.model import hosts_to_reach
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def main(args: argparse.Namespace) -> int:
     if not outstanding_runs(directory.path):
         print(f"{args.directory}: no measurements are missing")
         return int(ExitCode.PASSED)
-    if (code := run_on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
+    if (code := run_on_lab(hosts_to_reach(run.config for run in plan.runs), args.words)) is not None:
         return code
     missing = False
     for run in fetch_outstanding(plan, directory.path, find_engine()):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from plimsoll.deploy.binary import engine_version, find_engine
 from plimsoll.deploy.environment import host_facts, read
+from plimsoll.deploy.servers.needs import NEEDS, missing_programs
 from plimsoll.errors import EngineError, ExitCode
 
 FILES_WANTED = 65_536
@@ -44,7 +45,11 @@ def main(args: argparse.Namespace) -> int:
         version = "none"
         engine = Finding("engine", str(error), "bad", "no experiment can run", "make engine")
     facts = host_facts(version)
-    findings = [engine, *examine(facts, steal_ticks(read("/proc/stat") or ""))]
+    findings = [
+        engine,
+        *examine(facts, steal_ticks(read("/proc/stat") or "")),
+        _servers(missing_programs(NEEDS)),
+    ]
     if args.json:
         print(
             json.dumps(
@@ -157,6 +162,21 @@ def _steal(share: float) -> Finding:
         "steal", text, "mind", "other guests of the hypervisor use processor time, so repetitions vary more",
         "use a dedicated machine, or more repetitions",
     )  # fmt: skip
+
+
+def _servers(missing: list[str]) -> Finding:
+    """Programs of the distribution for services on this host. `plimsoll hosts check` reports those of other hosts."""
+    if not missing:
+        return Finding("servers", "PostgreSQL, MariaDB, Squid and nginx are installed", "good")
+    texts, commands = zip(*(text.split(": ", 1) for text in missing), strict=True)
+    packages = dict.fromkeys(command.rpartition(" ")[2] for command in commands)
+    return Finding(
+        "servers",
+        "; ".join(dict.fromkeys(texts)),
+        "mind",
+        "services of these kinds cannot run on this host",
+        f"apt-get install {' '.join(packages)}",
+    )
 
 
 def _print(findings: list[Finding]) -> None:

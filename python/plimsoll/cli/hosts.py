@@ -15,6 +15,7 @@ from plimsoll.deploy.binary import engine_version, find_engine, require_same_ver
 from plimsoll.deploy.hosts import CleanedHost, HostBackend
 from plimsoll.deploy.hosts.check import FIGURES, CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.service_hosts.pool import with_service_remarks
 from plimsoll.deploy.testbed.inside import run_on_lab
 from plimsoll.errors import ExitCode
 from plimsoll.plan.hosts.spread import fewest, usable_words
@@ -54,9 +55,10 @@ def main(args: argparse.Namespace) -> int:
     engine = find_engine()
     require_same_version(engine_version(engine), engine)
     hosts_of = load_all_hosts(args.file, args.set)
-    if (lab_code := run_on_lab(hosts_of.testers, args.words)) is not None:
+    if (lab_code := run_on_lab([*hosts_of.testers, *hosts_of.services], args.words)) is not None:
         return lab_code
-    backends = [(hosts, _kind(hosts, engine)) for hosts in (*hosts_of.testers, *hosts_of.watched)]
+    all_hosts = (*hosts_of.testers, *hosts_of.services, *hosts_of.watched)
+    backends = [(hosts, _kind(hosts, engine)) for hosts in all_hosts]
     if args.does == "clean":
         return _clean(
             [host for _, kind in backends for host in kind.clean(everything=True, discard=args.discard)], args
@@ -65,7 +67,10 @@ def main(args: argparse.Namespace) -> int:
     checks: list[dict[str, Any]] = []
     for hosts, kind in backends:
         try:
-            checked = check(kind, hosts, engine, baseline=args.baseline)
+            ready = kind.prepare()
+            checked = check(kind, hosts, engine, ready=ready, baseline=args.baseline)
+            if hosts in hosts_of.services:
+                checked = with_service_remarks(kind, ready, checked, hosts_of.kinds)
         finally:
             kind.clean()
         needed = fewest(hosts)
@@ -75,6 +80,8 @@ def main(args: argparse.Namespace) -> int:
             needed, enough = len(must), all(checked_host.taken for checked_host in must)
             checked = [replace(checked_host, role="watch") for checked_host in checked]
         code = code if enough else ExitCode.ERROR
+        if hosts in hosts_of.services:
+            checked = [replace(checked_host, role="services") for checked_host in checked]
         checks.append(
             {
                 "enough": enough,
@@ -115,7 +122,8 @@ def lines(hosts: Hosts, checked: Sequence[CheckedHost], needed: int, *, baseline
         f"{checked_host.host.name}: {remark}" for checked_host in checked for remark in checked_host.remarks
     ]
     taken = sum(checked_host.taken for checked_host in checked)
-    use = "watched" if any(checked_host.role == "watch" for checked_host in checked) else "used"
+    roles = {checked_host.role for checked_host in checked}
+    use = "watched" if "watch" in roles else "used for services" if "services" in roles else "used"
     text_lines.append(usable_words(hosts, taken, len(checked), needed, use=use))
     return text_lines
 

@@ -66,6 +66,7 @@ def lines(plan: Plan, max_runs: int) -> list[str]:
     text_lines += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     text_lines += [f"needs root: {text}" for text in plan.needs_root]
     text_lines += [f"hosts: {text}" for spread in plan.spreads for text in _hosts(spread)]
+    text_lines += [f"services: {text}" for text in _placed(plan)]
     text_lines += [f"on every host: {text}" for text in _on_hosts(plan)]
     text_lines += [f"watched: {text}" for text in _watched(plan)]
     text_lines += [f"log: {text}" for text in plan.remarks]
@@ -103,6 +104,25 @@ def _on_hosts(plan: Plan) -> list[str]:
     return list(
         dict.fromkeys(f"{hook.shown}, {when} each run" for when, hook in commands if hook.on != "controller")
     )
+
+
+def _placed(plan: Plan) -> list[str]:
+    """The services on each other host, with the size of the data that is written there."""
+    names: dict[str, dict[str, None]] = {}
+    sizes: dict[str, int] = {}
+    for config in (run.config for run in plan.runs):
+        written: dict[str, int] = {}
+        for service in config.services:
+            if service.host is not None:
+                names.setdefault(service.host, {})[service.name] = None
+                data = sum(data_set.bytes for data_set in config.data if data_set.into == service.name)
+                written[service.host] = written.get(service.host, 0) + data
+        for host, size in written.items():
+            sizes[host] = max(sizes.get(host, 0), size)
+    return [
+        f"on {host}: {', '.join(placed)}" + (f" ({about_size(sizes[host])} of data)" if sizes[host] else "")
+        for host, placed in names.items()
+    ]
 
 
 def _few(names: Sequence[str], limit: int = 6) -> str:

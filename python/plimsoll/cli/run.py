@@ -21,6 +21,7 @@ from plimsoll.drive.registry import running_experiments
 from plimsoll.drive.resume import done_runs, resumed_plan
 from plimsoll.errors import BadInput
 from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.model import hosts_to_reach
 from plimsoll.printable import printable
 
 
@@ -66,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
         plan, directory = make_plan(load_experiment(args.file, args.set), secrets.randbits(32)), None
     else:
         raise BadInput("give an experiment file, or --resume DIR; plimsoll init writes an example file")
-    if (code := run_on_lab([run.config.hosts for run in plan.runs], args.words)) is not None:
+    if (code := run_on_lab(hosts_to_reach(run.config for run in plan.runs), args.words)) is not None:
         return code
     done: frozenset[str] = frozenset()
     if directory is None:

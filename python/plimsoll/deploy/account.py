@@ -12,9 +12,9 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from plimsoll.errors import ServiceError
 
@@ -22,6 +22,15 @@ NAMES = ("nobody",)
 GROUPS = ("nogroup", "nobody")
 """The name of the group on Debian, and on other distributions."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Owner, group and mode of a directory."""
+
+    uid: int
+    gid: int
+    mode: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +42,33 @@ class Account:
     gid: int
     change: bool
 
-    def command(self, program: list[str | Path], environment: Mapping[str, str]) -> list[str | Path]:
+    def command(
+        self,
+        program: Sequence[str | PurePath],
+        environment: Mapping[str, str],
+        *,
+        path: str | None = None,
+        setpriv: str | None = None,
+    ) -> list[str | PurePath]:
         """The command line that runs `program` under this account and with only this environment. The
         environment of this process may contain secrets, and other processes of the account could read
-        them."""
-        variables = {"PATH": os.environ.get("PATH") or PATH, **environment}
+        them. `path`: PATH, and `setpriv`: the program, of another host."""
+        variables = {"PATH": path or os.environ.get("PATH") or PATH, **environment}
         clean = ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
         if not self.change:
             return [*clean, *program]
         # A change of account clears PDEATHSIG, with which the guard ends its child, unless setpriv keeps it.
         options = [f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", "--pdeathsig", "keep"]
-        return [*clean, _setpriv(), *options, "--", *program]
+        return [*clean, setpriv or _setpriv(), *options, "--", *program]
 
     def may_enter(self, directory: Path) -> bool:
         """Whether the account can enter a directory: every directory of the path must permit it."""
         directories = [directory.resolve(), *directory.resolve().parents]
-        return not self.change or all(self._can_enter(directory_of_path) for directory_of_path in directories)
+        return self.may_enter_all([_status(directory_of_path) for directory_of_path in directories])
+
+    def may_enter_all(self, statuses: Iterable[Status | None]) -> bool:
+        """Whether the account can enter all directories with these owners and modes; None: missing."""
+        return not self.change or all(self._can_enter(status) for status in statuses)
 
     def set_owner(self, path: Path, mode: int | None = None) -> None:
         """Makes the account the owner of a file or directory. `mode` is set first, if it is given."""
@@ -57,16 +77,22 @@ class Account:
         if self.change:
             os.chown(path, self.uid, self.gid)
 
-    def _can_enter(self, path: Path) -> bool:
-        try:
-            status = path.stat()
-        except OSError:
+    def _can_enter(self, status: Status | None) -> bool:
+        if status is None:
             return False
-        if status.st_uid == self.uid:
-            return bool(status.st_mode & stat.S_IXUSR)
-        if status.st_gid == self.gid:
-            return bool(status.st_mode & stat.S_IXGRP)
-        return bool(status.st_mode & stat.S_IXOTH)
+        if status.uid == self.uid:
+            return bool(status.mode & stat.S_IXUSR)
+        if status.gid == self.gid:
+            return bool(status.mode & stat.S_IXGRP)
+        return bool(status.mode & stat.S_IXOTH)
+
+
+def _status(path: Path) -> Status | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return Status(found.st_uid, found.st_gid, found.st_mode)
 
 
 def own_account() -> Account:

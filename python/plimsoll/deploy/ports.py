@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from plimsoll.errors import BadInput, Problem
 
@@ -48,7 +49,8 @@ class CachePorts:
     """The ports of a cache: as a forward proxy (also for its peers), as a reverse proxy, and for the ICP
     queries of siblings.
 
-    `address`: an address of loopback for its siblings. It differs between caches, since Squid takes a query
+    `reach`: the address at which clients and peers reach the cache. `address`: an address of loopback for its
+    siblings, which run on the same host. It differs between caches, since Squid takes a query
     from its own address for an echo, for any port.
     """
 
@@ -56,30 +58,60 @@ class CachePorts:
     forward: int
     reverse: int
     icp: int
+    reach: str = LOOPBACK
+
+
+class PortHost(Protocol):
+    """The host of a cache. `address`: on which its services listen."""
+
+    address: str
+
+    def free_port(self, kind: socket.SocketKind = socket.SOCK_STREAM, address: str | None = None) -> int:
+        """A port on which no process listens now."""
+
+
+class ThisHost:
+    """This host, with one address."""
+
+    def __init__(self, address: str = LOOPBACK) -> None:
+        self.address = address
+
+    def free_port(self, kind: socket.SocketKind = socket.SOCK_STREAM, address: str | None = None) -> int:
+        """See `PortHost`."""
+        return free_port(kind, address or self.address)
 
 
 class PortBook:
     """Assigns ports to caches before they run. Siblings name each other's ports, so a port is required before
-    its cache is started. `address`: the address on which the caches listen."""
+    its cache is started. `host_of`: the host of a cache, and the address at which clients reach the cache."""
 
-    def __init__(self, address: str = LOOPBACK) -> None:
-        self._address = address
-        self._assigned: dict[str, CachePorts] = {}
+    def __init__(self, host_of: Callable[[str], tuple[PortHost, str]] | None = None) -> None:
+        here = ThisHost()
+        self._host_of = host_of or (lambda name: (here, here.address))
+        self._assigned: dict[str, tuple[PortHost, CachePorts]] = {}
         self._number = 0
 
     def ports_of(self, name: str) -> CachePorts:
         """The ports of a cache. They do not change during an experiment, because a gateway that notifies the
-        cache knows them too."""
-        if name not in self._assigned:
-            taken = {port for ports in self._assigned.values() for port in (ports.forward, ports.reverse)}
-            forward = self._unused_port(taken)
-            reverse = self._unused_port(taken | {forward})
+        cache knows them too, unless its host changes."""
+        host, reach = self._host_of(name)
+        if name not in self._assigned or self._assigned[name][0] is not host:
+            taken = {
+                port
+                for other, ports in self._assigned.values()
+                if other is host
+                for port in (ports.forward, ports.reverse)
+            }
+            forward = _unused_port(host, taken)
+            reverse = _unused_port(host, taken | {forward})
             self._number += 1
             address = f"127.0.0.{2 + self._number % 250}"
-            self._assigned[name] = CachePorts(address, forward, reverse, free_port(socket.SOCK_DGRAM))
-        return self._assigned[name]
+            icp = host.free_port(socket.SOCK_DGRAM, LOOPBACK)
+            self._assigned[name] = host, CachePorts(address, forward, reverse, icp, reach)
+        return self._assigned[name][1]
 
-    def _unused_port(self, taken: set[int]) -> int:
-        while (port := free_port(address=self._address)) in taken:
-            pass
-        return port
+
+def _unused_port(host: PortHost, taken: set[int]) -> int:
+    while (port := host.free_port()) in taken:
+        pass
+    return port

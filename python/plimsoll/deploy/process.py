@@ -14,19 +14,78 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePath
+from typing import Protocol
 
+from plimsoll.deploy.tree_actions import TreeActions
 from plimsoll.errors import ServiceError
 
 GRACE_S = 4.0
 """The default time between SIGTERM and SIGKILL."""
 TIMEOUT_S = 1.0
 """The time beyond its grace period that the guard may take to end."""
-ACTION_S = 5.0
-"""The maximum time that the guard may take to carry out an action on the processes of a service."""
 QUOTED_LINES = 12
 """The maximum number of log lines that a message quotes."""
+QUOTED_BYTES = 8192
+"""The number of bytes of a log that are searched for these lines."""
+
+
+class ServiceProcess(Protocol):
+    """A process tree below a guard, on this host or on another one."""
+
+    name: str
+
+    @property
+    def pid(self) -> int:
+        """The process id of the guard on its host, the root of the process tree."""
+
+    @property
+    def log(self) -> PurePath:
+        """The path of its log on its host."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status; None while the process runs, or if it is not known."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits for its end, at most `timeout_s`."""
+
+    def has_ended(self) -> bool:
+        """Whether the process has ended, or can no longer be reached."""
+
+    def end_message(self) -> str:
+        """The message for a service that has ended: how it ended, and its last log lines."""
+
+    def last_lines(self) -> str:
+        """The last lines of its log, in a form that can be appended to a message."""
+
+    def send_signal(self, number: int, timeout_s: float) -> None:
+        """Sends the signal `number` to the program below the guard and waits for its end, at most
+        `timeout_s`. `stop` must be called afterwards."""
+
+    @property
+    def is_down(self) -> bool:
+        """Whether `kill_tree` has ended the program, and `start_again` has not started it since."""
+
+    @property
+    def starts(self) -> int:
+        """How often the program was started."""
+
+    def kill_tree(self) -> None:
+        """Kills the program and all its descendants with SIGKILL, and waits until none is left. The guard remains, so
+        the root of the process tree does not change. Raises ServiceError."""
+
+    def start_again(self) -> None:
+        """Starts the program again with the same command, after `kill_tree`. Raises ServiceError."""
+
+    def pause_tree(self) -> None:
+        """Stops the program and its descendants with SIGSTOP. Raises ServiceError."""
+
+    def continue_tree(self) -> None:
+        """Continues the program and its descendants with SIGCONT. Raises ServiceError."""
+
+    def stop(self) -> None:
+        """Ends the whole process tree."""
 
 
 @contextlib.contextmanager
@@ -53,9 +112,9 @@ def bound_to(cpus: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-class GuardedProcess:
-    """A running child process under the guard. The child's output goes to `log`; with `pipe_stdout`, its
-    stdout goes to a pipe instead. `first_line`: a line for its standard input. `grace_s`: time between
+class GuardedProcess(TreeActions):
+    """A running child process under the guard. The child's output goes to `log`; with `stdout`, its
+    stdout goes to that file instead. `first_line`: a line for its standard input. `grace_s`: time between
     SIGTERM and SIGKILL."""
 
     def __init__(
@@ -69,17 +128,15 @@ class GuardedProcess:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         first_line: str | None = None,
-        pipe_stdout: bool = False,
+        stdout: Path | None = None,
         grace_s: float = GRACE_S,
     ) -> None:
+        super().__init__()
         self.name = name
-        self.is_down = False
-        """Whether `kill_tree` has ended the program, and `start_again` has not started it since."""
-        self._starts = 1
         self._grace_s = grace_s
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as sink, bound_to(cpus):
+        with log.open("ab") as sink, (stdout or log).open("ab") as output, bound_to(cpus):
             try:
                 self._process = subprocess.Popen(
                     [
@@ -92,7 +149,7 @@ class GuardedProcess:
                         *command,
                     ],
                     stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE if pipe_stdout else sink,
+                    stdout=output,
                     stderr=sink,
                     cwd=cwd,
                     env=None if env is None else {**os.environ, **env},
@@ -107,12 +164,6 @@ class GuardedProcess:
     def pid(self) -> int:
         """The process id of the guard, the root of the process tree."""
         return self._process.pid
-
-    @property
-    def stdout(self) -> IO[bytes]:
-        """The child's output, if `pipe_stdout` was set."""
-        assert self._process.stdout is not None
-        return self._process.stdout
 
     @property
     def returncode(self) -> int | None:
@@ -130,26 +181,15 @@ class GuardedProcess:
 
     def end_message(self) -> str:
         """The message for a service that has ended: how it ended, and its last log lines."""
-        code = self._process.poll()
-        if code is None:
-            how = "is running"
-        elif code < 0:
-            how = f"was killed by signal {-code} ({signal.Signals(-code).name})"
-        elif code > 128:
-            how = f"was killed by signal {code - 128}"
-        else:
-            how = f"ended with exit status {code}"
-        return f"service {self.name} {how}{self.last_lines()}"
+        return f"service {self.name} {end_text(self._process.poll())}{self.last_lines()}"
 
     def last_lines(self) -> str:
         """The last lines of its log, in a form that can be appended to a message."""
-        with contextlib.suppress(OSError):
-            with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - 8192))
-                lines = file.read().decode("utf-8", "replace").splitlines()[-QUOTED_LINES:]
-            if lines:
-                return f"; the end of its log ({self.log}):\n" + "\n".join(f"  {line}" for line in lines)
-        return f"; its log ({self.log}) is empty"
+        data = b""
+        with contextlib.suppress(OSError), self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - QUOTED_BYTES))
+            data = file.read()
+        return quoted_lines(data, str(self.log))
 
     def send_signal(self, number: int, timeout_s: float) -> None:
         """Sends the signal `number` to the program below the guard and waits for its end, at most
@@ -160,50 +200,6 @@ class GuardedProcess:
                 os.kill(int(task.read_text().split()[0]), number)
                 self.wait(timeout_s)
                 return
-
-    @property
-    def starts(self) -> int:
-        """How often the program was started."""
-        return self._starts
-
-    def kill_tree(self) -> None:
-        """Kills the program and all its descendants with SIGKILL, and waits until none is left. The guard remains, so
-        the root of the process tree does not change. Raises ServiceError."""
-        self.is_down = True
-        self._write("kill\n")
-        self._wait_for(lambda: not tree_below(self.pid), "its processes could not be killed")
-
-    def start_again(self) -> None:
-        """Starts the program again with the same command, after `kill_tree`. Raises ServiceError."""
-        self._starts += 1
-        self._write("start\n")
-        self._wait_for(lambda: bool(tree_below(self.pid)), "it could not be started again")
-        self.is_down = False
-
-    def pause_tree(self) -> None:
-        """Stops the program and its descendants with SIGSTOP. Raises ServiceError."""
-        self._write("pause\n")
-        self._wait_for(
-            lambda: all(state in "TtZX" for state in tree_below(self.pid).values()),
-            "its processes could not be stopped",
-        )
-
-    def continue_tree(self) -> None:
-        """Continues the program and its descendants with SIGCONT. Raises ServiceError."""
-        self._write("continue\n")
-        self._wait_for(
-            lambda: not any(state == "T" for state in tree_below(self.pid).values()),
-            "its processes could not be continued",
-        )
-
-    def _wait_for(self, check: Callable[[], bool], failure: str) -> None:
-        deadline = time.monotonic() + ACTION_S
-        while not check():
-            if self.has_ended():
-                raise ServiceError(self.end_message())
-            if time.monotonic() > deadline:
-                raise ServiceError(f"service {self.name}: {failure} within {ACTION_S:g} s")
-            time.sleep(0.001)
 
     def stop(self) -> None:
         """Ends the whole process group: first through the guard, then with SIGKILL."""
@@ -216,8 +212,21 @@ class GuardedProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
+
+    def _act(self, action: str) -> None:
+        self._write(f"{action}\n")
+
+    def _states(self) -> Sequence[str]:
+        """The states of the descendants. A process that ends in the meantime is left out."""
+        states: list[str] = []
+        queue = [self.pid]
+        while queue:
+            for task in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
+                with contextlib.suppress(OSError):
+                    children = task.read_text().split()
+                    queue += map(int, children)
+                    states += filter(None, map(_state, children))
+        return states
 
     def _write(self, text: str) -> None:
         assert self._process.stdin is not None
@@ -228,37 +237,47 @@ class GuardedProcess:
             raise ServiceError(f"{self.end_message()} ({error})") from error
 
 
-def tree_below(pid: int) -> dict[int, str]:
-    """The descendants of a process of this host, with their states as in /proc/PID/stat (R, S, T, Z, ...)."""
-    found: dict[int, str] = {}
-    queue = [pid]
-    while queue:
-        for task in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError, IndexError):
-                for child in map(int, task.read_text().split()):
-                    queue.append(child)
-                    with contextlib.suppress(OSError, IndexError):
-                        stat = Path(f"/proc/{child}/stat").read_text(encoding="utf-8", errors="replace")
-                        found[child] = stat.rpartition(")")[2].split()[0]
-    return found
+def _state(pid: str) -> str:
+    """The state of a process; empty if it has ended."""
+    with contextlib.suppress(OSError, IndexError):
+        return (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[0]
+        )
+    return ""
 
 
-def run_to_end(
-    name: str,
-    engine: Path,
-    command: Sequence[str | Path],
+def end_text(code: int | None) -> str:
+    """How a process with this exit status ended."""
+    if code is None:
+        return "is running"
+    if code < 0:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    if code > 128:
+        return f"was killed by signal {code - 128}"
+    return f"ended with exit status {code}"
+
+
+def quoted_lines(data: bytes, place: str) -> str:
+    """The end of a log, in a form that can be appended to a message. `place`: its path, and its host."""
+    lines = data.decode("utf-8", "replace").splitlines()[-QUOTED_LINES:]
+    if not lines:
+        return f"; its log ({place}) is empty"
+    return f"; the end of its log ({place}):\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def finish(
+    program: ServiceProcess,
     *,
-    log: Path,
     failure: str,
     check_interrupt: Callable[[], None],
-    first_line: str | None = None,
     timeout_s: float | None = None,
-    cwd: Path | None = None,
 ) -> None:
-    """Runs a program that prepares something, below a guard, until it has ended. `failure`: a clause such as
-    "the tables could not be written". Raises ServiceError with this clause and the last log lines if the
-    program fails or takes longer than `timeout_s`."""
-    program = GuardedProcess(name, engine, command, log=log, first_line=first_line, cwd=cwd)
+    """Waits for the end of a program that prepares something, and ends it in any case. `failure`: a clause
+    such as "the tables could not be written". Raises ServiceError with this clause and the last log lines if
+    the program fails or takes longer than `timeout_s`."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     try:
         while not program.has_ended():
@@ -272,7 +291,7 @@ def run_to_end(
         program.stop()
 
 
-def wait_until(process: GuardedProcess, check: Callable[[], bool], timeout_s: float) -> None:
+def wait_until(process: ServiceProcess, check: Callable[[], bool], timeout_s: float) -> None:
     """Calls `check()` repeatedly until it returns true. Raises ServiceError after `timeout_s`, or if the
     process ends first."""
     deadline = time.monotonic() + timeout_s

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from plimsoll.deploy.counters import Source
-from plimsoll.deploy.process import GuardedProcess, wait_until
+from plimsoll.deploy.process import ServiceProcess, wait_until
+from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Data, Service
 
@@ -21,27 +21,29 @@ results."""
 
 @dataclass
 class RunningService:
-    """A service that was started. `process` is None for an embedded file. `configuration`: as text, for the
-    results.
+    """A service that was started on `host`. `process` is None for an embedded file. `configuration`: as text,
+    for the results.
 
-    `logs`: paths of further logs, in addition to that of the process, by the name under which they are
-    stored. `stop_signal`: the signal for an orderly end, if it is not SIGTERM. `stop_s`: the time that this
-    end may take. `sweep`: removes what the process may have left outside its directory. `settle`: is called
-    after the tables are written. `counters`: creates a source of its counters. `remark`: a text on its start
-    for a reader of the results. `ready_check`: is called before each start of the program; returns a function
-    that states whether the program is ready. `recovered`: is called after a restart.
+    `directory`, `logs`: paths on the host. `logs`: further logs, in addition to that of the process, by the
+    name under which they are stored. `stop_signal`: the signal for an orderly end, if it is not SIGTERM.
+    `stop_s`: the time that this end may take. `sweep`: removes what the process may have left outside its
+    directory. `settle`: is called after the tables are written. `counters`: creates a source of its counters.
+    `remark`: a text on its start for a reader of the results. `ready_check`: is called before each
+    start of the program; returns a function that states whether the program is ready. `recovered`: is called
+    after a restart.
     """
 
     spec: Service
     data: tuple[Data, ...]
     cpus: tuple[int, ...]
-    directory: Path
+    host: ServiceHost
+    directory: PurePath
     urls: list[str] = field(default_factory=list)
     configuration: str = ""
-    process: GuardedProcess | None = None
+    process: ServiceProcess | None = None
     version: str = ""
     remark: str = ""
-    logs: dict[str, Path] = field(default_factory=dict)
+    logs: dict[str, PurePath] = field(default_factory=dict)
     stop_signal: int | None = None
     stop_s: float = 0.0
     sweep: Callable[[], None] = lambda: None
@@ -53,16 +55,15 @@ class RunningService:
 
     def mark(self) -> None:
         """Notes the current size of its logs at the start of a run. The logs of the run begin there."""
-        self._read_to = {name: _size(path) for name, path in self._all_logs().items()}
+        self._read_to = {name: self.host.size(path) for name, path in self._all_logs().items()}
 
     def logs_of_run(self) -> dict[str, bytes]:
         """The text that it has logged since `mark`, by the name of the log."""
         logs = {}
         for name, path in self._all_logs().items():
             logs[name] = b""
-            with contextlib.suppress(OSError), path.open("rb") as file:
-                file.seek(self._read_to.get(name, 0))
-                logs[name] = file.read(MAX_LOG_BYTES)
+            with contextlib.suppress(OSError):
+                logs[name] = self.host.read(path, self._read_to.get(name, 0), MAX_LOG_BYTES)
         return logs
 
     @property
@@ -94,25 +95,19 @@ class RunningService:
                 self.process.send_signal(self.stop_signal, self.stop_s)
             self.process.stop()
         self.sweep()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        self.host.remove(self.directory)
 
-    def _all_logs(self) -> dict[str, Path]:
+    def _all_logs(self) -> dict[str, PurePath]:
         return self.logs if self.process is None else {"log": self.process.log, **self.logs}
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
 def describe(service: RunningService) -> dict[str, Any]:
-    """The entry of a service in run.json."""
+    """The entry of a service in run.json. `pid`: on its host. `host`: empty for this host."""
     return {
         "name": service.spec.name,
         "kind": service.spec.kind,
         "version": service.version,
+        "host": service.host.name,
         "cpus": list(service.cpus),
         "pid": service.process.pid if service.process else None,
         "urls": service.urls,

@@ -59,9 +59,11 @@ def fetch_outstanding(
         needed = [configs[run] for run, agents in agents_by_run.items() if agents and run in configs]
         hosts.prepare(needed)
         hosts.lookouts.prepare(needed, is_required=False)
+        hosts.service_hosts.prepare(needed, is_required=False)
         for run, names in agents_by_run.items():
             config = configs[run]
-            agents = [*hosts.agents(config), *hosts.lookouts.agents(config)] if names else []
+            watching = [*hosts.lookouts.agents(config), *hosts.service_hosts.agents(config)] if names else []
+            agents = [*hosts.agents(config), *watching] if names else []
             described = [agent.to_json() for agent in agents if agent.name in names]
             described_names = {agent["name"] for agent in described}
             unreachable = [

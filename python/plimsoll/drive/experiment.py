@@ -80,8 +80,10 @@ class ExperimentRunner:
         self._engine = Engine(engine, self._stop)
         work = directory.path.resolve() / WORK
         lab = Lab(plan.experiment.name, work / "hosts", self._engine.session, listener.note, cluster)
-        self._services = RunningServices(engine, work, self._stop.check, service_address(plan))
         self._hosts = TesterHosts(engine, directory.path, self._stop.check, lab)
+        self._services = RunningServices(
+            engine, work, self._stop.check, service_address(plan), self._hosts.service_hosts.host
+        )
         self._resources = Resources(
             plan=plan,
             directory=directory,
@@ -168,6 +170,9 @@ class ExperimentRunner:
         """Prepares the hosts of the experiment; returns the entry for environment.json."""
         configs = [run.config for run in self._plan.runs]
         checked = [*self._hosts.lookouts.prepare(configs), *self._hosts.prepare(configs, files_of(configs))]
+        known = {host.host.name for host in checked}
+        placed = self._hosts.service_hosts.prepare(configs)
+        checked += [host for host in placed if host.host.name not in known]
         for host in checked:
             if host.reason:
                 self._listener.note("host-left-out", f"{host.host.name}: {host.reason}")
@@ -290,8 +295,9 @@ def _status_of(error: PlimsollError) -> str:
 
 
 def service_address(plan: Plan) -> str:
-    """The address of this host at which testers on other hosts reach the services of the lab."""
+    """The address of this host at which testers and services on other hosts reach the services of the lab."""
     elsewhere = [run.config.hosts for run in plan.runs if run.config.hosts.elsewhere]
+    elsewhere += [run.config.service_hosts for run in plan.runs if run.config.service_hosts is not None]
     return next((hosts.controller for hosts in elsewhere if hosts.controller), LOOPBACK)
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from plimsoll.deploy.hosts import Agent, CleanedHost, HostBackend, ReadyHost
 from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.running import RunningService
 from plimsoll.errors import ServiceError
 from plimsoll.plan.hosts.lookouts import lookouts, required
 from plimsoll.plan.model import Config
@@ -102,6 +103,20 @@ def process_selectors(watched_host: WatchedHost) -> tuple[Mapping[str, Any], ...
         {"name": process.name, process.by: int(process.value) if process.by == "pid" else process.value}
         for process in watched_host.processes
     )
+
+
+def watching_services(agents: Sequence[Agent], services: Sequence[RunningService]) -> list[Agent]:
+    """The agents of a run, of which one on each other host monitors the services that run there."""
+    result = list(agents)
+    for service in services:
+        if service.host.is_here or service.process is None:
+            continue
+        for index, agent in enumerate(result):
+            if agent.host == service.host.name:
+                selector = {"name": service.spec.name, "pid": service.process.pid}
+                result[index] = replace(agent, watch=(*agent.watch, selector))
+                break
+    return result
 
 
 def agents_of_run(testers: Sequence[Agent], watching: Sequence[Agent], config: Config) -> list[Agent]:

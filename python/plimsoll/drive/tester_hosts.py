@@ -18,6 +18,7 @@ from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.service_hosts.pool import ServiceHostPool
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
 from plimsoll.errors import AgentsLost
@@ -65,6 +66,8 @@ class TesterHosts:
         self._links: tuple[Link, ...] = ()
         self.lookouts = Lookouts(binary, self._token, self._check)
         """The hosts of targets, which have no testers."""
+        self.service_hosts = ServiceHostPool(binary, self._token, self._check)
+        """The other hosts on which services run."""
 
     def prepare(self, configs: Iterable[Config], files: Sequence[Path] = ()) -> list[CheckedHost]:
         """Prepares every host, copies `files` of workloads to it, and requests its facts. Returns the hosts
@@ -184,9 +187,8 @@ class TesterHosts:
     def clean(self) -> list[CleanedHost]:
         """Cleans every host; interrupts are ignored. Returns the hosts, with what could not be removed."""
         with self._ignoring_interrupts():
-            cleaned = [
-                cleaned_host for kind in self._kinds.values() for cleaned_host in kind.clean()
-            ] + self.lookouts.clean()
+            cleaned = [cleaned_host for kind in self._kinds.values() for cleaned_host in kind.clean()]
+            cleaned += [*self.lookouts.clean(), *self.service_hosts.clean()]
         self._kinds, self._host_sets = {}, {}
         return cleaned
 
@@ -222,7 +224,7 @@ def places_of(agents: Sequence[Agent]) -> tuple[Place, ...] | None:
 def rules_of(config: Config) -> dict[str, Any]:
     """The rules of a run that the engine applies to all agents."""
     hosts = config.hosts
-    if not hosts.named and not config.watched_hosts:
+    if not hosts.named and not config.watched_hosts and config.service_hosts is None:
         return {}
     # Agents that dial in may be late. All others must be present, or the run is not the planned one.
     minimum = {"at_least": fewest(hosts)} if hosts.dials_in else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,10 +13,10 @@ from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.experiment import load_experiment
 from plimsoll.plan.hosts.hosts_file import SECTION, hosts_document
 from plimsoll.plan.hosts.lookouts import lookouts, required
-from plimsoll.plan.hosts.resolve import resolve_hosts
+from plimsoll.plan.hosts.resolve import resolve_hosts, testers_of
 from plimsoll.plan.hosts.spread import fewest
 from plimsoll.plan.model import Config
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model_hosts import Host, Hosts
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.hosts import HostsRaw
 from plimsoll.plan.schema.paths import Origins
@@ -35,12 +35,15 @@ def load_hosts(
 
 @dataclass(frozen=True, slots=True)
 class AllHosts:
-    """`testers`: where testers run; `watched`: hosts of targets; `required`: names of the watched hosts that must
-    respond."""
+    """`testers`: where testers run; `services`: hosts that run services, or only services; `watched`: hosts of targets;
+    `required`: names of the watched hosts that must respond; `kinds`: kinds of the services on each host, by its
+    name."""
 
     testers: tuple[Hosts, ...]
     watched: tuple[Hosts, ...] = ()
     required: frozenset[str] = frozenset()
+    services: tuple[Hosts, ...] = ()
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def load_all_hosts(
@@ -60,11 +63,36 @@ def load_all_hosts(
         experiment = load_experiment(path, sets, environment)
         configs = [cell.config for cell in experiment.cells]
         watched = (hosts for config in configs for hosts in lookouts(config))
-        return AllHosts(_distinct_hosts(configs), tuple(dict.fromkeys(watched)), required(configs))
+        return AllHosts(
+            _distinct_hosts(configs),
+            tuple(dict.fromkeys(watched)),
+            required(configs),
+            _hosts_of_services(configs),
+            _kinds_of_services(configs),
+        )
     if sets:
         raise BadInput("--set applies to an experiment file, and this is a hosts file")
     part = hosts_document(text, name, file.absolute().parent, file.absolute().parent)
-    return AllHosts((_resolve_section(part, file.absolute().parent, environment),))
+    whole = _resolve_section(part, file.absolute().parent, environment)
+    idle = tuple(replace(host, agents=1) for host in whole.hosts if not host.agents)
+    return AllHosts((testers_of(whole),), services=(replace(whole, hosts=idle, link="ssh"),) if idle else ())
+
+
+def _hosts_of_services(configs: Sequence[Config]) -> tuple[Hosts, ...]:
+    """Every way to reach hosts of services once, with all hosts that are reached in this way."""
+    found: dict[Hosts, dict[Host, None]] = {}
+    for hosts in (config.service_hosts for config in configs):
+        if hosts is not None:
+            found.setdefault(replace(hosts, hosts=()), {}).update(dict.fromkeys(hosts.hosts))
+    return tuple(replace(way, hosts=tuple(hosts)) for way, hosts in found.items())
+
+
+def _kinds_of_services(configs: Sequence[Config]) -> dict[str, frozenset[str]]:
+    kinds: dict[str, set[str]] = {}
+    for service in (service for config in configs for service in config.services):
+        if service.host is not None:
+            kinds.setdefault(service.host, set()).add(service.kind)
+    return {host: frozenset(names) for host, names in kinds.items()}
 
 
 def _distinct_hosts(configs: Sequence[Config]) -> tuple[Hosts, ...]:

@@ -6,7 +6,7 @@ fractions from 0 to 1. A `Secret` is printed as ***. `stored` forms contain no v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -243,7 +243,9 @@ DatabaseKind = Literal["sqlite", "postgres", "mariadb"]
 @dataclass(frozen=True, slots=True)
 class Service:
     """A service that the lab starts. `needs`: services that must run before it; `settings`: the keys of its kind;
-    `scheme`: of its URL; `database_kind`: None if it stores no tables; `starts_process`: False if it is a file."""
+    `scheme`: of its URL; `database_kind`: None if it stores no tables; `starts_process`: False if it is a file.
+    `host`: name of the host on which it runs (None: that of the lab); `address`: at which clients reach it, if the file
+    states it."""
 
     name: str
     kind: str
@@ -255,6 +257,8 @@ class Service:
     scheme: str
     database_kind: DatabaseKind | None
     starts_process: bool
+    host: str | None = None
+    address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +358,13 @@ class Config:
     hosts: Hosts = field(default_factory=Hosts)
     actions: tuple[Action, ...] = ()
     """In order of time."""
+    service_hosts: Hosts | None = None
+    """The hosts on which services are placed; None: all run on the host of the lab."""
+
+    @property
+    def local_services(self) -> tuple[Service, ...]:
+        """The services that run on the host of the lab."""
+        return tuple(service for service in self.services if service.host is None)
 
     def service(self, name: str) -> Service:
         """The service of that name. Raises KeyError."""
@@ -373,6 +384,16 @@ class Config:
     def watched_hosts(self) -> tuple[WatchedHost, ...]:
         """Watched hosts of its targets, each once."""
         return tuple({host.host.name: host for work in self.workloads for host in work.target.hosts}.values())
+
+
+def hosts_to_reach(configs: Iterable[Config]) -> list[Hosts]:
+    """The hosts of testers and of services of these configurations, each once."""
+    found: dict[Hosts, None] = {}
+    for config in configs:
+        found[config.hosts] = None
+        if config.service_hosts is not None:
+            found[config.service_hosts] = None
+    return list(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,10 +79,10 @@ def test_cores_are_bound_within_the_block_only() -> None:
 def test_readiness_is_checked_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:
     log = tmp_path / "log"
     port = free_port()
-    assert not _check({"tcp": True}, LOOPBACK, port, log)()
+    assert not _check({"tcp": True}, LOOPBACK, port, log.read_bytes)()
     with socket.create_server(("127.0.0.1", port)):
-        assert _check({"tcp": True}, LOOPBACK, port, log)()
-    by_log = _check({"log": "ready on [0-9]+"}, LOOPBACK, port, log)
+        assert _check({"tcp": True}, LOOPBACK, port, log.read_bytes)()
+    by_log = _check({"log": "ready on [0-9]+"}, LOOPBACK, port, log.read_bytes)
     assert not by_log()
     log.write_text("starting\nready on 80\n")
     assert by_log()
@@ -90,8 +90,8 @@ def test_readiness_is_checked_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        assert _check({"http": "/good"}, LOOPBACK, server.server_port, log)()
-        assert not _check({"http": "/bad"}, LOOPBACK, server.server_port, log)()
+        assert _check({"http": "/good"}, LOOPBACK, server.server_port, log.read_bytes)()
+        assert not _check({"http": "/bad"}, LOOPBACK, server.server_port, log.read_bytes)()
     finally:
         server.shutdown()
         thread.join()

@@ -17,6 +17,7 @@ from plimsoll.deploy.counters import squid as squid_counters
 from plimsoll.deploy.ports import LOOPBACK, CachePorts, PortBook
 from plimsoll.deploy.programs import VARIABLE, postgres_directory, require, version_number
 from plimsoll.deploy.servers import mariadb, nginx, postgres, squid
+from plimsoll.deploy.service_hosts.local import LocalServiceHost
 from plimsoll.deploy.workplace import Workplace
 from plimsoll.errors import ServiceError
 
@@ -85,13 +86,20 @@ def test_disk_workers_and_lines_of_the_file_are_in_the_configuration() -> None:
 
 def test_nginx_is_configured_as_a_proxy_or_as_a_server_of_files() -> None:
     settings = {"origin": "web", "root": None, "workers": 2, "settings": ["sendfile off;", "gzip on;"]}
-    text = nginx.configuration(settings, Path("/p"), "127.0.0.1:80", 81, "http://127.0.0.1:8000", 4096)
+    text = nginx.configuration(
+        settings, Path("/p"), "127.0.0.1:80", nginx.Status("127.0.0.1:81"), "http://127.0.0.1:8000", 4096
+    )
     assert "upstream origin { server 127.0.0.1:8000; keepalive 64; }" in text
     assert text.count("sendfile") == 1, "the line of the file replaces the default"
     assert "listen 127.0.0.1:81; access_log off; location / { stub_status; }" in text
     assert "worker_connections 4096" in text
     files = nginx.configuration(
-        {**settings, "origin": None, "root": "/srv/x y"}, Path("/p"), "127.0.0.1:80", 81, None, 99_999
+        {**settings, "origin": None, "root": "/srv/x y"},
+        Path("/p"),
+        "127.0.0.1:80",
+        nginx.Status("127.0.0.1:81"),
+        None,
+        99_999,
     )
     assert 'root "/srv/x y";' in files
     assert "upstream" not in files
@@ -237,5 +245,6 @@ def test_segments_that_a_control_segment_lists_are_found_in_any_layout(tmp_path:
         (tmp_path / name).write_text("")
     control = tmp_path / "PostgreSQL.7"
     control.write_bytes(struct.pack("=IIIIQ", 0x9A503D32, 1, 64, 4_000_000_001, 12) + b"x")
-    assert [path.name for path in postgres._listed_segments(control)] == ["PostgreSQL.4000000001"]
-    assert postgres._listed_segments(tmp_path / "gone") == []
+    host = LocalServiceHost(tmp_path / "engine", tmp_path / "work")
+    assert [path.name for path in postgres._listed_segments(host, control)] == ["PostgreSQL.4000000001"]
+    assert postgres._listed_segments(host, tmp_path / "gone") == []

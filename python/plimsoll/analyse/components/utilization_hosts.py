@@ -39,10 +39,12 @@ def hosts_used(
     cores_of: Mapping[str, int],
     together: Sequence[Sequence[str]] = (),
     links: Mapping[str, float] | None = None,
+    placed: Mapping[str, str] | None = None,
 ) -> HostsUsed:
-    """The utilizations of all hosts. `cores`, `together`: of the lab's host, as for `utilizations`; `cores_of`,
-    `links`: number of cores and capacity (bytes/s) of the other hosts, by name. An agent with the controller's clock is
-    on the lab's host."""
+    """The utilizations of all hosts. `cores`, `together`: as for `utilizations`. `cores_of`, `links`: number of cores
+    and capacity (bytes/s) of the other hosts, by name. `placed`: the other host of a service, by component. An agent
+    with the controller's clock is on the lab's host."""
+    service_hosts = placed or {}
     services: dict[str, Utilization] = {}
     testers: list[Utilization] = []
     hosts: dict[str, Utilization] = {}
@@ -51,25 +53,31 @@ def hosts_used(
         host_samples = [series for series in samples if series.agent == agent.name]
         link = (links or {}).get(agent.host)
         if agent.role != TESTERS and not agent.clock.same:
-            watched |= _target_host(host_samples, window, agent.host, cores_of.get(agent.host), link)
+            target = _target_host(
+                host_samples, window, agent.host, cores_of.get(agent.host), link, cores, service_hosts
+            )
+            for name, used in target.items():
+                (services if f"service:{name}" in service_hosts else watched)[name] = used
             continue
         agent_cores = cores_of.get(agent.host)
         known = (
-            cores if agent.clock.same or agent_cores is None else {"host": agent_cores, TESTERS: agent_cores}
+            cores
+            if agent.clock.same or agent_cores is None
+            else _cores_there(cores, agent_cores, [series.component for series in host_samples])
         )
         shared = together if agent.clock.same else ()
         for used in utilizations(host_samples, window, known, shared, link_bytes_s=link):
             elsewhere = "" if agent.clock.same else agent.host
-            placed = replace(used, host=elsewhere)
+            located = replace(used, host=elsewhere)
             if used.role == TESTERS:
-                testers.append(replace(placed, host=agent.host))
+                testers.append(replace(located, host=agent.host))
             elif used.role != "host":
-                services.setdefault(used.component, placed)
+                services.setdefault(used.component, located)
             elif agent.role == TESTERS:
                 name = TESTERS_HOST if elsewhere else used.component
-                hosts.setdefault(agent.host, replace(placed, component=name))
+                hosts.setdefault(agent.host, replace(located, component=name))
             else:
-                watched.setdefault(agent.host, replace(placed, component=agent.host))
+                watched.setdefault(agent.host, replace(located, component=agent.host))
     busiest = sorted(testers, key=lambda used: -used.mean)[:1]
     full = sorted(hosts.values(), key=lambda used: -used.mean)[:1]
     of_lab = [used for used in hosts.values() if not used.host and used not in full]
@@ -90,16 +98,39 @@ def greatest_detail(testers: Iterable[Utilization], detail: str) -> float | None
     return max((used.detail[detail] for used in testers if detail in used.detail), default=None)
 
 
+def _cores_there(bound: Mapping[str, int], count: int, components: Iterable[str]) -> dict[str, int]:
+    """Number of cores of the components of another host. `bound`: of services that are bound to cores; the other
+    components may use all `count` cores."""
+    return {
+        name: bound[name] if name.startswith("service:") and name in bound else count
+        for name in {"host", TESTERS, *components}
+    }
+
+
 def _target_host(
-    samples: Sequence[SampleSeries], window: Window, host: str, cores: int | None, link: float | None
+    samples: Sequence[SampleSeries],
+    window: Window,
+    host: str,
+    cores: int | None,
+    link: float | None,
+    bound: Mapping[str, int],
+    placed: Mapping[str, str],
 ) -> dict[str, Utilization]:
-    """A host of the target and the watched processes on it, by their names in the results, without the agent's own
-    process."""
+    """A host of the target or of services, and the processes on it, by their names in the results, without the agent's
+    own process. A service has its own name, as it is unique."""
     count = cores or sampled_cores(samples) or 1
-    components = dict.fromkeys((series.component for series in samples), count)
+    own = {name: number for name, number in bound.items() if placed.get(name) == host}
+    components = _cores_there(own, count, [series.component for series in samples])
     watched = {}
     for used in utilizations(samples, window, components, link_bytes_s=link, single_cores=True):
         if used.role != TESTERS:
-            name = host if used.role == "host" else f"{used.component} on {host}"
+            is_service = placed.get(f"service:{used.component}") == host
+            name = (
+                host
+                if used.role == "host"
+                else used.component
+                if is_service
+                else f"{used.component} on {host}"
+            )
             watched[name] = replace(used, component=name, host=host)
     return watched

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from plimsoll.deploy.counters import Reading
+from plimsoll.deploy.ports import LOOPBACK
 
 TIMEOUT_S: Final = 5.0
 _FORM: Final = re.compile(
@@ -19,14 +20,15 @@ _FORM: Final = re.compile(
 class NginxCounters:
     """The counters of one nginx, without the requests and the connection of this reader."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, address: str = LOOPBACK) -> None:
+        self._address = address
         self._port = port
         self._connection: http.client.HTTPConnection | None = None
         self._own_requests = 0
 
     def open(self) -> None:
         """Connects to the status port."""
-        self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
+        self._connection = http.client.HTTPConnection(self._address, self._port, timeout=TIMEOUT_S)
 
     def read(self) -> Reading:
         """Sends one request."""
@@ -68,9 +70,9 @@ def reading(page: str, own_requests: int) -> Reading:
     )
 
 
-def is_status_available(port: int) -> bool:
+def is_status_available(port: int, address: str = LOOPBACK) -> bool:
     """Whether nginx returns its status on this port."""
-    source = NginxCounters(port)
+    source = NginxCounters(port, address)
     try:
         source.open()
         source.read()

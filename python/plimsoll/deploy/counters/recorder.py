@@ -101,9 +101,9 @@ class CounterLog(ReadingThread):
         due = time.monotonic()
         while True:
             over = self._finish_requested.is_set()
-            reading = self._read()
+            reading, at = self._read()
             if reading is not None:
-                self._add(reading, file)
+                self._add(reading, at, file)
             self._first_done.set()
             if over:
                 if reading is not None:
@@ -111,19 +111,23 @@ class CounterLog(ReadingThread):
                 return
             due = self._pause(due, INTERVAL_S)
 
-    def _read(self) -> Reading | None:
-        """The next reading; None if it failed and the recorder continues."""
+    def _read(self) -> tuple[Reading | None, float]:
+        """The next reading, None if it failed and the recorder continues; and its time (unix seconds)."""
+        sent_at = time.time()
         try:
             if self._gaps.is_open:
                 self._open_again()
-            return self._source.read()
+                sent_at = time.time()
+            reading = self._source.read()
+            # The values belong to a time between request and answer; the middle is used.
+            return reading, (sent_at + time.time()) / 2
         except Exception as error:
             if self._renewed is None or self._last is None:
                 raise
             self._gaps.note_failure(time.time(), _message(error))
             with contextlib.suppress(Exception):
                 self._source.close()
-            return None
+            return None, sent_at
 
     def _open_again(self) -> None:
         source = self._renewed() if self._renewed is not None else None
@@ -139,16 +143,15 @@ class CounterLog(ReadingThread):
         for key, value in counters.items():
             self._counted[key] = self._counted.get(key, 0.0) + value - self._before.get(key, 0.0)
 
-    def _add(self, reading: Reading, file: Any) -> None:
-        now = time.time()
-        self._gaps.note_success(now)
+    def _add(self, reading: Reading, at: float, file: Any) -> None:
+        self._gaps.note_success(at)
         if self._last is None:
             head = {"format": FORMAT, "service": self.name, "kind": self._kind}
             file.write(as_line({**head, "gauges": sorted(reading.gauges)}))
             self._before = reading.counters
         self._last = reading
         values = {key: plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
-        file.write(as_line({"t": round(now, 3), "values": values}))
+        file.write(as_line({"t": round(at, 3), "values": values}))
         file.flush()
 
 

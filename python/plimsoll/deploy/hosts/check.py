@@ -47,7 +47,7 @@ class CheckedHost:
     facts: Mapping[str, Any] | None
     reason: str = ""
     remarks: tuple[str, ...] = ()
-    role: Literal["testers", "watch"] = "testers"
+    role: Literal["testers", "watch", "services"] = "testers"
 
     @property
     def taken(self) -> bool:

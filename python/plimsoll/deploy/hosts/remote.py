@@ -93,6 +93,15 @@ def copy_script(directory: str, item: Item, argument: str = "") -> str:
     )
 
 
+SERVICES: Final = ".services"
+"""The directory of services below the spool of an experiment. No agent can have this name."""
+
+
+def services_name(token: str) -> str:
+    """The directory of the services of an experiment on a host."""
+    return f"spool-{token}/{SERVICES}"
+
+
 def start_script(engine: str, directory: str, token: str, agents: Sequence[str]) -> str:
     """Starts agents that dial in, and replaces those that run. The token is read as a line from stdin and
     passed to each agent over a pipe. `read` and `echo` are built into the shell, so the token appears on no
@@ -170,11 +179,25 @@ def _pids(of: str | None) -> str:
     return f'pids() {{ for p in $({engines}); do if test -z "$1" || {holds}; then echo "$p"; fi; done; }}'
 
 
+def _servers(spools: str) -> str:
+    """Defines the shell functions `outside`: directories of servers outside of $d; and `servers`: processes that work
+    in these directories or in the directories of services."""
+    listed = f'"$d"/{spools}/{SERVICES}'
+    return (
+        f'outside() {{ cat {listed}/outside 2>/dev/null | grep -x "/var/tmp/plimsoll-[0-9a-f]*"; }}; '
+        f"servers() {{ for w in $(outside) {listed}; do "
+        'ls -l /proc/[0-9]*/cwd 2>/dev/null | sed -n "s|.* /proc/\\([0-9]*\\)/cwd -> $w/.*|\\1|p"; done; }'
+    )
+
+
 def cleanup_script(directory: str, token: str | None, keep_engine: bool, discard: bool) -> str:
     """Ends agents and removes files: of one experiment by its `token`, or of all experiments if it is None.
     The engine and the files of workloads (which may be keys) are removed if no other agent uses them: neither
     a process on this host, nor one on another host with the same home directory, which is only visible by its
     spool.
+
+    The servers of services end with their guards, which are processes of the engine. A server whose guard was killed
+    is found by its working directory. `outside` is a directory of servers that is not below Plimsoll's directory.
 
     Reports what is kept because it contains segments or is in use, and what could not be removed.
     """
@@ -194,7 +217,11 @@ def cleanup_script(directory: str, token: str | None, keep_engine: bool, discard
         "kill -TERM $(pids ours) 2>/dev/null",
         f'n=0; while test -n "$(pids ours)" && test $n -lt {GRACE_S}; do sleep 1; n=$((n+1)); done',
         "kill -KILL $(pids ours) 2>/dev/null",
-        'n=0; while test -n "$(pids ours)" && test $n -lt 3; do sleep 1; n=$((n+1)); done',
+        f"{_servers(spools)}",
+        "kill -KILL $(servers) 2>/dev/null",
+        'n=0; while test -n "$(pids ours)$(servers)" && test $n -lt 3; do sleep 1; n=$((n+1)); done',
+        'for p in $(servers); do say left "process $p"; done',
+        'for o in $(outside); do rm -rf "$o"; test -e "$o" && say left "$o"; done',
         f'for s in "$d"/{spools}; do if test -e "$s"; then '
         + ("" if discard else f'if {with_segments}; then say kept "$s"; continue; fi; ')
         + 'rm -rf "$s"; test -e "$s" && say left "$s"; fi; done',

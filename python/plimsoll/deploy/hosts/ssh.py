@@ -76,6 +76,13 @@ class SshHosts(HostBackend):
                 start[name] = {"kind": "command", "argv": argv}
         return agents_on(ready, start)
 
+    def services_argv(self, ready: ReadyHost, silence_s: float) -> tuple[list[str], str]:
+        """The command whose stdin and stdout are a conversation with the engine about services on a host
+        (`deploy/service_hosts`), and the directory of these services."""
+        directory = f"{ready.directory}/{remote.services_name(self.token)}"
+        line = f"exec {ready.engine} host --directory {directory} --silence {round(silence_s)}"
+        return self._command_line(ready.host, line), directory
+
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[CleanedHost]:
         """See `HostBackend`."""
         token = None if everything else self.token

@@ -1,50 +1,49 @@
 """Servers of the distribution. Each has its own configuration, directory and address, and runs below a
-guard."""
+guard, on this host or on another one."""
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 from plimsoll.deploy.account import Account
-from plimsoll.deploy.ports import LOOPBACK, PortBook
-from plimsoll.deploy.process import GRACE_S, GuardedProcess, wait_until
+from plimsoll.deploy.ports import PortBook
+from plimsoll.deploy.process import GRACE_S, wait_until
 from plimsoll.deploy.running import RunningService
-
-MAX_FILES = 65_536
-"""The maximum number of file descriptors. More would only increase the size of tables."""
-
-
-def file_limit() -> int:
-    """The number of file descriptors that a server may open."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    return MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+from plimsoll.deploy.service_hosts import ServiceHost
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """The surroundings in which a service starts. `addresses`: URLs of the services that already run.
-    `address`: the address on which the service listens."""
+    `listen`: the address on which the service listens. `address`: the address at which clients, and the lab,
+    reach it. `peers`: addresses of other hosts of services that may administer it."""
 
-    engine: Path
+    host: ServiceHost
     account: Account
     addresses: Mapping[str, Sequence[str]]
     ports: PortBook
     check_interrupt: Callable[[], None]
-    address: str = LOOPBACK
+    listen: str
+    address: str
+    peers: tuple[str, ...] = ()
 
     @property
     def has_remote_clients(self) -> bool:
         """Whether other hosts send requests to the service. Their addresses are not known before they
         connect."""
-        return not self.address.startswith("127.")
+        return not self.host.is_here or not self.address.startswith("127.")
+
+    @property
+    def administrators(self) -> tuple[str, ...]:
+        """Addresses outside of the service's host from which counters are read and objects are purged."""
+        return tuple(dict.fromkeys([*self.host.lab_addresses, *self.peers]))
 
     def start(
         self,
         running: RunningService,
-        program: list[str | Path],
+        program: Sequence[str | PurePath],
         ready: Callable[[], bool],
         environment: Mapping[str, str] | None = None,
         account: Account | None = None,
@@ -54,15 +53,14 @@ class Site:
         home = {"HOME": str(running.directory), "LC_ALL": "C", **(environment or {})}
         owner = account or self.account
         log = running.directory / "log"
-        log.touch()
-        owner.set_owner(log)  # so that the server can open /dev/stderr, to which it logs
-        running.process = process = GuardedProcess(
+        # So that the server can open /dev/stderr, to which it logs.
+        self.host.write(log, "", owner=owner, append=True)
+        running.process = process = self.host.start(
             running.spec.name,
-            self.engine,
-            owner.command(program, home),
+            self.host.command_as(owner, program, home),
             log=log,
             cpus=running.cpus,
-            cwd=running.directory,
+            directory=running.directory,
             grace_s=grace_s,
         )
 

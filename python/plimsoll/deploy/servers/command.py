@@ -7,11 +7,12 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
+from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from plimsoll.deploy.ports import free_port, netloc
-from plimsoll.deploy.process import GuardedProcess, wait_until
+from plimsoll.deploy.ports import netloc
+from plimsoll.deploy.process import wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.plan.source.secret import hidden, revealed
@@ -28,38 +29,39 @@ def start_command(running: RunningService, site: Site) -> None:
     """
     service = running.spec
     settings = service.settings
-    address = site.address
-    port = free_port(address=address)
+    port = site.host.free_port(address=site.listen)
 
     def filled(text: str) -> str:
         for other in service.needs:
             url = site.addresses[other][0]
             text = text.replace(f"{{{other}.url}}", url).replace(f"{{{other}.port}}", str(urlsplit(url).port))
-        text = text.replace("{address}:{port}", netloc(address, port)).replace("{address}", address)
+        text = text.replace("{address}:{port}", netloc(site.listen, port)).replace("{address}", site.listen)
         return text.replace("{port}", str(port)).replace("{dir}", str(running.directory))
+
+    def url_for_clients() -> str:
+        text = settings["url"].replace("{address}:{port}", netloc(site.address, port))
+        return filled(text.replace("{address}", site.address))
 
     running.configuration = "\n".join(
         [" ".join(filled(part) for part in hidden(settings["command"]))]
         + [f"{name}={filled(value)}" for name, value in hidden(dict(settings["env"])).items()]
     )
     cwd = settings.get("cwd")
-    running.process = process = GuardedProcess(
+    running.process = process = site.host.start(
         service.name,
-        site.engine,
         [filled(part) for part in revealed(list(settings["command"]))],
         log=running.directory / "log",
         cpus=running.cpus,
-        cwd=Path(filled(cwd)) if cwd else running.directory,
-        env={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
+        directory=PurePath(filled(cwd)) if cwd else running.directory,
+        environment={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
         grace_s=settings["stop_timeout"] / 1e9,
     )
 
-    def new_check(start: int | None = None) -> Callable[[], bool]:
-        """A check of the readiness. A line in the log of an earlier start does not count."""
-        begin = process.log.stat().st_size if start is None else start
-        return _check(settings["ready"], address, port, process.log, begin)
+    def new_check(begin: int) -> Callable[[], bool]:
+        """A check of the readiness. `begin`: the size of the log before the start."""
+        return _check(settings["ready"], site.address, port, partial(site.host.read, process.log, begin))
 
-    running.ready_check = new_check
+    running.ready_check = lambda: new_check(site.host.size(process.log))
     check = new_check(0)
 
     def ready() -> bool:
@@ -67,19 +69,25 @@ def start_command(running: RunningService, site: Site) -> None:
         return check()
 
     wait_until(process, ready, service.ready_timeout_ns / 1e9)
-    running.urls = [filled(settings["url"])]
+    running.urls = [url_for_clients()]
 
 
 def _check(
-    ready: dict[str, object], address: str, port: int, log: Path, begin: int = 0
+    ready: dict[str, object], address: str, port: int, read_log: Callable[[], bytes]
 ) -> Callable[[], bool]:
-    """`begin`: the size of the log before the start."""
     if ready.get("log") is not None:
         pattern = re.compile(str(ready["log"]).encode())
-        return lambda: log.exists() and pattern.search(log.read_bytes(), begin) is not None
+        return lambda: _has_logged(pattern, read_log)
     if ready.get("http") is not None:
         return lambda: _is_answering(f"http://{netloc(address, port)}{ready['http']}")
     return lambda: _is_accepting(address, port)
+
+
+def _has_logged(pattern: re.Pattern[bytes], read_log: Callable[[], bytes]) -> bool:
+    try:
+        return pattern.search(read_log()) is not None
+    except OSError:
+        return False
 
 
 def _is_accepting(address: str, port: int) -> bool:

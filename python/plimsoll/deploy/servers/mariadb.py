@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters.mariadb import MariadbCounters
-from plimsoll.deploy.ports import free_port, netloc
-from plimsoll.deploy.process import run_to_end
+from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.programs import require, require_package, version_number, version_of
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
@@ -27,31 +26,25 @@ def start_mariadb(running: RunningService, site: Site) -> None:
     """Runs mariadb-install-db, then the server, which creates its account and database when it starts. Raises
     ServiceError."""
     service = running.spec
-    name, settings = service.name, service.settings
-    server = require(name, "MariaDB server", ("mariadbd", "mysqld"), PACKAGE)
-    install = require(name, "MariaDB server", ("mariadb-install-db", "mysql_install_db"), PACKAGE)
-    require_package(name, "pymysql", "pymysql")
-    directory, port = running.directory, free_port(address=site.address)
-    for part in ("data", "tmp"):
-        (directory / part).mkdir()
-        site.account.set_owner(directory / part, 0o700)
-    text = configuration(directory, site.address, port, settings["settings"], log=settings["binary_log"])
-    options = directory / "my.cnf"
-    options.write_text(text, encoding="utf-8")
-    options.chmod(0o644)
-    (directory / "init.sql").write_text(
-        first_statements(
-            settings["database"],
-            "%" if site.has_remote_clients else site.address,
-            replica=settings["binary_log"],
-        ),
-        encoding="utf-8",
+    name, settings, host = service.name, service.settings, site.host
+    server = require(name, "MariaDB server", ("mariadbd", "mysqld"), PACKAGE, host.programs)
+    install = require(
+        name, "MariaDB server", ("mariadb-install-db", "mysql_install_db"), PACKAGE, host.programs
     )
-    (directory / "init.sql").chmod(0o644)
-    run_to_end(
+    require_package(name, "pymysql", "pymysql")
+    directory, port = running.directory, host.free_port(address=site.listen)
+    for part in ("data", "tmp"):
+        host.make_directory(directory / part, 0o700, site.account)
+    text = configuration(directory, site.listen, port, settings["settings"], log=settings["binary_log"])
+    options = directory / "my.cnf"
+    host.write(options, text, mode=0o644)
+    clients = "%" if site.has_remote_clients else site.address
+    statements = first_statements(settings["database"], clients, replica=settings["binary_log"])
+    host.write(directory / "init.sql", statements, mode=0o644)
+    host.run_to_end(
         name,
-        site.engine,
-        site.account.command(
+        host.command_as(
+            site.account,
             [
                 install,
                 f"--defaults-file={options}",
@@ -65,13 +58,13 @@ def start_mariadb(running: RunningService, site: Site) -> None:
         failure=f"service {name}: its data directory could not be created (mariadb-install-db)",
         check_interrupt=site.check_interrupt,
         timeout_s=INSTALL_S,
-        cwd=directory,
+        directory=directory,
     )
     connect = partial(_connect, site.address, port)
     site.start(
         running, [server, f"--defaults-file={options}"], partial(_is_answering, connect), grace_s=STOP_S
     )
-    running.version = version_number(version_of([server, "--version"]))
+    running.version = version_number(version_of([server, "--version"], host.programs))
     running.configuration = f"# MariaDB {running.version}\n{text.rstrip()}"
     running.urls = [f"mysql://{USER}@{netloc(site.address, port)}/{settings['database']}"]
     running.settle = partial(_settle, connect, settings["database"])
@@ -79,7 +72,7 @@ def start_mariadb(running: RunningService, site: Site) -> None:
 
 
 def configuration(
-    directory: Path, address: str, port: int, settings: Mapping[str, str], *, log: bool = False
+    directory: PurePath, address: str, port: int, settings: Mapping[str, str], *, log: bool = False
 ) -> str:
     """All options of the server; the files of the host are not read. The name of the socket is relative to
     the data directory, as the full path is often longer than a socket path may be. `log`: with the binary

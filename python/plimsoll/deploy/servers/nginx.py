@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from plimsoll.deploy.counters.nginx import NginxCounters, is_status_available
-from plimsoll.deploy.ports import free_port, netloc
+from plimsoll.deploy.ports import LOOPBACK, netloc
 from plimsoll.deploy.programs import require, version_number, version_of
 from plimsoll.deploy.running import RunningService
-from plimsoll.deploy.servers import Site, file_limit
+from plimsoll.deploy.servers import Site
 from plimsoll.errors import ServiceError
 
 STOP_S: Final = 5.0
@@ -31,40 +32,68 @@ DEFAULTS: Final = (
 def start_nginx(running: RunningService, site: Site) -> None:
     """Writes the configuration and starts nginx. Raises ServiceError."""
     service = running.spec
-    name, settings = service.name, service.settings
-    program = require(name, "nginx", ("nginx",), "nginx-light")
+    name, settings, host = service.name, service.settings, site.host
+    program = require(name, "nginx", ("nginx",), "nginx-light", host.programs)
     root = settings["root"]
-    if root is not None and not site.account.may_enter(Path(root)):
+    if root is not None and not host.may_enter(site.account, PurePath(root)):
         raise ServiceError(
             f"service {name}: nginx runs as {site.account.name}, which cannot enter {root}: run `chmod "
             f"o+x` on its parent directories, or move the files"
         )
     directory = running.directory / "nginx"
-    directory.mkdir()
-    site.account.set_owner(directory, 0o755)
-    port, status = free_port(address=site.address), free_port()
+    host.make_directory(directory, 0o755, site.account)
+    port = host.free_port(address=site.listen)
+    status_address = LOOPBACK if host.is_here else site.listen
+    status_port = host.free_port(address=status_address)
+    while status_port == port:
+        status_port = host.free_port(address=status_address)
+    status = Status(netloc(status_address, status_port), () if host.is_here else site.administrators)
     origin = None if settings["origin"] is None else site.addresses[settings["origin"]][0]
-    text = configuration(settings, directory, netloc(site.address, port), status, origin, file_limit())
+    text = configuration(settings, directory, netloc(site.listen, port), status, origin, host.file_limit())
     file = running.directory / "nginx.conf"
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o644)
+    host.write(file, text, mode=0o644)
     running.stop_signal, running.stop_s = (
         signal.SIGQUIT,
         STOP_S,
     )  # completes requests in progress; SIGTERM drops them
-    site.start(running, [program, "-p", directory, "-c", file], lambda: is_status_available(status))
-    running.version = version_number(version_of([program, "-v"]))
+    readable = LOOPBACK if host.is_here else site.address
+    site.start(
+        running,
+        [program, "-p", directory, "-c", file],
+        lambda: is_status_available(status_port, readable),
+    )
+    running.version = version_number(version_of([program, "-v"], host.programs))
     running.configuration = f"# nginx {running.version}\n{text.rstrip()}"
     running.urls = [f"http://{netloc(site.address, port)}"]
-    running.counters = lambda: NginxCounters(status)
+    running.counters = lambda: NginxCounters(status_port, readable)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Where the counters are served. `listen`: address and port. `clients`: the addresses that may read them;
+    empty: all that reach the address, for loopback."""
+
+    listen: str
+    clients: tuple[str, ...] = ()
+
+    @property
+    def server(self) -> str:
+        """The server block."""
+        allowed = "".join(f"allow {client}; " for client in self.clients)
+        access = f"{allowed}deny all; " if self.clients else ""
+        return f"server {{ listen {self.listen}; access_log off; location / {{ {access}stub_status; }} }}"
 
 
 def configuration(
-    settings: Mapping[str, Any], directory: Path, listen: str, status: int, origin: str | None, files: int
+    settings: Mapping[str, Any],
+    directory: PurePath,
+    listen: str,
+    status: Status,
+    origin: str | None,
+    files: int,
 ) -> str:
-    """The whole nginx.conf; that of the host is not read. `listen`: address and port. `status`: a port of
-    loopback for the counters. `origin`: the URL of the origin, or None. `files`: the maximum number of file
-    descriptors."""
+    """The whole nginx.conf; that of the host is not read. `listen`: address and port. `origin`: the URL of the
+    origin, or None. `files`: the maximum number of file descriptors."""
     http = [f"{kind}_temp_path {directory / kind};" for kind in TEMPORARY]
     http += remaining_defaults(DEFAULTS, settings["settings"])
     http += settings["settings"]
@@ -76,7 +105,7 @@ def configuration(
             "proxy_set_header Host $http_host;"
         )
     http.append(f"server {{ listen {listen}; location / {{ {serves} }} }}")
-    http.append(f"server {{ listen 127.0.0.1:{status}; access_log off; location / {{ stub_status; }} }}")
+    http.append(status.server)
     lines = [
         "daemon off;",
         f"worker_processes {settings['workers']};",

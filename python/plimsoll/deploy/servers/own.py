@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import select
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any, Final
 
 from plimsoll.deploy.counters.ours import OwnCounters
-from plimsoll.deploy.ports import free_port, netloc
-from plimsoll.deploy.process import GuardedProcess
+from plimsoll.deploy.ports import netloc
+from plimsoll.deploy.process import ServiceProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.errors import ServiceError
@@ -19,32 +21,52 @@ from plimsoll.plan.services.section import Addresses
 from plimsoll.plan.services.table import SERVICE_KINDS
 from plimsoll.plan.source.secret import HIDDEN, Secret
 
+COPIED: Final = ("key_file", "cert_file")
+"""Files of this host that a service on another host gets a copy of."""
+POLL_S: Final = 0.01
+
 
 def start_own(running: RunningService, site: Site) -> None:
     """Starts the service and waits until it has printed its address. Raises ServiceError."""
     service = running.spec
     addresses = Addresses(site.addresses, _caches(service, site))
     config = SERVICE_KINDS[service.kind].engine_config(service, addresses)
+    if not site.host.is_here:
+        config = _with_copied_files(config, running, site)
     running.configuration = json.dumps(shown_config(service, config), indent=1)
+    output = running.directory / "address"
     # Not port 0: a restart must use the same port.
-    listen = netloc(site.address, free_port(address=site.address))
-    running.process = process = GuardedProcess(
+    listen = netloc(site.listen, site.host.free_port(address=site.listen))
+    running.process = process = site.host.start(
         service.name,
-        site.engine,
-        [site.engine, "serve", service.kind, "--config", "-", "--listen", listen],
+        [site.host.engine, "serve", service.kind, "--config", "-", "--listen", listen],
         log=running.directory / "log",
         cpus=running.cpus,
         first_line=json.dumps(config),
-        pipe_stdout=True,
+        stdout=output,
     )
-    running.ready_check = lambda: (
-        lambda: bool(select.select([process.stdout], [], [], 0)[0] and process.stdout.readline())
-    )
-    address = _read_address(process, service.ready_timeout_ns / 1e9, site.check_interrupt)
-    running.urls = [f"{service.scheme}://{address}"]
+    port = _read_port(process, site, output, service.ready_timeout_ns / 1e9)
+    running.ready_check = lambda: partial(_has_printed_again, site, output, site.host.size(output))
+    running.urls = [f"{service.scheme}://{netloc(site.address, port)}"]
     if service.scheme == "http":
-        port = int(address.rpartition(":")[2])
         running.counters = lambda: OwnCounters(site.address, port)
+
+
+def _with_copied_files(config: Mapping[str, Any], running: RunningService, site: Site) -> dict[str, Any]:
+    """The configuration with the paths of keys and certificates on the host, to which they are copied."""
+    copied = dict(config)
+    for key in COPIED:
+        if config.get(key) is not None:
+            target = running.directory / key
+            try:
+                text = Path(config[key]).read_text(encoding="ascii")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ServiceError(
+                    f"service {running.spec.name}: {config[key]} cannot be read: {error}"
+                ) from error
+            site.host.write(target, text, mode=0o600)
+            copied[key] = str(target)
+    return copied
 
 
 def shown_config(service: Service, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,20 +80,30 @@ def _caches(service: Service, site: Site) -> dict[str, str]:
     reserved here."""
     invalidation = service.settings.get("invalidation") or {}
     return {
-        cache: f"http://{netloc(site.address, site.ports.ports_of(cache).forward)}"
+        cache: f"http://{netloc(ports.reach, ports.forward)}"
         for cache in invalidation.get("caches", ())
+        for ports in [site.ports.ports_of(cache)]
     }
 
 
-def _read_address(process: GuardedProcess, timeout_s: float, check_interrupt: Callable[[], None]) -> str:
-    """HOST:PORT from the first line of the service. Raises ServiceError."""
+def _has_printed_again(site: Site, output: PurePath, begin: int) -> bool:
+    """Whether the service has printed its address since its output had `begin` bytes."""
+    with contextlib.suppress(OSError):
+        return site.host.read(output, begin).endswith(b"\n")
+    return False
+
+
+def _read_port(process: ServiceProcess, site: Site, output: PurePath, timeout_s: float) -> int:
+    """The port from the first line of the service. Raises ServiceError."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        check_interrupt()
-        if select.select([process.stdout], [], [], 0.1)[0]:
-            line = process.stdout.readline()
-            if not line:
-                process.wait(1.0)
-                raise ServiceError(process.end_message())
-            return str(json.loads(line)["listening"])
+        site.check_interrupt()
+        has_ended = process.has_ended()  # before the reading, so that its last output is read
+        with contextlib.suppress(OSError):
+            line, newline, _ = site.host.read(output).partition(b"\n")
+            if newline:
+                return int(str(json.loads(line)["listening"]).rpartition(":")[2])
+        if has_ended:
+            raise ServiceError(process.end_message())
+        process.wait(POLL_S)
     raise ServiceError(f"service {process.name} was not ready after {timeout_s:g} s{process.last_lines()}")

@@ -7,18 +7,17 @@ import re
 import secrets
 import signal
 import struct
-import subprocess
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters.postgres import PostgresCounters
-from plimsoll.deploy.ports import free_port, netloc
-from plimsoll.deploy.process import run_to_end
+from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.programs import postgres_directory, require_package
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
+from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -36,26 +35,29 @@ INITDB_S: Final = 120.0
 def start_postgres(running: RunningService, site: Site) -> None:
     """Runs initdb, starts the server, and creates its user and database. Raises ServiceError."""
     service = running.spec
-    name, settings = service.name, service.settings
-    programs = postgres_directory(name, settings["version"])
+    name, settings, host = service.name, service.settings, site.host
+    programs = postgres_directory(name, settings["version"], host.programs)
     require_package(name, "psycopg", "psycopg[binary]")
     data = running.directory / "data"
-    data.mkdir()
-    site.account.set_owner(data, 0o700)
+    host.make_directory(data, 0o700, site.account)
     password = secrets.token_urlsafe(18)
     _initdb(running, site, programs, data, password)
-    port = free_port(address=site.address)
-    text = configuration(site.address, port, settings["settings"], statements=_has_statements(programs))
-    with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
-        file.write(text)
-    (data / "pg_hba.conf").write_text(
-        access(settings["user"], settings["database"], site.address, others=site.has_remote_clients),
-        encoding="utf-8",
+    port = host.free_port(address=site.listen)
+    has_statements = _has_statements(host, programs)
+    text = configuration(site.listen, port, settings["settings"], statements=has_statements)
+    host.write(data / "postgresql.conf", text, append=True)
+    rules = access(
+        settings["user"],
+        settings["database"],
+        site.listen,
+        others=site.has_remote_clients,
+        remote_lab=not host.is_here,
     )
+    host.write(data / "pg_hba.conf", rules, append=False, mode=0o600, owner=site.account)
     running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # "fast": SIGTERM would wait for clients
     connect = partial(_connect, site.address, port, password)
     site.start(running, [programs / "postgres", "-D", data], partial(_is_answering, connect))
-    running.recovered = partial(_note_leftovers, running, data)
+    running.recovered = partial(_note_leftovers, running, host, data)
     running.recovered()
     try:
         with connect() as connection:
@@ -85,13 +87,15 @@ def configuration(address: str, port: int, settings: Mapping[str, str], *, state
     return "".join(f"{key} = {_quoted(value)}\n" for key, value in lines.items())
 
 
-def access(user: str, database: str, address: str, *, others: bool) -> str:
+def access(user: str, database: str, address: str, *, others: bool, remote_lab: bool = False) -> str:
     """pg_hba.conf. The account of the experiment can connect without a password to its own database, from
-    this host or, with `others`, from all hosts. The administrator can connect from this host with a password
-    that only Plimsoll knows, since every user of this host can reach its addresses."""
+    its host or, with `others`, from all hosts. The administrator can connect from its host or, with
+    `remote_lab`, from all hosts, with a password that only Plimsoll knows and that SCRAM does not transfer.
+    The address from which the lab arrives is not known behind a jump host or NAT."""
     own_address = f"{address}/{128 if ':' in address else 32}"
     users = "all" if others else own_address
-    return f'host "{database}" "{user}" {users} trust\nhost all {ADMIN} {own_address} scram-sha-256\n'
+    lab = "all" if remote_lab else own_address
+    return f'host "{database}" "{user}" {users} trust\nhost all {ADMIN} {lab} scram-sha-256\n'
 
 
 def _settle(connect: Callable[..., psycopg.Connection[Any]], database: str) -> None:
@@ -107,11 +111,9 @@ def _quoted(value: str) -> str:
     return f"'{doubled}'"
 
 
-def _initdb(running: RunningService, site: Site, programs: Path, data: Path, password: str) -> None:
+def _initdb(running: RunningService, site: Site, programs: PurePath, data: PurePath, password: str) -> None:
     secret = running.directory / "admin"
-    secret.touch(mode=0o600)
-    secret.write_text(password + "\n", encoding="ascii")
-    site.account.set_owner(secret)
+    site.host.write(secret, password + "\n", mode=0o600, owner=site.account)
     options = [
         "--locale=C",
         f"--encoding={ENCODING}",
@@ -119,10 +121,10 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
         "--auth=scram-sha-256",
         f"--pwfile={secret}",
     ]
-    run_to_end(
+    site.host.run_to_end(
         running.spec.name,
-        site.engine,
-        site.account.command(
+        site.host.command_as(
+            site.account,
             [programs / "initdb", "-D", data, "-U", ADMIN, *options],
             {"HOME": str(running.directory), "LC_ALL": "C"},
         ),
@@ -130,23 +132,19 @@ def _initdb(running: RunningService, site: Site, programs: Path, data: Path, pas
         failure=f"service {running.spec.name}: its cluster could not be created (initdb)",
         check_interrupt=site.check_interrupt,
         timeout_s=INITDB_S,
-        cwd=running.directory,
+        directory=running.directory,
     )
-    secret.unlink()
+    site.host.remove(secret)
 
 
-def _has_statements(programs: Path) -> bool:
+def _has_statements(host: ServiceHost, programs: PurePath) -> bool:
     """Whether the contrib module is installed. Debian installs modules next to the programs, other systems
     elsewhere."""
-    debian_path = programs.parent / "lib" / f"{STATEMENTS}.so"
-    if debian_path.exists():
+    module = f"{STATEMENTS}.so"
+    if host.owner_of(programs.parent / "lib" / module) is not None:
         return True
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        result = subprocess.run(
-            [programs / "pg_config", "--pkglibdir"], capture_output=True, text=True, timeout=10, check=False
-        )
-        return result.returncode == 0 and (Path(result.stdout.strip()) / f"{STATEMENTS}.so").exists()
-    return False
+    code, text = host.programs.output([programs / "pg_config", "--pkglibdir"])
+    return code == 0 and host.owner_of(PurePath(text.strip()) / module) is not None
 
 
 def _connect(address: str, port: int, password: str, database: str = ADMIN) -> psycopg.Connection[Any]:
@@ -193,50 +191,51 @@ def _create_database(
         connection.execute(SQL("CREATE EXTENSION IF NOT EXISTS {}").format(Identifier(STATEMENTS)))
 
 
-def _note_leftovers(running: RunningService, data: Path) -> None:
+def _note_leftovers(running: RunningService, host: ServiceHost, data: PurePath) -> None:
     """After each start: a server has shared memory of its own."""
-    running.sweep = _leftovers_remover(data)
+    running.sweep = _leftovers_remover(host, data)
 
 
-def _leftovers_remover(data: Path) -> Callable[[], None]:
+def _leftovers_remover(host: ServiceHost, data: PurePath) -> Callable[[], None]:
     """A function that removes the shared memory of a server that was killed. A server that ended by itself
     has removed it."""
-    lines = _read_lines(data / "postmaster.pid")
-    segments: list[Path] = []
+    file = data / "postmaster.pid"
+    lines = _read_lines(host, file)
+    segments: list[PurePath] = []
     if lines:
-        with contextlib.suppress(OSError):
-            maps = Path(f"/proc/{lines[0].strip()}/maps").read_text(encoding="utf-8", errors="replace")
-            segments = [
-                Path(segment) for segment in sorted(set(re.findall(r"/dev/shm/PostgreSQL\.\d+", maps)))
-            ]
+        maps = "\n".join(_read_lines(host, PurePath(f"/proc/{lines[0].strip()}/maps")))
+        segments = [
+            PurePath(segment) for segment in sorted(set(re.findall(r"/dev/shm/PostgreSQL\.\d+", maps)))
+        ]
     ids = lines[6].split() if len(lines) > 6 else []
 
     def sweep() -> None:
-        for segment in [*(listed for control in segments for listed in _listed_segments(control)), *segments]:
-            with contextlib.suppress(OSError):
-                segment.unlink()
+        listed = [path for control in segments for path in _listed_segments(host, control)]
+        if segments:
+            host.remove(*listed, *segments)
         # After an orderly end, neither the file nor the segment exists. Another process may then use its number.
-        if len(ids) == 2 and (data / "postmaster.pid").exists():
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(["ipcrm", "-m", ids[1]], capture_output=True, timeout=5, check=False)
+        with contextlib.suppress(OSError):
+            if len(ids) == 2 and host.owner_of(file) is not None:
+                host.programs.output(["ipcrm", "-m", ids[1]])
 
     return sweep
 
 
-def _listed_segments(control: Path) -> list[Path]:
+def _listed_segments(host: ServiceHost, control: PurePath) -> list[PurePath]:
     """The segments that a control segment lists. Its layout depends on the version, but the numbers in it do
     not: a 32-bit number that names an existing segment is in the list, since the numbers are random."""
     try:
-        data = control.read_bytes()
+        data = host.read(control)
     except OSError:
         return []
-    existing = {path.name: path for path in control.parent.glob("PostgreSQL.*")}
+    prefix = "PostgreSQL."
+    existing = [name for name in host.names_in(control.parent) if name.startswith(prefix)]
     numbers = {number for (number,) in struct.iter_unpack("=I", data[: len(data) // 4 * 4])}
-    return [path for name, path in existing.items() if int(name.partition(".")[2]) in numbers]
+    return [control.parent / name for name in existing if int(name.removeprefix(prefix)) in numbers]
 
 
-def _read_lines(path: Path) -> list[str]:
+def _read_lines(host: ServiceHost, path: PurePath) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return host.read(path).decode("utf-8", "replace").splitlines()
     except OSError:
         return []

@@ -13,7 +13,7 @@ from plimsoll.errors import ServiceError
 def start_sqlite(running: RunningService, site: Site) -> None:
     """Raises ServiceError if the file of the section does not exist."""
     existing = running.spec.settings.get("file")
-    path = Path(existing).resolve() if existing else running.directory / "data.sqlite"
+    path = Path(existing).resolve() if existing else Path(running.directory) / "data.sqlite"
     if existing and not path.is_file():
         raise ServiceError(f"service {running.spec.name}: the SQLite file {path} does not exist")
     running.urls = [f"sqlite:{path}"]

@@ -3,63 +3,61 @@ siblings."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from plimsoll.deploy.account import Account, account_of
+from plimsoll.deploy.account import Account
 from plimsoll.deploy.counters.squid import SquidCounters, manager
 from plimsoll.deploy.ports import CachePorts, netloc
-from plimsoll.deploy.process import run_to_end
 from plimsoll.deploy.programs import require, version_number, version_of
 from plimsoll.deploy.running import RunningService
-from plimsoll.deploy.servers import Site, file_limit
+from plimsoll.deploy.servers import Site
+from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.errors import ServiceError
 
 STOP_S: Final = 10.0
 DISK_S: Final = 60.0
-SHARED: Final = Path("/dev/shm")
-STATE: Final = Path("/run/squid")
+SHARED: Final = PurePath("/dev/shm")
+STATE: Final = PurePath("/run/squid")
 """The directory of the sockets over which Squid's workers communicate. Its path is compiled in."""
 
 
 def start_squid(running: RunningService, site: Site) -> None:
     """Writes the configuration and starts Squid. Raises ServiceError."""
     service = running.spec
-    name, settings = service.name, service.settings
-    program = require(name, "Squid", ("squid", "squid3"), "squid")
+    name, settings, host = service.name, service.settings, site.host
+    program = require(name, "Squid", ("squid", "squid3"), "squid", host.programs)
     account = _account(running, site) if settings["workers"] > 1 else site.account
     directory = running.directory / "squid"
-    directory.mkdir()
-    account.set_owner(directory, 0o755)
+    host.make_directory(directory, 0o755, account)
     ports = site.ports.ports_of(name)
     peers = {peer: site.ports.ports_of(peer) for peer in (*settings["parents"], *settings["siblings"])}
     origin = None if settings["origin"] is None else site.addresses[settings["origin"]][0]
-    lines = peer_lines(settings, site.address, ports, origin, peers)
-    text = configuration(
-        name, settings, directory, site.address, ports, lines, file_limit(), others=site.has_remote_clients
-    )
+    lines = peer_lines(settings, site.listen, ports, origin, peers)
+    clients = Clients(site.has_remote_clients, site.administrators)
+    text = configuration(name, settings, directory, site.listen, ports, lines, host.file_limit(), clients)
     file = running.directory / "squid.conf"
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o644)
+    host.write(file, text, mode=0o644)
     # Shared memory is named after the instance. Two instances with the same name destroy each other's memory.
     instance = f"plimsoll{secrets.token_hex(5)}"
-    running.sweep = lambda: _sweep(instance)
-    common: list[str | Path] = [program, "-n", instance, "-f", file, "-d", "1"]
+    running.sweep = lambda: _sweep(host, instance)
+    common: list[str | PurePath] = [program, "-n", instance, "-f", file, "-d", "1"]
     if settings["cache"]["disk"]:
         _make_disk(running, site, account, [*common, "-N", "-z"])
     running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # SIGTERM waits for persistent connections
     mode = "-N" if settings["workers"] == 1 else "--foreground"
     site.start(running, [*common, mode], lambda: _is_answering(site.address, ports.forward), account=account)
     # A restart begins without the shared memory of the processes that were killed.
-    running.ready_check = lambda: _new_check(instance, lambda: _is_answering(site.address, ports.forward))
-    running.version = version_number(version_of([program, "-v"]))
+    running.ready_check = lambda: _new_check(
+        host, instance, lambda: _is_answering(site.address, ports.forward)
+    )
+    running.version = version_number(version_of([program, "-v"], host.programs))
     running.configuration = f"# Squid {running.version}, started with -n {instance}\n{text.rstrip()}"
     port = ports.forward if settings["origin"] is None else ports.reverse
     running.urls = [f"http://{netloc(site.address, port)}"]
@@ -67,28 +65,41 @@ def start_squid(running: RunningService, site: Site) -> None:
     running.counters = lambda: SquidCounters(site.address, ports.forward)
 
 
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The clients of a cache, in addition to those of its own host. `others`: whether clients of all hosts may
+    send requests. `administrators`: addresses that may also purge objects and read counters."""
+
+    others: bool = False
+    administrators: tuple[str, ...] = ()
+
+
 def configuration(
     name: str,
     settings: Mapping[str, Any],
-    directory: Path,
+    directory: PurePath,
     address: str,
     ports: CachePorts,
     peers: Sequence[str],
     files: int,
-    *,
-    others: bool = False,
+    clients: Clients = Clients(),
 ) -> str:
-    """The whole squid.conf, for clients of this host, or also of `others`. The file of the host is not read.
-    Settings that are missing here have Squid's defaults. `peers`: lines for the other caches. `files`: the
-    maximum number of file descriptors."""
+    """The whole squid.conf. The file of the host is not read. Settings that are missing here have Squid's
+    defaults. `peers`: lines for the other caches. `files`: the maximum number of file descriptors."""
     cache = settings["cache"]
+    own = [] if address.startswith("127.") else [address]
+    here = " ".join(["127.0.0.0/8", *dict.fromkeys([*own, *clients.administrators])])
     lines = [f"http_port {netloc(address, ports.forward)}", *peers]
     lines += [
-        f"acl here src 127.0.0.0/8 {'' if address.startswith('127.') else address}".rstrip(),
+        f"acl here src {here}",
         "acl purge method PURGE",  # without a rule that names PURGE, Squid rejects it
         "http_access allow purge here",
         "http_access allow here",
-        *(["http_access deny purge", "http_access deny manager", "http_access allow all"] if others else []),
+        *(
+            ["http_access deny purge", "http_access deny manager", "http_access allow all"]
+            if clients.others
+            else []
+        ),
         "http_access deny all",
         f"visible_hostname {name.replace('_', '-').lower()}-{ports.forward}.plimsoll",
         f"workers {settings['workers']}",
@@ -136,7 +147,7 @@ def peer_lines(
     if settings["parents"]:
         several = " round-robin" if len(settings["parents"]) > 1 else ""
         lines += [
-            f"cache_peer {address} parent {peers[name].forward} 0 no-query no-digest{several} name={name}"
+            f"cache_peer {peers[name].reach} parent {peers[name].forward} 0 no-query no-digest{several} name={name}"
             for name in settings["parents"]
         ]
         lines.append("never_direct allow all")
@@ -155,7 +166,7 @@ def peer_lines(
     ]
 
 
-def _disk(size: int, workers: int, directory: Path) -> list[str]:
+def _disk(size: int, workers: int, directory: PurePath) -> list[str]:
     if not size:
         return []
     mib = max(1, math.ceil(size / 2**20))
@@ -169,21 +180,20 @@ def _disk(size: int, workers: int, directory: Path) -> list[str]:
     ]
 
 
-def _make_disk(running: RunningService, site: Site, account: Account, command: list[str | Path]) -> None:
-    run_to_end(
+def _make_disk(running: RunningService, site: Site, account: Account, command: list[str | PurePath]) -> None:
+    site.host.run_to_end(
         running.spec.name,
-        site.engine,
-        account.command(command, {"HOME": str(running.directory), "LC_ALL": "C"}),
+        site.host.command_as(account, command, {"HOME": str(running.directory), "LC_ALL": "C"}),
         log=running.directory / "disk.log",
         failure=f"service {running.spec.name}: its cache directory could not be created (squid -z)",
         check_interrupt=site.check_interrupt,
         timeout_s=DISK_S,
-        cwd=running.directory,
+        directory=running.directory,
     )
 
 
-def _new_check(instance: str, check: Callable[[], bool]) -> Callable[[], bool]:
-    _sweep(instance)
+def _new_check(host: ServiceHost, instance: str, check: Callable[[], bool]) -> Callable[[], bool]:
+    _sweep(host, instance)
     return check
 
 
@@ -197,25 +207,25 @@ def _is_answering(address: str, port: int) -> bool:
 def _account(running: RunningService, site: Site) -> Account:
     """The account that can run several workers. It must be able to create sockets in the directory of
     Squid."""
+    host = site.host
     if not site.account.change:
-        if not os.access(STATE, os.W_OK):
+        code, _ = host.programs.output(["test", "-w", STATE])
+        if code != 0:
             raise ServiceError(
                 f"service {running.spec.name}: several Squid workers need sockets in {STATE}, where "
                 f"{site.account.name} cannot write: use `workers: 1`, or run Plimsoll as root"
             )
         return site.account
-    STATE.mkdir(mode=0o755, exist_ok=True)
-    owner = STATE.stat().st_uid
-    if owner == 0:
-        site.account.set_owner(STATE)
+    owner = host.owner_of(STATE)
+    if not owner:
+        host.make_directory(STATE, 0o755, site.account)
         return site.account
-    return account_of(owner)
+    return host.account_of(owner)
 
 
-def _sweep(instance: str) -> None:
+def _sweep(host: ServiceHost, instance: str) -> None:
     """Removes the files that a killed Squid leaves outside its directory. The name belongs to this instance
     only."""
     for directory in (SHARED, STATE):
-        for leftover in directory.glob(f"{instance}-*"):
-            with contextlib.suppress(OSError):
-                leftover.unlink()
+        names = [name for name in host.names_in(directory) if name.startswith(f"{instance}-")]
+        host.remove(*(directory / name for name in names))

@@ -16,7 +16,7 @@ from plimsoll.deploy.hosts import Agent
 from plimsoll.deploy.running import describe
 from plimsoll.drive.carry_out import RunEnd, carry_out
 from plimsoll.drive.directory import RUN_RECORD, write_text
-from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record
+from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record, watching_services
 from plimsoll.drive.resources import WORK, Resources
 from plimsoll.drive.run.actions.timed import ActionRecord, TimedActions
 from plimsoll.drive.run.counting import CounterLogs, as_record
@@ -83,7 +83,9 @@ class RunExecution:
         config, hosts = self._config, self._resources.hosts
         environment = self._environment()
         self._run_hooks(config.before_run, "before_run", environment)
-        self._agents = agents_of_run(hosts.agents(config), hosts.lookouts.agents(config), config)
+        watching = [*hosts.lookouts.agents(config), *hosts.service_hosts.agents(config)]
+        agents = agents_of_run(hosts.agents(config), watching, config)
+        self._agents = watching_services(agents, self._resources.services.running)
         for name, reason in hosts.lookouts.missing(config).items():
             self._log(0.0, "watch-lost", f"{name} is not watched: {reason}")
         document = self._document()
@@ -190,7 +192,7 @@ class RunExecution:
             watch=[
                 {"name": service.spec.name, "pid": service.process.pid, "cpus": list(service.cpus)}
                 for service in resources.services.running
-                if service.process is not None
+                if service.process is not None and service.host.is_here
             ],
             tester_cpus=self._pins.testers,
             agents=places_of(self._agents),

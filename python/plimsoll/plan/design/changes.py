@@ -4,10 +4,11 @@ services are bound. Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from plimsoll.errors import BadInput, Problem
-from plimsoll.plan.model import Config, Data
+from plimsoll.plan.model import Config, Data, Service
+from plimsoll.plan.model_hosts import Hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ def changes(before: Config | None, after: Config, same_cell: bool) -> Changes:
         if (
             before is None
             or old != service
+            or (service.host is not None and _way(before) != _way(after))
             or cpus_changed
             or service.fresh == "run"
             or (service.fresh == "cell" and not same_cell)
@@ -52,6 +54,11 @@ def changes(before: Config | None, after: Config, same_cell: bool) -> Changes:
     stop = tuple(name for name in reversed(list(running)) if name in restarted or name not in names)
     load = tuple(data.name for data in after.data if data.into in restarted)
     return Changes(stop, tuple(service.name for service in after.services if service.name in restarted), load)
+
+
+def _way(config: Config) -> Hosts | None:
+    """How the hosts of services are reached."""
+    return None if config.service_hosts is None else replace(config.service_hosts, hosts=())
 
 
 def _tables(config: Config, service: str) -> tuple[Data, ...]:
@@ -74,12 +81,37 @@ def pinning(config: Config, cores: Sequence[int]) -> Pinning:
     `auto`: the testers get the second half of the cores (rounded down, at least one), the services the others; a
     single core is not bound. Raises BadInput if the file names a core that is not in `cores`.
     """
-    own = {
-        service.name: service.cpus for service in config.services if service.cpus and service.starts_process
+    placed = _placed_cpus(config)
+    local = config.local_services
+    own = {service.name: service.cpus for service in local if service.cpus and service.starts_process}
+    named = {
+        **{name: bound for name, bound in config.cpus.services.items() if name not in placed},
+        **own,
     }
-    named = {**config.cpus.services, **own}
     _check_cores_exist([*config.cpus.testers, *(core for bound in named.values() for core in bound)], cores)
-    started = [service for service in config.services if service.starts_process]
+    pinned = _local_pinning(config, local, own, named, cores)
+    return replace(
+        pinned, services={**pinned.services, **{name: cores for name, cores in placed.items() if cores}}
+    )
+
+
+def _placed_cpus(config: Config) -> dict[str, tuple[int, ...]]:
+    """The cores that the file states for services on other hosts. Their hosts check them."""
+    return {
+        service.name: service.cpus or config.cpus.services.get(service.name, ())
+        for service in config.services
+        if service.host is not None
+    }
+
+
+def _local_pinning(
+    config: Config,
+    local: Sequence[Service],
+    own: Mapping[str, tuple[int, ...]],
+    named: Mapping[str, tuple[int, ...]],
+    cores: Sequence[int],
+) -> Pinning:
+    started = [service for service in local if service.starts_process]
     if config.cpus.mode == "none":
         return Pinning((), own, "")
     if config.cpus.mode == "set":

@@ -43,7 +43,7 @@ SECTION_EXAMPLES: Final[Mapping[str, str]] = {
 
 
 def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
-    """The hosts of the testers, with defaults. Problems are reported."""
+    """All hosts of the file, with defaults; those with `agents: 0` run only services. Problems are reported."""
     missing = raw.kind in SECTION_EXAMPLES and getattr(raw, raw.kind) is None
     if missing:
         context.wrong(AT, f"hosts of kind {raw.kind} need the key {raw.kind}: {SECTION_EXAMPLES[raw.kind]}")
@@ -94,6 +94,16 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
     return resolved
 
 
+def testers_of(hosts: Hosts) -> Hosts:
+    """The hosts on which testers run: those without `agents: 0`. If there are none, the testers run on this host."""
+    testers = tuple(host for host in hosts.hosts if host.agents)
+    if testers == hosts.hosts:
+        return hosts
+    if testers:
+        return replace(hosts, hosts=testers)
+    return Hosts(controller=hosts.controller, ports=hosts.ports, link_grace_ns=hosts.link_grace_ns)
+
+
 def _controller(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> str | None:
     if testbed is not None:
         return lab_address(testbed, raw, context)
@@ -131,7 +141,8 @@ def _host(raw: HostRaw, site: str, agents: int, at: KeyPath, context: Context) -
         context.wrong(
             at, f"{name} is not valid in a file name: give the host a name, {{host: '{name}', name: ...}}"
         )
-    return Host(name, raw.host, site, raw.agents or agents, raw.user, raw.port, raw.link)
+    count = agents if raw.agents is None else raw.agents
+    return Host(name, raw.host, site, count, raw.user, raw.port, raw.link)
 
 
 def _file(name: str | None, at: KeyPath, context: Context) -> str | None:
@@ -203,9 +214,16 @@ def _check_template(path: str, at: KeyPath, context: Context) -> None:
 
 
 def _check_counts(hosts: Hosts, context: Context) -> None:
-    """Reports `use` and `at_least` that exceed the number of hosts or agents."""
-    most = len(hosts.hosts) or hosts.expected
-    unit = "hosts" if hosts.hosts else "agents"
+    """Reports `use` and `at_least` that exceed the number of hosts with testers, or of agents."""
+    idle = [host.name for host in hosts.hosts if not host.agents]
+    if idle and hosts.kind == LOCAL:
+        message = (
+            f"{idle[0]} has no testers: only hosts of kind ssh and testbed can run services without testers"
+        )
+        context.wrong((*AT, "hosts"), message)
+        return
+    most = len(hosts.hosts) - len(idle) if hosts.hosts else hosts.expected
+    unit = ("hosts with testers" if idle else "hosts") if hosts.hosts else "agents"
     if hosts.use is not None and most is not None and hosts.use > most:
         context.wrong((*AT, "use"), f"use is {hosts.use}, but there are only {most} {unit}")
     elif hosts.at_least is not None and most is not None and hosts.at_least > most:
@@ -221,7 +239,7 @@ def check_reach(
     """Reports services on this machine that testers on other hosts use but cannot reach."""
     if not hosts.elsewhere:
         return
-    if any(service.starts_process for service in services.values()) and any(
+    if any(service.starts_process and service.host is None for service in services.values()) and any(
         WATCHER in host.agent_names for host in hosts.hosts
     ):
         context.wrong(
@@ -231,7 +249,11 @@ def check_reach(
         )
     for work, at in workloads:
         names = [endpoint.service for endpoint in work.target.endpoints]
-        used = [services[name] for name in names if name is not None and name in services]
+        used = [
+            services[name]
+            for name in names
+            if name is not None and name in services and services[name].host is None
+        ]
         if any(not service.starts_process for service in used):
             context.wrong(
                 (*at, "target"),

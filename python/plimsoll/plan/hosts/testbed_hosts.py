@@ -75,7 +75,7 @@ def hosts_of(spec: TestbedSpec, raw: HostsRaw, context: Context) -> tuple[Host, 
         elif raw_host.user is not None or raw_host.port is not None:
             context.wrong(at, "the testbed sets the user and the port of its hosts: leave this key out")
         else:
-            agents = raw_host.agents or raw.agents
+            agents = raw.agents if raw_host.agents is None else raw_host.agents
             hosts.append(
                 Host(
                     raw_host.name or raw_host.host,

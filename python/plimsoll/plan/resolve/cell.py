@@ -18,7 +18,8 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import Problem
 from plimsoll.plan import model
-from plimsoll.plan.hosts.resolve import check_hooks, check_reach, on_hosts, resolve_hosts
+from plimsoll.plan.hosts.placement import place_services
+from plimsoll.plan.hosts.resolve import check_hooks, check_reach, on_hosts, resolve_hosts, testers_of
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import Use
@@ -166,8 +167,14 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         ),
     )
     check_url_variables(raw.services, context)
+    all_hosts = once("hosts", (raw.hosts,), lambda: resolve_hosts(raw.hosts, context))
+    hosts = once("hosts of testers", (all_hosts,), lambda: testers_of(all_hosts))
+    services, service_hosts = once(
+        "places of services",
+        (services, raw.services, all_hosts),
+        lambda: place_services(services, raw.services, all_hosts, context),
+    )
     known = {service.name: service for service in services}
-    hosts = once("hosts", (raw.hosts,), lambda: resolve_hosts(raw.hosts, context))
     populations = _populations(raw)
     numbers = once(
         "numbers of tables",
@@ -217,6 +224,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         after_run=once("hooks", (raw.after_run,), lambda: tuple(hook.hook() for hook in raw.after_run)),
         hosts=hosts,
         actions=resolve_actions(raw.actions, known, hosts, run.end_ns, context),
+        service_hosts=service_hosts,
     )
 
 
@@ -243,7 +251,7 @@ def _populations(raw: ExperimentRaw) -> list[_Population]:
 
 def _cpus(raw: CpusRaw | None, known: Mapping[str, model.Service], context: ResolveContext) -> model.CpuPlan:
     if raw is None:  # without services on this machine, there is nothing to separate from the testers
-        started = any(service.starts_process for service in known.values())
+        started = any(service.starts_process and service.host is None for service in known.values())
         return model.CpuPlan("auto" if started else "none")
     for name in raw.services:
         if name not in known:

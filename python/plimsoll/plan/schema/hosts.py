@@ -159,13 +159,13 @@ Capacity = Annotated[
 
 
 class HostRaw(Raw):
-    """One host. `host`: the address for ssh; `name`: the name in the results, if `host` is not
-    valid in file names; `link`: the capacity of its network, if it is known better than it can
-    be measured."""
+    """One host. `host`: the address for ssh; `name`: the name in the results, if `host` is not valid in file names;
+    `agents`: 0 for a host that runs only services; `link`: the capacity of its network, if it is known better than it
+    can be measured."""
 
     host: HostName
     name: AgentName | None = None
-    agents: Count | None = None
+    agents: Annotated[int, Field(ge=0, le=1000)] | None = None
     user: UserName | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     link: Capacity | None = None

@@ -9,7 +9,13 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection, check_order
+from plimsoll.plan.services.section import (
+    ServiceAdditions,
+    Services,
+    ServiceSection,
+    check_order,
+    file_of_host,
+)
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Argv, Duration, PlainText, Raw, Text
 from plimsoll.plan.source.near import nearest
@@ -55,7 +61,7 @@ class CommandService(ServiceSection):
         settings: dict[str, Any] = {}
         needs = self._needs(name, services, context)
         if self.cwd is not None and "{" not in self.cwd:
-            settings["cwd"] = context.file(self.cwd, ("services", name, "cwd"))
+            settings["cwd"] = file_of_host(self, self.cwd, ("services", name, "cwd"), context)
         return ServiceAdditions(needs, settings)
 
     def _needs(self, name: str, services: Services, context: Context) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection
+from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection, file_of_host
 from plimsoll.plan.services.server_settings import Line
 from plimsoll.plan.services.squid import origin_needs
 from plimsoll.plan.source.document import KeyPath
@@ -44,5 +44,5 @@ class NginxService(ServiceSection):
         settings: dict[str, Any] = {}
         needs = origin_needs(name, self.origin, services, context)
         if self.root is not None:
-            settings["root"] = context.file(self.root, (*at, "root"))
+            settings["root"] = file_of_host(self, self.root, (*at, "root"), context)
         return ServiceAdditions(needs, settings)

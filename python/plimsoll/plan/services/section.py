@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Final, Literal, get_args
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind, Service
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import Cores, Duration, Raw
+from plimsoll.plan.source.fields import Cores, Duration, PlainText, Raw
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.units import NS
 
 Fresh = Literal["experiment", "cell", "run"]
-COMMON_KEYS: Final = frozenset({"kind", "fresh", "cpus", "ready_timeout"})
+COMMON_KEYS: Final = frozenset({"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address"})
 """Keys of every section. The other keys are the settings of the kind."""
 
 
@@ -40,11 +40,15 @@ class ServiceAdditions:
 
 class ServiceSection(Raw):
     """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
-    methods below where the defaults do not apply."""
+    methods below where the defaults do not apply. `host`: the host on which the service runs; `site`: its first host
+    without testers is that host; `address`: at which clients reach the service."""
 
     fresh: Fresh = "experiment"
     cpus: Cores | None = None
     ready_timeout: Duration = 30 * NS["s"]
+    host: PlainText | None = None
+    site: PlainText | None = None
+    address: PlainText | None = None
 
     database_kind: ClassVar[DatabaseKind | None] = None
     """The database that the service is. None: it stores no tables."""
@@ -54,6 +58,11 @@ class ServiceSection(Raw):
     """Assumed time to stop the service and to start it again, ns: `plan` prints the sum."""
     runs_in_engine: ClassVar[bool] = False
     """True: `plimsoll-engine serve KIND` is the service, with the JSON of `engine_config`."""
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the service runs on another host than the lab."""
+        return self.host is not None or self.site is not None
 
     def scheme(self) -> str:
         """Scheme of the URL at which the service is reached: http, https, tcp, sqlite, postgresql or mysql."""
@@ -83,6 +92,15 @@ def check_order(name: str, other: str, services: Services, at: KeyPath, context:
     order = list(services)
     if order.index(other) >= order.index(name):
         context.wrong(at, f"move {other} above {name}: services start in the order of the file")
+
+
+def file_of_host(section: ServiceSection, name: str, at: KeyPath, context: Context) -> str:
+    """Absolute path of a file or directory on the host of a service. It is only checked on the host of the lab."""
+    if not section.is_placed:
+        return context.file(name, at)
+    if not name.startswith("/"):
+        context.wrong(at, f'expected an absolute path of the host on which the service runs, got "{name}"')
+    return name
 
 
 def find_service(other: str, services: Services, at: KeyPath, context: Context) -> ServiceSection | None:

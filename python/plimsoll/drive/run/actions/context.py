@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from plimsoll.deploy.process import GuardedProcess
+from plimsoll.deploy.process import ServiceProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Action, Hook
@@ -29,7 +29,7 @@ class ActionContext:
         except KeyError:
             raise ServiceError(f"service {action.service} does not run") from None
 
-    def process(self, action: Action) -> GuardedProcess:
+    def process(self, action: Action) -> ServiceProcess:
         """The process of its service. Raises ServiceError if there is none."""
         process = self.service(action).process
         if process is None or process.has_ended():

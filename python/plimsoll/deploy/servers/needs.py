@@ -1,0 +1,51 @@
+"""The programs that each kind of services needs on its host, for `plimsoll hosts check` and `plimsoll doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from plimsoll.deploy.programs import HERE, ProgramSearch, find_on, missing_text, postgres_directory
+from plimsoll.errors import ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A program. `names`: alternatives, best first. `package`: of Debian."""
+
+    title: str
+    names: tuple[str, ...]
+    package: str
+
+
+NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
+    "mariadb": (
+        Need("MariaDB server", ("mariadbd", "mysqld"), "mariadb-server"),
+        Need("mariadb-install-db", ("mariadb-install-db", "mysql_install_db"), "mariadb-server"),
+    ),
+    "nginx": (Need("nginx", ("nginx",), "nginx-light"),),
+    "postgres": (Need("PostgreSQL server", ("postgres",), "postgresql"),),
+    "squid": (Need("Squid", ("squid", "squid3"), "squid"),),
+}
+"""Kinds that need a program of the distribution. The other kinds need only the engine, or the program of the file."""
+
+
+def missing_programs(kinds: Iterable[str], search: ProgramSearch = HERE) -> list[str]:
+    """The programs that are missing for services of these kinds, as texts with the package that installs each."""
+    texts = []
+    for kind in sorted(kinds):
+        for need in NEEDS.get(kind, ()):
+            if not _is_installed(kind, need, search):
+                texts.append(missing_text(need.title, need.package, search))
+    return texts
+
+
+def _is_installed(kind: str, need: Need, search: ProgramSearch) -> bool:
+    if kind != "postgres":
+        return find_on(search, need.names) is not None
+    try:
+        postgres_directory("", "auto", search)
+    except ServiceError:
+        return False
+    return True
