@@ -16,12 +16,13 @@ from tests.real.test_trouble import wait_for
 SCRIPT = "setsid sleep 1000 & sleep 1000 & echo started >> {file}; wait"
 
 
-def tree_below(pid: int) -> list[int]:
-    """The descendants of a process."""
-    found = []
+def tree_below(pid: int) -> dict[int, str]:
+    """The descendants of a process, with their states."""
+    found = {}
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
-            found += [child, *tree_below(child)]
+            found[child] = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+            found |= tree_below(child)
     return found
 
 

@@ -73,7 +73,8 @@ def result_of_actions(
         never_started=never_started,
         load_changes=bool(run.record.get("load_changes", len(run.record["stages"]) > 1)),
     )
-    return replace(result, **{name: summary.phases.get(name) for name in PHASES})
+    before, during, after = (summary.phases.get(name) for name in PHASES)
+    return replace(result, before=before, during=during, after=after)
 
 
 def _missed(run: RunFiles, measured: Window) -> int:
