@@ -334,3 +334,17 @@ def test_properties_of_a_link_are_levels_of_a_factor(lab: Lab, bed: Path) -> Non
     [delay] = [one["shape"]["delay_ns"] for one in links if (one["from"], one["to"]) == ("here", "far")]
     assert delay == 15_000_000
     assert lab.run("testbed", "down", "hosts").code == 0
+
+
+def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
+    actions = "actions: [{at: 1s, cut: {link: here-far}, for: 1s}]\n"
+    file = on_testbed(lab, "sites: {far: [far-1, far-2]}\n", duration="5s").read_text() + actions
+    done = lab.run("run", lab.file(file))
+    assert done.code == 0, done.err
+    [run] = json.loads((lab.results() / "analysis.json").read_text())["runs"]
+    [outage] = run["actions"]["outages"]
+    # A lost frame is sent again after at least 200 ms, and later after a longer time.
+    assert 0.9 < outage["start_s"] < 1.3 and 2.0 < outage["end_s"] < 3.5, outage
+    [action] = run["actions"]["actions"]
+    assert (action["outcome"], action["label"]) == ("done", "cut here-far"), action
+    assert "link here-far was cut at 1.0 s for 1 s" in done.out.replace("\u00a0", " "), done.out

@@ -15,8 +15,8 @@ from plimsoll.deploy import testbed as testbeds
 from plimsoll.deploy.testbed import Testbed, places
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan.hosts.testbed import load_testbed
+from plimsoll.plan.links import UNLIMITED, parse_bit_rate, parse_signed_duration, show_bit_rate
 from plimsoll.plan.model_links import DirectedLink, Link
-from plimsoll.plan.schema.links import UNLIMITED, parse_bit_rate, parse_signed_duration, show_bit_rate
 from plimsoll.plan.source import units
 
 EXAMPLES = """examples:

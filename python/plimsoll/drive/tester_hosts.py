@@ -23,10 +23,10 @@ from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
 from plimsoll.errors import AgentsLost
 from plimsoll.plan.hosts.spread import Place, chosen, fewest, usable_words
+from plimsoll.plan.links import describe
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.model_links import Link
-from plimsoll.plan.schema.links import describe
 
 TOKEN_DIGITS: Final = 12
 MAX_REASONS: Final = 20
@@ -63,7 +63,6 @@ class TesterHosts:
         self._files: Sequence[Path] = ()
         self._kinds: dict[Hosts, HostBackend] = {}
         self._host_sets: dict[Hosts, _HostSet] = {}
-        self._links: tuple[Link, ...] = ()
         self.lookouts = Lookouts(binary, self._token, self._check)
         """The hosts of targets, which have no testers."""
         self.service_hosts = ServiceHostPool(binary, self._token, self._check)
@@ -143,17 +142,26 @@ class TesterHosts:
             results = self._host_sets[_set_key(hosts)].kind.run_command(used, line, timeout_s)
         return [(ready.host.name, result) for ready, result in zip(used, results, strict=True)]
 
-    def change_links(self, config: Config | None) -> str:
-        """Gives the links of a testbed the properties of a run, or those of its file if `config` is None. Returns the
-        links that the run changes, as a text. Raises ServiceError if the testbed does not answer."""
-        links = () if config is None else config.hosts.links
-        if links == self._links:
+    def change_links(self, config: Config) -> str:
+        """Gives the links of the testbed the properties of a run. Returns those that differ from its file, as a text.
+        Raises ServiceError if the testbed does not answer."""
+        kind = self._kinds.get(_set_key(config.hosts))
+        if kind is None:
             return ""
-        for hosts, kind in self._kinds.items():
-            if hosts.kind == "testbed":
-                kind.change_links(links)
-        self._links = links
-        return "; ".join(describe(link) for link in links)
+        changed = [link for link in config.hosts.links if link not in kind.links]
+        kind.change_links(changed)
+        return "; ".join(map(describe, changed))
+
+    def change_link(self, config: Config, link: Link) -> None:
+        """Changes one link during a run. Raises ServiceError if the testbed does not answer."""
+        self._kinds[_set_key(config.hosts)].change_links([link])
+
+    def reset_links(self, config: Config) -> None:
+        """Gives the links the properties of the testbed's file again. Raises ServiceError if the testbed does not
+        answer."""
+        kind = self._kinds.get(_set_key(config.hosts))
+        if kind is not None:
+            kind.change_links(kind.links)
 
     def _dialled_in_agents(self, hosts: Hosts) -> list[Agent]:
         """The agents that are connected, followed by those that may still connect: before each run, some may

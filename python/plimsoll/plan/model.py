@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.model_hosts import Hosts, WatchedHost
+from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
 
 Json = Any
@@ -326,8 +327,8 @@ class Hook:
 @dataclass(frozen=True, slots=True)
 class Action:
     """An action during a run, `at_ns` after its zero. `label`: as in charts ("kill db"); `service`: on whose processes
-    it acts (empty: none); `for_ns`: its duration (0: an instant); `hook`: the command of kind `run`; `settings`: of
-    other kinds."""
+    it acts (empty: none); `for_ns`: its duration (0: an instant); `hook`: the command of kind `run`; `link`: a link as
+    it is during the action, and `link_before`: as it is without it."""
 
     kind: str
     label: str
@@ -335,7 +336,13 @@ class Action:
     service: str = ""
     for_ns: int = 0
     hook: Hook | None = None
-    settings: Mapping[str, Json] = field(default_factory=dict)
+    link: Link | None = None
+    link_before: Link | None = None
+
+    @property
+    def subject(self) -> str:
+        """The service or link on which it acts; empty if there is none."""
+        return self.service or (f"link {self.link.name}" if self.link is not None else "")
 
     @property
     def end_ns(self) -> int:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.unit.plan.helpers import BASE, load, problems
 
+from plimsoll.plan.hosts.testbed import load_testbed
+from plimsoll.plan.links import describe
 from plimsoll.plan.model_links import Link
-from plimsoll.plan.schema.links import describe
 
 MS = 1_000_000
 WAN = """\
@@ -34,8 +35,11 @@ def text(more: str) -> str:
 
 
 def links(more: str, directory: Path) -> list[Link]:
+    """The links that the file changes."""
     [cell] = load(text(more), directory=directory).cells
-    return list(cell.config.hosts.links)
+    before = load_testbed(directory / "wan.yaml").links
+    assert [link.name for link in cell.config.hosts.links] == [link.name for link in before]
+    return [link for link in cell.config.hosts.links if link not in before]
 
 
 def test_a_link_keeps_the_properties_that_the_file_does_not_change(directory: Path) -> None:
@@ -122,3 +126,41 @@ def test_two_links_with_one_name_are_refused(tmp_path: Path) -> None:
     )
     found = problems(text(""), directory=tmp_path)
     assert any('2 links have the name "far"' in line for line in found), found
+
+
+def test_links_change_during_a_run(directory: Path) -> None:
+    """The properties of the action are added to those of the run, and restored to them."""
+    more = ", links: {far: {rate: 10Mbit/s}}"
+    first = "{at: 0.2s, link: {name: far, rtt: 20ms, loss: 0%}, for: 0.5s}"
+    actions = f"actions:\n  - {first}\n  - {{at: 0.8s, cut: {{link: far}}}}\n"
+    [cell] = load(text(more) + actions, directory=directory).cells
+    change, cut = cell.config.actions
+    assert (change.label, cut.label) == ("link far: rtt 20ms, loss 0%", "cut far")
+    assert change.link is not None and change.link_before is not None and cut.link is not None
+    assert (change.link.rtt_ns, change.link.loss, change.link.forward_bit_s) == (20 * MS, 0.0, 10_000_000)
+    assert change.link_before == cut.link_before == cell.config.hosts.links[1]
+    assert cut.link.down and cut.for_ns == 0
+
+
+@pytest.mark.parametrize(
+    ("action", "problem"),
+    [
+        ("{at: 0.1s, cut: {link: fra}}", "actions.0.cut.link: the testbed has no link"),
+        ("{at: 0.1s, link: {name: far}}", "actions.0.link: give at least one property"),
+        ("{at: 0.1s, link: {name: far, jitter: 1s}}", "actions.0.link.jitter: the delay of one direction"),
+        ("{at: 0.1s, link: {name: far, rate: fast}}", "actions.0.link.rate: expected a rate of bits"),
+        ("{at: 0.1s, cut: {link: far}, for: 0s}", "actions.0.for"),
+        (
+            "{at: 0.1s, cut: {link: far}, for: 0.5s}\n  - {at: 0.3s, link: {name: far, rtt: 1ms}}",
+            "actions.1.at: link far is changed from 100ms to 600ms",
+        ),
+    ],
+)
+def test_an_invalid_action_on_a_link_is_refused(directory: Path, action: str, problem: str) -> None:
+    found = problems(text("") + f"actions:\n  - {action}\n", directory=directory)
+    assert any(problem in line for line in found), found
+
+
+def test_an_action_on_a_link_needs_a_testbed() -> None:
+    found = problems(BASE + "actions:\n  - {at: 0.1s, cut: {link: far}}\n")
+    assert any("there are no emulated links" in line for line in found), found

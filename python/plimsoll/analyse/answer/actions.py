@@ -21,6 +21,13 @@ UNDECIDED = {
     RecoveryReason.TOO_NOISY: "throughput varied too much before",
     RecoveryReason.LOAD_CHANGES: "the load changes by plan",
 }
+LAST_WORDS = {
+    "kill": "the kill",
+    "restart": "the restart",
+    "pause": "the end of the pause",
+    "link": "the end of the change of the link",
+    "cut": "the end of the cut",
+}
 
 
 def seconds(value: float) -> str:
@@ -37,12 +44,22 @@ def action_words(action: ActionResult) -> str:
         case "restart":
             return f"restarted at {at}"
         case "pause":
-            lasted = (action.ended_s or 0.0) - (action.began_s or 0.0)
-            return f"paused at {at} for {number(lasted)} s"
+            return f"paused at {at}{_lasted(action)}"
+        case "cut":
+            return f"link {action.label.removeprefix('cut ')} was cut at {at}{_lasted(action)}"
+        case "link":
+            return f"{action.label} from {at} on{_lasted(action)}"
         case "run":
             return f"`{action.label}` ran at {at}"
         case _:
             return f"{action.label} at {at}"
+
+
+def _lasted(action: ActionResult) -> str:
+    """` for 5 s`; empty for an action without a planned end."""
+    if not action.planned_for_s:
+        return ""
+    return f" for {number((action.ended_s or 0.0) - (action.began_s or 0.0))} s"
 
 
 def what_happened(incident: Incident, actions: tuple[ActionResult, ...]) -> str:
@@ -90,9 +107,9 @@ def recovery_words(incident: Incident, actions: tuple[ActionResult, ...]) -> str
 
 def _last_word(incident: Incident, actions: tuple[ActionResult, ...]) -> str:
     last = max((actions[number] for number in incident.actions), key=lambda action: action.began_s or 0.0)
-    return {"kill": "the kill", "restart": "the restart", "pause": "the end of the pause"}.get(
-        last.kind, "the action"
-    )
+    if last.kind in ("link", "cut") and not last.planned_for_s:
+        return "the change of the link"
+    return LAST_WORDS.get(last.kind, "the action")
 
 
 def of_actions(analysis: Analysis) -> list[Finding]:

@@ -163,10 +163,15 @@ class HostBackend(ABC):
         hosts."""
         return list(agents)
 
+    @property
+    def links(self) -> Sequence[Link]:
+        """The emulated links as their file describes them."""
+        return ()
+
     def change_links(self, links: Sequence[Link]) -> None:
-        """Gives emulated links these properties. Links that are not among them get those of the testbed file. Hosts
-        of other kinds have no such links. Raises ServiceError if the testbed does not answer."""
-        assert not links, "the plan rejects `links` for hosts of other kinds"
+        """Gives emulated links these properties. Hosts of other kinds have no such links. Raises ServiceError if the
+        testbed does not answer."""
+        assert not links, "the plan rejects links for hosts of other kinds"
 
     def run_command(self, ready: Sequence[ReadyHost], line: str, timeout_s: float) -> list[CommandResult]:
         """Runs a line of shell on the hosts, in parallel. Raises EngineError if this kind of hosts runs no

@@ -80,6 +80,11 @@ class DialBack(DialingHosts):
         """See `HostBackend`."""
         return self.over_ssh.run_command(ready, line, timeout_s)
 
+    @property
+    def links(self) -> Sequence[Link]:
+        """See `HostBackend`."""
+        return self.over_ssh.links
+
     def change_links(self, links: Sequence[Link]) -> None:
         """See `HostBackend`."""
         self.over_ssh.change_links(links)

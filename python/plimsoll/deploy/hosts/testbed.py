@@ -49,13 +49,17 @@ class TestbedHosts(SshHosts):
         self._shared = f"{hosts.directory}/{bed.name}"
         self._one_at_a_time = threading.Lock()
         self._bed = bed
-        self._links = {link.name: link for link in links}
+        self._links = tuple(links)
+
+    @property
+    def links(self) -> Sequence[Link]:
+        """See `HostBackend`."""
+        return self._links
 
     def change_links(self, links: Sequence[Link]) -> None:
         """See `HostBackend`."""
-        by_name = {**self._links, **{link.name: link for link in links}}
-        if by_name:
-            self._bed.change([directed for link in by_name.values() for directed in link.directions()])
+        if links:
+            self._bed.change([directed for link in links for directed in link.directions()])
 
     def clean(self, *, everything: bool = False, discard: bool = False) -> list[CleanedHost]:
         """See `HostBackend`."""

@@ -7,6 +7,7 @@ import datetime
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from plimsoll.drive.carry_out import RunEnd, carry_out
 from plimsoll.drive.directory import RUN_RECORD, write_text
 from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record, watching_services
 from plimsoll.drive.resources import WORK, Resources
+from plimsoll.drive.run.actions.context import ActionMeans
 from plimsoll.drive.run.actions.timed import ActionRecord, TimedActions
 from plimsoll.drive.run.counting import CounterLogs, as_record
 from plimsoll.drive.run.facts import (
@@ -77,7 +79,7 @@ class RunExecution:
         finally:
             # A slow link would delay the start of the services of the next run, which reports a lost testbed.
             with contextlib.suppress(ServiceError):
-                self._resources.hosts.change_links(None)
+                self._resources.hosts.reset_links(self._config)
 
     def _measure(self) -> RunEnd:
         config, hosts = self._config, self._resources.hosts
@@ -278,9 +280,12 @@ class RunExecution:
 
         return TimedActions(
             self._config.actions,
-            resources.services.running,
-            run_hook,
-            resources.stop.check,
+            ActionMeans(
+                {service.spec.name: service for service in resources.services.running},
+                run_hook,
+                partial(resources.hosts.change_link, self._config),
+                resources.stop.check,
+            ),
             report,
             redactor.text,
         )

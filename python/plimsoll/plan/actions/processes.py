@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from plimsoll.plan import model
-from plimsoll.plan.actions.section import ServiceName, Services, find_process
+from plimsoll.plan.actions.section import ActionScope, ServiceName, find_process
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Raw
@@ -19,9 +19,9 @@ class KillAction(Raw):
     kill: ServiceName
     at: Duration
 
-    def resolve(self, path: KeyPath, services: Services, context: Context) -> model.Action | None:
+    def resolve(self, path: KeyPath, scope: ActionScope, context: Context) -> model.Action | None:
         """The action; see `ActionSection`."""
-        if find_process("kill", self.kill, path, services, context) is None:
+        if find_process("kill", self.kill, path, scope, context) is None:
             return None
         return model.Action("kill", f"kill {self.kill.service}", self.at, self.kill.service)
 
@@ -32,9 +32,9 @@ class RestartAction(Raw):
     restart: ServiceName
     at: Duration
 
-    def resolve(self, path: KeyPath, services: Services, context: Context) -> model.Action | None:
+    def resolve(self, path: KeyPath, scope: ActionScope, context: Context) -> model.Action | None:
         """The action; see `ActionSection`."""
-        if find_process("restart", self.restart, path, services, context) is None:
+        if find_process("restart", self.restart, path, scope, context) is None:
             return None
         return model.Action("restart", f"restart {self.restart.service}", self.at, self.restart.service)
 
@@ -46,8 +46,8 @@ class PauseAction(Raw):
     at: Duration
     for_: Annotated[Duration, Field(gt=0, alias="for")]
 
-    def resolve(self, path: KeyPath, services: Services, context: Context) -> model.Action | None:
+    def resolve(self, path: KeyPath, scope: ActionScope, context: Context) -> model.Action | None:
         """The action; see `ActionSection`."""
-        if find_process("pause", self.pause, path, services, context) is None:
+        if find_process("pause", self.pause, path, scope, context) is None:
             return None
         return model.Action("pause", f"pause {self.pause.service}", self.at, self.pause.service, self.for_)

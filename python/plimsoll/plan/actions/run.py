@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.plan import model
 from plimsoll.plan.actions.command import HookRaw
-from plimsoll.plan.actions.section import Services
+from plimsoll.plan.actions.section import ActionScope
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration
@@ -18,7 +18,7 @@ class RunAction(HookRaw):
 
     at: Duration
 
-    def resolve(self, path: KeyPath, services: Services, context: Context) -> model.Action | None:
+    def resolve(self, path: KeyPath, scope: ActionScope, context: Context) -> model.Action | None:
         """The action; see `ActionSection`. The label is the command, with secrets hidden."""
         hook = self.hook()
         shown = hook.shown.removeprefix("/bin/sh -c ")

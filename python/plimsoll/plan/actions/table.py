@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Final, Union
 from pydantic import BeforeValidator, Discriminator, Tag
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.actions.links import CutAction, LinkAction
 from plimsoll.plan.actions.processes import KillAction, PauseAction, RestartAction
 from plimsoll.plan.actions.run import RunAction
 from plimsoll.plan.actions.section import ActionSection
 from plimsoll.plan.source.fields import Raw, shown
 from plimsoll.plan.source.near import nearest
 
-_SECTIONS: Final[tuple[type[Raw], ...]] = (KillAction, RestartAction, PauseAction, RunAction)
+_SECTIONS: Final[tuple[type[Raw], ...]] = (
+    KillAction,
+    RestartAction,
+    PauseAction,
+    LinkAction,
+    CutAction,
+    RunAction,
+)
 ACTION_KINDS: Final = {next(iter(section.model_fields)): section for section in _SECTIONS}
 """The section of each kind, by its name, which is also its first key."""
 _TAG: Final = "action "

@@ -29,8 +29,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field, ValidationError
 
 from plimsoll.errors import BadInput, Problem
+from plimsoll.plan.links import Rates, SignedDuration
 from plimsoll.plan.model_links import DirectedLink, Link, Shape, delay_problems, link_problems
-from plimsoll.plan.schema.links import Rates, SignedDuration
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, parse_document

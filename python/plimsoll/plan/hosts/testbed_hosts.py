@@ -10,10 +10,10 @@ from pathlib import Path
 from plimsoll.errors import BadInput
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.testbed import LAB, TestbedSpec, load_testbed
+from plimsoll.plan.links import changed_link, report_link
 from plimsoll.plan.model_hosts import LOCAL, Host, Hosts
-from plimsoll.plan.model_links import Link, link_problems
+from plimsoll.plan.model_links import Link
 from plimsoll.plan.schema.hosts import HostRaw, HostsRaw
-from plimsoll.plan.schema.links import LinkChangesRaw
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest
 
@@ -104,38 +104,19 @@ def _listed_hosts(
 
 
 def links_of(spec: TestbedSpec, raw: HostsRaw, context: Context) -> tuple[Link, ...]:
-    """The links whose properties the file changes, with all their properties, in the order of the testbed file."""
-    by_name = {link.name: link for link in spec.links}
-    changed = {}
+    """All links of the testbed, with the properties that the file changes."""
+    links = {link.name: link for link in spec.links}
     for name, changes in (raw.links or {}).items():
         at: KeyPath = (*AT, "links", name)
-        if name not in by_name:
-            known = ", ".join(by_name) or "it has none"
+        if name not in links:
+            known = ", ".join(links) or "it has none"
             context.wrong(
-                at, f'the testbed {spec.name} has no link "{name}" (links: {known})', nearest(name, by_name)
+                at, f'the testbed {spec.name} has no link "{name}" (links: {known})', nearest(name, links)
             )
             continue
-        changed[name] = changed_link(by_name[name], changes)
-        for key, message in link_problems(changed[name]).items():
-            context.wrong((*at, key) if getattr(changes, key) is not None else at, message)
-    return tuple(changed[name] for name in by_name if name in changed)
-
-
-def changed_link(link: Link, changes: LinkChangesRaw) -> Link:
-    """The link with the properties that are given. A queue of the testbed file that is not given is kept only if rate
-    and rtt are, too: it was chosen for them."""
-    rate = changes.rate
-    keeps_queue = changes.queue is None and rate is None and changes.rtt is None
-    return replace(
-        link,
-        rtt_ns=link.rtt_ns if changes.rtt is None else changes.rtt,
-        jitter_ns=link.jitter_ns if changes.jitter is None else changes.jitter,
-        asymmetry_ns=link.asymmetry_ns if changes.asymmetry is None else changes.asymmetry,
-        forward_bit_s=link.forward_bit_s if rate is None else rate.forward,
-        backward_bit_s=link.backward_bit_s if rate is None else rate.backward,
-        loss=link.loss if changes.loss is None else changes.loss,
-        queue_bytes=link.queue_bytes if keeps_queue else changes.queue,
-    )
+        links[name] = changed_link(links[name], changes)
+        report_link(links[name], changes, at, context.wrong)
+    return tuple(links.values())
 
 
 def lab_address(spec: TestbedSpec, raw: HostsRaw, context: Context) -> str:

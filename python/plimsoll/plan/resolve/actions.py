@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Final
 
 from plimsoll.plan import model
-from plimsoll.plan.actions.section import ActionSection
+from plimsoll.plan.actions.section import ActionScope, ActionSection
 from plimsoll.plan.hosts.resolve import check_hooks
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.resolve.context import ResolveContext
@@ -24,9 +24,9 @@ def resolve_actions(
     context: ResolveContext,
 ) -> tuple[model.Action, ...]:
     """The actions of a run in order of time. `end_ns`: the end of the run, None if only counts end it."""
+    scope = ActionScope(services, {link.name: link for link in hosts.links})
     resolved = [
-        (index, section.resolve((SECTION, index), services, context))
-        for index, section in enumerate(sections)
+        (index, section.resolve((SECTION, index), scope, context)) for index, section in enumerate(sections)
     ]
     actions = [(index, action) for index, action in resolved if action is not None]
     on = ["controller" if action is None or action.hook is None else action.hook.on for _, action in resolved]
@@ -55,10 +55,10 @@ def _check_end(index: int, action: model.Action, end_ns: int | None, context: Re
 
 
 def _check_sequence(actions: Sequence[tuple[int, model.Action]], context: ResolveContext) -> None:
-    """Reports actions on a service that exclude each other."""
-    for service in dict.fromkeys(action.service for _, action in actions if action.service):
+    """Reports actions on a service, or on a link, that exclude each other."""
+    for subject in dict.fromkeys(action.subject for _, action in actions if action.subject):
         own = sorted(
-            (entry for entry in actions if entry[1].service == service), key=lambda entry: entry[1].at_ns
+            (entry for entry in actions if entry[1].subject == subject), key=lambda entry: entry[1].at_ns
         )
         for (_, first), (index, second) in combinations(own, 2):
             if first.at_ns == second.at_ns:
@@ -70,8 +70,8 @@ def _check_sequence(actions: Sequence[tuple[int, model.Action]], context: Resolv
             elif second.at_ns <= first.end_ns and first.for_ns:
                 context.wrong(
                     (SECTION, index, "at"),
-                    f"{service} is paused from {show_duration(first.at_ns)} to "
-                    f"{show_duration(first.end_ns)}: choose a time outside",
+                    f"{subject} is {'paused' if first.kind == 'pause' else 'changed'} from "
+                    f"{show_duration(first.at_ns)} to {show_duration(first.end_ns)}: choose a time outside",
                 )
         _check_killed(own, context)
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.links import LinkChangesRaw
 from plimsoll.plan.metrics.rules import Operator
 from plimsoll.plan.model_hosts import HostKind
-from plimsoll.plan.schema.links import LinkChangesRaw
 from plimsoll.plan.source import units
 from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.units import NS

@@ -9,23 +9,32 @@ from plimsoll.deploy.process import ServiceProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model import Action, Hook
+from plimsoll.plan.model_links import Link
+
+
+@dataclass(frozen=True, slots=True)
+class ActionMeans:
+    """`services`: the running services by name. `run_hook`: runs a command and returns its output as a line; raises
+    PlimsollError. `change_link`: gives a link of the testbed its properties; raises ServiceError. `check_interrupt`:
+    raises UserInterrupt if the user has requested the end."""
+
+    services: Mapping[str, RunningService]
+    run_hook: Callable[[Hook], str]
+    change_link: Callable[[Link], None]
+    check_interrupt: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """`services`: the running services by name. `wait`: waits for a number of seconds; False if the run has ended
-    before. `run_hook`: runs a command and returns its output as a line; raises PlimsollError. `check_interrupt`: raises
-    Interrupted if the user has requested the end."""
+    """`wait`: waits for a number of seconds; False if the run has ended before."""
 
-    services: Mapping[str, RunningService]
+    means: ActionMeans
     wait: Callable[[float], bool]
-    run_hook: Callable[[Hook], str]
-    check_interrupt: Callable[[], None]
 
     def service(self, action: Action) -> RunningService:
         """The service of an action. Raises ServiceError if it does not run at all."""
         try:
-            return self.services[action.service]
+            return self.means.services[action.service]
         except KeyError:
             raise ServiceError(f"service {action.service} does not run") from None
 

@@ -20,7 +20,7 @@ def _kill(action: Action, context: ActionContext) -> str:
 
 def _restart(action: Action, context: ActionContext) -> str:
     context.process(action)
-    context.service(action).restart(context.check_interrupt)
+    context.service(action).restart(context.means.check_interrupt)
     return "ready"
 
 
@@ -34,14 +34,29 @@ def _pause(action: Action, context: ActionContext) -> str:
     return "continued" if is_whole else "continued at the end of the run"
 
 
+def _change_link(action: Action, context: ActionContext) -> str:
+    """The link keeps its properties until the end of the run if the action has no end."""
+    assert action.link is not None and action.link_before is not None  # the sections of these kinds set them
+    context.means.change_link(action.link)
+    if not action.for_ns:
+        return ""
+    try:
+        is_whole = context.wait(action.for_ns / 1e9)
+    finally:
+        context.means.change_link(action.link_before)
+    return "restored" if is_whole else "restored at the end of the run"
+
+
 def _run(action: Action, context: ActionContext) -> str:
     assert action.hook is not None  # the section of this kind sets it
-    return context.run_hook(action.hook)
+    return context.means.run_hook(action.hook)
 
 
 ACTIONS: Final[Mapping[str, Callable[[Action, ActionContext], str]]] = {
     "kill": _kill,
     "restart": _restart,
     "pause": _pause,
+    "link": _change_link,
+    "cut": _change_link,
     "run": _run,
 }

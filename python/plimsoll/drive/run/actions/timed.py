@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from plimsoll.deploy.running import RunningService
-from plimsoll.drive.run.actions.context import ActionContext
+from plimsoll.drive.run.actions.context import ActionContext, ActionMeans
 from plimsoll.drive.run.actions.table import ACTIONS
 from plimsoll.errors import PlimsollError
-from plimsoll.plan.model import Action, Hook
+from plimsoll.plan.model import Action
 
 DONE: Final = "done"
 FAILED: Final = "failed"
@@ -64,16 +63,12 @@ class TimedActions:
     def __init__(
         self,
         actions: Sequence[Action],
-        services: Sequence[RunningService],
-        run_hook: Callable[[Hook], str],
-        check_interrupt: Callable[[], None],
+        means: ActionMeans,
         report: Report,
         redact: Callable[[str], str],
     ) -> None:
         self._records = [ActionRecord(action) for action in actions]
-        self._context = ActionContext(
-            {service.spec.name: service for service in services}, self._wait, run_hook, check_interrupt
-        )
+        self._context = ActionContext(means, self._wait)
         self._report = report
         self._redact = redact
         self._over = threading.Event()

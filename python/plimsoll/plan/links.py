@@ -1,15 +1,18 @@
-"""Raw model of the properties of a link: in the testbed file, and in `hosts.links` of an experiment file."""
+"""The properties of a link in files: in a testbed file, and in `hosts.links` and `actions` of an experiment file."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import PlainValidator
 
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model_links import Link, link_problems
 from plimsoll.plan.source import units
+from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Fraction, Raw, ShortForm, Size, shown
 
 _BITS: Final = {"bit/s": 1, "kbit/s": 1000, "Mbit/s": 1000**2, "Gbit/s": 1000**3}
@@ -138,3 +141,26 @@ class LinkChangesRaw(Raw):
     rate: Rates = None
     loss: Fraction | None = None
     queue: Size | None = None
+
+
+def changed_link(link: Link, changes: LinkChangesRaw) -> Link:
+    """The link with the properties that are given. A queue of the testbed file that is not given is kept only if rate
+    and rtt are, too: it was chosen for them."""
+    rate = changes.rate
+    keeps_queue = changes.queue is None and rate is None and changes.rtt is None
+    return replace(
+        link,
+        rtt_ns=link.rtt_ns if changes.rtt is None else changes.rtt,
+        jitter_ns=link.jitter_ns if changes.jitter is None else changes.jitter,
+        asymmetry_ns=link.asymmetry_ns if changes.asymmetry is None else changes.asymmetry,
+        forward_bit_s=link.forward_bit_s if rate is None else rate.forward,
+        backward_bit_s=link.backward_bit_s if rate is None else rate.backward,
+        loss=link.loss if changes.loss is None else changes.loss,
+        queue_bytes=link.queue_bytes if keeps_queue else changes.queue,
+    )
+
+
+def report_link(link: Link, changes: LinkChangesRaw, at: KeyPath, wrong: Callable[..., Any]) -> None:
+    """Reports what is wrong with a changed link at `at` of the file: at the key, if it is given there."""
+    for key, message in link_problems(link).items():
+        wrong((*at, key) if getattr(changes, key) is not None else at, message)
