@@ -346,5 +346,5 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     # A lost frame is sent again after at least 200 ms, and later after a longer time.
     assert 0.9 < outage["start_s"] < 1.3 and 2.0 < outage["end_s"] < 3.5, outage
     [action] = run["actions"]["actions"]
-    assert (action["outcome"], action["label"]) == ("done", "cut here-far"), action
-    assert "link here-far was cut at 1.0 s for 1 s" in done.out.replace("\u00a0", " "), done.out
+    assert (action["outcome"], action["label"]) == ("done", "cut of link here-far"), action
+    assert "ut of link here-far at 1.0 s for 1 s" in done.out.replace("\u00a0", " "), done.out

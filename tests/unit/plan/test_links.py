@@ -135,7 +135,7 @@ def test_links_change_during_a_run(directory: Path) -> None:
     actions = f"actions:\n  - {first}\n  - {{at: 0.8s, cut: {{link: far}}}}\n"
     [cell] = load(text(more) + actions, directory=directory).cells
     change, cut = cell.config.actions
-    assert (change.label, cut.label) == ("link far: rtt 20ms, loss 0%", "cut far")
+    assert (change.label, cut.label) == ("link far: rtt 20ms, loss 0%", "cut of link far")
     assert change.link is not None and change.link_before is not None and cut.link is not None
     assert (change.link.rtt_ns, change.link.loss, change.link.forward_bit_s) == (20 * MS, 0.0, 10_000_000)
     assert change.link_before == cut.link_before == cell.config.hosts.links[1]

@@ -46,7 +46,7 @@ def action_words(action: ActionResult) -> str:
         case "pause":
             return f"paused at {at}{_lasted(action)}"
         case "cut":
-            return f"link {action.label.removeprefix('cut ')} was cut at {at}{_lasted(action)}"
+            return f"{action.label} at {at}{_lasted(action)}"
         case "link":
             return f"{action.label} from {at} on{_lasted(action)}"
         case "run":

@@ -71,7 +71,7 @@ class CutAction(Raw):
             return None
         changed = replace(link, down=True)
         return model.Action(
-            "cut", f"cut {link.name}", self.at, for_ns=self.for_ or 0, link=changed, link_before=link
+            "cut", f"cut of link {link.name}", self.at, for_ns=self.for_ or 0, link=changed, link_before=link
         )
 
 
