@@ -174,8 +174,16 @@ def test_the_plan_accepts_commands_for_the_backends_that_run_them(
     kind: HostKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed = SimpleNamespace(name="t", ssh_config="/t/ssh")
-    monkeypatch.setattr(kinds, "_require_entered_testbed", lambda hosts: bed)
-    hosts = Hosts(kind=kind, slurm=Slurm(1), join=Join(1), dask="tcp://scheduler:1", controller="10.0.0.1")
+    monkeypatch.setattr(kinds, "_require_entered_testbed", lambda spec, file: bed)
+    wan = str(Path(__file__).parents[3] / "examples" / "testbeds" / "wan.yaml")
+    hosts = Hosts(
+        kind=kind,
+        slurm=Slurm(1),
+        join=Join(1),
+        dask="tcp://scheduler:1",
+        testbed=wan if kind == "testbed" else None,
+        controller="10.0.0.1",
+    )
     backend = hosts_of_kind(hosts, Path("/e"), "t", no_interrupt)
     assert hosts.runs_commands == (type(backend).run_command is not HostBackend.run_command)
 
