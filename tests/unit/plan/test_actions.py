@@ -61,7 +61,7 @@ def test_levels_set_values_and_the_whole_list() -> None:
     assert [len(cell.config.actions) for cell in load(FILE + factors).cells] == [0, 4]
 
 
-ALONE = "expected one of kill, restart, pause, run"
+ALONE = "expected one of kill, restart, pause, link, cut, run"
 REFUSED = [
     (
         "kill: {service: web}",
