@@ -42,6 +42,8 @@ def made(n: int = 4000, *, seed: int = 1, late: bool = True) -> Transactions:
         sent=rng.integers(0, 300, n),
         received=rng.integers(0, 12_000, n),
         operation=rng.integers(0, 3, n),
+        first_byte=np.where(rng.random(n) < 0.9, ((end - start) * rng.random(n)).astype(np.int64), -1),
+        connected=np.where(rng.random(n) < 0.1, 0, -1),
     )
 
 
@@ -81,6 +83,7 @@ def rows_of(data: Transactions) -> list[dict[str, int]]:
         "payload",
         "sent",
         "received",
+        "first_byte",
     ]
     return [
         dict(zip(names, row, strict=True))
@@ -111,6 +114,16 @@ def test_traffic_of_the_window(exact: bool, late: bool) -> None:
     assert t.payload_bytes_per_s == sum(r["payload"] for r in done) / 8
     assert t.wire_bytes_per_s == sum(r["sent"] + r["received"] for r in done) / 8
     assert t.offered_per_s == sum(MEASURED.start <= r["scheduled"] < MEASURED.end for r in rows) / 8
+    firsts = [row["first_byte"] for row in done if row["first_byte"] >= 0]
+    rests = [row["end"] - row["start"] - row["first_byte"] for row in done if row["first_byte"] >= 0]
+    for part, values in ((t.first_byte_ms, firsts), (t.transfer_ms, rests)):
+        assert part is not None and part.count == len(values) < len(done)
+        assert part.mean == pytest.approx(np.mean(values) / 1e6)
+        assert part.p95 == pytest.approx(nearest_rank(values, 0.95) / 1e6, rel=6e-4)
+        assert (part.min, part.max) == (min(values) / 1e6, max(values) / 1e6)
+    per_second = np.bincount([(row["end"] - MEASURED.start) // S for row in done], minlength=8)
+    assert t.throughput_sd == pytest.approx(np.std(per_second, ddof=1))
+    assert (t.throughput_min, t.throughput_max) == (min(per_second), max(per_second))
     tolerance = 0 if exact else 6e-4
     for latency, values in ((t.response_ms, response), (t.request_ms, request)):
         assert latency.count == len(values)

@@ -11,13 +11,15 @@ from plimsoll.analyse.effects.fits import ResponseModel
 from plimsoll.analyse.results.wording import listing
 from plimsoll.analyse.stats.quantiles import STANDARD
 from plimsoll.errors import DamagedResults
+from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
-from plimsoll.plan.model import CapacityRules, Threshold, Validity
+from plimsoll.plan.model import FIRST, CapacityRules, Threshold, Validity
 
 
 class AnalysisRequest:
     """Responses, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
-    standard ones, as shares of 1. Raises DamagedResults if plan.json has another form."""
+    standard ones, as shares of 1. `at_peak`: whether a metric is of the peak window; `first`: of which first
+    transactions a threshold is. Raises DamagedResults if plan.json has another form."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         try:
@@ -30,11 +32,22 @@ class AnalysisRequest:
             self.design = _design(plan)
             rules = [threshold.rule for threshold in self.thresholds]
             rules += [rule for rule in (self.capacity.response,) if rule is not None]
+            metrics = [response.metric for response in self.responses]
+            metrics += [threshold.metric for threshold in self.thresholds]
+            self.at_peak = any(_is_at_peak(metric) for metric in metrics)
+            self.first = tuple(
+                sorted({of for threshold in self.thresholds for of in threshold.parts.get(FIRST, ())})
+            )
             self.quantiles = (*STANDARD, *(rule.arg / 100 for rule in rules if rule.arg is not None))
         except (KeyError, TypeError, RuleError) as error:
             raise DamagedResults(
                 f"plan.json does not have the form that this release writes: {error}"
             ) from error
+
+
+def _is_at_peak(metric: str) -> bool:
+    named = catalogue.METRICS.find(metric)
+    return named is not None and named.scope == catalogue.PEAK
 
 
 def _design(plan: Mapping[str, Any]) -> Design:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plimsoll.analyse.components.counted import counted_services
+from plimsoll.analyse.components.counted import counted_services, window_counts
 from plimsoll.analyse.components.utilization_hosts import HostsUsed
 from plimsoll.analyse.components.watched import host_notes, watch_notes, watched_utilizations
 from plimsoll.analyse.results.analysis import OpenLoad
-from plimsoll.analyse.results.run import Counts
+from plimsoll.analyse.results.run import CountedService, Counts, NamedMetric
 from plimsoll.analyse.run.connections import HISTOGRAMS
 from plimsoll.analyse.run.named import named_metrics
 from plimsoll.analyse.run.runs import RunFacts
@@ -21,7 +21,7 @@ from plimsoll.collect.hosts import (
 from plimsoll.collect.parquet import read_metrics
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.versions import OBJECT, VERSION
-from plimsoll.collect.watched import watched_readings
+from plimsoll.collect.watched import WatchedReadings, service_readings, watched_readings
 from plimsoll.plan.model_hosts import LOCAL
 
 ENDED_AS_PLANNED = {"done": "finished", "ceiling": "finished", "stopped": "interrupted"}
@@ -52,9 +52,7 @@ def facts_of(
         f"{lost} of its events could not be written" if (lost := record.get("events_lost")) else "",
         record["reason"] if status != "finished" else "",
     ]
-    named = run.path / "metrics.parquet"
-    # Round trips are kept per host: a mean over all hosts is meaningless.
-    without = [TCP_RTT, TCP_RETRANSMITS, *HISTOGRAMS, *([OBJECT, VERSION] if "versions" in record else [])]
+    watched = watched_readings(run)
     return RunFacts(
         open_load=_open_load(record),
         id=run.id,
@@ -65,19 +63,38 @@ def facts_of(
         status=status,
         warmup_s=warmup_s,
         counts=counts,
-        utilization=(*used.shown, *watched_utilizations(watched_readings(run), measured)),
+        utilization=(*used.shown, *watched_utilizations(watched, measured)),
         planned=planned,
         started=started,
         busiest_thread=used.busiest_thread,
         thread_demand=used.thread_demand,
         steal=used.steal,
         monitor_cpu=used.monitor_cpu,
-        metrics=named_metrics(read_metrics(named, measured.start, measured.end, without))
-        if named.exists()
-        else (),
-        services=counted_services([*record["services"], *record.get("watched", ())]),
+        metrics=metrics_of(run, measured),
+        services=services_of(run, measured, watched),
         notes=[note for note in notes if note],
     )
+
+
+def metrics_of(run: RunFiles, window: Window) -> tuple[NamedMetric, ...]:
+    """The named metrics of the transactions that started in the window."""
+    path = run.path / "metrics.parquet"
+    if not path.exists():
+        return ()
+    # Round trips are kept per host: a mean over all hosts is meaningless.
+    versions = [OBJECT, VERSION] if "versions" in run.record else []
+    without = [TCP_RTT, TCP_RETRANSMITS, *HISTOGRAMS, *versions]
+    return named_metrics(read_metrics(path, window.start, window.end, without))
+
+
+def services_of(
+    run: RunFiles, window: Window, watched: Sequence[WatchedReadings]
+) -> tuple[CountedService, ...]:
+    """The counters of services and watched systems, with those of the window. `watched`: `watched_readings`."""
+    counts = {
+        readings.name: window_counts(readings, window) for readings in (*service_readings(run), *watched)
+    }
+    return counted_services([*run.record["services"], *run.record.get("watched", ())], counts)
 
 
 def open_workloads(record: Mapping[str, Any]) -> frozenset[str]:

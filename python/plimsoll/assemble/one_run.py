@@ -10,8 +10,7 @@ from plimsoll.analyse.answer.worded import (
     worded_run,
 )
 from plimsoll.analyse.components.cpu_series import cpu_of_hosts, whole_seconds
-from plimsoll.analyse.components.utilization import monitor_cpu, utilizations
-from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
+from plimsoll.analyse.components.utilization_hosts import HostsUsed
 from plimsoll.analyse.design.caches import cache_times
 from plimsoll.analyse.design.ramp import ramp
 from plimsoll.analyse.hosts.clocks import clock_notes, greatest_bound
@@ -21,50 +20,43 @@ from plimsoll.analyse.hosts.hosts import (
     TesterPlacement,
     hosts_result,
     named_testers,
-    places_of,
     tester_placement,
 )
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.run import CacheTimes, NameLookup, OperationResult, RunChange
+from plimsoll.analyse.results.run import CacheTimes, OperationResult, RunChange
 from plimsoll.analyse.run.changes import run_changes
-from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connections
 from plimsoll.analyse.run.own_delays import own_delays
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.run.runs import RunFacts, run_result
 from plimsoll.analyse.run.seconds import REMARK, summarise_seconds
-from plimsoll.analyse.run.staleness import HISTOGRAM, RunStaleness, remark, staleness
-from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary, of_changing_load
+from plimsoll.analyse.run.staleness import HISTOGRAM, remark
+from plimsoll.analyse.run.summary import RunSummary, of_changing_load
 from plimsoll.analyse.stats.quantiles import Histogram
-from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
+from plimsoll.analyse.window.load_profile import load_bins
 from plimsoll.analyse.window.transactions import Stage, Window
 from plimsoll.assemble.actions import availability_limit, has_acted, result_of_actions, with_phases
 from plimsoll.assemble.asked import AnalysisRequest
-from plimsoll.assemble.facts import (
-    cores_of,
-    facts_of,
-    has_balanced_counts,
-    open_workloads,
-    services_on_same_cores,
-)
+from plimsoll.assemble.facts import facts_of, has_balanced_counts
 from plimsoll.assemble.options import Options
-from plimsoll.collect.caches import NONE, read_caches
-from plimsoll.collect.hosts import (
-    RunAgents,
-    cores_of_hosts,
-    links_of_hosts,
-    owners,
-    read_agents,
-    read_round_trips,
+from plimsoll.assemble.window import (
+    at_peak,
+    components_in,
+    hosts_used_in,
+    layout_of,
+    planned_load,
+    read_connections,
+    read_staleness,
+    samples_of,
+    summarise_transactions,
+    transactions_of,
 )
+from plimsoll.collect.caches import NONE, read_caches
+from plimsoll.collect.hosts import RunAgents, owners, read_agents, read_round_trips
 from plimsoll.collect.live import Second, seconds_of
-from plimsoll.collect.parquet import TransactionFile, read_samples, read_whole_metrics
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.samples import SampleSeries
-from plimsoll.collect.versions import READ, read_versioned
 from plimsoll.errors import BadInput
-
-ONLY_AGENT = "local"
 
 
 def measured_window(run: RunFiles, options: Options) -> Window | None:
@@ -108,18 +100,16 @@ def one_run(
         )
         remarks = (REMARK,)
     else:
-        file = TransactionFile(
-            run.transactions, tuple(record["workloads"]), operations="operations" in record
-        )
+        file = transactions_of(run, connected=bool(rules.first))
         placement = (
             tester_placement(run_agents, owners(run.transactions, file.testers))
             if run_agents.several
             else None
         )
         limit = availability_limit(rules, record["cell"])
-        layout = _layout(file, run, options, measured, stages, run_agents, placement)
+        layout = layout_of(file, run, options, measured, stages, run_agents, placement, rules.first)
         layout = with_phases(layout, record, limit)
-        run_summary = _from_transactions(file, layout, options)
+        run_summary = summarise_transactions(file, layout, options)
         acts = result_of_actions(run, run_summary, layout, limit)
         run_summary = replace(
             run_summary, operations=in_file_order(run_summary.operations, record.get("operations", {}))
@@ -129,18 +119,18 @@ def one_run(
     if changes_by_plan:
         rising = [number for number, stage in enumerate(record["stages"]) if stage.get("changes")]
         run_summary = of_changing_load(run_summary, rising)
-    samples = read_samples(run.samples) if run.samples is not None else []
     live = seconds_of(run.live)
-    used = _used(run, results, measured, run_agents, samples)
+    used = hosts_used_in(run, results, measured, run_agents)
     facts = facts_of(run, measured, _warmup_s(run, options), remarks, used)
     own = own_delays(live, measured, run_summary.histograms, rules.quantiles)
     is_only = len(results.plan["runs"]) == 1
+    facts = replace(facts, components=components_in(run, results, measured, run_agents, used))
     facts = replace(facts, caches=_caches(run, measured), own=own, actions=acts, is_only=is_only)
     if run_agents.several:
         facts, run_summary = _with_hosts(facts, run_summary, run, run_agents, placement, measured, used)
-    versions = _staleness(run, measured, greatest_bound(run_agents))
+    versions = read_staleness(run, measured, greatest_bound(run_agents))
     histograms = dict(run_summary.histograms)
-    opened = _connections(run)
+    opened = read_connections(run)
     if opened is not None:
         facts = replace(facts, connections=opened.connections)
         histograms |= opened.histograms
@@ -150,7 +140,11 @@ def one_run(
         histograms[HISTOGRAM] = versions.ages
     result = _with_ramp(run_result(facts, run_summary, rules.validity), record, measured, run_summary, rules)
     if not changes_by_plan and facts.loss is None:
-        result = replace(result, changes=_changes(live, samples, measured, run_agents))
+        result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
+    if rules.at_peak:
+        peak = at_peak(run, results, options, measured, run_summary.peak, run_agents, placement)
+        if peak is not None:
+            result, histograms = replace(result, at_peak=peak[0]), {**histograms, **peak[1]}
     return worded_run(result), histograms, run_summary.parts
 
 
@@ -202,30 +196,6 @@ def _with_hosts(
     return replace(facts, hosts=hosts, loss=lost, counts=counts, notes=notes), run_summary
 
 
-def _used(
-    run: RunFiles,
-    results: Results,
-    measured: Window,
-    run_agents: RunAgents,
-    samples: Sequence[SampleSeries],
-) -> HostsUsed:
-    cores, shared = cores_of(run.record, results), services_on_same_cores(run.record)
-    if run_agents.several:
-        elsewhere = cores_of_hosts(results.environment)
-        links = links_of_hosts(results.environment)
-        placed = {
-            f"service:{service['name']}": service["host"]
-            for service in run.record["services"]
-            if service.get("host")
-        }
-        return hosts_used(samples, measured, run_agents.agents, cores, elsewhere, shared, links, placed)
-    link = links_of_hosts(results.environment).get(run_agents.agents[0].host) if run_agents.agents else None
-    shown = utilizations(samples, measured, cores, shared, link_bytes_s=link)
-    testers = [usage for usage in shown if usage.role == "testers"]
-    busiest, demand = (greatest_detail(testers, detail) for detail in ("busiest_thread", "thread_demand"))
-    return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, measured))
-
-
 def _changes(
     live: Sequence[Second], samples: Sequence[SampleSeries], measured: Window, run_agents: RunAgents
 ) -> tuple[RunChange, ...] | None:
@@ -242,86 +212,6 @@ def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
     return () if [entry.cache for entry in times] == [NONE] else times
 
 
-def _connections(run: RunFiles) -> RunConnections | None:
-    """New connections and their times; None if the driver opens none, or if single transactions were not kept."""
-    metrics = run.path / "metrics.parquet"
-    if not metrics.exists():
-        return None
-    lookups = tuple(
-        NameLookup(agent["name"], lookup["name"], lookup["took_ns"] / 1e6)
-        for agent in (run.summary or {}).get("agents", ())
-        for lookup in agent["books"].get("lookups", ())
-    )
-    return connections(read_whole_metrics(metrics, HISTOGRAMS), lookups)
-
-
-def _staleness(run: RunFiles, measured: Window, bound_ns: int) -> RunStaleness | None:
-    """Ages of the versions that readers received. None if no operation reads versions, or if single transactions were
-    not kept."""
-    versions, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
-    reads = any(READ in operations.values() for operations in versions.values())
-    if not reads or run.transactions is None or not metrics.exists():
-        return None
-    return staleness(read_versioned(run.transactions, metrics, versions), measured, bound_ns)
-
-
-def _layout(
-    file: TransactionFile,
-    run: RunFiles,
-    options: Options,
-    measured: Window,
-    stages: list[Stage],
-    run_agents: RunAgents,
-    placement: TesterPlacement | None,
-) -> Layout:
-    record, summary = run.record, run.summary or {}
-    return Layout(
-        measured=measured,
-        length_ns=max(int(summary["rows"]["last_end_ns"]), measured.end),
-        codes=file.names["code"].texts,
-        workloads=file.names["workload"].texts,
-        tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers
-        if placement is None
-        else placement.names,
-        stages=stages,
-        by_workload=len(record["workloads"]) > 1,
-        operations=file.names["operation"].texts if "operations" in record else None,
-        open_loads=open_workloads(record),
-        not_started=_not_started(run),
-        bins=load_bins(profile, measured) if (profile := _profile(record)) is not None else (),
-        quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
-        places=None if placement is None else places_of(placement, run_agents),
-    )
-
-
-def _from_transactions(file: TransactionFile, layout: Layout, options: Options) -> RunSummary:
-    accumulator = Accumulator(layout, exact=options.exact)
-    for chunk in file.chunks():
-        accumulator.add(chunk)
-    return accumulator.result()
-
-
-def _not_started(run: RunFiles) -> list[tuple[int, int]]:
-    """Times at which starts of open loads were dropped (the middle of the second, ns), and their number."""
-    return [
-        (second.number * 10**9 + 5 * 10**8, second.dropped)
-        for second in seconds_of(run.live)
-        if second.dropped
-    ]
-
-
-def _profile(record: Mapping[str, Any]) -> Profile | None:
-    """The planned load over time; None if it does not change."""
-    load_profile = record.get("load_profile")
-    if load_profile is None:
-        return None
-    pieces = (
-        Piece(round(piece["start_s"] * 1e9), round(piece["end_s"] * 1e9), piece["first"], piece["last"])
-        for piece in load_profile["pieces"]
-    )
-    return Profile(load_profile["unit"], tuple(pieces))
-
-
 def _with_ramp(
     run: RunResult,
     record: Mapping[str, Any],
@@ -329,7 +219,7 @@ def _with_ramp(
     run_summary: RunSummary,
     rules: AnalysisRequest,
 ) -> RunResult:
-    profile = _profile(record)
+    profile = planned_load(record)
     if profile is None or not run_summary.bins:
         return run
     judged_rules = [

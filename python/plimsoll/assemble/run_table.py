@@ -17,7 +17,8 @@ def columns_of(results: Results, analysis: Analysis) -> list[RunColumn]:
     records = [
         {**run.record, "status": ENDED_AS_PLANNED.get(run.record["status"], "failed")} for run in results.runs
     ]
-    return run_columns(factors, records, {run.id: run for run in analysis.runs})
+    wanted = analysis.experiment.responses
+    return run_columns(factors, records, {run.id: run for run in analysis.runs}, wanted)
 
 
 def write_runs(results: Results, analysis: Analysis, directory: Path | None = None) -> list[Path]:

@@ -65,9 +65,11 @@ def require_format(file: Any, name: str, path: Path) -> None:
 
 class TransactionFile:
     """The transactions of one run. `names` contains the texts of the named columns in the row groups that were read.
-    `operations`: whether to read the column `operation`. Raises DamagedResults."""
+    `operations`, `connected`: whether to read these columns. Raises DamagedResults."""
 
-    def __init__(self, path: Path, workloads: tuple[str, ...], *, operations: bool = False) -> None:
+    def __init__(
+        self, path: Path, workloads: tuple[str, ...], *, operations: bool = False, connected: bool = False
+    ) -> None:
         self._read = (*READ, "operation") if operations else READ
         try:
             # The format is checked first: a file of another version may lack the columns that are read below.
@@ -79,9 +81,12 @@ class TransactionFile:
             raise DamagedResults(f"{path} cannot be read: {error}") from error
         except KeyError as error:
             raise DamagedResults(f"{path} has no column {error}") from error
+        columns = self._file.schema_arrow.names
         for name in self._read:
-            if name not in self._file.schema_arrow.names:
+            if name not in columns:
                 raise DamagedResults(f"{path} has no column {name}")
+        optional = ("first_byte", *(("connected",) if connected else ()))
+        self._read = (*self._read, *(name for name in optional if name in columns))
         self._path = path
         self.names = {"outcome": Names.of(OUTCOMES), "code": Names.of(("",)), "workload": Names.of(workloads)}
         self.names["operation"] = Names()
@@ -130,6 +135,8 @@ class TransactionFile:
             sent=_ints(table, "sent"),
             received=_ints(table, "received"),
             operation=self._named(table, "operation") if "operation" in self._read else None,
+            first_byte=_ints(table, "first_byte") if "first_byte" in self._read else None,
+            connected=_ints(table, "connected") if "connected" in self._read else None,
         )
 
     def _named(self, table: Any, column: str) -> NDArray[np.int64]:

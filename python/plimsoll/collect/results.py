@@ -94,6 +94,11 @@ class RunFiles:
             require_readable(lines[0].get("format"), "plimsoll.counters", path)
         return [line for line in lines if "values" in line]
 
+    def gauges(self, service: str) -> frozenset[str]:
+        """Names of the values of its readings that also decrease."""
+        lines = read_lines(self.path / "services" / service / "counters.jsonl")
+        return frozenset(name for line in lines if "format" in line for name in line.get("gauges", ()))
+
     @cached_property
     def live(self) -> list[dict[str, Any]]:
         """The lines of live.jsonl without the first one, which contains the format."""

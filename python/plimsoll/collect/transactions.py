@@ -41,6 +41,10 @@ class Transactions:
     received: Int
     operation: Codes | None = None
     """Index of the operation names of the run; None: not read, because no workload has several operations."""
+    first_byte: Int | None = None
+    """From `start`, ns; -1: no byte of the answer was read. None: not known."""
+    connected: Int | None = None
+    """From `start`, ns; -1: no connection was opened. None: not read."""
 
     def __len__(self) -> int:
         return int(self.start.size)

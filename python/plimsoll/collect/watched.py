@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,26 +17,37 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class WatchedReadings:
     """The readings of one exporter: `t_s` seconds from the run's zero; values by name as they were read, NaN if a
-    reading lacks the value. `host`: name of the watched host of the exporter; empty: this host."""
+    reading lacks the value. `host`: name of the watched host of the exporter; empty: this host. `gauges`: names of the
+    values that also decrease."""
 
     name: str
     kind: str
     host: str
     t_s: Array
     values: Mapping[str, Array]
+    gauges: frozenset[str] = frozenset()
 
 
 def watched_readings(run: RunFiles) -> list[WatchedReadings]:
     """The readings of each exporter; exporters without a response are left out."""
+    return _readings(run, run.record.get("watched", ()))
+
+
+def service_readings(run: RunFiles) -> list[WatchedReadings]:
+    """The readings of each service with counters."""
+    return _readings(run, (service for service in run.record["services"] if "counters" in service))
+
+
+def _readings(run: RunFiles, entries: Iterable[Mapping[str, Any]]) -> list[WatchedReadings]:
     zero_s = (run.record.get("t0_unix_ns") or 0) / 1e9
     readings = []
-    for entry in run.record.get("watched", ()):
+    for entry in entries:
         lines = run.counters(entry["name"])
         if lines:
             t_s = np.array([line["t"] for line in lines], dtype=np.float64) - zero_s
-            readings.append(
-                WatchedReadings(entry["name"], entry["kind"], entry.get("host", ""), t_s, _columns(lines))
-            )
+            gauges = run.gauges(entry["name"])
+            host = entry.get("host", "")
+            readings.append(WatchedReadings(entry["name"], entry["kind"], host, t_s, _columns(lines), gauges))
     return readings
 
 

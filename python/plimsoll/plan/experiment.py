@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
+from plimsoll.plan.components import check_components
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
@@ -27,7 +28,7 @@ from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.warnings import unused_targets
-from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw
+from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw, ResponseRaw
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.sets import with_sets
@@ -288,6 +289,7 @@ def _build_experiment(
     _check_parts(capacity, thresholds, resolved.cells, report)
     if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
         report.wrong(("hosts",), problem)
+    check_components(first, [cell.config for cell in resolved.cells], report)
     if report.problems:
         raise BadInput(report.problems)
     validity = model.Validity(
@@ -366,9 +368,36 @@ def _default_name(file: str) -> str:
 def _responses(raw: ExperimentRaw, report: ResolveContext) -> tuple[model.Response, ...]:
     responses = []
     for index, response in enumerate(raw.responses):
-        _known_metric(response.metric, ("responses", index, "metric"), Use.RESPONSE, report)
-        responses.append(model.Response(response.metric, response.scale))
+        at: KeyPath = ("responses", index)
+        text = response.metric
+        if response.ratio is not None:
+            for key in ("of", "to"):
+                _known_metric(getattr(response.ratio, key), (*at, "ratio", key), Use.RESPONSE, report)
+            text = ratio_text(response)
+        elif text is not None:
+            _known_metric(text, (*at, "metric"), Use.RESPONSE, report)
+        if text is not None:
+            metric = _over(text, response.over, at, report)
+            responses.append(model.Response(metric, response.scale))
     return tuple(responses) or (model.Response(DEFAULT_RESPONSE, "linear"),)
+
+
+def ratio_text(response: ResponseRaw) -> str:
+    """The name of a ratio in the table of metrics."""
+    assert response.ratio is not None
+    return f"{response.name} = {response.ratio.of} / {response.ratio.to}"
+
+
+def _over(metric: str, over: str | None, at: KeyPath, report: ResolveContext) -> str:
+    """The name of the metric in its window. Reports a metric that the window does not have."""
+    if over is None:
+        return metric
+    in_window = metric + catalogue.PEAK.suffix
+    named = catalogue.METRICS.find(metric)
+    if named is None or catalogue.METRICS.find(in_window) is not None:
+        return in_window
+    report.wrong((*at, "over"), f"{metric} is only known for the whole run", None)
+    return metric
 
 
 def _known_metric(metric: str, at: KeyPath, use: Use, report: ResolveContext) -> bool:
@@ -398,6 +427,7 @@ def _thresholds(
     raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
 ) -> tuple[model.Threshold, ...]:
     by_name = {factor.name: factor for factor in factors}
+    ratios = {response.name: ratio_text(response) for response in raw.responses if response.ratio is not None}
     thresholds = []
     for index, threshold in enumerate(raw.thresholds):
         at: KeyPath = ("thresholds", index)
@@ -407,17 +437,22 @@ def _thresholds(
             name: where.pop(name) for name in model.PARTS if name in where and name not in by_name
         }
         check_labels(where, by_name, (*at, "where"), report, also=model.PARTS)
-        if not _known_metric(threshold.metric, (*at, "metric"), Use.RULE, report):
+        metric = ratios.get(threshold.metric, threshold.metric)
+        if not _known_metric(metric, (*at, "metric"), Use.RULE, report):
             continue
-        if parts and not catalogue.METRICS.has_parts(threshold.metric):
+        metric = _over(metric, threshold.over, at, report)
+        if parts and not catalogue.METRICS.has_parts(metric):
             report.wrong(
                 (*at, "where"),
-                f"{threshold.metric} is not available for single operations or workloads",
+                f"{threshold.metric} is not available for single operations or workloads, or first transactions"
+                + (" of the peak window" if threshold.over else ""),
                 None,
             )
-        rule = report.rule(threshold.test, threshold.metric, (*at, "test"))
+        if model.FIRST in parts and len(parts) > 1:
+            report.wrong((*at, "where"), "first cannot be combined with operation or workload", None)
+        rule = report.rule(threshold.test, metric, (*at, "test"))
         if rule is not None:
-            thresholds.append(model.Threshold(threshold.metric, rule, threshold.test, where, parts))
+            thresholds.append(model.Threshold(metric, rule, threshold.test, where, parts))
     return tuple(thresholds)
 
 
@@ -437,6 +472,7 @@ def _check_parts(
     known = {
         model.OPERATION: list(workloads_of),
         model.WORKLOAD: list(dict.fromkeys(work.name for work in loads)),
+        model.FIRST: [model.FIRST_OF_CONNECTION, model.FIRST_OF_TESTER],
     }
     rules: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [(("capacity", "where"), capacity.parts)]
     rules += [(("thresholds", index, "where"), threshold.parts) for index, threshold in enumerate(thresholds)]
@@ -444,9 +480,10 @@ def _check_parts(
         for kind, name in ((kind, name) for kind, names in parts.items() for name in names):
             if name not in known[kind]:
                 some = ", ".join(known[kind][:12]) or "none (no workload has a mix)"
-                report.wrong(
-                    (*at, kind), f"there is no {kind} {name}; there are {some}", nearest(name, known[kind])
-                )
+                message = f"there is no {kind} {name}; there are {some}"
+                if kind == model.FIRST:
+                    message = f"expected the first transactions of {' or '.join(known[kind])}, got {name}"
+                report.wrong((*at, kind), message, nearest(name, known[kind]))
     for name in capacity.parts.get(model.OPERATION, ()):
         if len(workloads_of.get(name, ())) > 1 and model.WORKLOAD not in capacity.parts:
             several = ", ".join(sorted(workloads_of[name]))

@@ -21,7 +21,10 @@ Json = Any
 
 OPERATION: Final = "operation"
 WORKLOAD: Final = "workload"
-PARTS: Final = (OPERATION, WORKLOAD)
+FIRST: Final = "first"
+FIRST_OF_CONNECTION: Final = "connection"
+FIRST_OF_TESTER: Final = "tester"
+PARTS: Final = (OPERATION, WORKLOAD, FIRST)
 """Keys of `where:` of a rule in addition to factors: the parts of a run to which the rule is applied."""
 
 

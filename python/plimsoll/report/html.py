@@ -230,6 +230,11 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             figures=of("utilization"),
             folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
         ),
+        Section(
+            "responses",
+            "Other responses",
+            figures=of(*(key for key in drawn if key.startswith("metric-"))),
+        ),
         Section("fairness", "Fairness", _fairness(labels), figures=of("fairness")),
         _hosts(labels, of("sites", "hosts", "coverage")),
         *(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
-from plimsoll.analyse.results.metrics import canonical
+from plimsoll.analyse.results.metrics import canonical, is_work
 from plimsoll.analyse.results.run import TesterResult
 from plimsoll.analyse.results.wording import Metric, describe, factor_word
 from plimsoll.plan.source.units import quantity
@@ -163,7 +163,7 @@ class Labels:
     @cached_property
     def throughput(self) -> Metric:
         """The leading response if it is a throughput, else transactions per second."""
-        return self.metric if self.metric.kind in {"rate", "bytes_rate"} else describe("throughput_per_s")
+        return self.metric if is_work(self.metric.name) else describe("throughput_per_s")
 
     def cells(self) -> list[CellResult]:
         """The cells by combination and load."""

@@ -12,6 +12,8 @@ from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.analyse.results.run import Cohort, ErrorCount, Latency, OperationResult
 from plimsoll.analyse.results.wording import (
     UNKNOWN,
+    Metric,
+    capitalized,
     count,
     degrees,
     describe,
@@ -110,6 +112,25 @@ def throughput(labels: Labels) -> Table:
     return table_of(
         f"{metric.title.capitalize()} per cell", heads, "Mean|Interval|df|Payload|Scaling", rows, note
     )
+
+
+def metric(labels: Labels, metric: Metric) -> Table:
+    """A metric of each cell with its interval."""
+    rows = []
+    for cell in labels.cells():
+        interval = cell.responses.get(metric.name)
+        rows.append(
+            (
+                *cell_words(labels, cell),
+                f"{cell.valid} of {cell.repetitions}",
+                plus_minus(interval, metric.kind, metric.unit),
+                ends(interval, metric.kind, metric.unit),
+                degrees(interval.df) if interval else UNKNOWN,
+            )
+        )
+    note = "95 % intervals over repetitions." if any(row[-2] != UNKNOWN for row in rows) else "No intervals."
+    heads = f"{cell_heads(labels)}|Valid runs"
+    return table_of(f"{capitalized(metric.title)} per cell", heads, "Mean|Interval|df", rows, note)
 
 
 def totals(labels: Labels) -> Table:

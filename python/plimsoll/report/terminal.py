@@ -266,6 +266,8 @@ def _latency(style: Style, run: RunResult) -> list[str]:
     rows = [("response time", run.traffic.response_ms)]
     if run.traffic.request_ms != run.traffic.response_ms:
         rows.append(("request time", run.traffic.request_ms))
+    answers = (("first byte", run.traffic.first_byte_ms), ("transfer", run.traffic.transfer_ms))
+    rows += [(name, times) for name, times in answers if times is not None]
     for name, times in rows:
         texts = [("avg", milliseconds(times.mean))]
         texts += [(label, percentile(times, field)) for label, field in SHOWN_TIMES]

@@ -81,6 +81,13 @@ RUN: dict[str, Value] = {"run": "0001", "status": "failed", "reason": "no space"
             "effects on x",
             "unknown metric; the metrics are a, b",
         ),
+        (
+            LeftOutReason.NO_VALUE,
+            {"metric": "counter.db.hit", "near": "hits"},
+            (),
+            "the response counter.db.hit",
+            "no valid run has a value; did you mean hits?",
+        ),
         (LeftOutReason.NO_FIT, {"metric": "x", "reason": "one level"}, (), "effects on x", "one level"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
-from plimsoll.analyse.components.watched import watch_notes, watched_utilizations
+from plimsoll.analyse.components.watched import watch_notes, watched_resources, watched_utilizations
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
@@ -158,3 +158,33 @@ def test_gaps_are_reported() -> None:
         "a reset its counters before 30.0 s: its counts since the previous reading are unknown",
         "b could not be read during the run (timed out)",
     )
+
+
+def test_the_resources_of_a_host_and_a_squid() -> None:
+    """40 s of CPU, 100 bytes read from two disks each, and 300 and 60 bytes over two interfaces, in 10 s."""
+    readings = node(
+        [0, 10],
+        cpu_busy=[100, 140],
+        cpu_all=[200, 280],
+        disk_read__sda=[0, 100],
+        disk_read__sdb=[50, 150],
+        net_receive__eth0=[0, 200],
+        net_send__eth0=[0, 100],
+        net_receive__br0=[0, 30],
+        net_send__br0=[0, 30],
+        memory_used=[1000, 3000],
+    )
+    (found,) = watched_resources([readings], HOUR)
+    assert (found.component, found.host, found.cpu, found.memory) == ("far", "far", 4.0, 3000.0)
+    assert (found.disk_read, found.disk_write) == (20.0, None)
+    assert (found.network_in, found.network_out) == (20.0, 10.0)
+    squid = WatchedReadings(
+        "cache",
+        "squid",
+        "",
+        np.array([0.0, 10.0]),
+        {"process.cpu": np.array([1.0, 6.0]), "process.memory": np.array([5.0, 7.0])},
+    )
+    (found,) = watched_resources([squid], HOUR)
+    assert (found.component, found.cpu, found.memory, found.network_in) == ("cache", 0.5, 7.0, None)
+    assert watched_resources([readings], Window(20 * S, 30 * S)) == ()

@@ -31,6 +31,7 @@ from plimsoll.plan.metrics.table import (
     Metric,
     MetricTable,
     Part,
+    Quotient,
     Scope,
     Source,
     Total,
@@ -52,15 +53,20 @@ def test_the_page_of_metrics_is_generated_from_the_table() -> None:
 
 def test_names_are_those_of_earlier_versions() -> None:
     assert ", ".join(METRICS.names(Use.RULE)) == (
-        "response, request, lateness, stale_age, connect, tls_handshake, outage_s, outage, recovery_s, recovery, "
-        "throughput, throughput_per_s, "
-        "items_per_s, "
-        "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, reads_per_s, writes_per_s, errors, stale_share, "
-        "origin_share, needless_share, availability, transactions, dropped, missed, concurrency"
+        "response, request, lateness, first_byte, transfer, stale_age, connect, tls_handshake, outage_s, outage, "
+        "recovery_s, recovery, cpu_per_transaction.COMPONENT, throughput, throughput_per_s, items_per_s, "
+        "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, throughput_sd, throughput_min, throughput_max, "
+        "reads_per_s, writes_per_s, disk_read.COMPONENT, disk_write.COMPONENT, network_in.COMPONENT, "
+        "network_out.COMPONENT, counter.SERVICE.COUNTER, errors, stale_share, origin_share, needless_share, "
+        "availability, hit_ratio.SERVICE, byte_hit_ratio.SERVICE, buffer_hit_ratio.SERVICE, transactions, "
+        "dropped, missed, "
+        "concurrency, cpu.COMPONENT, counter_total.SERVICE.COUNTER, memory.COMPONENT, "
+        "disk_read_per_transaction.COMPONENT, disk_write_per_transaction.COMPONENT, "
+        "network_in_per_transaction.COMPONENT, network_out_per_transaction.COMPONENT, utilization.COMPONENT, "
+        "jain_index, share_cv, counter_per_transaction.SERVICE.COUNTER, gauge.SERVICE.GAUGE, metric.METRIC, "
+        "RATIO = OF / TO"
     )
-    durations = [
-        f"{time}_{statistic}" for time in ("response", "request", "lateness") for statistic in STATISTICS
-    ]
+    durations = [f"{time}_{statistic}" for time in TIMES for statistic in STATISTICS]
     ages = [
         f"{form}_{statistic}"
         for form in ("stale_age", "stale_age_ms")
@@ -71,23 +77,26 @@ def test_names_are_those_of_earlier_versions() -> None:
     ]
     assert METRICS.names(Use.RESPONSE) == (
         *(name for name in METRICS.names(Use.RULE) if name not in ("transactions", "dropped", "missed")),
-        *("error_rate", "jain_index", "share_cv"),
+        "error_rate",
         *durations,
         *ages[:4],
         *connections,
+        *(f"metric.METRIC_{statistic}" for statistic in ("mean", "sd", "p50", "p95", "max", "min", "count")),
         *ages[4:],
     )
 
 
 CONNECTION_TIMES = ("mean", "p50", "p95", "p99", "max")
-STATISTICS = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
+STATISTICS = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max", "min")
+TIMES = ("response", "request", "lateness", "first_byte", "transfer")
 
 
 def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
-    times = [f"{time}_ms_{named}" for time in ("response", "request", "lateness") for named in STATISTICS]
+    times = [f"{time}_ms_{named}" for time in TIMES for named in STATISTICS]
     assert [statistic.name for statistic in METRICS.results] == [
         *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s", "offered_per_s"),
-        *("concurrency", "error_rate", "jain_index", "share_cv", *times, "reads_per_s", "writes_per_s"),
+        *("concurrency", "error_rate", "jain_index", "share_cv", *times),
+        *("throughput_sd", "throughput_min", "throughput_max", "reads_per_s", "writes_per_s"),
         *("stale_share", *(f"stale_age_ms_{statistic}" for statistic in ("mean", "p50", "p95", "max"))),
         *("origin_share", "needless_share"),
         *(
@@ -106,13 +115,16 @@ def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
 def test_a_row_has_valid_rules_readings_and_paths(row: Metric) -> None:
     """Its example is a valid rule, its readings are those of the engine, and its paths exist."""
     engine = (Path(__file__).resolve().parents[3] / "crates/model/src/run.rs").read_text(encoding="utf-8")
+    parts = {"of": "throughput", "to": "concurrency"}
     for use in row.uses():
-        for name in row.spellings(use):
+        for spelling in row.spellings(use):
+            name = re.sub(r"\{(\w+)\}", lambda part: parts.get(part[1], "name"), spelling)
             named = METRICS.named(name, use)
             assert named is not None and named.metric is row
+            metric_value(run(), name)
     if row.rule_statistics:
-        assert parse_rule(row.example, row.name).metric == row.name
-        observe(parse_rule(row.example, row.name), Sample([run()], [{}]))
+        assert parse_rule(row.example, name).metric == name
+        observe(parse_rule(row.example, name), Sample([run()], [{}]))
     for reading in row.live.values():
         assert "".join(part.title() for part in reading.split("-")) in re.findall(
             r"^    (\w+),", engine, re.M
@@ -156,11 +168,14 @@ def test_one_row_adds_a_metric(with_toy: MetricTable) -> None:
     )
     # messages
     assert 'did you mean "toy_per_s"?' in problems(BASE + "responses: [{metric: toys_per_s}]\n")[0]
-    assert "writes_per_s, toy_per_s, errors" in problems(BASE + "responses: [{metric: qqqqqq}]\n")[0]
     assert (
-        "writes_per_s, toy_per_s, errors" in problems(BASE + "thresholds: [{metric: qqqq, test: 'a<1'}]\n")[0]
+        "counter.SERVICE.COUNTER, toy_per_s, errors" in problems(BASE + "responses: [{metric: qqqqqq}]\n")[0]
     )
-    assert "writes_per_s, toy_per_s, errors" in problems(BASE + "ceiling: [{metric: qqqq, test: 'a<1'}]\n")[0]
+    assert (
+        "counter.SERVICE.COUNTER, toy_per_s, errors"
+        in problems(BASE + "thresholds: [{metric: qqqq, test: 'a<1'}]\n")[0]
+    )
+    assert "toy_per_s, errors" in problems(BASE + "ceiling: [{metric: qqqq, test: 'a<1'}]\n")[0]
     (left,) = map(worded_left_out, fit_all([run()], {"a": ["x"]}, [ResponseModel("qqqq")])[2])
     assert "toy_per_s" in left.why
     # words
@@ -232,7 +247,7 @@ WORKLOAD = Scope("[{workload}]", "traffic.", "workloads[workload={workload}].tra
 PEAK = Scope("@peak", "traffic.", "peak.", " in the peak window", metrics=("throughput",))
 NEXT = MetricTable(
     (
-        *METRICS.rows,
+        *(row for row in METRICS.rows if not row.parts),
         Metric(
             "cpu.{component}",
             "CPU of {component}",
@@ -302,7 +317,8 @@ def test_metrics_with_open_parts_and_scopes_are_named_and_read(
     assert canonical(name) == name, "a name in results is a name"
     assert describe(text).title == title
     assert metric_value(with_next, text) == value
-    assert load(BASE + f"responses: [{{metric: '{text}'}}]\n").responses[0].metric == text
+    services = BASE.replace("services:\n", "services:\n  db: {kind: echo}\n  cache: {kind: echo}\n")
+    assert load(services + f"responses: [{{metric: '{text}'}}]\n").responses[0].metric == text
     assert judged("ResponseRaw", text)
 
 
@@ -348,4 +364,4 @@ def test_a_response_that_has_open_parts_is_in_the_cells(with_next: RunResult) ->
 
 def test_every_kind_and_reader_is_known() -> None:
     assert set(KINDS) == set(Kind)
-    assert {type(row.reader) for row in METRICS.rows} == {Value, Total, Part, Distribution}
+    assert {type(row.reader) for row in METRICS.rows} == {Value, Total, Part, Distribution, Quotient}

@@ -95,7 +95,8 @@ def test_nan_satisfies_no_rule() -> None:
 
 def test_every_metric_has_an_example_that_can_be_read() -> None:
     """The example in the error message is itself a valid rule."""
-    for metric in METRICS.names(Use.RULE):
+    for name in METRICS.names(Use.RULE):
+        metric = name.replace("OF", "throughput").replace("TO", "concurrency")
         with pytest.raises(RuleError) as caught:
             parse_rule("nonsense", metric)
         example = str(caught.value).split("'")[-2]

@@ -9,7 +9,7 @@ from plimsoll.analyse.answer.components import component_words, evidence
 from plimsoll.analyse.answer.words import MAX_SENTENCES, payload
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
-from plimsoll.analyse.results.metrics import canonical
+from plimsoll.analyse.results.metrics import canonical, is_work
 from plimsoll.analyse.results.run import Overload
 from plimsoll.analyse.results.wording import (
     UNKNOWN,
@@ -70,10 +70,10 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
         return f"{head} served nothing: {_all_failed(runs)}"
     if interval is None:
         return f"{head}: {metric.title} is unknown."
-    if metric.kind in {"rate", "bytes_rate"} and any(is_lower_bound(run.reasons) for run in runs):
+    if is_work(name) and any(is_lower_bound(run.reasons) for run in runs):
         value = f"served at least {quantity(interval.mean, metric.kind, metric.unit)}"
     else:
-        verb = "served" if metric.kind in {"rate", "bytes_rate"} else f"had a {metric.title} of"
+        verb = "served" if is_work(name) else f"had a {metric.title} of"
         value = f"{verb} {plus_minus(interval, metric.kind, metric.unit)}"
     text = f"{head} {value}{payload(cell, name)}"
     if only_run is not None and metric.kind != "ms":

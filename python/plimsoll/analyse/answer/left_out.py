@@ -35,6 +35,8 @@ def _what(entry: LeftOutPart) -> str:
             return f"{values['count']} slots of run {values['run']}"
         case LeftOutReason.IN_PROGRESS:
             return f"{values['count']} transactions of run {values['run']}"
+        case LeftOutReason.NO_VALUE:
+            return f"the response {values['metric']}"
         case LeftOutReason.NO_METRIC | LeftOutReason.NO_FIT:
             return f"effects on {values['metric']}"
         case LeftOutReason.MEASURED_NOTHING | LeftOutReason.WITHIN_WARMUP:
@@ -64,6 +66,9 @@ def _why(entry: LeftOutPart) -> str:
             names = values["known"]
             assert isinstance(names, tuple)  # all metrics
             return f"unknown metric; the metrics are {', '.join(map(str, names))}"
+        case LeftOutReason.NO_VALUE:
+            near = values["near"]
+            return "no valid run has a value" + (f"; did you mean {near}?" if near else "")
         case LeftOutReason.HOST | LeftOutReason.INVALID | LeftOutReason.NO_FIT:
             return str(values["reason"])
         case _:

@@ -3,15 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
 
 from plimsoll.analyse.results.run import CountedService, Statement
+from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.watched import WatchedReadings
 
 
-def counted_services(records: Iterable[Mapping[str, Any]]) -> tuple[CountedService, ...]:
-    """The counters of those services and watched systems of a run.json that have counters. `records`: their entries."""
+@dataclass(frozen=True, slots=True)
+class WindowCounts:
+    """Increases of counters in a window, and means of the gauges over the readings in it, by name."""
+
+    increases: dict[str, float]
+    gauges: dict[str, float]
+
+
+NO_COUNTS: Final = WindowCounts({}, {})
+
+
+def window_counts(readings: WatchedReadings, window: Window) -> WindowCounts:
+    """The counts of a service in a window.
+
+    Between two readings a counter is taken to increase evenly: its value at the start and at the end of the window is
+    interpolated between the readings before and after. A counter that decreased was reset; its value is the increase
+    since then. A counter is left out unless the readings bracket the window.
+    """
+    start, end = window.start / 1e9, window.end / 1e9
+    increases, gauges = {}, {}
+    for name, values in readings.values.items():
+        known = np.isfinite(values)
+        t, value = readings.t_s[known], values[known]
+        if name in readings.gauges:
+            inside = (t >= start) & (t < end)
+            if inside.any():
+                gauges[name] = float(value[inside].mean())
+        elif t.size > 1 and t[0] <= start and t[-1] >= end:
+            step = np.diff(value)
+            total = np.concatenate([[0.0], np.cumsum(np.where(step < 0, value[1:], step))])
+            increases[name] = float(np.interp(end, t, total) - np.interp(start, t, total))
+    return WindowCounts(increases, gauges)
+
+
+def counted_services(
+    records: Iterable[Mapping[str, Any]], windows: Mapping[str, WindowCounts] | None = None
+) -> tuple[CountedService, ...]:
+    """The counters of those services and watched systems of a run.json that have counters. `records`: their entries;
+    `windows`: their counts in the window, by name."""
+    in_window = windows or {}
     return tuple(
         CountedService(
+            window=(counts := in_window.get(record["name"], NO_COUNTS)).increases,
+            window_gauges=counts.gauges,
+            window_derived=derived(record["kind"], counts.increases) if counts.increases else {},
             name=record["name"],
             kind=record["kind"],
             version=record.get("version", ""),

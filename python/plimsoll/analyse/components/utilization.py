@@ -112,6 +112,12 @@ def _values_in_window(series: SampleSeries, window: Window) -> Array:
     return values[np.isfinite(values)]
 
 
+def mean_in_window(series: SampleSeries, window: Window) -> float | None:
+    """Mean of a series over the seconds of the window; None without a sample."""
+    values = _values_in_window(series, window)
+    return float(values.mean()) if values.size else None
+
+
 def _processes(component: str, series: Mapping[tuple[str, str], Array], cores: int) -> Utilization | None:
     cpu = series.get(("cpu", ""))
     if cpu is None or cpu.size == 0:

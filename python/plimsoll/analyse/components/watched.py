@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from plimsoll.analyse.components.resources import busiest_interface
 from plimsoll.analyse.components.utilization import mean_interval
-from plimsoll.analyse.results.run import Utilization
+from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.results.verdicts import ResourceKind
 from plimsoll.analyse.results.wording import number
 from plimsoll.analyse.window.transactions import Window
@@ -43,6 +44,32 @@ def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> 
             case "squid":
                 out.append(_squid_process(readings, steps))
     return tuple(utilization for utilization in out if utilization is not None)
+
+
+def watched_resources(watched: Iterable[WatchedReadings], window: Window) -> tuple[ComponentResources, ...]:
+    """The resources of each host (node exporter), and of each Squid whose exporter reports them."""
+    out = []
+    for readings in watched:
+        steps = _Steps(readings, window)
+        if not steps.width.size or readings.kind not in ("node", "squid"):
+            continue
+        prefix = "process." if readings.kind == "squid" else ""
+        received, sent = (steps.rates(f"{name} ") for name in ("net.receive", "net.send"))
+        network_in, network_out = busiest_interface(received, sent)
+        disks = [steps.rates(f"{name} ") for name in ("disk.read", "disk.write")]
+        out.append(
+            ComponentResources(
+                component=readings.name,
+                host=readings.host,
+                cpu=steps.mean(steps.share(f"{prefix}cpu" if prefix else "cpu.busy", steps.width)),
+                memory=steps.gauge(f"{prefix}memory" if prefix else "memory.used"),
+                disk_read=sum(disks[0].values()) if disks[0] else None,
+                disk_write=sum(disks[1].values()) if disks[1] else None,
+                network_in=network_in,
+                network_out=network_out,
+            )
+        )
+    return tuple(out)
 
 
 class _Steps:
@@ -83,6 +110,11 @@ class _Steps:
     def mean(self, values: Array) -> float | None:
         known = np.isfinite(values)
         return float(np.average(values[known], weights=self.width[known])) if known.any() else None
+
+    def rates(self, prefix: str) -> dict[str, float]:
+        """Increase per second of each counter with this prefix, by the rest of its name."""
+        means = {name: self.mean(self.share(name, self.width)) for name in self.names(prefix)}
+        return {name.removeprefix(prefix): mean for name, mean in means.items() if mean is not None}
 
     def utilization(self, values: Array) -> Busy:
         """Mean and interval. With a gap in the readings there is no interval, because one value then covers several

@@ -77,7 +77,7 @@ def _load_range(bin_: Piece, unit: LoadUnit) -> tuple[float, float]:
 def _is_on_traffic(rule_: Rule) -> bool:
     """Whether a rule is on a figure that a part of a run has. Counts are excluded: they depend on the length of it."""
     named = catalogue.METRICS.find(rule_.metric)
-    reader = named.metric.reader if named is not None else None
+    reader = named.metric.reader if named is not None and named.scope is None else None
     known = isinstance(reader, Distribution | Part | Value) and reader.path.startswith(TRAFFIC)
     return known and rule_.stat != "count"
 

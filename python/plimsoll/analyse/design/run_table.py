@@ -26,16 +26,21 @@ Record = Mapping[str, Any]
 
 
 def run_columns(
-    factors: Mapping[str, Sequence[str]], records: Sequence[Record], results: Mapping[str, RunResult]
+    factors: Mapping[str, Sequence[str]],
+    records: Sequence[Record],
+    results: Mapping[str, RunResult],
+    wanted: Sequence[str] = (),
 ) -> list[RunColumn]:
     """The columns, with one row per record, in the order of the records. `factors`: labels of the levels by factor;
-    `results`: by run id; runs without a measurement are missing."""
+    `results`: by run id; runs without a measurement are missing. `wanted`: the responses of the experiment, which may
+    have open parts."""
     run_results = [results.get(record["id"]) for record in records]
-    return [
+    columns = [
         *_plan(factors, records, run_results),
         *_covariates(records, run_results),
-        *_responses(run_results),
+        *_responses(run_results, wanted),
     ]
+    return list({column.name: column for column in reversed(columns)}.values())[::-1]
 
 
 def _plan(
@@ -139,8 +144,9 @@ def _detail(run: RunResult | None, name: str) -> float | None:
     return next((utilization.detail.get(name) for utilization in hosts), None)
 
 
-def _responses(run_results: Sequence[RunResult | None]) -> list[RunColumn]:
-    """Counts over the whole run, and every response of the table of metrics with a value in at least one run."""
+def _responses(run_results: Sequence[RunResult | None], wanted: Sequence[str]) -> list[RunColumn]:
+    """Counts over the whole run, and every response of the table of metrics, and of `wanted`, with a value in at least
+    one run."""
     columns = [
         RunColumn(
             name,
@@ -150,7 +156,11 @@ def _responses(run_results: Sequence[RunResult | None]) -> list[RunColumn]:
         )
         for name in ("started", "succeeded", "failed", "in_flight_at_end", "dropped", "missed")
     ]
-    for named in catalogue.METRICS.results:
+    named_metrics = {named.name: named for named in catalogue.METRICS.results}
+    named_metrics |= {
+        named.name: named for text in wanted if (named := catalogue.METRICS.find(text)) is not None
+    }
+    for named in named_metrics.values():
         values = [None if run is None else metric_value(run, named.name) for run in run_results]
         if any(value is not None for value in values):
             unit = KINDS[named.metric.kind].unit if named.metric.kind != "share" else ""

@@ -20,7 +20,7 @@ from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Histogram
 from plimsoll.plan import model
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
-from plimsoll.plan.metrics.table import Distribution, Kind, MetricReference, Part, Total, Value
+from plimsoll.plan.metrics.table import Distribution, Kind, MetricReference, Part, Quotient, Total, Value
 from plimsoll.plan.model import Threshold
 
 MIN_BEYOND = 10
@@ -41,6 +41,8 @@ class Sample:
         names of the requested workloads and operations."""
         if not parts:
             return [({}, self)]
+        if model.FIRST in parts:
+            return [({model.FIRST: of}, self._of_first(of)) for of in parts[model.FIRST]]
         workloads = parts.get(model.WORKLOAD)
         if (operations := parts.get(model.OPERATION)) is None:
             return [({model.WORKLOAD: name}, self._of(name, None)) for name in workloads or ()]
@@ -58,7 +60,12 @@ class Sample:
     def _of(self, workload: str, operation: str | None) -> Sample:
         if operation is None and not any(run.workloads for run in self.runs):
             return self  # the only workload
-        key = PartKey(workload, operation)
+        return self._with_traffic_of(PartKey(workload, operation))
+
+    def _of_first(self, of: str) -> Sample:
+        return self._with_traffic_of(PartKey("", first=of))
+
+    def _with_traffic_of(self, key: PartKey) -> Sample:
         pairs = [
             (replace(run, traffic=traffic), part[key])
             for run, part in zip(self.runs, self.parts, strict=True)
@@ -68,6 +75,8 @@ class Sample:
 
 
 def _traffic(run: RunResult, key: PartKey) -> Traffic | None:
+    if key.first:
+        return next((first.traffic for first in run.first if first.of == key.first), None)
     if key.operation is None:
         return next(
             (workload.traffic for workload in run.workloads if workload.workload == key.workload), None
@@ -95,7 +104,7 @@ def observe(rule: Rule, sample: Sample) -> Observation:
             return _fraction(rule, named, reader, sample)
         case Total():
             return sum(value(run, named) or 0.0 for run in sample.runs), None
-        case Value():
+        case Value() | Quotient():
             known = [figure for run in sample.runs if (figure := value(run, named)) is not None]
             per_unit = 1e3 if named.metric.kind is Kind.TIME else 1.0  # results contain ms, rules contain s
             return (sum(known) / len(known) / per_unit, None) if known else (None, _no_sample())
@@ -231,8 +240,8 @@ def _unit(rule: Rule) -> str:
     metric = describe(rule.metric)
     if _kind(rule) == "time":
         return "s"
-    if metric.kind == "bytes_rate":
-        return "B/s"
+    if metric.kind in ("bytes_rate", "bytes"):
+        return "B/s" if metric.kind == "bytes_rate" else "B"
     return "" if _kind(rule) == "fraction" or rule.stat == "count" else metric.unit
 
 

@@ -88,7 +88,8 @@ def equal_variances_p(
     from scipy import stats
 
     if len(groups) > 1 and all(g.size >= 3 for g in groups):
-        return _finite(float(stats.levene(*groups, center="median").pvalue))
+        with np.errstate(divide="ignore", invalid="ignore"):  # equal deviations in each cell: 0 / 0
+            return _finite(float(stats.levene(*groups, center="median").pvalue))
     if any(g.size < 2 for g in groups):
         return None
     spread = np.array([float(np.mean(np.abs(g))) for g in groups])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plimsoll.analyse.effects.diagnostics import diagnose
@@ -14,6 +14,8 @@ from plimsoll.analyse.results.metrics import canonical, metric_value
 from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.verdicts import LeftOutPart, LeftOutReason, Reason, Value
 from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.table import MetricReference
+from plimsoll.plan.source.near import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,14 @@ def fit_all(
     """
     effects: list[Effect] = []
     models: list[Model] = []
-    left_out: list[LeftOutPart] = []
+    left_out = [*_without_value(runs, wanted)]
     if not levels:
-        return (), (), ()
+        return (), (), tuple(left_out)
+    absent = {part.values["metric"] for part in left_out}
     for response in wanted:
         name = canonical(response.metric)
+        if name in absent:
+            continue
         if name is None:
             known = tuple(named.name for named in catalogue.METRICS.results)
             figures: dict[str, Value] = {"metric": response.metric, "known": known}
@@ -90,6 +95,30 @@ def regress_all(
             levels=levels,
         )
     return tuple(regressions)
+
+
+def _without_value(runs: Sequence[RunResult], wanted: Sequence[ResponseModel]) -> Iterator[LeftOutPart]:
+    """The responses with open parts, such as the name of a counter, of which no valid run has a value."""
+    valid = [run for run in runs if run.valid]
+    for response in wanted:
+        named = catalogue.METRICS.find(response.metric)
+        if named is None or not named.metric.parts or not valid:
+            continue
+        if all(metric_value(run, named.name) is None for run in valid):
+            figures: dict[str, Value] = {"metric": named.name, "near": _nearest_counter(valid, named)}
+            yield LeftOutPart("", "", LeftOutReason.NO_VALUE, figures)
+
+
+def _nearest_counter(runs: Sequence[RunResult], named: MetricReference) -> str:
+    """The counter, gauge or metric of the runs whose name is the most similar; empty if none is."""
+    known: set[str] = set()
+    for run in runs:
+        known |= {metric.name for metric in run.metrics} if "metric" in named.parts else set()
+        for service in run.services if "service" in named.parts else ():
+            if service.name == named.parts["service"]:
+                known |= {*service.window, *service.window_gauges}
+    text = next((named.parts[part] for part in ("counter", "gauge", "metric") if part in named.parts), "")
+    return nearest(text, sorted(known)) or ""
 
 
 def fit_table(

@@ -15,10 +15,12 @@ from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.run import (
     CacheTimes,
+    ComponentResources,
     Connections,
     CountedService,
     Counts,
     Ecdf,
+    FirstResult,
     NamedMetric,
     OperationResult,
     Peak,
@@ -30,6 +32,7 @@ from plimsoll.analyse.results.run import (
     TesterResult,
     Traffic,
     Utilization,
+    WindowResult,
     WorkloadResult,
 )
 from plimsoll.analyse.results.verdicts import (
@@ -124,6 +127,12 @@ class RunResult:
     by plan, the run had actions, an agent was lost, or the window has less than 30 seconds."""
     actions: ActionsResult | None = None
     """None if the run had no actions, or if single transactions were not kept."""
+    components: tuple[ComponentResources, ...] = ()
+    first: tuple[FirstResult, ...] = ()
+    """Empty unless a threshold has `where: {first: ...}`."""
+    at_peak: WindowResult | None = None
+    """Figures of the part of the peak window after the warm-up; None unless a response or threshold has `over: peak`,
+    and if there is no such part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,14 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
 
 def _run_document(run: dict[str, Any]) -> dict[str, Any]:
     flat = _flattened(_without_hosts(run) if run["hosts"] is None else run)
-    for rare in ("without_lost", "connections"):
-        if flat.get(rare) is None:
+    for rare in ("without_lost", "connections", "components", "first", "at_peak"):
+        if not flat.get(rare):
             flat.pop(rare, None)
+    flat["services"] = [_service(service) for service in flat["services"]]
+    if "at_peak" in flat:
+        flat["at_peak"] = _flattened(flat["at_peak"])
+    if "first" in flat:
+        flat["first"] = [_flattened(first) for first in flat["first"]]
     flat["utilization"] = {component.pop("component"): component for component in flat["utilization"]}
     flat["stages"] = [_flattened(stage) for stage in flat["stages"]]
     if flat["ramp"] is not None:
@@ -31,6 +36,11 @@ def _run_document(run: dict[str, Any]) -> dict[str, Any]:
     flat["workloads"] = [_flattened(workload) for workload in flat["workloads"]]
     flat["operations"] = [_flattened(operation) for operation in flat["operations"]]
     return flat
+
+
+def _service(service: dict[str, Any]) -> dict[str, Any]:
+    """A service without the figures of the window that it does not have."""
+    return {key: value for key, value in service.items() if value or not key.startswith("window")}
 
 
 _PLACED = ("name", "response_ms_p50", "response_ms_p95", "rtt_ms", "response_less_rtt_ms")
@@ -42,12 +52,20 @@ def _without_hosts(run: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in run.items() if key != "hosts"} | {"testers": testers}
 
 
+_ANSWERS = ("first_byte_ms", "transfer_ms")
+"""Figures of a window that not every driver has."""
+
+
 def _flattened(holder: dict[str, Any]) -> dict[str, Any]:
     """The run, stage or workload with the figures of its window instead of the field `traffic`."""
     out: dict[str, Any] = {}
     for key, value in holder.items():
-        out.update(value if key == "traffic" else {key: value})
+        out.update(_traffic(value) if key == "traffic" else {key: value})
     return out
+
+
+def _traffic(figures: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in figures.items() if key not in _ANSWERS or value is not None}
 
 
 def finite(value: Any) -> Any:

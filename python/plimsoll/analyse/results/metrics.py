@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.plan.metrics import catalogue
-from plimsoll.plan.metrics.table import Distribution, MetricReference
+from plimsoll.plan.metrics.table import Distribution, MetricReference, Quotient, Value
 
-_STEP: Final = re.compile(r"(?P<name>\w+)(?:\[(?:(?P<key>\w+)=)?\{(?P<part>\w+)\}\])?(?:\.|\Z)")
+_STEP: Final = re.compile(
+    r"(?P<name>\w+)(?:\[(?:(?P<key>\w+)=)?(?:\{(?P<part>\w+)\}|(?P<entry>\w+))\])?(?:\.|\Z)"
+)
 
 
 def canonical(name: str) -> str | None:
@@ -29,6 +31,12 @@ def is_capacity(name: str | None) -> bool:
     return name in catalogue.METRICS.capacities
 
 
+def is_work(name: str) -> bool:
+    """Whether a metric is a rate of work that the target does for its clients, over the whole window."""
+    named = catalogue.METRICS.find(name)
+    return named is not None and named.scope is None and named.metric.is_work
+
+
 def metric_value(run: RunResult, name: str) -> float | None:
     """The value of a response in a run (per second, ms, a fraction, or a plain number). None: unknown value, or no such
     metric."""
@@ -37,21 +45,38 @@ def metric_value(run: RunResult, name: str) -> float | None:
 
 
 def value(run: RunResult, named: MetricReference) -> float | None:
-    """The value of a metric in a run, in the unit of the result; None: unknown."""
-    return at(run, named.path, named.parts)
+    """The value of a metric in a run, in the unit of the result; None: unknown, or divided by 0."""
+    reader = named.metric.reader
+    if isinstance(reader, Quotient):
+        return _ratio(*(_part_value(run, named, part) for part in (reader.of, reader.to)))
+    number = at(run, named.path, named.parts)
+    if isinstance(reader, Value) and reader.per:
+        number = _ratio(number, at(run, named.scoped(reader.per), named.parts))
+    return number if number is None or not isinstance(reader, Value) else number * reader.factor
+
+
+def _ratio(of: float | None, to: float | None) -> float | None:
+    return None if of is None or not to else of / to
+
+
+def _part_value(run: RunResult, named: MetricReference, part: str) -> float | None:
+    """The value of one of the metrics of a ratio, in the scope of the ratio."""
+    suffix = "" if named.scope is None else named.scope.suffix
+    reference = catalogue.METRICS.find(named.parts[part] + suffix)
+    return None if reference is None else value(run, reference)
 
 
 def at(run: RunResult, path: str, parts: Mapping[str, str]) -> float | None:
     """The number at a path: names of fields, separated by dots. `field[key={part}]` is the entry of a list whose `key`
-    is the part; `field[{part}]` the entry of a mapping. None if any step is None or does not exist. Raises ValueError
-    if the path is malformed."""
+    is the part; `field[{part}]` and `field[name]` are the entry of a mapping. None if any step is None or does not
+    exist. Raises ValueError if the path is malformed."""
     node: Any = run
-    for name, key, part in _steps(path):
+    for name, key, part, literal in _steps(path):
         node = getattr(node, name)
         if part and key:
             node = next((entry for entry in node if getattr(entry, key) == parts[part]), None)
-        elif part:
-            node = node.get(parts[part])
+        elif part or literal:
+            node = node.get(literal or parts[part or ""])
         if node is None:
             return None
     return float(node)
@@ -67,8 +92,8 @@ def mean_and_weight(run: RunResult, named: MetricReference) -> tuple[float | Non
 
 
 @lru_cache(maxsize=1024)
-def _steps(path: str) -> tuple[tuple[str, str | None, str | None], ...]:
-    steps = [(step["name"], step["key"], step["part"]) for step in _STEP.finditer(path)]
+def _steps(path: str) -> tuple[tuple[str, str | None, str | None, str | None], ...]:
+    steps = [(step["name"], step["key"], step["part"], step["entry"]) for step in _STEP.finditer(path)]
     if "".join(step[0] for step in _STEP.finditer(path)) != path:
         raise ValueError(f"{path} is no path into the result of a run")
     return tuple(steps)

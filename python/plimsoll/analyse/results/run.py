@@ -42,6 +42,7 @@ class Latency:
     effective_samples: float | None = None
     missing: int = 0
     bound: float | None = None
+    min: float | None = None
 
     def is_beyond(self, q: float) -> bool:
         """Whether quantile q (0..1) is among the missing values: then only a lower bound, `bound`, is known."""
@@ -131,6 +132,15 @@ class Traffic:
     """None: no load is open, or single transactions were not kept."""
     overload: Overload | None = None
     """None: no load is open, there are too few starts, or the load generator was too slow for the load."""
+    first_byte_ms: Latency | None = None
+    """From the start of a request to the first byte of its answer; None: the driver does not record it."""
+    transfer_ms: Latency | None = None
+    """From the first byte of the answer to its end."""
+    throughput_sd: float | None = None
+    """Standard deviation of the throughput over the whole seconds of the window; None: fewer than two."""
+    throughput_min: float | None = None
+    throughput_max: float | None = None
+    """Of the throughput in the whole seconds of the window; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +273,26 @@ class Utilization:
 
 
 @dataclass(frozen=True, slots=True)
+class ComponentResources:
+    """Resources that one component used in the window, as means. None: not measured for this component."""
+
+    component: str
+    host: str = ""
+    """The watched host, or the host on which the component runs; empty: the host of the lab, or several hosts."""
+    utilization: float | None = None
+    """Busy share of its binding resource, 0 to 1."""
+    cpu: float | None = None
+    """Busy cores."""
+    memory: float | None = None
+    """Bytes; of a service the sum of the resident set sizes of its processes."""
+    disk_read: float | None = None
+    disk_write: float | None = None
+    network_in: float | None = None
+    network_out: float | None = None
+    """Bytes per second."""
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """The counts of a run: started = succeeded + failed + in_flight_at_end, exactly."""
 
@@ -362,6 +392,7 @@ class NamedMetric:
     p50: float | None
     p95: float | None
     max: float
+    min: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +425,13 @@ class CountedService:
     """Of watched hosts and processes: means of the gauges over the readings."""
     peaks: dict[str, float] = field(default_factory=dict)
     """Of watched hosts and processes: greatest values of the gauges."""
+    window: dict[str, float] = field(default_factory=dict)
+    """Increases of the counters in the window, interpolated between readings; only of counters with readings before
+    and after it."""
+    window_gauges: dict[str, float] = field(default_factory=dict)
+    """Means of the gauges over the readings in the window."""
+    window_derived: dict[str, float | None] = field(default_factory=dict)
+    """`derived` of the increases in the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,3 +501,29 @@ class Connections:
     connect_ms: Latency
     tls_handshake_ms: Latency
     lookups: tuple[NameLookup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FirstResult:
+    """The first transaction of each connection, or of each tester, in the whole run, including the warm-up. `of`:
+    connection, or tester."""
+
+    of: str
+    traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """Figures of a run in a window other than the measured one, in seconds from the start of the run. The fields are
+    those of the run."""
+
+    start_s: float
+    end_s: float
+    traffic: Traffic
+    jain_index: float | None
+    share_cv: float | None
+    components: tuple[ComponentResources, ...]
+    services: tuple[CountedService, ...]
+    metrics: tuple[NamedMetric, ...]
+    staleness: Staleness | None
+    connections: Connections | None

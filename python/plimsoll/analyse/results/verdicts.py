@@ -189,6 +189,7 @@ class LeftOutReason(StrEnum):
     IN_PROGRESS = "in progress at the end"
     NO_METRIC = "no such metric"
     NO_FIT = "no fit"
+    NO_VALUE = "no value"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ _UNITS: Final = r"(%|[mµ]?s\b|min\b|h\b|[kMGT]?i?B\b|requests/s)"
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 """Percentiles of a distribution, by their fields."""
 
-Kind = Literal["rate", "bytes_rate", "ms", "fraction", "number"]
-"""The kind of a number: per second, bytes per second, milliseconds, a share of 1, or a plain number."""
+Kind = Literal["rate", "bytes_rate", "bytes", "ms", "fraction", "number"]
+"""The kind of a number: per second, bytes per second, bytes, milliseconds, a share of 1, or a plain number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ _KINDS: Final[Mapping[RowKind, Kind]] = {
     RowKind.RATE: "rate",
     RowKind.SHARE: "fraction",
     RowKind.COUNT: "number",
+    RowKind.SIZE: "bytes",
     RowKind.RESOURCE: "fraction",
     RowKind.INDEX: "number",
 }
@@ -76,6 +77,11 @@ def _metric_of_row(named: MetricReference) -> Metric:
     if named.metric.unit == BYTES:
         return Metric(named.name, named.title, "bytes_rate")
     return Metric(named.name, named.title, _KINDS[named.metric.kind], named.metric.unit)
+
+
+def capitalized(title: str) -> str:
+    """A title at the beginning of a sentence. Names of components and counters in it keep their letters."""
+    return title[:1].upper() + title[1:]
 
 
 def observed(verdict: Verdict) -> str:
@@ -145,6 +151,9 @@ def scale(value: float | None, kind: Kind, unit: str = "") -> tuple[float, str]:
             if size * factor >= 1:
                 return factor, name
         return 1.0, "B/s"
+    if kind == "bytes":
+        factors = ((1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB"))
+        return next(((factor, name) for factor, name in factors if size * factor >= 1), (1.0, "B"))
     if kind == "fraction":
         return 100.0, "%"
     return 1.0, unit

@@ -27,6 +27,7 @@ def named_metrics(values: Mapping[str, NDArray[np.float64]]) -> tuple[NamedMetri
                     p50=_quantile(known, 0.5),
                     p95=_quantile(known, 0.95),
                     max=float(known[-1]),
+                    min=float(known[0]),
                 )
             )
     return tuple(out)

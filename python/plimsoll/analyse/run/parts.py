@@ -20,10 +20,12 @@ Numbers = NDArray[np.integer]
 
 @dataclass(frozen=True, slots=True)
 class PartKey:
-    """A workload, or one operation of it (None: all)."""
+    """A workload, or one operation of it (None: all). `first`: the first transactions of connections or testers, of all
+    workloads."""
 
     workload: str
     operation: str | None = None
+    first: str = ""
 
 
 OfParts = Mapping[PartKey, Mapping[str, Histogram]]
@@ -70,8 +72,10 @@ def by_operation(rows: Transactions) -> Numbers:
 def histograms(total: WindowSum) -> dict[str, Histogram]:
     """The histograms of a window by metric, which are merged over the runs of a cell."""
     total.close()
-    return {
-        "response": Histogram.of(total.response.buckets),
-        "request": Histogram.of(total.request.buckets),
-        "lateness": Histogram.of(total.lateness.buckets),
+    times = {
+        "response": total.response,
+        "request": total.request,
+        "lateness": total.lateness,
+        **{name: value for name, value in total.answers.items() if value.moments.count},
     }
+    return {name: Histogram.of(durations.buckets) for name, durations in times.items()}

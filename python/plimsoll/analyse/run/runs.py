@@ -11,6 +11,7 @@ from plimsoll.analyse.results.analysis import OpenLoad, RunResult
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.run import (
     CacheTimes,
+    ComponentResources,
     Connections,
     CountedService,
     Counts,
@@ -62,6 +63,7 @@ class RunFacts:
     hosts: HostsResult | None = None
     loss: Loss | None = None
     actions: ActionsResult | None = None
+    components: tuple[ComponentResources, ...] = ()
     is_only: bool = False
     """Whether the experiment has no other run."""
 
@@ -110,6 +112,8 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         hosts=facts.hosts,
         actions=facts.actions,
         without_lost=summary.without_lost,
+        components=facts.components,
+        first=summary.first,
         verdict=verdict_of(reasons),
         reasons=reasons,
         validity_rule=rule(RuleName.VALIDITY),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plimsoll.analyse.results.run import Ecdf, ErrorCount, Latency, Series, StageResult, Traffic
 from plimsoll.analyse.run.summary import RunSummary
-from plimsoll.analyse.run.traffic import scaled
+from plimsoll.analyse.run.traffic import scaled, throughput_spread
 from plimsoll.analyse.stats.batch import BatchMean, batch_mean, ratio_mean
 from plimsoll.analyse.stats.fairness import Fairness
 from plimsoll.analyse.stats.interval import Interval
@@ -165,6 +165,7 @@ class _SecondsSum:
         t, seconds = self.table, self.seconds
         done, failed = self._sum(t.succeeded), self._sum(t.failed)
         throughput = _per_second(batch_mean(t.together(t.succeeded[self.window])), t.least)
+        sd, least, most = throughput_spread(t.succeeded[self.window])
         return Traffic(
             window_s=seconds,
             transactions=done,
@@ -181,6 +182,9 @@ class _SecondsSum:
             request_ms=NO_TIMES,
             lateness_ms=NO_TIMES,
             throughput_interval=throughput,
+            throughput_sd=sd,
+            throughput_min=least,
+            throughput_max=most,
         )
 
     def _response(self) -> Latency:
@@ -207,6 +211,7 @@ class _SecondsSum:
             max=_ms(self.buckets.largest),
             mean_interval=None if batches is None else scaled(batches.interval, 1e-6),
             effective_samples=None if batches is None else batches.effective,
+            min=_ms(self.buckets.smallest),
         )
 
     def _moments(self, count: int) -> tuple[float, float | None]:

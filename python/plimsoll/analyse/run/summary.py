@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from plimsoll.analyse.results.run import (
     Ecdf,
+    FirstResult,
     OperationResult,
     Peak,
     Series,
@@ -23,6 +24,7 @@ from plimsoll.analyse.results.run import (
     Traffic,
     WorkloadResult,
 )
+from plimsoll.analyse.run.first import FirstSums
 from plimsoll.analyse.run.parts import OPERATIONS, PartKey, Parts, by_operation, by_workload, histograms
 from plimsoll.analyse.run.placed import PlacedSums, TesterSums
 from plimsoll.analyse.run.success_bins import SuccessBins
@@ -96,6 +98,8 @@ class Layout:
     places: Places | None = None
     phases: Mapping[str, Window] = field(default_factory=dict)
     availability_ns: int | None = None
+    first: Sequence[str] = ()
+    """Which first transactions are summed separately: of a connection, of a tester."""
 
     def is_open(self) -> NDArray[np.bool_]:
         """Whether the load of each workload is open, by number of the workload; empty if none is."""
@@ -149,6 +153,7 @@ class RunSummary:
     """Traffic of each of `Layout.phases`; their histograms are in `histograms`, with the name of the phase added."""
     success_bins: SuccessBins | None = None
     """None if the run has no actions."""
+    first: tuple[FirstResult, ...] = ()
     widened: bool = False
     """Whether the quantum of the series is longer than planned, because there are several clocks."""
 
@@ -185,6 +190,7 @@ class Accumulator:
         self.timeline = Timeline(layout.length_ns, allowed)
         self._set_places(layout.places)
         n = len(layout.tester_agents)
+        self.first = FirstSums(layout.first, self._whole_run) if layout.first else None
         self.tester_workload = np.zeros(n, dtype=np.int64)
         self.tester_started = np.zeros(n, dtype=np.int64)
         self.tester_done = np.zeros(n, dtype=np.int64)
@@ -207,6 +213,15 @@ class Accumulator:
             parts=allowed_parts(window, layout.bound_ns, BINS),
             open_loads=is_open,
             not_started=layout.given_up(window) if has_not_started or not layout.not_started else None,
+        )
+
+    def _whole_run(self) -> WindowSum:
+        """A sum over the whole run, without transactions that never started: they are no connection's first."""
+        window, layout = Window(0, max(1, self.layout.length_ns)), self.layout
+        parts = allowed_parts(window, layout.bound_ns, BINS)
+        given_up = None if layout.not_started else ()
+        return WindowSum(
+            window, exact=self.exact, parts=parts, open_loads=layout.is_open(), not_started=given_up
         )
 
     def _set_places(self, places: Places | None) -> None:
@@ -242,6 +257,8 @@ class Accumulator:
                 self.workloads.add(block, self.until)
             if self.layout.operations is not None:
                 self.operations.add(block, self.until)
+            if self.first is not None:
+                self.first.add(block, self.until)
             if self.placed is not None:
                 self.placed.add(block)
             if self.kept is not None:
@@ -311,6 +328,7 @@ class Accumulator:
         traffic = self.whole.traffic(layout.codes)
         ms, share = self.whole.response.buckets.ecdf()
         peak = self._peak(starts[active], ends[active])
+        first = self.first.sums(self.until) if self.first is not None else {}
         return RunSummary(
             started=self.started,
             succeeded=self.succeeded,
@@ -342,7 +360,12 @@ class Accumulator:
             parts={
                 **{PartKey(layout.workloads[part]): histograms(total) for part, total in self.workloads},
                 **{PartKey(*self._names_of(part)): histograms(total) for part, total in self.operations},
+                **{PartKey("", first=of): histograms(total) for of, total in first.items()},
             },
+            first=tuple(
+                FirstResult(of, _without_intervals(total.traffic(layout.codes)))
+                for of, total in first.items()
+            ),
             by_tester=self._by_tester(shares, starts, ends, peak),
             bins=self._bins(),
             phases={

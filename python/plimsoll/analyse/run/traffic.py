@@ -34,6 +34,8 @@ BINS = 240
 """Number of parts of a window with their own sums: a multiple of 30 batches and of 60, 30 and 20 bins."""
 
 NS = 1_000_000_000
+FIRST_BYTE, TRANSFER = "first_byte", "transfer"
+"""Names of the histograms of the two parts of a request."""
 NEVER = np.iinfo(np.int64).max
 
 NO_LOADS: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -207,7 +209,16 @@ class Durations:
             effective_samples=None if batches is None else batches.effective,
             missing=missing,
             bound=None if missing == 0 or self.buckets.bound is None else self.buckets.bound / 1e6,
+            min=None if self.buckets.smallest is None else self.buckets.smallest / 1e6,
         )
+
+
+def throughput_spread(per_second: Int) -> tuple[float | None, float | None, float | None]:
+    """Standard deviation, minimum and maximum of the throughput over whole seconds. `per_second`: number of
+    transactions in each."""
+    n = per_second.size
+    sd = float(per_second.std(ddof=1)) if n > 1 else None
+    return (sd, float(per_second.min()), float(per_second.max())) if n else (None, None, None)
 
 
 def scaled(interval: Interval, by: float) -> Interval:
@@ -243,6 +254,7 @@ class WindowSum:
         self.response = Durations(exact=exact)
         self.request = Durations(exact=exact)
         self.lateness = Durations(exact=False)
+        self.answers = {name: Durations(exact=False) for name in (FIRST_BYTE, TRANSFER)}
         self.errors: Counter[tuple[int, int]] = Counter()
         self.codes: Counter[int] = Counter()
         self.items = self.payload = self.wire = self.offered = self.done = 0
@@ -255,6 +267,8 @@ class WindowSum:
         ones."""
         self.bin_response = np.zeros(BINS)
         self.bin_request = np.zeros(BINS)
+        self.second_count = np.zeros(max(0, window.end - window.start) // NS, dtype=np.int64)
+        """Successful transactions that ended in each whole second of the window, from its start."""
 
     def add(self, block: Block) -> None:
         """Adds the transactions of the block that belong to the window."""
@@ -319,7 +333,11 @@ class WindowSum:
         codes -= np.bincount(rows.code[others], minlength=codes.size)
         for number in np.flatnonzero(codes).tolist():
             self.codes[number] += int(codes[number])
-        self.bin_count += np.bincount(self._bin(_selected(rows.end, done, is_every)), minlength=BINS)
+        end = _selected(rows.end, done, is_every)
+        self.bin_count += np.bincount(self._bin(end), minlength=BINS)
+        seconds = self.second_count.size
+        counts = np.bincount((end - self.window.start) // NS, minlength=seconds)
+        self.second_count += counts[:seconds]  # the rest is a second that the window cuts
 
     def _add_judged(self, block: Block, mask: Mask | bool) -> None:
         """Adds times and errors of these rows."""
@@ -343,6 +361,7 @@ class WindowSum:
         self.response.add(response, as_float, bucket)
         request_float = as_float if block.on_time else request.astype(np.float64)
         self.request.add(request, request_float, bucket if block.on_time else None)
+        self._add_answers(rows, mask, request, is_every)
         at = rows.end
         if self.some_open:
             at = (
@@ -358,6 +377,20 @@ class WindowSum:
             by_request = np.bincount(position, weights=request_float, minlength=BINS)
         self.bin_response += by_response
         self.bin_request += by_request
+
+    def _add_answers(self, rows: Transactions, mask: Mask, request: Int, is_every: bool) -> None:
+        """Adds the two parts of the request times of these rows, without the rows that have no first byte."""
+        if rows.first_byte is None:
+            return
+        first = _selected(rows.first_byte, mask, is_every)
+        if (known := first >= 0).all():
+            rest = request - first
+        else:
+            first, rest = first[known], request[known] - first[known]
+        if first.size:
+            np.maximum(rest, 0, out=rest)
+            self.answers[FIRST_BYTE].add(first, first.astype(np.float64))
+            self.answers[TRANSFER].add(rest, rest.astype(np.float64))
 
     def _add_balance(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
         for mask, stamps, bins in (
@@ -394,6 +427,8 @@ class WindowSum:
         until = np.minimum(block.left[rows_], np.maximum(block.rows.end[rows_], self.window.end))
         for durations, since in ((self.response, block.rows.scheduled), (self.request, block.rows.start)):
             durations.buckets.note_missing(max(0, int((until - since[rows_]).min())))
+        for durations in self.answers.values():
+            durations.buckets.note_missing(0)  # it may have been cut off before or after its first byte
 
     def _bin(self, end: Int) -> Int:
         per_ns = BINS / max(1, self.window.end - self.window.start)
@@ -411,7 +446,8 @@ class WindowSum:
     def close(self) -> None:
         """Sets the numbers of missing values of the distributions; may be called again after further blocks."""
         cut = self.cut_off + self.timed_out
-        for durations, missing in ((self.response, cut + self.never_started), (self.request, cut)):
+        parts = [(durations, cut) for durations in self.answers.values()]
+        for durations, missing in ((self.response, cut + self.never_started), (self.request, cut), *parts):
             durations.buckets.missing = missing
             durations.buckets.failed = self.cohort_failed - self.timed_out
 
@@ -421,6 +457,7 @@ class WindowSum:
         seconds = max(self.window.seconds, 1e-9)
         done, judged = self.done, self.response.moments.count
         failed = sum(self.errors.values())
+        sd, least, most = throughput_spread(self.second_count)
         return Traffic(
             window_s=self.window.seconds,
             transactions=done,
@@ -440,7 +477,16 @@ class WindowSum:
             successes_by_code=_code_counts(self.codes, codes),
             cohort=self._whole_cohort() if self.some_open else None,
             overload=self._overload(seconds),
+            first_byte_ms=self._answer(FIRST_BYTE),
+            transfer_ms=self._answer(TRANSFER),
+            throughput_sd=sd,
+            throughput_min=least,
+            throughput_max=most,
         )
+
+    def _answer(self, part: str) -> Latency | None:
+        durations = self.answers[part]
+        return durations.latency() if durations.moments.count else None
 
     def _overload(self, seconds: float) -> Overload | None:
         if not self.some_open or self.not_started is None:

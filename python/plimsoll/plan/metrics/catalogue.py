@@ -14,21 +14,49 @@ from plimsoll.plan.metrics.table import (
     Metric,
     MetricTable,
     Part,
+    Quotient,
     Scope,
     Source,
     Total,
     Value,
 )
 
-_TIMES: Final = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max")
+_TIMES: Final = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max", "min")
 _CONNECTION_TIMES: Final = ("mean", "p50", "p95", "p99", "max")
 _READERS: Final = "staleness.readers"
+_COMPONENT: Final = "components[component={component}]"
+_SERVICE: Final = "services[name={service}]"
+_PER_TRANSACTION: Final = "of the successful transactions of the window"
+_NETWORK: Final = "of the busiest network interface except loopback; of hosts only"
 _LIVE: Final = {
     "p(50)": "response-p50",
     "p(95)": "response-p95",
     "p(99)": "response-p99",
     "med": "response-p50",
 }
+
+_FLOWS: Final = (
+    ("disk_read", "bytes that {component} read", "from storage; of a host all its disks"),
+    ("disk_write", "bytes that {component} wrote", "to storage; of a host all its disks"),
+    ("network_in", "bytes that {component} received", _NETWORK),
+    ("network_out", "bytes that {component} sent", _NETWORK),
+)
+"""Names, titles and notes of the flows of a component, in bytes per second."""
+
+PEAK: Final = Scope(
+    "@peak",
+    "",
+    "at_peak.",
+    " in the peak window",
+    excluded=("dropped", "missed", "outage_s", "availability", "recovery_s"),
+    meaning="in the peak window without the warm-up; written as `over: peak`",
+)
+PHASES: Final = (
+    Scope("@before", "traffic.", "actions.before.", " before the first action"),
+    Scope("@during", "traffic.", "actions.during.", " from the first action to the last"),
+    Scope("@after", "traffic.", "actions.after.", " after the last action"),
+)
+"""The phases of a run with actions."""
 
 METRICS = MetricTable(
     (
@@ -121,13 +149,14 @@ METRICS = MetricTable(
             as_response=("error_rate",),
             live={"rate": "error-rate", "avg": "error-rate"},
         ),
-        Metric("jain_index", "fairness (Jain's index)", Kind.INDEX, Value("jain_index")),
+        Metric("jain_index", "fairness (Jain's index)", Kind.INDEX, Value("jain_index"), rules=("avg",)),
         Metric(
             "share_cv",
             "share cv",
             Kind.INDEX,
             Value("share_cv"),
             note="coefficient of variation of the testers' shares",
+            rules=("avg",),
         ),
         Metric(
             "response",
@@ -153,6 +182,51 @@ METRICS = MetricTable(
             Distribution("traffic.lateness_ms", "lateness"),
             in_results="lateness_ms",
             statistics=_TIMES,
+        ),
+        Metric(
+            "first_byte",
+            "time to first byte",
+            Kind.TIME,
+            Distribution("traffic.first_byte_ms", "first_byte"),
+            note="from the start of the request to the first byte of its answer",
+            in_results="first_byte_ms",
+            statistics=_TIMES,
+        ),
+        Metric(
+            "transfer",
+            "transfer time",
+            Kind.TIME,
+            Distribution("traffic.transfer_ms", "transfer"),
+            note="from the first byte of the answer to its end",
+            in_results="transfer_ms",
+            statistics=_TIMES,
+        ),
+        Metric(
+            "throughput_sd",
+            "standard deviation of throughput",
+            Kind.RATE,
+            Value("traffic.throughput_sd"),
+            unit="requests/s",
+            note="over the whole seconds of the window",
+            spread=True,
+        ),
+        Metric(
+            "throughput_min",
+            "lowest throughput",
+            Kind.RATE,
+            Value("traffic.throughput_min"),
+            unit="requests/s",
+            note="in a whole second of the window",
+            spread=True,
+        ),
+        Metric(
+            "throughput_max",
+            "highest throughput",
+            Kind.RATE,
+            Value("traffic.throughput_max"),
+            unit="requests/s",
+            note="in a whole second of the window",
+            spread=True,
         ),
         Metric(
             "reads_per_s",
@@ -263,11 +337,134 @@ METRICS = MetricTable(
             in_results="recovery_ms",
             aliases=("recovery",),
         ),
+        Metric(
+            "utilization.{component}",
+            "utilization of {component}",
+            Kind.RESOURCE,
+            Value(f"{_COMPONENT}.utilization"),
+            Source.SAMPLES,
+            note="busy share of its binding resource",
+        ),
+        Metric(
+            "cpu.{component}",
+            "CPU use of {component}",
+            Kind.COUNT,
+            Value(f"{_COMPONENT}.cpu"),
+            Source.SAMPLES,
+            unit="cores",
+            note="mean number of busy cores",
+            rules=("avg",),
+        ),
+        Metric(
+            "memory.{component}",
+            "memory of {component}",
+            Kind.SIZE,
+            Value(f"{_COMPONENT}.memory"),
+            Source.SAMPLES,
+            note="mean; of a service the resident set sizes of its processes",
+        ),
+        *(
+            Metric(
+                f"{name}.{{component}}",
+                title,
+                Kind.RATE,
+                Value(f"{_COMPONENT}.{name}"),
+                Source.SAMPLES,
+                unit=BYTES,
+                note=note,
+            )
+            for name, title, note in _FLOWS
+        ),
+        Metric(
+            "cpu_per_transaction.{component}",
+            "CPU time of {component} per transaction",
+            Kind.TIME,
+            Value(f"{_COMPONENT}.cpu", per="traffic.throughput_per_s", factor=1e3),
+            Source.SAMPLES,
+            note=_PER_TRANSACTION,
+        ),
+        *(
+            Metric(
+                f"{name}_per_transaction.{{component}}",
+                f"{title} per transaction",
+                Kind.SIZE,
+                Value(f"{_COMPONENT}.{name}", per="traffic.throughput_per_s"),
+                Source.SAMPLES,
+                note=_PER_TRANSACTION,
+            )
+            for name, title, _ in _FLOWS
+        ),
+        Metric(
+            "counter.{service}.{counter}",
+            "counter {counter} of {service}",
+            Kind.RATE,
+            Value(f"{_SERVICE}.window[{{counter}}]", per="traffic.window_s"),
+            Source.COUNTERS,
+            unit="/s",
+            note="increase of the counter per second",
+        ),
+        Metric(
+            "counter_total.{service}.{counter}",
+            "total of counter {counter} of {service}",
+            Kind.COUNT,
+            Total(f"{_SERVICE}.window[{{counter}}]"),
+            Source.COUNTERS,
+            note="increase of the counter in the window",
+        ),
+        Metric(
+            "counter_per_transaction.{service}.{counter}",
+            "counter {counter} of {service} per transaction",
+            Kind.INDEX,
+            Value(f"{_SERVICE}.window[{{counter}}]", per="traffic.transactions"),
+            Source.COUNTERS,
+            note=_PER_TRANSACTION,
+            rules=("avg",),
+        ),
+        Metric(
+            "gauge.{service}.{gauge}",
+            "gauge {gauge} of {service}",
+            Kind.INDEX,
+            Value(f"{_SERVICE}.window_gauges[{{gauge}}]"),
+            Source.COUNTERS,
+            note="mean of the readings in the window",
+            rules=("avg",),
+        ),
+        *(
+            Metric(
+                f"{name}.{{service}}",
+                f"{name.replace('_', ' ')} of {{service}}",
+                Kind.SHARE,
+                Value(f"{_SERVICE}.window_derived[{name}]"),
+                Source.COUNTERS,
+                note=note,
+                rules=("rate", "avg"),
+            )
+            for name, note in (
+                ("hit_ratio", "hits of a Squid / requests of clients, as it counts them"),
+                ("byte_hit_ratio", "bytes that a Squid sent for hits / all that it sent to clients"),
+                ("buffer_hit_ratio", "share of the blocks that PostgreSQL or MariaDB found in its buffers"),
+            )
+        ),
+        Metric(
+            "metric.{metric}",
+            "metric {metric}",
+            Kind.INDEX,
+            Value("metrics[name={metric}]"),
+            Source.NAMED,
+            note="of a driver or client program, in its own unit, of the transactions that started in the window",
+            statistics=("mean", "sd", "p50", "p95", "max", "min", "count"),
+            rules=("avg",),
+        ),
+        Metric(
+            "{ratio} = {of} / {to}",
+            "ratio {ratio}",
+            Kind.INDEX,
+            Quotient(),
+            Source.METRICS,
+            note="the ratio of two metrics; in `responses:` written as `{name: RATIO, ratio: {of: OF, to: TO}}`",
+            rules=("avg",),
+        ),
     ),
-    scopes=(
-        Scope("@before", "traffic.", "actions.before.", " before the first action"),
-        Scope("@during", "traffic.", "actions.during.", " from the first action to the last"),
-        Scope("@after", "traffic.", "actions.after.", " after the last action"),
-    ),
-    percentiles_of="response",
+    (PEAK, *PHASES),
+    "response",
 )

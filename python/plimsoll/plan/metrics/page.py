@@ -12,6 +12,8 @@ from plimsoll.plan.metrics.table import (
     Metric,
     MetricTable,
     Part,
+    Quotient,
+    Source,
     Total,
     Use,
     Value,
@@ -64,7 +66,10 @@ def metrics_page(table: MetricTable) -> str:
         parts.append(
             _table(
                 ("after the name", "meaning"),
-                [(f"`{capitals(scope.suffix)}`", scope.title.strip()) for scope in table.scopes],
+                [
+                    (f"`{capitals(scope.suffix)}`", scope.meaning or scope.title.strip())
+                    for scope in table.scopes
+                ],
             )
         )
     return "\n".join(parts)
@@ -73,7 +78,11 @@ def metrics_page(table: MetricTable) -> str:
 def _meaning_row(row: Metric) -> Sequence[str]:
     meaning = row.title + (f": {row.note}" if row.note else "")
     unit = row.unit or KINDS[row.kind].unit or "–"
-    return _code([capitals(row.name)]), capitals(meaning), row.kind, unit, _over_runs(row), f"`{row.source}`"
+    return _code([capitals(row.name)]), capitals(meaning), row.kind, unit, _over_runs(row), _source(row)
+
+
+def _source(row: Metric) -> str:
+    return "the two metrics" if row.source is Source.METRICS else f"`{row.source}`"
 
 
 def _names_row(row: Metric) -> Sequence[str]:
@@ -95,7 +104,7 @@ def _over_runs(row: Metric) -> str:
     if not row.rule_statistics:
         return "–"
     match row.reader:
-        case Value():
+        case Value() | Quotient():
             return "mean of the runs"
         case Total():
             return "sum of the runs"

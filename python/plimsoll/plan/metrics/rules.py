@@ -145,6 +145,10 @@ def _value(number: float, unit: str | None, stat: Stat, row: Metric, text: str) 
         if unit is None and 0 <= number <= 1:
             return number
         raise RuleError(f"the rule {text!r} needs a share such as 10% or 0.1")
+    if row.kind is Kind.SIZE:
+        if unit is not None and unit not in _BYTES:
+            raise RuleError(f"the rule {text!r} has the unit {unit!r}: expected a size such as 2GB")
+        return number * _BYTES[unit or "B"]
     if row.kind is Kind.RATE:
         scale = 1.0 if unit in (None, "/s") else _per_second(unit, row)
         if scale is not None:

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     RATE = "rate"
     SHARE = "share"
     COUNT = "count"
+    SIZE = "size"
     RESOURCE = "resource"
     INDEX = "index"
 
@@ -41,19 +42,22 @@ KINDS: Final[Mapping[Kind, KindFacts]] = {
     Kind.RATE: KindFacts("a count or a size per second", "/s", ("rate", "avg"), "rate>100/s"),
     Kind.SHARE: KindFacts("a part of a whole", "fraction of 1", ("rate", "count", "avg"), "rate<10%"),
     Kind.COUNT: KindFacts("a count, or a mean of counts", "", ("count", "avg"), "count>1000"),
+    Kind.SIZE: KindFacts("a number of bytes", "B", ("avg",), "avg<2GB"),
     Kind.RESOURCE: KindFacts("the busy share of a resource", "fraction of 1", ("avg",), "avg<90%"),
     Kind.INDEX: KindFacts("a number without unit that is no count", "", (), "avg>0.9"),
 }
 
 
 class Source(StrEnum):
-    """The file of a run from which the metric is computed (docs/results.md)."""
+    """The file of a run from which the metric is computed (docs/results.md), or other metrics."""
 
     TRANSACTIONS = "transactions.parquet"
     NAMED = "metrics.parquet"
     SAMPLES = "samples.parquet"
+    COUNTERS = "counters.jsonl"
     BOOKS = "summary.json"
     RUN = "run.json"
+    METRICS = "metrics"
 
 
 class Use(StrEnum):
@@ -70,6 +74,7 @@ _TITLES: Final = {
     "p50": "median {}",
     "p999": "p99.9 of {}",
     "max": "longest {}",
+    "min": "shortest {}",
 }
 BYTES: Final = "B/s"
 """The unit of rates that are written in kB/s, MB/s, ..."""
@@ -81,9 +86,12 @@ TRAFFIC: Final = "traffic."
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number of a run, at `path`. Over the runs of a cell: the mean."""
+    """A number of a run, at `path`: divided by the number at `per` (empty: by 1) and multiplied by `factor`. Over the
+    runs of a cell: the mean."""
 
     path: str
+    per: str = ""
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,17 @@ class Distribution:
     absent: str = ""
 
 
-Reader = Value | Total | Part | Distribution
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """The value of the metric that the open part `of` of the name contains, divided by that of the part `to`. Over the
+    runs of a cell: the mean."""
+
+    of: str = "of"
+    to: str = "to"
+    path: str = ""
+
+
+Reader = Value | Total | Part | Distribution | Quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +177,8 @@ class Metric:
     """Whether effects on it can be computed."""
     capacity: bool = False
     """Whether it is a throughput, whose saturation and capacity the analysis computes."""
+    spread: bool = False
+    """Whether it is a spread of another metric."""
 
     @property
     def result(self) -> str:
@@ -184,6 +204,11 @@ class Metric:
         return _EXAMPLE_STATISTIC.sub(self.rule_statistics[0], example)
 
     @property
+    def is_work(self) -> bool:
+        """Whether it is a rate of work that the target does for its clients. Rates of a component are not."""
+        return self.kind is Kind.RATE and not self.parts and not self.spread
+
+    @property
     def parts(self) -> tuple[str, ...]:
         """The open parts of its name."""
         return tuple(_OPEN.findall(self.name))
@@ -207,7 +232,8 @@ class Scope:
     """A part of a run that has metrics of its own: a workload, an operation, the peak window.
 
     `suffix` follows the name of the metric and may have open parts; `title` follows the title. In paths, `to` replaces
-    the beginning `root`. `metrics`: names of the metrics of this part (empty: all whose path begins with `root`).
+    the beginning `root`. `metrics`: names of the metrics of this part (empty: all whose path begins with `root`);
+    `excluded`: those that it lacks. `meaning`: for docs/metrics.md (empty: the title).
     """
 
     suffix: str
@@ -215,10 +241,12 @@ class Scope:
     to: str
     title: str
     metrics: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    meaning: str = ""
 
     def has_metric(self, metric: Metric) -> bool:
         """Whether this part has the metric."""
-        begins = metric.reader.path.startswith(self.root)
+        begins = metric.reader.path.startswith(self.root) and metric.name not in self.excluded
         return begins and (not self.metrics or metric.name in self.metrics)
 
 
@@ -240,7 +268,10 @@ class MetricReference:
     def name(self) -> str:
         """Its unique name in results: `response_ms_p95`, `throughput_per_s`."""
         base = f"{self.metric.result}_{self.meant}" if self.meant else self.metric.result
-        return self._fill_parts(base + (self.scope.suffix if self.scope else ""))
+        text = base + (self.scope.suffix if self.scope else "")
+        names = _OPEN.findall(text)
+        written = {part: _quoted(self.parts[part], part, last=part == names[-1]) for part in names}
+        return _OPEN.sub(lambda part: written[part[1]], text)
 
     @cached_property
     def title(self) -> str:
@@ -286,18 +317,40 @@ class MetricReference:
 _OPEN: Final = re.compile(r"\{(\w+)\}")
 _EXAMPLE_STATISTIC: Final = re.compile(r"^\w+(\(\d+\))?")
 _PERCENTILE: Final = re.compile(r"p\d{2,}")
-_NAME: Final = r"[^\s\[\]{}@]+?"
+_NAME: Final = r'[^\s\[\]{}@"]+?'
+_NAME_WITHOUT_DOTS: Final = r'[^\s.\[\]{}@"]+?'
+_METRIC_PARTS: Final = ("of", "to")
+"""Open parts that contain the name of another metric."""
+_QUOTED: Final = "quoted_"
 
 
 def _pattern(text: str, tail: str = "") -> re.Pattern[str]:
     """A pattern that matches a text with open parts. Only the last part, such as the name of a counter, may contain
-    dots."""
+    dots. Any part may be quoted; it then ends at the last quotation mark."""
     pieces = _OPEN.split(text)
     out, last = "", len(pieces) - 2
     for at, piece in enumerate(pieces):
-        name = _NAME if at == last else _NAME.replace(r"\s", r"\s.")
-        out += f"(?P<{piece}>{name})" if at % 2 else re.escape(piece)
+        if at % 2 == 0:
+            out += re.escape(piece).replace("\\ ", " ")  # JSON Schema does not allow an escaped space
+        elif piece in _METRIC_PARTS:
+            out += f"(?P<{piece}>.+?)"
+        else:
+            plain = _NAME if at == last else _NAME_WITHOUT_DOTS
+            out += f'(?:"(?P<{_QUOTED}{piece}>.+)"|(?P<{piece}>{plain}))'
     return re.compile(out + tail)
+
+
+def _matched_parts(match: re.Match[str]) -> dict[str, str]:
+    """The open parts of a match of `_pattern`, without quotation marks."""
+    return {
+        name.removeprefix(_QUOTED): value for name, value in match.groupdict().items() if value is not None
+    }
+
+
+def _quoted(value: str, part: str, *, last: bool) -> str:
+    """The value of an open part as the name contains it: quoted if the pattern would not match it otherwise."""
+    plain = _NAME if last else _NAME_WITHOUT_DOTS
+    return value if part in _METRIC_PARTS or re.fullmatch(plain, value) else f'"{value}"'
 
 
 @dataclass(frozen=True)
@@ -334,7 +387,7 @@ class MetricTable:
     def has_parts(self, text: str) -> bool:
         """Whether single workloads and operations have this metric: it is one of the figures of a window."""
         named = self.find(text)
-        return named is not None and named.metric.reader.path.startswith(TRAFFIC)
+        return named is not None and named.scope is None and named.metric.reader.path.startswith(TRAFFIC)
 
     def by_kind(self, use: Use) -> list[Metric]:
         """The rows that a section accepts, in the order of `Kind`."""
@@ -408,15 +461,31 @@ class MetricTable:
             inner = self.find(text[: match.start()]) if match and match.start() else None
             if match and inner and inner.scope is None and scope.has_metric(inner.metric):
                 return MetricReference(
-                    inner.metric, inner.statistic, scope, {**inner.parts, **match.groupdict()}
+                    inner.metric, inner.statistic, scope, {**inner.parts, **_matched_parts(match)}
                 )
         for row in self.rows:
             tail = f"(?:_(?P<statistic_>{'|'.join(row.statistics)}))?" if row.statistics else ""
             match = _pattern(row.name, tail).fullmatch(text) if row.parts else None
-            if match:
-                parts = dict(match.groupdict())
-                return MetricReference(row, parts.pop("statistic_", None) or "", None, parts)
+            parts = _matched_parts(match) if match else {}
+            statistic = parts.pop("statistic_", "")
+            if isinstance(row.reader, Quotient):
+                parts = self._with_metric_names(parts)
+            if parts:
+                return MetricReference(row, statistic, None, parts)
         return None
+
+    def _with_metric_names(self, parts: Mapping[str, str]) -> dict[str, str]:
+        """The parts of a ratio, with the names in results of its two metrics; empty if one is no metric of a whole run,
+        or a ratio itself."""
+        named = {part: self.find(parts[part]) for part in _METRIC_PARTS if part in parts}
+        known = {
+            part: reference.name
+            for part, reference in named.items()
+            if reference is not None
+            and reference.scope is None
+            and not isinstance(reference.metric.reader, Quotient)
+        }
+        return {**parts, **known} if len(known) == len(_METRIC_PARTS) else {}
 
 
 def capitals(text: str) -> str:

@@ -95,11 +95,39 @@ class RunRaw(Raw):
     spin: Annotated[Duration, Field(le=NS["s"])] = 0
 
 
-class ResponseRaw(Raw):
-    """A response for which effects are computed."""
+class RatioRaw(Raw):
+    """The ratio of two metrics."""
 
-    metric: Annotated[PlainText, MetricName(Use.RESPONSE)]
+    of: Annotated[PlainText, MetricName(Use.RESPONSE)]
+    to: Annotated[PlainText, MetricName(Use.RESPONSE)]
+
+
+Over = Annotated[Literal["peak"] | None, WithJsonSchema({"enum": ["peak"]})]
+"""The window of a metric, if it is not the measured one."""
+
+
+class ResponseRaw(Raw):
+    """A response for which effects are computed: a metric, or a named ratio of two metrics."""
+
+    metric: Annotated[PlainText, MetricName(Use.RESPONSE)] | None = None
+    name: Name | None = None
+    ratio: RatioRaw | None = None
+    over: Over = None
     scale: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _check_one_metric(self) -> ResponseRaw:
+        if self.metric is None and self.ratio is None:
+            raise PydanticCustomError(
+                "response",
+                "required key missing: metric, or name and ratio, such as {name: reads_per_hit, ratio: "
+                "{of: counter.db.blks_read, to: counter.squid.client_http.hits}}",
+            )
+        if self.metric is not None and self.ratio is not None:
+            raise PydanticCustomError("response", "give either metric or ratio")
+        if (self.name is None) != (self.ratio is None):
+            raise PydanticCustomError("response", "name and ratio must be given together")
+        return self
 
 
 class CapacityRaw(Raw):
@@ -115,6 +143,7 @@ class ThresholdRaw(Raw):
 
     metric: Annotated[PlainText, MetricName(Use.RULE)]
     test: PlainText
+    over: Over = None
     where: dict[str, Labels] = Field(default_factory=dict)
 
 

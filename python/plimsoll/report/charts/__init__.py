@@ -45,7 +45,8 @@ def load_figures(labels: Labels) -> list[Figure]:
         consistency.tradeoff(labels) if several else None,
     )
     drawn = [figure for figure in figures if figure is not None]
-    return [*drawn, *ramp.figures(labels), *hosts.figures(labels)]
+    of_responses = load.responses(labels) if several else []
+    return [*drawn, *of_responses, *ramp.figures(labels), *hosts.figures(labels)]
 
 
 def effect_figures(labels: Labels) -> list[Figure]:

@@ -10,7 +10,7 @@ import altair as alt
 from plimsoll.analyse.answer.explained import term_words
 from plimsoll.analyse.results.analysis import Model
 from plimsoll.analyse.results.metrics import metric_value
-from plimsoll.analyse.results.wording import describe, number, quantity
+from plimsoll.analyse.results.wording import capitalized, describe, number, quantity
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
@@ -144,9 +144,9 @@ def run_order(labels: Labels) -> Figure | None:
     faint = "; faint: left out of the figures" if any(row["verdict"] == "left out" for row in rows) else ""
     return Figure(
         key="order",
-        title=f"{metric.title.capitalize()} in run order",
+        title=f"{capitalized(metric.title)} in run order",
         chart=finish(chart, order=rows),
-        alt=f"{metric.title.capitalize()} of {len(rows)} runs in execution order.",
+        alt=f"{capitalized(metric.title)} of {len(rows)} runs in execution order.",
         table=tables.order(labels),
         caption=f"A trend here would mean that the machine, not the factors, changed{faint}.",
         on_demand=True,

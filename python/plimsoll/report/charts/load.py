@@ -10,8 +10,16 @@ from typing import Any, Final
 import altair as alt
 
 from plimsoll.analyse.results.analysis import CellResult
-from plimsoll.analyse.results.metrics import metric_value
-from plimsoll.analyse.results.wording import Metric, describe, number, percent, plus_minus, scale
+from plimsoll.analyse.results.metrics import canonical, metric_value
+from plimsoll.analyse.results.wording import (
+    Metric,
+    capitalized,
+    describe,
+    number,
+    percent,
+    plus_minus,
+    scale,
+)
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
@@ -32,6 +40,8 @@ from plimsoll.report.charts.theme import (
 )
 from plimsoll.report.labels import Labels
 
+SHOWN_PERCENTILES: Final = ("p50", "p95")
+"""Percentiles of the response time that have a chart in every report."""
 WIDEST: Final = 100
 """Maximum ratio of the ends of an interval that is drawn."""
 TOOLTIP = [
@@ -203,6 +213,36 @@ def throughput(labels: Labels) -> Figure | None:
     )
 
 
+def responses(labels: Labels) -> list[Figure]:
+    """A figure for each response of the experiment that the other figures do not show: its cells and runs."""
+    shown = {labels.throughput.name, *(f"response_ms_{name}" for name in SHOWN_PERCENTILES)}
+    names = [canonical(metric) for metric in labels.analysis.experiment.responses]
+    wanted = [name for name in dict.fromkeys(names) if name is not None and name not in shown]
+    figures = (_metric(labels, describe(name), at) for at, name in enumerate(wanted, start=1))
+    return [figure for figure in figures if figure is not None]
+
+
+def _metric(labels: Labels, metric: Metric, position: int) -> Figure | None:
+    """A metric against the load, or per cell; None if no valid run has it. `position`: for the key of the figure."""
+    means = [(cell, cell.responses[metric.name]) for cell in labels.cells() if metric.name in cell.responses]
+    factor, unit = axis_scale(metric, [interval.mean for _, interval in means])
+    cells = [_row(labels, cell, interval, metric, factor) for cell, interval in means]
+    runs = _run_rows(labels, metric, factor)
+    if not cells and not runs:
+        return None
+    panel = _Panel(f"metric_{position}", _title(metric, unit), cells, runs)
+    against = f"against {labels.load_word}" if labels.load_factor else "per cell"
+    title = f"{capitalized(metric.title)} {against}"
+    return Figure(
+        key=f"metric-{position}",
+        title=title,
+        chart=finish(_draw(labels, panel), **panel.datasets),
+        alt=f"{title}. " + "; ".join(f"{row['cell']}: {row['said']}" for row in cells[:16]),
+        table=tables.metric(labels, metric),
+        caption=_caption(cells),
+    )
+
+
 def _offered(labels: Labels, metric: Metric, factor: float) -> Rows:
     """Two points of the line on which throughput equals the offered rate. Empty if the load factor is not a rate, or if
     it is not the whole load of a run."""
@@ -230,7 +270,7 @@ def _caption(cells: Rows) -> str:
 
 def response(labels: Labels) -> Figure | None:
     """Median and p95 of the response time against load, side by side on one scale; None if no request succeeded."""
-    panels = [_response_panel(labels, statistic) for statistic in ("p50", "p95")]
+    panels = [_response_panel(labels, statistic) for statistic in SHOWN_PERCENTILES]
     panels = [panel for panel in panels if panel.cells]
     if not panels:
         return None

@@ -1,0 +1,219 @@
+"""The figures of one window of a run, computed from its files: of the measured window, and of the peak window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plimsoll.analyse.components.resources import component_resources
+from plimsoll.analyse.components.utilization import monitor_cpu, utilizations
+from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
+from plimsoll.analyse.components.watched import watched_resources, watched_utilizations
+from plimsoll.analyse.hosts.clocks import greatest_bound
+from plimsoll.analyse.hosts.hosts import TesterPlacement, places_of
+from plimsoll.analyse.results.run import ComponentResources, NameLookup, Peak, WindowResult
+from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connections
+from plimsoll.analyse.run.staleness import HISTOGRAM, RunStaleness, staleness
+from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary
+from plimsoll.analyse.stats.quantiles import Histogram
+from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
+from plimsoll.analyse.window.transactions import Stage, Window
+from plimsoll.assemble.facts import (
+    cores_of,
+    metrics_of,
+    open_workloads,
+    services_of,
+    services_on_same_cores,
+)
+from plimsoll.assemble.options import Options
+from plimsoll.collect.hosts import RunAgents, cores_of_hosts, links_of_hosts
+from plimsoll.collect.live import seconds_of
+from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples, read_whole_metrics
+from plimsoll.collect.results import Results, RunFiles
+from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.versions import READ, read_versioned
+from plimsoll.collect.watched import watched_readings
+from plimsoll.plan.metrics.catalogue import PEAK
+
+ONLY_AGENT = "local"
+
+
+def hosts_used_in(run: RunFiles, results: Results, window: Window, run_agents: RunAgents) -> HostsUsed:
+    """The utilizations in the window."""
+    samples = samples_of(run)
+    cores, shared = cores_of(run.record, results), services_on_same_cores(run.record)
+    if run_agents.several:
+        elsewhere = cores_of_hosts(results.environment)
+        links = links_of_hosts(results.environment)
+        placed = {
+            f"service:{service['name']}": service["host"]
+            for service in run.record["services"]
+            if service.get("host")
+        }
+        return hosts_used(samples, window, run_agents.agents, cores, elsewhere, shared, links, placed)
+    link = links_of_hosts(results.environment).get(run_agents.agents[0].host) if run_agents.agents else None
+    shown = utilizations(samples, window, cores, shared, link_bytes_s=link)
+    testers = [usage for usage in shown if usage.role == "testers"]
+    busiest, demand = (greatest_detail(testers, detail) for detail in ("busiest_thread", "thread_demand"))
+    return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, window))
+
+
+def read_connections(run: RunFiles, window: Window | None = None) -> RunConnections | None:
+    """New connections and their times; None if the driver opens none, or if single transactions were not kept.
+    `window`: only those of transactions that started in it (None: of the whole run)."""
+    metrics = run.path / "metrics.parquet"
+    if not metrics.exists():
+        return None
+    lookups = tuple(
+        NameLookup(agent["name"], lookup["name"], lookup["took_ns"] / 1e6)
+        for agent in (run.summary or {}).get("agents", ())
+        for lookup in agent["books"].get("lookups", ())
+    )
+    if window is None:
+        return connections(read_whole_metrics(metrics, HISTOGRAMS), lookups)
+    seconds = read_metrics(metrics, window.start, window.end)
+    return connections({name: values for name, values in seconds.items() if name in HISTOGRAMS})
+
+
+def read_staleness(run: RunFiles, window: Window, bound_ns: int) -> RunStaleness | None:
+    """Ages of the versions that readers received. None if no operation reads versions, or if single transactions were
+    not kept."""
+    versions, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
+    reads = any(READ in operations.values() for operations in versions.values())
+    if not reads or run.transactions is None or not metrics.exists():
+        return None
+    return staleness(read_versioned(run.transactions, metrics, versions), window, bound_ns)
+
+
+def layout_of(
+    file: TransactionFile,
+    run: RunFiles,
+    options: Options,
+    measured: Window,
+    stages: list[Stage],
+    run_agents: RunAgents,
+    placement: TesterPlacement | None,
+    first: Sequence[str] = (),
+) -> Layout:
+    """The layout with `measured` as the measured window. `first`: as in `Layout`."""
+    record, summary = run.record, run.summary or {}
+    return Layout(
+        measured=measured,
+        length_ns=max(int(summary["rows"]["last_end_ns"]), measured.end),
+        codes=file.names["code"].texts,
+        workloads=file.names["workload"].texts,
+        tester_agents=[(record["agents"] or [ONLY_AGENT])[0]] * file.testers
+        if placement is None
+        else placement.names,
+        stages=stages,
+        by_workload=len(record["workloads"]) > 1,
+        operations=file.names["operation"].texts if "operations" in record else None,
+        open_loads=open_workloads(record),
+        not_started=starts_not_made(run),
+        bins=load_bins(profile, measured) if (profile := planned_load(record)) is not None else (),
+        quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
+        places=None if placement is None else places_of(placement, run_agents),
+        first=first,
+    )
+
+
+def summarise_transactions(file: TransactionFile, layout: Layout, options: Options) -> RunSummary:
+    """The summary of all transactions of a run."""
+    accumulator = Accumulator(layout, exact=options.exact)
+    for chunk in file.chunks():
+        accumulator.add(chunk)
+    return accumulator.result()
+
+
+def starts_not_made(run: RunFiles) -> list[tuple[int, int]]:
+    """Times at which starts of open loads were dropped (the middle of the second, ns), and their number."""
+    return [
+        (second.number * 10**9 + 5 * 10**8, second.dropped)
+        for second in seconds_of(run.live)
+        if second.dropped
+    ]
+
+
+def planned_load(record: Mapping[str, Any]) -> Profile | None:
+    """The planned load over time; None if it does not change."""
+    load_profile = record.get("load_profile")
+    if load_profile is None:
+        return None
+    pieces = (
+        Piece(round(piece["start_s"] * 1e9), round(piece["end_s"] * 1e9), piece["first"], piece["last"])
+        for piece in load_profile["pieces"]
+    )
+    return Profile(load_profile["unit"], tuple(pieces))
+
+
+def samples_of(run: RunFiles) -> list[SampleSeries]:
+    """The samples of the monitors; empty if there are none."""
+    return read_samples(run.samples) if run.samples is not None else []
+
+
+def components_in(
+    run: RunFiles, results: Results, window: Window, run_agents: RunAgents, used: HostsUsed
+) -> tuple[ComponentResources, ...]:
+    """The resources of each component in the window. `used`: the utilizations of the same window."""
+    watched = watched_readings(run)
+    return component_resources(
+        samples_of(run),
+        window,
+        cores_of(run.record, results)["host"],
+        run_agents.agents if run_agents.several else (),
+        (*used.shown, *watched_utilizations(watched, window)),
+        used.cpu,
+        watched_resources(watched, window),
+    )
+
+
+def at_peak(
+    run: RunFiles,
+    results: Results,
+    options: Options,
+    measured: Window,
+    peak: Peak | None,
+    run_agents: RunAgents,
+    placement: TesterPlacement | None,
+) -> tuple[WindowResult, Mapping[str, Histogram]] | None:
+    """The figures of the part of the peak window in `measured`, and its histograms by the names of the metrics. None if
+    there is no such part, or if single transactions were not kept."""
+    if peak is None or run.transactions is None:
+        return None
+    start, end = max(measured.start, round(peak.start_s * 1e9)), min(measured.end, round(peak.end_s * 1e9))
+    if end <= start:
+        return None
+    window = Window(start, end)
+    file = transactions_of(run)
+    layout = layout_of(file, run, options, window, [], run_agents, placement)
+    summary = summarise_transactions(file, layout, options)
+    used = hosts_used_in(run, results, window, run_agents)
+    opened = read_connections(run, window)
+    versions = read_staleness(run, window, greatest_bound(run_agents))
+    histograms = dict(summary.histograms)
+    histograms |= {} if opened is None else opened.histograms
+    histograms |= {} if versions is None else {HISTOGRAM: versions.ages}
+    result = WindowResult(
+        start_s=start / 1e9,
+        end_s=end / 1e9,
+        traffic=summary.traffic,
+        jain_index=summary.fairness.jain,
+        share_cv=summary.fairness.cv,
+        components=components_in(run, results, window, run_agents, used),
+        services=services_of(run, window, watched_readings(run)),
+        metrics=metrics_of(run, window),
+        staleness=None if versions is None else versions.staleness,
+        connections=None if opened is None else opened.connections,
+    )
+    return result, {f"{name}{PEAK.suffix}": histogram for name, histogram in histograms.items()}
+
+
+def transactions_of(run: RunFiles, *, connected: bool = False) -> TransactionFile:
+    """The transactions of a run that kept them. `connected`: whether to read when connections were opened."""
+    assert run.transactions is not None
+    return TransactionFile(
+        run.transactions,
+        tuple(run.record["workloads"]),
+        operations="operations" in run.record,
+        connected=connected,
+    )

@@ -1,0 +1,76 @@
+"""The names of components and services in metrics such as `cpu.NAME` and `counter.NAME.COUNTER`: those that the results
+of an experiment will have, if they are known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.model import Config
+from plimsoll.plan.resolve.context import ResolveContext
+from plimsoll.plan.schema.experiment import ExperimentRaw
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.near import nearest
+
+ALWAYS: Final = ("host", "testers")
+"""Components of every result."""
+MAX_SHOWN: Final = 12
+
+
+def check_components(raw: ExperimentRaw, configs: Collection[Config], report: ResolveContext) -> None:
+    """Reports responses and thresholds on a component or service that no cell has."""
+    known = {"component": components_of(configs), "service": services_of(configs)}
+    for at, metric in _metrics(raw):
+        named = catalogue.METRICS.find(metric)
+        for part, name in (named.parts if named is not None else {}).items():
+            names = known.get(part)
+            if names is None or name in names or name.startswith("services' "):
+                continue
+            some = ", ".join(sorted(names)[:MAX_SHOWN]) or "none"
+            message = f"there is no {part} {name}; the results will have {some}"
+            report.wrong(at, message, nearest(name, names))
+
+
+def _metrics(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:
+    """Path and text of each metric of the file."""
+    for index, response in enumerate(raw.responses):
+        if response.metric is not None:
+            yield ("responses", index, "metric"), response.metric
+        if response.ratio is not None:
+            yield ("responses", index, "ratio", "of"), response.ratio.of
+            yield ("responses", index, "ratio", "to"), response.ratio.to
+    for index, threshold in enumerate(raw.thresholds):
+        yield ("thresholds", index, "metric"), threshold.metric
+
+
+def components_of(configs: Iterable[Config]) -> set[str] | None:
+    """Names of the components in the results; None if some hosts get their names only when they connect."""
+    names = set(ALWAYS)
+    for config in configs:
+        hosts = config.hosts
+        if hosts.named:
+            if not hosts.hosts:
+                return None
+            names |= {"testers' host", *(host.name for host in hosts.hosts)}
+        names |= {service.name for service in config.services}
+        names |= {exporter.name for exporter in config.watched if exporter.kind in ("node", "squid")}
+        for watched in config.watched_hosts:
+            if watched.is_here:
+                names |= {process.name for process in watched.processes}
+            else:
+                host = watched.host.name
+                names |= {host, *(f"{process.name} on {host}" for process in watched.processes)}
+    return names
+
+
+def services_of(configs: Iterable[Config]) -> set[str]:
+    """Names of the services and exporters, which may have counters."""
+    return {
+        name
+        for config in configs
+        for name in (
+            *(service.name for service in config.services),
+            *(exporter.name for exporter in config.watched),
+        )
+    }

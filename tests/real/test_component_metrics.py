@@ -1,0 +1,58 @@
+"""Metrics of components and counters as responses of a 2^k with a real gateway: effects, charts, thresholds."""
+
+from __future__ import annotations
+
+from plimsoll.api import analysis
+from plimsoll.report.charts import effect_figures, load_figures
+from plimsoll.report.labels import Labels
+from tests.conftest import Lab
+
+EXPERIMENT = """\
+plimsoll: 1
+name: gateway
+vars: {rows: 10}
+services:
+  db:      {kind: sqlite}
+  gateway: {kind: frontier, database: db, connections: 2}
+data:
+  t_string: {into: db, rows: 1000, row: 100B, compressibility: 50%}
+workload:
+  driver: frontier
+  target: gateway
+  timeout: 20s
+  frontier: {queries: ["SELECT string FROM t_string LIMIT ${vars.rows}"]}
+load: {testers: 2, think: 1ms}
+factors:
+  zip:  {path: workload.frontier.zip, low: 0, high: 5}
+  size: {1 kB: {vars.rows: 10}, 100 kB: {vars.rows: 1000}}
+design: {kind: 2^k, repetitions: 2, seed: 8}
+run: {warmup: 500ms, duration: 2s, drain: 20s}
+validity: {tester_cpu: 100%, started: 0%, lateness_share: 100%, lateness_floor: 100s, gaps: 100%, steal: 100%}
+responses:
+  - {metric: utilization.gateway}
+  - {metric: cpu_per_transaction.gateway, over: peak}
+  - {name: answers_per_request, ratio: {of: counter_total.gateway.answered, to: counter_total.gateway.received}}
+thresholds:
+  - {metric: memory.gateway, test: "avg<4GB"}
+  - {metric: response, test: "max<20s", where: {first: connection}}
+"""
+
+
+def test_utilization_of_the_gateway_is_a_response(lab: Lab) -> None:
+    done = lab.run("run", lab.file(EXPERIMENT))
+    assert done.code == 0, done.err
+    found = analysis(lab.results())
+    names = ["utilization.gateway", "cpu_per_transaction.gateway@peak"]
+    names += ["answers_per_request = counter_total.gateway.answered / counter_total.gateway.received"]
+    assert [model.response for model in found.models] == names
+    for name in names:
+        terms = {effect.term for effect in found.effects if effect.response == name}
+        assert terms >= {"zip", "size", "zip:size", "residual"}
+        assert all(cell.responses[name].mean > 0 for cell in found.cells)
+    # Compression of 100 kB costs the gateway processor time that nothing else does.
+    by_cell = {(cell.cell["zip"], cell.cell["size"]): cell.responses[names[1]].mean for cell in found.cells}
+    assert max(by_cell, key=lambda cell: by_cell[cell]) == ("5", "100 kB")
+    figures = {figure.key: figure.title for figure in load_figures(Labels(found))}
+    assert figures["metric-1"] == "Utilization of gateway per cell"
+    assert len(effect_figures(Labels(found))) == 3
+    assert len(found.verdicts) == 8 and all(verdict.passed for verdict in found.verdicts)
