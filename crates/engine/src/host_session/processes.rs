@@ -198,10 +198,10 @@ impl Processes {
     }
 
     pub(super) fn signal(&self, signal: &Signal) -> Result<Value> {
-        if !self
+        if self
             .lock()
             .get(&signal.process)
-            .is_some_and(|guard| guard.code.is_none())
+            .is_none_or(|guard| guard.code.is_some())
         {
             bail!("process {} has ended", signal.process);
         }
