@@ -15,7 +15,7 @@ import pytest
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.services import RunningServices
-from plimsoll.errors import BadInput, ServiceError
+from plimsoll.errors import BadInput
 from tests.conftest import missing
 from tests.unit.plan.helpers import BASE, load
 
@@ -132,7 +132,7 @@ def test_an_address_that_is_not_of_this_host(tmp_path: Path) -> None:
     config = load(BASE).cells[0].config
     fleet = RunningServices(find_engine(), tmp_path / "work", lambda: None, "198.51.100.1")
     try:
-        with pytest.raises(ServiceError, match=r"198\.51\.100\.1"):
+        with pytest.raises(BadInput, match=r"services cannot listen on 198\.51\.100\.1"):
             fleet.ensure(config, {}, same_cell=False)
     finally:
         fleet.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -323,14 +324,16 @@ def test_properties_of_a_link_are_levels_of_a_factor(lab: Lab, bed: Path) -> Non
     assert done.code == 0, done.err
     trips = {}
     for run in json.loads((lab.results() / "analysis.json").read_text())["runs"]:
-        trips[run["cell"]["here-far.rtt"]] = run["response_ms"]["p50"]
+        [rtt] = run["cell"].values()
+        trips[rtt] = run["response_ms"]["p50"]
     assert 4 < trips["4ms"] < 20 and 80 < trips["80ms"] < 100, trips
     texts = [event["text"] for event in events(lab.results()) if event["kind"] == "links"]
     assert texts in (
         ["link here-far: round trip 4ms, rate 50Mbit/s"],
         ["link here-far: round trip 80ms, rate 50Mbit/s"],
     )
-    links = json.loads(lab.run("testbed", "status", "hosts", "--json").out)["links"]
+    [status] = json.loads(lab.run("testbed", "status", "hosts", "--json").out)
+    links = status["links"]
     [delay] = [one["shape"]["delay_ns"] for one in links if (one["from"], one["to"]) == ("here", "far")]
     assert delay == 15_000_000
     assert lab.run("testbed", "down", "hosts").code == 0
@@ -347,4 +350,6 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     assert 0.9 < outage["start_s"] < 1.3 and 2.0 < outage["end_s"] < 3.5, outage
     [action] = run["actions"]["actions"]
     assert (action["outcome"], action["label"]) == ("done", "cut of link here-far"), action
-    assert "ut of link here-far at 1.0 s for 1 s" in done.out.replace("\u00a0", " "), done.out
+    assert re.search(r"Cut of link here-far at 1\.\d s for 1(\.\d+)? s", done.out.replace("\u00a0", " ")), (
+        done.out
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plimsoll.analyse.answer.words import capital
 from plimsoll.analyse.results.actions import (
     ActionResult,
     Incident,
@@ -142,7 +143,9 @@ def _finding(run: RunResult, incident: Incident, *, named: bool) -> Finding:
     text = (
         f"{what_happened(incident, actions)}: {outage_words(incident)}; {recovery_words(incident, actions)}"
     )
-    head = f"In run {run.id}, {text}" if named else text
+    # The name of a service keeps its letters.
+    begins_with_name = bool(actions[incident.actions[0]].service)
+    head = f"In run {run.id}, {text}" if named else text if begins_with_name else capital(text)
     recovery = incident.recovery
     values: dict[str, Value] = {
         "run": run.id,

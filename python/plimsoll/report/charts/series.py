@@ -235,9 +235,10 @@ def _labels(bare: bool) -> tuple[alt.Chart, ...]:
     x = alt.X("from:Q", title=None if bare else X_TITLE)
     return tuple(
         chart_of(ACTIONS)
-        .transform_filter(f"datum.line == {line}")
+        # Not a filter: a line without labels would have no data, for which Vega warns of an infinite extent.
+        .transform_calculate(shown_label=f"datum.line == {line} ? datum.label : ''")
         .mark_text(align="left", baseline="top", dx=4, fontSize=10, color=INK)
-        .encode(x=x, y=alt.value(12 * line), text="label:N")
+        .encode(x=x, y=alt.value(12 * line), text="shown_label:N")
         for line in range(LABEL_LINES)
     )
 
