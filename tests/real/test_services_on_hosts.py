@@ -112,12 +112,17 @@ def test_a_lab_that_is_killed_leaves_nothing_on_the_second_host(lab: Lab, second
     with lab.start("run", file) as process:
         measuring(lab)
         assert any("postgres" in words for words in second.processes())
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        engines = [pid for pid in children if b"\0control" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert engines
         process.send_signal(signal.SIGKILL)
         process.communicate()
     wait_for(
         "the end of the services",
         lambda: not any("postgres" in words or " serve " in words for words in second.processes()),
     )
+    # The engine of the run repairs a link that breaks, so an agent that is cleaned away before its end starts again.
+    wait_for("the end of the engine", lambda: not any(Path(f"/proc/{pid}").exists() for pid in engines))
     cleaned = lab.run("hosts", "clean", file, "--discard")
     assert cleaned.code == 0, cleaned.err
     assert "second: clean: no process or file of Plimsoll is left" in cleaned.out
