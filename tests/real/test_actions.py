@@ -72,6 +72,7 @@ def unix_s(line: str) -> float:
     return stamp.timestamp()
 
 
+@pytest.mark.long
 def test_a_database_that_is_killed_and_restarted(lab: Lab, place: Path) -> None:  # noqa: F811
     """The outage is that of the server's log to 0.3 s and one planned interval; the recovery is in its printed
     interval; the next run, on the same server, is normal."""
