@@ -101,14 +101,13 @@ def test_a_database_and_a_service_of_ours_on_a_second_host(lab: Lab, second: Sec
     assert found["gate"] == ""
     assert [place["role"] for place in record(run)["places"] if place["host"] == "second"] == ["watch"]
     assert not events(run, "watch-lost") and not events(run, "counters-lost")
-    assert second.processes() == []
+    wait_for("no process, not even the shell of the cleanup", lambda: second.processes() == [])
     assert second.files() == []
 
 
 def test_a_lab_that_is_killed_leaves_nothing_on_the_second_host(lab: Lab, second: SecondHost) -> None:
     lab.limit_s = 300
     file = lab.file(experiment(second, "10min"))
-    shared = set(Path("/dev/shm").iterdir())
     with lab.start("run", file) as process:
         measuring(lab)
         assert any("postgres" in words for words in second.processes())
@@ -128,7 +127,7 @@ def test_a_lab_that_is_killed_leaves_nothing_on_the_second_host(lab: Lab, second
     assert "second: clean: no process or file of Plimsoll is left" in cleaned.out
     wait_for("no process", lambda: second.processes() == [])
     assert second.files() == []
-    assert set(Path("/dev/shm").iterdir()) <= shared
+    assert second.shared_memory() == []
 
 
 def test_the_check_of_hosts_names_missing_programs_and_the_ports(lab: Lab, second: SecondHost) -> None:
