@@ -22,6 +22,8 @@ from tests.real.emulated import Emulated, emulated, events, measuring, record, w
 from tests.real.second_host import SecondHost, second_host
 from tests.real.sshd import running_sshd
 
+pytestmark = pytest.mark.xdist_group("second host")
+"""One at a time: the tests look at all processes of the user of the second host."""
 VALIDITY = (
     "validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%, started: 0%}"
 )
