@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from plimsoll.deploy.binary import find_engine
-from plimsoll.deploy.process import GuardedProcess
+from plimsoll.deploy.process import GuardedProcess, Program
+from plimsoll.errors import ServiceError
 from tests.real.test_trouble import wait_for
 
 SCRIPT = "setsid sleep 1000 & sleep 1000 & echo started >> {file}; wait"
@@ -29,7 +30,9 @@ def tree_below(pid: int) -> dict[int, str]:
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[GuardedProcess]:
     script = SCRIPT.format(file=tmp_path / "starts")
-    process = GuardedProcess("tree", find_engine(), ["sh", "-c", script], log=tmp_path / "log", grace_s=2.0)
+    process = GuardedProcess(
+        find_engine(), Program("tree", ["sh", "-c", script], tmp_path / "log", grace_s=2.0)
+    )
     wait_for(lambda: len(tree_below(process.pid)) == 3, 20)
     yield process
     process.stop()
@@ -79,3 +82,18 @@ def test_a_guard_without_a_program_ends(guarded: GuardedProcess) -> None:
     guarded.kill_tree()
     guarded.stop()
     assert guarded.returncode == 0
+
+
+def test_a_program_is_bound_to_its_cores_and_this_process_is_not(tmp_path: Path) -> None:
+    before = os.sched_getaffinity(0)
+    core, log = min(before), tmp_path / "log"
+    script = "grep Cpus_allowed_list /proc/self/status; exec sleep 1000"
+    process = GuardedProcess(find_engine(), Program("bound", ["sh", "-c", script], log, cpus=[core]))
+    try:
+        wait_for(lambda: log.read_text() == f"Cpus_allowed_list:\t{core}\n", 20)
+        assert os.sched_getaffinity(process.pid) == {core}
+        assert os.sched_getaffinity(0) == before
+    finally:
+        process.stop()
+    with pytest.raises(ServiceError, match=r"cpus \[1022\] cannot be used: this process may run on"):
+        GuardedProcess(find_engine(), Program("bound", ["true"], log, cpus=[1022]))

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from plimsoll.deploy.binary import find_engine
+from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import find_on
 from plimsoll.deploy.service_hosts.remote import RemoteServiceHost
 from plimsoll.deploy.service_hosts.session import HostError, HostSession
@@ -77,13 +78,15 @@ def test_a_process_is_bound_signalled_and_stopped(host: RemoteServiceHost) -> No
     core = min(os.sched_getaffinity(0))
     script = "read line; echo $line $NAME; cat /proc/self/status | grep Cpus_allowed_list; exec sleep 300"
     process = host.start(
-        "web",
-        ["sh", "-c", script],
-        log=directory / "log",
-        cpus=[core],
-        environment={"NAME": "value"},
-        first_line="hello",
-        grace_s=2.0,
+        Program(
+            "web",
+            ["sh", "-c", script],
+            directory / "log",
+            cpus=[core],
+            environment={"NAME": "value"},
+            first_line="hello",
+            grace_s=2.0,
+        )
     )
     until("its output", lambda: b"Cpus_allowed_list" in host.read(directory / "log"))
     assert host.read(directory / "log").decode().splitlines() == [
@@ -96,12 +99,12 @@ def test_a_process_is_bound_signalled_and_stopped(host: RemoteServiceHost) -> No
     assert "service web on there was killed by signal 2; the end of its log (there:" in process.end_message()
     process.stop()
     with pytest.raises(ServiceError, match="core 1022 does not exist on there"):
-        host.start("web", ["true"], log=directory / "log", cpus=[1022])
+        host.start(Program("web", ["true"], directory / "log", cpus=[1022]))
 
 
 def test_processes_end_with_the_session_however_it_ends(host: RemoteServiceHost) -> None:
     directory, _ = host.create_workplace("web", None)
-    process = host.start("web", ["sh", "-c", "sleep 301 & exec sleep 302"], log=directory / "log")
+    process = host.start(Program("web", ["sh", "-c", "sleep 301 & exec sleep 302"], directory / "log"))
     until("the processes", lambda: len(list(Path(f"/proc/{process.pid}/task").glob("*/children"))) > 0)
     host.session._process.kill()
     until("the end of the connection", process.has_ended)

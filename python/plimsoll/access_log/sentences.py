@@ -57,7 +57,7 @@ def popularity_text(found: Popularity | None) -> str:
     else:
         low, high = (math.floor(found.objects.low or 0), math.ceil(found.objects.high or 0))
         objects = (
-            f"{count(found.law_objects)} ({count(low)} to {count(high)}) objects, of which {count(found.distinct)} "
+            f"{count(found.law_objects)} ({count(low)} to {count(high)}) objects; {count(found.distinct)} of them "
             "were requested"
         )
     text = f"Zipf exponent {between(found.exponent)}, {objects}"

@@ -13,7 +13,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -28,6 +29,24 @@ QUOTED_LINES = 12
 """The maximum number of log lines that a message quotes."""
 QUOTED_BYTES = 8192
 """The number of bytes of a log that are searched for these lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program to start below a guard, with paths of its host. `name`: of the service, for messages. `log`: gets its
+    output, and `stdout` its standard output instead if it is given. `cpus`: its cores; empty: not bound. `directory`:
+    in which it works (None: it depends on no directory). `environment`: is added to that of the guard. `first_line`: a
+    line for its standard input, which may be secret. `grace_s`: time between SIGTERM and SIGKILL."""
+
+    name: str
+    command: Sequence[str | PurePath]
+    log: PurePath
+    stdout: PurePath | None = None
+    cpus: Sequence[int] = ()
+    directory: PurePath | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    first_line: str | None = None
+    grace_s: float = GRACE_S
 
 
 class ServiceProcess(Protocol):
@@ -88,77 +107,38 @@ class ServiceProcess(Protocol):
         """Ends the whole process tree."""
 
 
-@contextlib.contextmanager
-def bound_to(cpus: Sequence[int]) -> Iterator[None]:
-    """Within the `with` block, processes that this thread starts run on `cpus` only. If `cpus` is empty,
-    nothing changes.
-
-    A child inherits the affinity over fork. Setting it in the parent avoids code between fork and exec, which
-    is unsafe when other threads run. Raises ServiceError if this process may not use one of the cores.
-    """
-    if not cpus:
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, set(cpus))
-    except OSError as error:
-        raise ServiceError(
-            f"cpus {sorted(cpus)} cannot be used: this process may run on {sorted(before)} ({error.strerror})"
-        ) from error
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 class GuardedProcess(TreeActions):
-    """A running child process under the guard. The child's output goes to `log`; with `stdout`, its
-    stdout goes to that file instead. `first_line`: a line for its standard input. `grace_s`: time between
-    SIGTERM and SIGKILL."""
+    """A program of this host that runs under the guard. Raises ServiceError if it cannot be started, or if this
+    process may not use one of its cores."""
 
-    def __init__(
-        self,
-        name: str,
-        engine: Path,
-        command: Sequence[str | Path],
-        *,
-        log: Path,
-        cpus: Sequence[int] = (),
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        first_line: str | None = None,
-        stdout: Path | None = None,
-        grace_s: float = GRACE_S,
-    ) -> None:
+    def __init__(self, engine: Path, program: Program) -> None:
         super().__init__()
-        self.name = name
-        self._grace_s = grace_s
-        self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as sink, (stdout or log).open("ab") as output, bound_to(cpus):
+        self.name = program.name
+        self._grace_s = program.grace_s
+        self.log = Path(program.log)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        usable = os.sched_getaffinity(0)
+        if not usable.issuperset(program.cpus):
+            raise ServiceError(
+                f"cpus {sorted(program.cpus)} cannot be used: this process may run on {sorted(usable)}"
+            )
+        with self.log.open("ab") as sink, Path(program.stdout or self.log).open("ab") as output:
             try:
                 self._process = subprocess.Popen(
-                    [
-                        engine,
-                        "guard",
-                        "--grace-ms",
-                        str(round(grace_s * 1000)),
-                        *(["--input"] if first_line is not None else []),
-                        "--",
-                        *command,
-                    ],
+                    [engine, *_guard_words(program), "--", *program.command],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=sink,
-                    cwd=cwd,
-                    env=None if env is None else {**os.environ, **env},
+                    cwd=program.directory,
+                    env={**os.environ, **program.environment},
                     start_new_session=True,
                 )
             except OSError as error:
-                raise ServiceError(f"service {name}: {command[0]} cannot be started: {error}") from error
-        if first_line is not None:
-            self._write(first_line + "\n")
+                raise ServiceError(
+                    f"service {self.name}: {program.command[0]} cannot be started: {error}"
+                ) from error
+        if program.first_line is not None:
+            self._write(program.first_line + "\n")
 
     @property
     def pid(self) -> int:
@@ -235,6 +215,16 @@ class GuardedProcess(TreeActions):
             self._process.stdin.flush()
         except OSError as error:
             raise ServiceError(f"{self.end_message()} ({error})") from error
+
+
+def _guard_words(program: Program) -> list[str]:
+    """The verb and the options of the engine that runs a program below a guard."""
+    words = ["guard", "--grace-ms", str(round(program.grace_s * 1000))]
+    if program.cpus:
+        words += ["--cpus", ",".join(map(str, program.cpus))]
+    if program.first_line is not None:
+        words.append("--input")
+    return words
 
 
 def _state(pid: str) -> str:

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 
 from plimsoll.deploy.ports import LOOPBACK, PortBook, numeric_address
+from plimsoll.deploy.process import Program
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.deploy.servers.table import STARTS
@@ -180,10 +181,12 @@ def _fill(
     config = {"database": database, "tables": [dict(table.settings) for table in tables]}
     names = ", ".join(table.name for table in tables)
     running.host.run_to_end(
-        "data",
-        [running.host.engine, "data", "--config", "-"],
-        log=running.directory / "data.log",
+        Program(
+            "data",
+            [running.host.engine, "data", "--config", "-"],
+            running.directory / "data.log",
+            first_line=json.dumps(config),
+        ),
         failure=f"data {names}: the tables could not be written",
         check_interrupt=check_interrupt,
-        first_line=json.dumps(config),
     )

@@ -106,7 +106,7 @@ def process_selectors(watched_host: WatchedHost) -> tuple[Mapping[str, Any], ...
 
 
 def watching_services(agents: Sequence[Agent], services: Sequence[RunningService]) -> list[Agent]:
-    """The agents of a run, of which one on each other host monitors the services that run there."""
+    """The agents of a run. On each other host with services, one of them monitors these services."""
     result = list(agents)
     for service in services:
         if service.host.is_here or service.process is None:

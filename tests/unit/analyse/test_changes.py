@@ -113,7 +113,7 @@ def test_small_changes_of_cpu_are_left_out() -> None:
 
 
 def test_processes_outside_are_the_rest_of_a_host() -> None:
-    """Two cores at 75 %: 1.5 cores, of which 0.9 are those of the service, the testers and no other component."""
+    """Two cores at 75 %: 1.5 cores are busy. The service and the testers use 0.9 of them, and no other component any."""
     t_s = np.arange(1, 11, dtype=np.float64)
 
     def series(component: str, metric: str, value: float, part: str = "") -> SampleSeries:

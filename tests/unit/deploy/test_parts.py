@@ -15,7 +15,6 @@ import pytest
 from plimsoll.deploy.binary import _candidates, engine_version, find_engine, require_same_version
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.ports import LOOPBACK, free_port
-from plimsoll.deploy.process import bound_to
 from plimsoll.deploy.servers.command import _check
 from plimsoll.errors import EngineError, ServiceError
 
@@ -61,19 +60,6 @@ def test_another_program_is_not_accepted_as_the_engine(tmp_path: Path, text: str
 def test_lab_and_engine_must_be_of_one_release() -> None:
     with pytest.raises(EngineError, match="install both from one release"):
         require_same_version("99.0", "/somewhere")
-
-
-def test_cores_are_bound_within_the_block_only() -> None:
-    before = os.sched_getaffinity(0)
-    core = min(before)
-    with bound_to([core]):
-        assert os.sched_getaffinity(0) == {core}
-    assert os.sched_getaffinity(0) == before
-    with bound_to([]):
-        assert os.sched_getaffinity(0) == before
-    with pytest.raises(ServiceError, match="cannot be used"), bound_to([1022]):
-        pass
-    assert os.sched_getaffinity(0) == before
 
 
 def test_readiness_is_checked_by_tcp_by_log_and_by_http(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def regress_all(
 
 
 def _without_value(runs: Sequence[RunResult], wanted: Sequence[ResponseModel]) -> Iterator[LeftOutPart]:
-    """The responses with open parts, such as the name of a counter, of which no valid run has a value."""
+    """The responses with open parts, such as the name of a counter, that have no value in any valid run."""
     valid = [run for run in runs if run.valid]
     for response in wanted:
         named = catalogue.METRICS.find(response.metric)

@@ -56,7 +56,7 @@ class _Examined:
 def run_changes(
     live: Sequence[Second], seconds: range, hosts: Sequence[HostCpu] = ()
 ) -> tuple[RunChange, ...] | None:
-    """The changes of a run, in order of time. `seconds`: those of the measured window, of which all values must be.
+    """The changes of a run, in order of time. `seconds`: those of the measured window; all values belong to it.
     None if no series has 30 seconds.
 
     At the end of a closed load whose testers end one after the other, the seconds with fewer active testers are left

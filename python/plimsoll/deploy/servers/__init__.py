@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from plimsoll.deploy.account import Account
 from plimsoll.deploy.ports import PortBook
-from plimsoll.deploy.process import GRACE_S, wait_until
+from plimsoll.deploy.process import GRACE_S, Program, wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.service_hosts import ServiceHost
 
@@ -56,12 +56,14 @@ class Site:
         # So that the server can open /dev/stderr, to which it logs.
         self.host.write(log, "", owner=owner, append=True)
         running.process = process = self.host.start(
-            running.spec.name,
-            self.host.command_as(owner, program, home),
-            log=log,
-            cpus=running.cpus,
-            directory=running.directory,
-            grace_s=grace_s,
+            Program(
+                running.spec.name,
+                self.host.command_as(owner, program, home),
+                log,
+                cpus=running.cpus,
+                directory=running.directory,
+                grace_s=grace_s,
+            )
         )
 
         running.ready_check = lambda: ready

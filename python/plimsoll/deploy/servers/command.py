@@ -12,7 +12,7 @@ from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from plimsoll.deploy.ports import netloc
-from plimsoll.deploy.process import wait_until
+from plimsoll.deploy.process import Program, wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.plan.source.secret import hidden, revealed
@@ -48,13 +48,15 @@ def start_command(running: RunningService, site: Site) -> None:
     )
     cwd = settings.get("cwd")
     running.process = process = site.host.start(
-        service.name,
-        [filled(part) for part in revealed(list(settings["command"]))],
-        log=running.directory / "log",
-        cpus=running.cpus,
-        directory=PurePath(filled(cwd)) if cwd else running.directory,
-        environment={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
-        grace_s=settings["stop_timeout"] / 1e9,
+        Program(
+            service.name,
+            [filled(part) for part in revealed(list(settings["command"]))],
+            running.directory / "log",
+            cpus=running.cpus,
+            directory=PurePath(filled(cwd)) if cwd else running.directory,
+            environment={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
+            grace_s=settings["stop_timeout"] / 1e9,
+        )
     )
 
     def new_check(begin: int) -> Callable[[], bool]:

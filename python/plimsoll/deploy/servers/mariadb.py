@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters.mariadb import MariadbCounters
 from plimsoll.deploy.ports import netloc
+from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import require, require_package, version_number, version_of
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
@@ -41,24 +42,22 @@ def start_mariadb(running: RunningService, site: Site) -> None:
     clients = "%" if site.has_remote_clients else site.address
     statements = first_statements(settings["database"], clients, replica=settings["binary_log"])
     host.write(directory / "init.sql", statements, mode=0o644)
+    command = host.command_as(
+        site.account,
+        [
+            install,
+            f"--defaults-file={options}",
+            "--auth-root-authentication-method=socket",
+            f"--auth-root-socket-user={site.account.name}",
+            "--skip-test-db",
+        ],
+        {"HOME": str(directory), "LC_ALL": "C"},
+    )
     host.run_to_end(
-        name,
-        host.command_as(
-            site.account,
-            [
-                install,
-                f"--defaults-file={options}",
-                "--auth-root-authentication-method=socket",
-                f"--auth-root-socket-user={site.account.name}",
-                "--skip-test-db",
-            ],
-            {"HOME": str(directory), "LC_ALL": "C"},
-        ),
-        log=directory / "install.log",
+        Program(name, command, directory / "install.log", directory=directory),
         failure=f"service {name}: its data directory could not be created (mariadb-install-db)",
         check_interrupt=site.check_interrupt,
         timeout_s=INSTALL_S,
-        directory=directory,
     )
     connect = partial(_connect, site.address, port)
     site.start(

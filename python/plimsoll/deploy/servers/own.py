@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from plimsoll.deploy.counters.ours import OwnCounters
 from plimsoll.deploy.ports import netloc
-from plimsoll.deploy.process import ServiceProcess
+from plimsoll.deploy.process import Program, ServiceProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.errors import ServiceError
@@ -38,12 +38,14 @@ def start_own(running: RunningService, site: Site) -> None:
     # Not port 0: a restart must use the same port.
     listen = netloc(site.listen, site.host.free_port(address=site.listen))
     running.process = process = site.host.start(
-        service.name,
-        [site.host.engine, "serve", service.kind, "--config", "-", "--listen", listen],
-        log=running.directory / "log",
-        cpus=running.cpus,
-        first_line=json.dumps(config),
-        stdout=output,
+        Program(
+            service.name,
+            [site.host.engine, "serve", service.kind, "--config", "-", "--listen", listen],
+            running.directory / "log",
+            stdout=output,
+            cpus=running.cpus,
+            first_line=json.dumps(config),
+        )
     )
     port = _read_port(process, site, output, service.ready_timeout_ns / 1e9)
     running.ready_check = lambda: partial(_has_printed_again, site, output, site.host.size(output))

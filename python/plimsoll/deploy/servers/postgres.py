@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters.postgres import PostgresCounters
 from plimsoll.deploy.ports import netloc
+from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import postgres_directory, require_package
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
@@ -121,18 +122,17 @@ def _initdb(running: RunningService, site: Site, programs: PurePath, data: PureP
         "--auth=scram-sha-256",
         f"--pwfile={secret}",
     ]
+    command = site.host.command_as(
+        site.account,
+        [programs / "initdb", "-D", data, "-U", ADMIN, *options],
+        {"HOME": str(running.directory), "LC_ALL": "C"},
+    )
+    log = running.directory / "initdb.log"
     site.host.run_to_end(
-        running.spec.name,
-        site.host.command_as(
-            site.account,
-            [programs / "initdb", "-D", data, "-U", ADMIN, *options],
-            {"HOME": str(running.directory), "LC_ALL": "C"},
-        ),
-        log=running.directory / "initdb.log",
+        Program(running.spec.name, command, log, directory=running.directory),
         failure=f"service {running.spec.name}: its cluster could not be created (initdb)",
         check_interrupt=site.check_interrupt,
         timeout_s=INITDB_S,
-        directory=running.directory,
     )
     site.host.remove(secret)
 

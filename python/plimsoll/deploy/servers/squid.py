@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from plimsoll.deploy.account import Account
 from plimsoll.deploy.counters.squid import SquidCounters, manager
 from plimsoll.deploy.ports import CachePorts, netloc
+from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import require, version_number, version_of
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
@@ -181,14 +182,13 @@ def _disk(size: int, workers: int, directory: PurePath) -> list[str]:
 
 
 def _make_disk(running: RunningService, site: Site, account: Account, command: list[str | PurePath]) -> None:
+    as_account = site.host.command_as(account, command, {"HOME": str(running.directory), "LC_ALL": "C"})
+    log = running.directory / "disk.log"
     site.host.run_to_end(
-        running.spec.name,
-        site.host.command_as(account, command, {"HOME": str(running.directory), "LC_ALL": "C"}),
-        log=running.directory / "disk.log",
+        Program(running.spec.name, as_account, log, directory=running.directory),
         failure=f"service {running.spec.name}: its cache directory could not be created (squid -z)",
         check_interrupt=site.check_interrupt,
         timeout_s=DISK_S,
-        directory=running.directory,
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Final
 
 from plimsoll.deploy.account import Account
-from plimsoll.deploy.process import GRACE_S, ServiceProcess, finish
+from plimsoll.deploy.process import Program, ServiceProcess, finish
 from plimsoll.deploy.programs import ProgramSearch
 
 MAX_FILES: Final = 65_536
@@ -122,38 +122,20 @@ class ServiceHost(ABC):
         """The number of file descriptors that a server may open."""
 
     @abstractmethod
-    def start(
-        self,
-        name: str,
-        command: Sequence[str | PurePath],
-        *,
-        log: PurePath,
-        cpus: Sequence[int] = (),
-        directory: PurePath | None = None,
-        environment: Mapping[str, str] | None = None,
-        first_line: str | None = None,
-        stdout: PurePath | None = None,
-        grace_s: float = GRACE_S,
-    ) -> ServiceProcess:
-        """Starts a process below a guard. `environment`: is added to that of the guard. `first_line`: a line for
-        its standard input, which may be secret. `stdout`: a file for its output, if that is not the log.
-        Raises ServiceError."""
+    def start(self, program: Program) -> ServiceProcess:
+        """Starts a program below a guard. Raises ServiceError."""
 
     def run_to_end(
         self,
-        name: str,
-        command: Sequence[str | PurePath],
+        program: Program,
         *,
-        log: PurePath,
         failure: str,
         check_interrupt: Callable[[], None],
-        first_line: str | None = None,
         timeout_s: float | None = None,
-        directory: PurePath | None = None,
     ) -> None:
-        """Runs a program that prepares something, below a guard, until it has ended. See `process.finish`."""
-        program = self.start(name, command, log=log, first_line=first_line, directory=directory)
-        finish(program, failure=failure, check_interrupt=check_interrupt, timeout_s=timeout_s)
+        """Runs a program that prepares something until it has ended. See `process.finish`."""
+        process = self.start(program)
+        finish(process, failure=failure, check_interrupt=check_interrupt, timeout_s=timeout_s)
 
     @abstractmethod
     def close(self) -> None:

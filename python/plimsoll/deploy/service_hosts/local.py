@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import shutil
 import socket
@@ -13,7 +12,7 @@ from pathlib import Path, PurePath
 from plimsoll.deploy import programs
 from plimsoll.deploy.account import Account, account, account_of, own_account
 from plimsoll.deploy.ports import LOOPBACK, free_port
-from plimsoll.deploy.process import GRACE_S, GuardedProcess
+from plimsoll.deploy.process import GuardedProcess, Program
 from plimsoll.deploy.programs import ProgramSearch
 from plimsoll.deploy.service_hosts import MAX_FILES, MAX_READ, ServiceHost
 from plimsoll.deploy.workplace import Workplace
@@ -135,32 +134,9 @@ class LocalServiceHost(ServiceHost):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         return MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
 
-    def start(
-        self,
-        name: str,
-        command: Sequence[str | PurePath],
-        *,
-        log: PurePath,
-        cpus: Sequence[int] = (),
-        directory: PurePath | None = None,
-        environment: Mapping[str, str] | None = None,
-        first_line: str | None = None,
-        stdout: PurePath | None = None,
-        grace_s: float = GRACE_S,
-    ) -> GuardedProcess:
+    def start(self, program: Program) -> GuardedProcess:
         """See `ServiceHost`."""
-        return GuardedProcess(
-            name,
-            self._engine,
-            [os.fspath(part) for part in command],
-            log=Path(log),
-            cpus=cpus,
-            cwd=None if directory is None else Path(directory),
-            env=environment,
-            first_line=first_line,
-            stdout=None if stdout is None else Path(stdout),
-            grace_s=grace_s,
-        )
+        return GuardedProcess(self._engine, program)
 
     def close(self) -> None:
         """See `ServiceHost`."""

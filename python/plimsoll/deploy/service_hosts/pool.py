@@ -15,6 +15,7 @@ from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.deploy.ports import netloc
+from plimsoll.deploy.process import Program
 from plimsoll.deploy.servers.needs import missing_programs
 from plimsoll.deploy.service_hosts.remote import RemoteServiceHost
 from plimsoll.deploy.service_hosts.session import HostSession
@@ -170,9 +171,8 @@ def _reach_remark(host: RemoteServiceHost) -> str:
     port = host.free_port()
     log = host.create_workplace("reach", None)[0] / "log"
     where = f"services listen on free ports (TCP) of {host.address}"
-    process = host.start(
-        "reach", [host.engine, "serve", "null", "--listen", netloc(host.address, port)], log=log
-    )
+    command: list[str | PurePath] = [host.engine, "serve", "null", "--listen", netloc(host.address, port)]
+    process = host.start(Program("reach", command, log))
     try:
         deadline = time.monotonic() + REACH_S
         while True:

@@ -14,9 +14,9 @@ from typing import Any, Final
 from plimsoll.deploy import account as accounts
 from plimsoll.deploy.account import Account, Status
 from plimsoll.deploy.process import (
-    GRACE_S,
     QUOTED_BYTES,
     TIMEOUT_S,
+    Program,
     ServiceProcess,
     end_text,
     quoted_lines,
@@ -345,39 +345,27 @@ class RemoteServiceHost(ServiceHost):
         """See `ServiceHost`."""
         return min(int(self._facts.get("open_files") or MAX_FILES), MAX_FILES)
 
-    def start(
-        self,
-        name: str,
-        command: Sequence[str | PurePath],
-        *,
-        log: PurePath,
-        cpus: Sequence[int] = (),
-        directory: PurePath | None = None,
-        environment: Mapping[str, str] | None = None,
-        first_line: str | None = None,
-        stdout: PurePath | None = None,
-        grace_s: float = GRACE_S,
-    ) -> ServiceProcess:
+    def start(self, program: Program) -> ServiceProcess:
         """See `ServiceHost`."""
         usable = self._facts["cpus"]
-        if missing := sorted(set(cpus) - set(usable)):
+        if missing := sorted(set(program.cpus) - set(usable)):
             have = ", ".join(map(str, usable))
             raise ServiceError(
-                f"service {name}: core {missing[0]} does not exist on {self.name}, or a login there may not use it; "
-                f"available: {have}"
+                f"service {program.name}: core {missing[0]} does not exist on {self.name}, or a login there may not "
+                f"use it; available: {have}"
             )
         answer = self._change(
             "start",
-            command=[os.fspath(part) for part in command],
-            directory=str(directory or log.parent),
-            environment=dict(environment or {}),
-            log=str(log),
-            stdout=None if stdout is None else str(stdout),
-            cpus=list(cpus),
-            grace_ms=round(grace_s * 1000),
-            input=first_line,
+            command=[os.fspath(part) for part in program.command],
+            directory=str(program.directory or program.log.parent),
+            environment=dict(program.environment),
+            log=str(program.log),
+            stdout=None if program.stdout is None else str(program.stdout),
+            cpus=list(program.cpus),
+            grace_ms=round(program.grace_s * 1000),
+            input=program.first_line,
         )
-        return RemoteProcess(name, self, int(answer["pid"]), log, grace_s)
+        return RemoteProcess(program.name, self, int(answer["pid"]), program.log, program.grace_s)
 
     def close(self) -> None:
         """See `ServiceHost`."""
