@@ -23,7 +23,7 @@ from plimsoll.assemble.options import Options
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput, ExitCode
-from plimsoll.report.regressions import table as regression_table
+from plimsoll.report.tables.regressions import table as regression_table
 
 TABLE_FORMAT = "plimsoll.table-analysis/1"
 

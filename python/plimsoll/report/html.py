@@ -18,15 +18,17 @@ from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.results.analysis import Analysis, Verdict
 from plimsoll.analyse.results.wording import count, describe, number, percent, plural
 from plimsoll.plan.source.units import about_size
-from plimsoll.report import caches, consistency, counted, hosts, machine, regressions, run_tables, tables
-from plimsoll.report.capacities import capacities
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
 from plimsoll.report.key_figures import key_figures
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
 from plimsoll.report.setup import SetUp
-from plimsoll.report.table import Column, Table
-from plimsoll.report.tables import verdict_text
+from plimsoll.report.tables import analysis as tables
+from plimsoll.report.tables import caches, consistency, counted, hosts, machine, regressions
+from plimsoll.report.tables import run as run_tables
+from plimsoll.report.tables.analysis import verdict_text
+from plimsoll.report.tables.capacities import capacities
+from plimsoll.report.tables.table import Column, Table
 from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle
 

@@ -21,9 +21,9 @@ from plimsoll.analyse.results.wording import (
     quantity,
 )
 from plimsoll.analyse.run.validity import is_lower_bound
-from plimsoll.report import tables
-from plimsoll.report.capacities import capacity_of
 from plimsoll.report.labels import ONLY, Labels
+from plimsoll.report.tables import analysis as tables
+from plimsoll.report.tables.capacities import capacity_of
 
 PERCENTILES = ("p50", "p95", "p99")
 

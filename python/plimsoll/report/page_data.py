@@ -25,9 +25,9 @@ from plimsoll.report.charts.series import (
 from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.run_tables import run_tables
-from plimsoll.report.table import Table
-from plimsoll.report.tables import verdict
+from plimsoll.report.tables.analysis import verdict
+from plimsoll.report.tables.run import run_tables
+from plimsoll.report.tables.table import Table
 from plimsoll.report.template import PACKAGE, asset
 
 MAX_RUNS: Final = 60

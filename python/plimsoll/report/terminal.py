@@ -32,10 +32,16 @@ from plimsoll.analyse.results.wording import (
 )
 from plimsoll.analyse.run.validity import is_lower_bound
 from plimsoll.printable import printable
-from plimsoll.report import consistency, hosts, ramp
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.table import Column
-from plimsoll.report.tables import cohort_counts, error_kind, milliseconds, operation_name, verdict_text
+from plimsoll.report.tables import consistency, hosts, ramp
+from plimsoll.report.tables.analysis import (
+    cohort_counts,
+    error_kind,
+    milliseconds,
+    operation_name,
+    verdict_text,
+)
+from plimsoll.report.tables.table import Column
 
 MAX_WATCHED: Final = 8
 """Maximum number of hosts of targets, and processes on them, that are shown."""

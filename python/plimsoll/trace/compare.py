@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from plimsoll.analyse.results.wording import UNKNOWN, count, quantity
-from plimsoll.report.table import Table
+from plimsoll.report.tables.table import Table
 from plimsoll.report.terminal import Style, aligned
 from plimsoll.trace.profile import FileProfile, Profile, Times
 from plimsoll.trace.tables import summed, table

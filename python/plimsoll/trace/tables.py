@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from plimsoll.analyse.results.wording import UNKNOWN, count, quantity
-from plimsoll.report.table import Column, Table
+from plimsoll.report.tables.table import Column, Table
 from plimsoll.trace.profile import FileProfile, Io, Process, Profile, Times
 from plimsoll.trace.words import chosen, duration, facts, seconds, share, size
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.results.wording import count, listing, plural
-from plimsoll.report.table import Table
+from plimsoll.report.tables.table import Table
 from plimsoll.report.terminal import Style, aligned
 from plimsoll.trace import tables, words
 from plimsoll.trace.profile import Profile

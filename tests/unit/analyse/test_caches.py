@@ -21,9 +21,9 @@ from plimsoll.analyse.results.run import CacheTimes
 from plimsoll.api import analysis
 from plimsoll.collect.caches import read_caches
 from plimsoll.errors import DamagedResults
-from plimsoll.report import caches
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import caches
 
 MS = 1_000_000
 

@@ -22,7 +22,7 @@ from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.samples import SampleSeries
 from plimsoll.report.charts.series import CHANGES, change_rows, chart
 from plimsoll.report.page_data import run_data
-from plimsoll.report.run_tables import changes as changes_table
+from plimsoll.report.tables.run import changes as changes_table
 
 
 def changed(series: ChangedSeries, at_s: float, before: float, after: float, **more: object) -> RunChange:
@@ -113,7 +113,7 @@ def test_small_changes_of_cpu_are_left_out() -> None:
 
 
 def test_processes_outside_are_the_rest_of_a_host() -> None:
-    """Two cores at 75 %: 1.5 cores are busy. The service and the testers use 0.9 of them, and no other component any."""
+    """Two cores at 75 %: 1.5 cores are busy. The service and the testers use 0.9 of them, others none."""
     t_s = np.arange(1, 11, dtype=np.float64)
 
     def series(component: str, metric: str, value: float, part: str = "") -> SampleSeries:

@@ -10,9 +10,9 @@ from tests.golden.fixture import set_up, single
 
 from plimsoll.analyse.components.counted import counted_services, derived
 from plimsoll.analyse.results.document import as_document
-from plimsoll.report import counted
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import counted
 
 SQUID = {
     "client_http.requests": 1000,

@@ -16,7 +16,7 @@ from plimsoll.deploy.binary import _candidates, engine_version, find_engine, req
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.ports import LOOPBACK, free_port
 from plimsoll.deploy.servers.command import _check
-from plimsoll.errors import EngineError, ServiceError
+from plimsoll.errors import EngineError
 
 
 def test_an_override_that_is_not_a_program_is_reported(

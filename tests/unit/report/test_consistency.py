@@ -14,11 +14,11 @@ from tests.unit.versioned import analysed
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
-from plimsoll.report import consistency
 from plimsoll.report.charts import load_figures, spec
 from plimsoll.report.figures import write_figures
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import consistency
 from plimsoll.report.terminal import summary_lines
 
 

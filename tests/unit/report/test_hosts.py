@@ -14,10 +14,10 @@ from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.hosts import AgentClockResult, HostsResult
 from plimsoll.api import analysis
-from plimsoll.report import hosts
 from plimsoll.report.charts import load_figures, spec
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import hosts
 from plimsoll.report.terminal import summary_lines
 
 

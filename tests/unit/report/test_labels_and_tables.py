@@ -14,9 +14,11 @@ from plimsoll.analyse.results.run import NameLookup, StageResult
 from plimsoll.analyse.results.verdicts import CapacityKind, SaturationVerdict
 from plimsoll.analyse.run.connections import connections
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.report import capacities, run_tables, tables
 from plimsoll.report.labels import ONLY, Labels
-from plimsoll.report.table import Table
+from plimsoll.report.tables import analysis as tables
+from plimsoll.report.tables import capacities
+from plimsoll.report.tables import run as run_tables
+from plimsoll.report.tables.table import Table
 
 
 def plain(table: Table) -> list[list[str]]:

@@ -14,9 +14,9 @@ from plimsoll.analyse.answer.ramp import load_words
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.run import Ramp, RampBin, RampRule
 from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict
-from plimsoll.report import ramp as tables
 from plimsoll.report.charts import load_figures
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import ramp as tables
 from plimsoll.report.terminal import summary_lines
 
 H, F, N = BinOutcome.HELD, BinOutcome.FAILED, BinOutcome.NOT_JUDGED

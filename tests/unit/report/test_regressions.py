@@ -14,10 +14,10 @@ from tests.golden.fixture import designed, set_up
 from plimsoll.analyse.answer.worded import worded_regression
 from plimsoll.analyse.effects.regressions import regress
 from plimsoll.analyse.results.analysis import Analysis
-from plimsoll.report import regressions as tables
 from plimsoll.report.charts import effect_figures, spec
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import regressions as tables
 
 
 def made(*, repetitions: int = 2, zips: tuple[str, ...] = ("0", "5")) -> Analysis:

@@ -162,8 +162,8 @@ def _widths(bin_ns: int, length: int) -> list[int]:
 def _scales(sums: _Sums, low: int, high: int, after: int, widths: list[int]) -> list[_Scale]:
     """The lengths that have power, with their limits.
 
-    The standard deviation of a length is estimated from the windows of the baseline. There are
-    few long windows. For them, that of a shorter length is used too, extended as for independent windows; the greater of both counts. So
+    The standard deviation of a length is estimated from the windows of the baseline. There are few long windows. For
+    them, that of a shorter length is used too, extended as for independent windows; the greater of both counts. So
     positive correlation widens the limits, and a small sample does not narrow them.
     """
     scales = []

@@ -8,10 +8,10 @@ import altair as alt
 
 from plimsoll.analyse.results.analysis import CellResult, Consistency
 from plimsoll.analyse.results.wording import describe, factor_word, percent, plus_minus
-from plimsoll.report import consistency
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish
 from plimsoll.report.labels import SHAPES, Labels
+from plimsoll.report.tables import consistency
 
 TOOLTIP = [
     alt.Tooltip("cell:N", title="cell"),

@@ -6,7 +6,6 @@ import altair as alt
 
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Ecdf
-from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (
     WIDTH,
@@ -19,6 +18,7 @@ from plimsoll.report.charts.theme import (
     log_axis,
 )
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import analysis as tables
 
 MAX_PANELS = 6
 MAX_POINTS = 200

@@ -11,7 +11,6 @@ from plimsoll.analyse.answer.explained import term_words
 from plimsoll.analyse.results.analysis import Model
 from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.analyse.results.wording import capitalized, describe, number, quantity
-from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
 from plimsoll.report.charts.theme import (
@@ -26,6 +25,7 @@ from plimsoll.report.charts.theme import (
     level,
 )
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import analysis as tables
 
 MAX_TICKS: Final = 12
 """Up to this number of runs, each has a tick."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plimsoll.report.charts.theme import Chart
-from plimsoll.report.table import Table
+from plimsoll.report.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from plimsoll.analyse.results.wording import (
     scale,
 )
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (
     HEIGHT,
@@ -39,6 +38,7 @@ from plimsoll.report.charts.theme import (
     log_axis,
 )
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import analysis as tables
 
 SHOWN_PERCENTILES: Final = ("p50", "p95")
 """Percentiles of the response time that have a chart in every report."""

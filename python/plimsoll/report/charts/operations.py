@@ -7,7 +7,6 @@ from typing import Final
 import altair as alt
 
 from plimsoll.analyse.results.wording import describe, percentile
-from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
 from plimsoll.report.charts.theme import (
@@ -21,6 +20,7 @@ from plimsoll.report.charts.theme import (
     load_axis,
 )
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import analysis as tables
 
 MAX_PANELS: Final = 24
 COLUMNS: Final = 2

@@ -10,10 +10,10 @@ from plimsoll.analyse.answer.ramp import load_words
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Ramp
 from plimsoll.analyse.results.wording import percent, quantity, scale
-from plimsoll.report import ramp as tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish
 from plimsoll.report.labels import Labels
+from plimsoll.report.tables import ramp as tables
 
 TIMES: Final = {"p50": "#0a84c6", "p95": "#d55e00", "p99": "#7a6ff0"}
 MAX_FIGURES: Final = 4

@@ -14,11 +14,11 @@ from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.verdicts import RegressionVerdict
 from plimsoll.analyse.results.wording import describe, factor_word, plus_minus, quantity
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.report import regressions as tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish, log_axis
 from plimsoll.report.labels import COLOURS, Labels
+from plimsoll.report.tables import regressions as tables
 
 MAX_LINES: Final = len(COLOURS)
 """More lines than colours are not drawn; the table remains."""

@@ -8,7 +8,6 @@ import altair as alt
 
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import TesterResult
-from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (
     INK,
@@ -23,6 +22,7 @@ from plimsoll.report.charts.theme import (
     load_axis,
 )
 from plimsoll.report.labels import Labels, has_shares, users
+from plimsoll.report.tables import analysis as tables
 
 TESTERS: Final = "testers"
 MAX_BARS: Final = 120

@@ -8,7 +8,6 @@ import altair as alt
 
 from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.analyse.results.wording import percent, quantity
-from plimsoll.report import tables
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
 from plimsoll.report.charts.theme import (
@@ -23,6 +22,7 @@ from plimsoll.report.charts.theme import (
     load_axis,
 )
 from plimsoll.report.labels import SHAPES, Labels
+from plimsoll.report.tables import analysis as tables
 
 COLUMNS = 3
 COMPONENT_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])

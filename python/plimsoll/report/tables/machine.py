@@ -8,7 +8,7 @@ from typing import Any, Final
 from plimsoll.analyse.results.wording import count, quantity
 from plimsoll.deploy.hosts.check import FIGURES
 from plimsoll.plan.source.units import about_size
-from plimsoll.report.table import Column, Table
+from plimsoll.report.tables.table import Column, Table
 
 HOSTS: Final = "hosts"
 """Key of environment.json for the results of the check before the first run."""

@@ -24,8 +24,8 @@ from plimsoll.analyse.results.wording import (
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.collect.hosts import TESTERS
 from plimsoll.report.labels import Labels
-from plimsoll.report.table import Column, Table
-from plimsoll.report.tables import latency_cells, milliseconds
+from plimsoll.report.tables.analysis import latency_cells, milliseconds
+from plimsoll.report.tables.table import Column, Table
 
 MAX_ROWS: Final = 400
 """Maximum number of rows of a table; analysis.json contains all."""

@@ -8,7 +8,7 @@ from plimsoll.analyse.results.analysis import Capacity, Saturation
 from plimsoll.analyse.results.verdicts import CapacityKind, SaturationReason, SaturationVerdict
 from plimsoll.analyse.results.wording import UNKNOWN, bottleneck_word, describe, number, plus_minus
 from plimsoll.report.labels import Labels
-from plimsoll.report.table import Table, table_of
+from plimsoll.report.tables.table import Table, table_of
 
 
 def saturation_words(labels: Labels, saturation: Saturation) -> str:

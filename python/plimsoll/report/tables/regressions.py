@@ -25,7 +25,7 @@ from plimsoll.analyse.results.wording import (
 )
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import Labels
-from plimsoll.report.table import Table, table_of
+from plimsoll.report.tables.table import Table, table_of
 
 MAX_CONSTANTS: Final = 1
 """Up to this number of intercepts they are in the table; analysis.json contains all."""

@@ -16,8 +16,8 @@ from plimsoll.analyse.results.wording import (
 )
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import Labels
-from plimsoll.report.table import Column, Table
-from plimsoll.report.tables import cell_heads, cell_words, milliseconds
+from plimsoll.report.tables.analysis import cell_heads, cell_words, milliseconds
+from plimsoll.report.tables.table import Column, Table
 
 TERMS: Final = (
     (

@@ -9,7 +9,7 @@ from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Ramp, RampBin, RampRule
 from plimsoll.analyse.results.verdicts import BinOutcome
 from plimsoll.analyse.results.wording import UNKNOWN, describe, number, percent, percentile, quantity
-from plimsoll.report.table import Column, Table
+from plimsoll.report.tables.table import Column, Table
 
 PERCENTILES: Final = ("p50", "p95", "p99")
 FEW: Final = "too few"

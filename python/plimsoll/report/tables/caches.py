@@ -7,8 +7,8 @@ from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.wording import UNKNOWN, number, percent
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import Labels
-from plimsoll.report.table import Column, Table
-from plimsoll.report.tables import cell_heads, cell_words, milliseconds
+from plimsoll.report.tables.analysis import cell_heads, cell_words, milliseconds
+from plimsoll.report.tables.table import Column, Table
 
 NOTE = (
     "Hits and misses as the caches reported them in their answers. Times: mean response times over the runs of a cell. "

@@ -7,10 +7,10 @@ from plimsoll.analyse.results.run import OutsideCpu, RunChange
 from plimsoll.analyse.results.verdicts import ChangedSeries
 from plimsoll.analyse.results.wording import count, listing, number, p_value, percent, quantity, with_unit
 from plimsoll.collect.hosts import TCP_RTT
-from plimsoll.report import counted
-from plimsoll.report.actions import action_tables
-from plimsoll.report.table import Column, Table, table_of
-from plimsoll.report.tables import LATENCY_COLUMNS, latency_cells, milliseconds
+from plimsoll.report.tables import counted
+from plimsoll.report.tables.actions import action_tables
+from plimsoll.report.tables.analysis import LATENCY_COLUMNS, latency_cells, milliseconds
+from plimsoll.report.tables.table import Column, Table, table_of
 
 
 def run_tables(run: RunResult) -> list[Table]:

@@ -14,7 +14,7 @@ from plimsoll.analyse.results.wording import (
     tied,
     with_unit,
 )
-from plimsoll.report.table import Table, table_of
+from plimsoll.report.tables.table import Table, table_of
 
 LIMITS = {
     "capacity": "the rule of `capacity`",

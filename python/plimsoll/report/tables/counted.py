@@ -8,8 +8,8 @@ from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import CountedService
 from plimsoll.analyse.results.wording import count, number, percent
 from plimsoll.report.labels import Labels
-from plimsoll.report.table import Column, Table
-from plimsoll.report.tables import milliseconds
+from plimsoll.report.tables.analysis import milliseconds
+from plimsoll.report.tables.table import Column, Table
 
 NOTE = "Over the whole run, with warm-up and drain. The names are those of the service; zeros are left out."
 

@@ -32,7 +32,7 @@ from plimsoll.analyse.results.wording import (
 )
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.table import Column, Table, table_of
+from plimsoll.report.tables.table import Column, Table, table_of
 
 LATENCY_COLUMNS = ("mean", "sd", "p50", "p90", "p95", "p99", "p99.9", "max")
 

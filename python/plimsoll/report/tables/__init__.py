@@ -1,0 +1,1 @@
+"""Tables of the report: each takes results and returns text cells. `table.py` is what they have in common."""
