@@ -25,7 +25,7 @@ UNKNOWN: Final = "–"
 SPACE: Final = "\u00a0"
 """No-break space between a number and its unit."""
 THOUSANDS: Final = ","
-WIDE: Final = "interval wider than the value"
+WIDE: Final = f"± over 100{SPACE}%"
 """Text instead of an interval that extends below 0, for a quantity that cannot be negative."""
 
 _UNITS: Final = r"(%|[mµ]?s\b|min\b|h\b|[kMGT]?i?B\b|requests/s)"
@@ -236,7 +236,7 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
         return with_unit(f"{number(mean)} ± 0", scaled)
     place = _place(half)
     if low < 0 < mean and not signed:
-        return f"{with_unit(number(mean), scaled)} ({WIDE})"
+        return f"{with_unit(number(mean), scaled)} {WIDE}"
     if min(up, down) < 0.8 * half:
         # At least two digits of each: at the place of the longer half, a mean near the lower end would be written as 0.
         is_narrow = _magnitude(mean, 2) - place > 1
