@@ -73,6 +73,7 @@ def started(books: dict[str, Any]) -> dict[str, int]:
     return {one["name"]: one["books"]["counters"]["started"] for one in books["agents"]}
 
 
+@pytest.mark.long
 def test_a_link_that_is_away_for_five_seconds_costs_nothing(bed: Emulated) -> None:
     near, far = bed.serve("near-1"), bed.serve("far-2")
     process = bed.lab.start("run", "--no-probe", experiment(bed, near, far, 12, "60s"), "--quiet")

@@ -183,6 +183,7 @@ def test_an_interrupt_ends_the_tasks(lab: Lab, cluster: Cluster, start: Start) -
     nothing_left(lab, cluster)
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_is_an_agent_lost(lab: Lab, tmp_path: Path, start: Start) -> None:
     with running_dask(tmp_path) as cluster:
         process = start(lab.file(on(cluster, "at_least: 1", duration="10s")))

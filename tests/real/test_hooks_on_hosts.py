@@ -91,6 +91,7 @@ def test_a_secret_shows_on_no_command_line_of_ours_and_in_no_file(sshd: Sshd, la
     assert not [one for one in lab.results().rglob("*") if one.is_file() and b"hunter2" in one.read_bytes()]
 
 
+@pytest.mark.long
 def test_one_host_on_which_it_fails_fails_the_run_and_is_named(sshd: Sshd, lab: Lab) -> None:
     run = 'echo broken here; test "$PLIMSOLL_HOST" != h2 || exit 7'
     done = lab.run("run", hooked(sshd, lab, before_run=[{"run": run, "on": "hosts"}]), "--quiet")
@@ -120,6 +121,7 @@ def test_what_takes_too_long_is_ended_there(sshd: Sshd, lab: Lab) -> None:
     )
 
 
+@pytest.mark.long
 def test_after_an_interrupt_the_hosts_are_still_put_right(sshd: Sshd, lab: Lab, start: Start) -> None:
     path = hooked(sshd, lab, seconds=60, after_run=[{"run": "echo put right", "on": "hosts"}])
     process = start(path)

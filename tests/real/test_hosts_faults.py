@@ -164,6 +164,7 @@ def test_a_killed_lab_leaves_nothing_and_loses_nothing(sshd: Sshd, lab: Lab) -> 
     wait_for(lambda: not [path for path in spools(sshd) if any(one.is_file() for one in path.rglob("*"))])
 
 
+@pytest.mark.long
 def test_a_killed_engine_stops_the_testers_and_resume_brings_in_what_they_had(sshd: Sshd, lab: Lab) -> None:
     process = lab.start("run", experiment(sshd, lab.directory, 8), "--quiet")
     results = has_load(lab.directory)

@@ -141,6 +141,7 @@ def test_stopped_in_mid_run(sshd: Sshd, lab: Lab, start: Start, link: str) -> No
 
 
 @pytest.mark.parametrize("link", [pytest.param("ssh", marks=pytest.mark.long), "tcp"])
+@pytest.mark.long
 def test_the_host_of_the_lab_goes_in_mid_run(sshd: Sshd, lab: Lab, start: Start, link: str) -> None:
     path = experiment(sshd, lab.directory, 60, link=link)
     process = start(path)

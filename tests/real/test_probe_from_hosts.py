@@ -65,6 +65,7 @@ def test_a_target_that_only_the_lab_reaches_is_found_before_the_first_run(bed: E
     assert counters["failed"] == counters["started"] > 0, "the user knows better"
 
 
+@pytest.mark.long
 def test_a_target_that_they_reach_is_tried_once_from_each_and_not_counted(bed: Emulated) -> None:
     server = bed.serve("near-2")
     file = bed.lab.file(experiment(bed, server.url))

@@ -211,7 +211,7 @@ def place(lab: Lab) -> Iterator[Emulated]:
 @pytest.mark.parametrize(
     ("database", "gateway", "hosts"),
     [
-        ("ready_timeout: 100s", "", ("", "", "far-2")),
+        pytest.param("ready_timeout: 100s", "", ("", "", "far-2"), marks=pytest.mark.long),
         ("ready_timeout: 100s, host: middle-1", ", host: far-1", ("middle-1", "far-1", "far-2")),
     ],
     ids=["in front of a gateway of the lab", "a chain over three hosts"],

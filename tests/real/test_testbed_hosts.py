@@ -101,6 +101,7 @@ def test_the_same_workload_on_ssh(lab: Lab, sshd: Sshd) -> None:
     same_workload(lab, lab.file(experiment(f"kind: ssh\n{SITES}{config}")))
 
 
+@pytest.mark.long
 def test_the_same_workload_on_a_testbed(lab: Lab, bed: Path) -> None:
     same_workload(lab, on_testbed(lab))
     far = json.loads((lab.results() / "analysis.json").read_text())["runs"][0]["hosts"]

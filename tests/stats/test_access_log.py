@@ -188,11 +188,20 @@ def contains(interval: Interval | None, value: float) -> bool:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("is_squid", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_each_parameter_is_in_its_interval_in_at_least_90_of_100_logs(is_squid: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_squid", "logs"),
+    [
+        (False, 20),
+        pytest.param(False, 100, marks=pytest.mark.long),
+        pytest.param(True, 100, marks=pytest.mark.long),
+    ],
+)
+def test_each_parameter_is_in_its_interval_in_at_least_90_percent_of_the_logs(
+    is_squid: bool, logs: int
+) -> None:
     truth = Truth(is_squid=is_squid)
     inside = dict.fromkeys(("exponent", "objects", "rate", "median", "p95", "law"), 0)
-    for seed in range(100):
+    for seed in range(logs):
         found = model(truth, seed)
         (group,) = found.groups
         assert group.popularity is not None and found.arrivals is not None and found.sizes is not None
@@ -204,7 +213,7 @@ def test_each_parameter_is_in_its_interval_in_at_least_90_of_100_logs(is_squid: 
         inside["median"] += contains(median, truth.median_size)
         inside["p95"] += contains(p95, truth.median_size * math.exp(stats.norm.ppf(0.95) * truth.sigma))
         inside["law"] += found.arrivals.law == "poisson"
-    assert min(inside.values()) >= 90, inside
+    assert min(inside.values()) >= 0.9 * logs, inside
 
 
 @pytest.mark.long
