@@ -87,9 +87,14 @@ def test_disk_workers_and_lines_of_the_file_are_in_the_configuration() -> None:
 def test_nginx_is_configured_as_a_proxy_or_as_a_server_of_files() -> None:
     settings = {"origin": "web", "root": None, "workers": 2, "settings": ["sendfile off;", "gzip on;"]}
     text = nginx.configuration(
-        settings, Path("/p"), "127.0.0.1:80", nginx.Status("127.0.0.1:81"), "http://127.0.0.1:8000", 4096
+        settings,
+        Path("/p"),
+        "127.0.0.1:80",
+        nginx.Status("127.0.0.1:81"),
+        ["http://127.0.0.1:8000", "http://127.0.0.1:8001"],
+        4096,
     )
-    assert "upstream origin { server 127.0.0.1:8000; keepalive 64; }" in text
+    assert "upstream origin { server 127.0.0.1:8000; server 127.0.0.1:8001; keepalive 64; }" in text
     assert text.count("sendfile") == 1, "the line of the file replaces the default"
     assert "listen 127.0.0.1:81; access_log off; location / { stub_status; }" in text
     assert "worker_connections 4096" in text
@@ -98,7 +103,7 @@ def test_nginx_is_configured_as_a_proxy_or_as_a_server_of_files() -> None:
         Path("/p"),
         "127.0.0.1:80",
         nginx.Status("127.0.0.1:81"),
-        None,
+        (),
         99_999,
     )
     assert 'root "/srv/x y";' in files

@@ -48,8 +48,8 @@ def start_nginx(running: RunningService, site: Site) -> None:
     while status_port == port:
         status_port = host.free_port(address=status_address)
     status = Status(netloc(status_address, status_port), () if host.is_here else site.administrators)
-    origin = None if settings["origin"] is None else site.addresses[settings["origin"]][0]
-    text = configuration(settings, directory, netloc(site.listen, port), status, origin, host.file_limit())
+    origins = [site.addresses[origin][0] for origin in settings["origins"]]
+    text = configuration(settings, directory, netloc(site.listen, port), status, origins, host.file_limit())
     file = running.directory / "nginx.conf"
     host.write(file, text, mode=0o644)
     running.stop_signal, running.stop_s = (
@@ -89,17 +89,18 @@ def configuration(
     directory: PurePath,
     listen: str,
     status: Status,
-    origin: str | None,
+    origins: Sequence[str],
     files: int,
 ) -> str:
-    """The whole nginx.conf; that of the host is not read. `listen`: address and port. `origin`: the URL of the
-    origin, or None. `files`: the maximum number of file descriptors."""
+    """The whole nginx.conf; that of the host is not read. `listen`: address and port. `origins`: their URLs; nginx
+    balances over them by round robin. Empty: it serves files. `files`: the maximum number of file descriptors."""
     http = [f"{kind}_temp_path {directory / kind};" for kind in TEMPORARY]
     http += remaining_defaults(DEFAULTS, settings["settings"])
     http += settings["settings"]
     serves = f'root "{settings["root"]}";'
-    if origin is not None:
-        http.append(f"upstream origin {{ server {urlsplit(origin).netloc}; keepalive 64; }}")
+    if origins:
+        servers = " ".join(f"server {urlsplit(origin).netloc};" for origin in origins)
+        http.append(f"upstream origin {{ {servers} keepalive 64; }}")
         serves = (
             'proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection ""; '
             "proxy_set_header Host $http_host;"

@@ -10,7 +10,7 @@ from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import Name, Raw
+from plimsoll.plan.source.fields import Raw, ServiceReference
 from plimsoll.plan.source.near import nearest
 
 
@@ -30,9 +30,9 @@ class ActionSection(Protocol):
 
 
 class ServiceName(Raw):
-    """A service of the experiment: `{service: db}`."""
+    """A service of the experiment: `{service: db}`, or one of its instances: `{service: web.2}`."""
 
-    service: Name
+    service: ServiceReference
 
 
 def find_process(

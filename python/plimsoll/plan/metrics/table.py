@@ -318,7 +318,8 @@ _OPEN: Final = re.compile(r"\{(\w+)\}")
 _EXAMPLE_STATISTIC: Final = re.compile(r"^\w+(\(\d+\))?")
 _PERCENTILE: Final = re.compile(r"p\d{2,}")
 _NAME: Final = r'[^\s\[\]{}@"]+?'
-_NAME_WITHOUT_DOTS: Final = r'[^\s.\[\]{}@"]+?'
+_NAME_WITHOUT_DOTS: Final = r'[^\s.\[\]{}@"]+?(?:\.[0-9]+)?'
+"""Also the name of an instance of a service, `web.2`."""
 _METRIC_PARTS: Final = ("of", "to")
 """Open parts that contain the name of another metric."""
 _QUOTED: Final = "quoted_"

@@ -26,6 +26,13 @@ from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.resolve.actions import resolve_actions
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.data import resolve_data
+from plimsoll.plan.resolve.instances import (
+    Groups,
+    cpus_with_instances,
+    instances_of,
+    services_with_instances,
+    targets_with_instances,
+)
 from plimsoll.plan.resolve.load import resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.resolve.queries import object_numbers
 from plimsoll.plan.resolve.services import resolve_service
@@ -159,6 +166,13 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         before = len(context.problems)
         return memo.get(name, of, make, lambda: len(context.problems) == before)
 
+    groups = once("instances", (raw.services,), lambda: instances_of(raw.services))
+    if groups:
+        raw = once(
+            "sections with instances",
+            (raw.services, raw.targets, raw.cpus),
+            lambda: _with_instances(raw, groups, context),
+        )
     services = once(
         "services",
         (raw.services,),
@@ -226,6 +240,15 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         actions=resolve_actions(raw.actions, known, hosts, run.end_ns, context),
         service_hosts=service_hosts,
     )
+
+
+def _with_instances(raw: ExperimentRaw, groups: Groups, context: ResolveContext) -> ExperimentRaw:
+    changed = {
+        "services": services_with_instances(raw.services, groups, context),
+        "targets": targets_with_instances(raw.targets, groups, context),
+        "cpus": cpus_with_instances(raw.cpus, groups),
+    }
+    return raw.model_copy(update=changed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,13 @@ def home_of(name: str) -> Path:
         return Path(name)
 
 
+def _as_in_file(path: KeyPath) -> KeyPath:
+    """The path of an instance of a service, `services.web.2`, is that of the service in the file."""
+    if len(path) > 1 and path[0] == "services" and isinstance(path[1], str):
+        return ("services", path[1].partition(".")[0], *path[2:])
+    return path
+
+
 @dataclass(slots=True)
 class ResolveContext:
     """Collects the problems of one cell. `written`: texts of the file, by path, for values of the environment;
@@ -43,8 +50,11 @@ class ResolveContext:
 
     def wrong(self, path: KeyPath, message: str, near: str | None = None) -> None:
         """Reports a problem at a path."""
+        path = _as_in_file(path)
         file, line = self.origins.place(path)
-        self.problems.append(Problem(message, dotted(path), file, line, self.written.get(path), near))
+        problem = Problem(message, dotted(path), file, line, self.written.get(path), near)
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def invalid(self, error: ValidationError, tree: Any, kind: type[Raw], path: KeyPath) -> None:
         """Reports the problems of a section that is validated separately."""

@@ -12,17 +12,17 @@ from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.services.section import (
     ServiceAdditions,
     Services,
-    ServiceSection,
     check_order,
     file_of_host,
 )
+from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Argv, Duration, PlainText, Raw, Text
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import NS
 
-_ADDRESS: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\.(port|url)\}")
+_ADDRESS: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*(?:\.[0-9]+)?)\.(port|url)\}")
 
 
 class Ready(Raw):
@@ -41,7 +41,7 @@ class Ready(Raw):
         return self
 
 
-class CommandService(ServiceSection):
+class CommandService(StatelessSection):
     """Any server binary. It listens on `{address}` and `{port}`; `{dir}` is its own directory."""
 
     kind: Literal["command"]

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from plimsoll.plan.model import Service
-from plimsoll.plan.services.section import Addresses, ServiceSection
+from plimsoll.plan.services.section import Addresses
+from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.fields import Drawn, Duration, Fraction, Raw, Seed, Size
 from plimsoll.plan.source.units import NS
 
@@ -20,7 +21,7 @@ class Stall(Raw):
     for_: Duration = Field(alias="for")
 
 
-class DelayService(ServiceSection):
+class DelayService(StatelessSection):
     """`servers` servers behind one queue. Each request takes `time`: M/M/c if it is exponential."""
 
     kind: Literal["delay"]

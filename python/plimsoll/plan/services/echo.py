@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from plimsoll.plan.services.section import ServiceSection
+from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.fields import Size
 
 
-class EchoService(ServiceSection):
+class EchoService(StatelessSection):
     """Answers immediately: HTTP with a body of a fixed size, or raw TCP that echoes its input."""
 
     kind: Literal["echo"]

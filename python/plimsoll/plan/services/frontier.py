@@ -17,13 +17,13 @@ from plimsoll.plan.services.section import (
     Addresses,
     ServiceAdditions,
     Services,
-    ServiceSection,
     check_order,
     find_service,
     kind_of,
     plain,
 )
 from plimsoll.plan.services.squid import SquidService
+from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.near import nearest
@@ -85,7 +85,7 @@ class InvalidationRaw(Raw):
     triggers: Literal["install", "present"] = "install"
 
 
-class FrontierService(ServiceSection):
+class FrontierService(StatelessSection):
     """The Frontier gateway of Plimsoll, which answers requests from a database."""
 
     kind: Literal["frontier"]

@@ -8,19 +8,20 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection, file_of_host
+from plimsoll.plan.services.section import ServiceAdditions, Services, file_of_host
 from plimsoll.plan.services.server_settings import Line
 from plimsoll.plan.services.squid import origin_needs
+from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.fields import Name, PlainText
+from plimsoll.plan.source.fields import PlainText, ServiceReference
 from plimsoll.plan.source.units import NS
 
 
-class NginxService(ServiceSection):
+class NginxService(StatelessSection):
     """nginx as a reverse proxy without cache, or as a file server."""
 
     kind: Literal["nginx"]
-    origin: Name | None = None
+    origin: ServiceReference | list[ServiceReference] | None = None
     root: PlainText | None = None
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     settings: list[Line] = Field(default_factory=list)
@@ -36,13 +37,20 @@ class NginxService(ServiceSection):
             )
         return self
 
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The services behind the proxy, which balances over them."""
+        return (self.origin,) if isinstance(self.origin, str) else tuple(self.origin or ())
+
     def scheme(self) -> str:
         return "http"
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
-        settings: dict[str, Any] = {}
-        needs = origin_needs(name, self.origin, services, context)
+        settings: dict[str, Any] = {"origins": list(self.origins)}
+        if self.origin is not None and not self.origins:
+            context.wrong((*at, "origin"), "the list is empty: name at least one service")
+        needs = [need for origin in self.origins for need in origin_needs(name, origin, services, context)]
         if self.root is not None:
             settings["root"] = file_of_host(self, self.root, (*at, "root"), context)
-        return ServiceAdditions(needs, settings)
+        return ServiceAdditions(tuple(dict.fromkeys(needs)), settings)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from plimsoll.plan.model import Service
-from plimsoll.plan.services.section import Addresses, ServiceSection
+from plimsoll.plan.services.section import Addresses
+from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.fields import PlainText
 
 
-class NullService(ServiceSection):
+class NullService(StatelessSection):
     """Reads all input, and answers each line with `reply`, or does not answer."""
 
     kind: Literal["null"]

@@ -15,7 +15,9 @@ from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.units import NS
 
 Fresh = Literal["experiment", "cell", "run"]
-COMMON_KEYS: Final = frozenset({"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address"})
+COMMON_KEYS: Final = frozenset(
+    {"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address", "instances"}
+)
 """Keys of every section. The other keys are the settings of the kind."""
 
 

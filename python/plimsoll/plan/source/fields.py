@@ -200,6 +200,9 @@ Labels = Annotated[list[Label], BeforeValidator(_labels), WithJsonSchema(_LIST_O
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
 """A name of the user: letters, digits, - and _, beginning with a letter or _."""
 
+ServiceReference = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}(\.[1-9][0-9]?)?$")]
+"""The name of a service, or of one of its instances: `web`, `web.2`."""
+
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 """A number of things, at least one."""
 
