@@ -367,3 +367,30 @@ def test_commands_on_hosts_that_run_none_are_rejected(section: str, monkeypatch:
     monkeypatch.setattr(model_hosts, "COMMAND_KINDS", ("local",))
     (found,) = problems(BASE + SITES + hook)
     assert found.endswith(f"{section}.1.on: {message} ssh: {advice}")
+
+
+def test_the_choice_of_hosts_and_the_version_of_a_server_are_levels() -> None:
+    levels = "{near: {cern: [c1]}, far: {lyon: [l1, l2]}}"
+    builds = '{old: [server-1, "{port}"], new: [server-2, "{port}"]}'
+    text = (
+        "plimsoll: 1\n"
+        'services: {web: {kind: command, command: [server, "{port}"]}}\n'
+        "workload: {driver: http, target: web}\nload: {per_host: 2}\nrun: {duration: 1s}\n"
+        "hosts: {kind: ssh, controller: {address: 10.0.0.1}}\n"
+        f"factors: {{who: {{path: hosts.sites, levels: {levels}}}, "
+        f"build: {{path: services.web.command, levels: {builds}}}}}\n"
+    )
+    cells = load(text).cells
+    found = {
+        (cell.labels["who"], cell.labels["build"]): (
+            [host.name for host in cell.config.hosts.hosts],
+            cell.config.services[0].settings["command"][0],
+        )
+        for cell in cells
+    }
+    assert found == {
+        ("near", "old"): (["c1"], "server-1"),
+        ("near", "new"): (["c1"], "server-2"),
+        ("far", "old"): (["l1", "l2"], "server-1"),
+        ("far", "new"): (["l1", "l2"], "server-2"),
+    }
