@@ -24,7 +24,7 @@ from plimsoll.analyse.results.document import as_document
 from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.options import Options
 from plimsoll.assemble.run_table import columns_of, write_runs
-from plimsoll.assemble.set_up import setup_of
+from plimsoll.assemble.set_up import setup_of, topology_of
 from plimsoll.collect.check import check as check_results
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.results import open_results as _open_results
@@ -183,7 +183,8 @@ def figures(directory: str | Path, out: str | Path, form: str = "svg") -> list[P
 
     if form not in ("svg", "png", "pdf"):
         raise BadInput(f"unknown format of figures {form!r}: expected svg, png or pdf")
-    return write_figures(analysis(directory), Path(out), form)
+    results = open_results(directory)
+    return write_figures(analysis_of(results), Path(out), form, topology_of(results))
 
 
 def check(directory: str | Path) -> list[str]:

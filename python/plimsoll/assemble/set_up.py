@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from plimsoll.collect.results import Results
+from plimsoll.plan.topology import Topology
 from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
+
+
+def topology_of(results: Results) -> Topology | None:
+    """The topology of the experiment; None if the results are of a version that did not store it."""
+    return Topology.from_json(results.plan["topology"]) if "topology" in results.plan else None
 
 
 def setup_of(results: Results) -> SetUp:
@@ -29,4 +35,5 @@ def setup_of(results: Results) -> SetUp:
         ),
         seeds={"design": results.plan["seed"]},
         command_line=command_line,
+        topology=topology_of(results),
     )

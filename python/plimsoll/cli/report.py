@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.set_up import topology_of
 from plimsoll.cli.outcome import write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode
@@ -31,7 +32,9 @@ def main(args: argparse.Namespace) -> int:
     if args.figures:
         from plimsoll.report.figures import write_figures
 
-        written = write_figures(analysis, args.out or args.directory / "figures", args.figures)
+        written = write_figures(
+            analysis, args.out or args.directory / "figures", args.figures, topology_of(results)
+        )
     else:
         written = write_files(results, analysis)
     for path in written:

@@ -142,7 +142,7 @@ class Hosts:
     responding hosts that are used (None: all). `at_least`: the experiment does not start with fewer hosts (None: all
     that are to be used). `architecture`: of every host (None: any). `controller`, `ports`: the address and the ports at
     which agents and testers reach this host. `wait_ns`: the timeout for agents that dial in. `links`: the links of
-    the testbed, with the properties that the file changes.
+    the testbed, with the properties that the file changes; `lab_site`: the site of its host `lab`.
     """
 
     kind: HostKind = "local"
@@ -158,6 +158,7 @@ class Hosts:
     join: Join | None = None
     testbed: str | None = None
     links: tuple[Link, ...] = ()
+    lab_site: str = ""
     directory: str = "~/.cache/plimsoll"
     keep: Literal["engine", "nothing"] = "engine"
     link: Literal["ssh", "tcp", "quic"] = "ssh"

@@ -18,6 +18,7 @@ from plimsoll.plan.model import Cell, Config
 from plimsoll.plan.resolve.warnings import many_ports
 from plimsoll.plan.source.secret import Redactor
 from plimsoll.plan.source.units import NS
+from plimsoll.plan.topology import topology
 
 FORMAT: Final = "plimsoll.plan/1"
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
@@ -115,6 +116,7 @@ class Plan:
                 }
                 for factor in experiment.factors
             ],
+            "topology": topology(self.runs[0].config).to_json(),
             "load_factor": experiment.load_factor,
             "responses": [asdict(response) for response in experiment.responses],
             "capacity": {

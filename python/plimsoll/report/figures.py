@@ -12,12 +12,15 @@ import vl_convert
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.wording import THOUSANDS
 from plimsoll.errors import BadInput
+from plimsoll.plan.topology import Topology
 from plimsoll.report.charts import check_figures, effect_figures, load_figures, spec
 from plimsoll.report.charts.series import chart as series_chart
 from plimsoll.report.charts.testers import chart as testers_chart
 from plimsoll.report.charts.theme import Chart
 from plimsoll.report.labels import Labels, has_shares
 from plimsoll.report.page_data import chosen_runs
+from plimsoll.report.setup_marks import marks_of
+from plimsoll.report.setup_picture import is_worth_drawing, setup_picture
 
 Format = Literal["svg", "png", "pdf"]
 LOCALE: Final = {"decimal": ".", "thousands": THOUSANDS, "grouping": [3], "currency": ["", ""], "minus": "-"}
@@ -25,8 +28,11 @@ INK: Final = "#1b2530"
 FONT: Final = "sans-serif"
 
 
-def write_figures(analysis: Analysis, directory: Path, kind: str) -> list[Path]:
-    """Writes every chart of the report as KEY.KIND, and those of single runs as series-RUN.KIND and testers-RUN.KIND.
+def write_figures(
+    analysis: Analysis, directory: Path, kind: str, topology: Topology | None = None
+) -> list[Path]:
+    """Writes every chart of the report as KEY.KIND, those of single runs as series-RUN.KIND and testers-RUN.KIND,
+    and the picture of the set-up as set-up.KIND.
 
     Creates `directory` if it is missing. `kind`: svg, png (twice the size) or pdf; any other kind raises BadInput.
     Returns the paths of the files.
@@ -39,7 +45,22 @@ def write_figures(analysis: Analysis, directory: Path, kind: str) -> list[Path]:
         path = directory / f"{name}.{kind}"
         write_chart(chart, path, kind)
         written.append(path)
+    labels = Labels(analysis)
+    if topology is not None and is_worth_drawing(topology):
+        path = directory / f"set-up.{kind}"
+        path.write_bytes(
+            _converted(setup_picture(topology, marks_of(labels, topology)[0], as_file=True), kind)
+        )
+        written.append(path)
     return written
+
+
+def _converted(svg: str, kind: str) -> bytes:
+    if kind == "svg":
+        return svg.encode()
+    if kind == "png":
+        return bytes(vl_convert.svg_to_png(svg, scale=2.0))
+    return bytes(vl_convert.svg_to_pdf(svg))
 
 
 def write_chart(chart: Chart, path: Path, kind: str) -> None:

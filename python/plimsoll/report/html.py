@@ -23,6 +23,7 @@ from plimsoll.report.key_figures import key_figures
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
 from plimsoll.report.setup import SetUp
+from plimsoll.report.setup_marks import Picture, picture_of
 from plimsoll.report.tables import analysis as tables
 from plimsoll.report.tables import caches, consistency, counted, hosts, machine, regressions
 from plimsoll.report.tables import run as run_tables
@@ -93,6 +94,7 @@ class Section:
     folded: tuple[Table, ...] = ()
     texts: tuple[Text, ...] = field(default=())
     warnings: tuple[str, ...] = ()
+    picture: Picture | None = None
 
 
 def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> str:
@@ -229,6 +231,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         Section(
             "utilization",
             "Bottlenecks",
+            picture=picture_of(labels, setup.topology),
             figures=of("utilization"),
             folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
         ),
@@ -306,7 +309,14 @@ def _effects(labels: Labels) -> Section:
 
 
 def _has_content(section: Section) -> bool:
-    shown = section.text or section.tables or section.figures or section.folded or section.texts
+    shown = (
+        section.text
+        or section.tables
+        or section.figures
+        or section.folded
+        or section.texts
+        or section.picture
+    )
     return bool(shown) or section.key == "one-run"
 
 

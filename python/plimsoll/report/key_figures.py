@@ -43,13 +43,21 @@ def key_figures(labels: Labels) -> list[KeyFigure]:
     with the highest throughput."""
     if not labels.analysis.runs:
         return []
-    best = _best(labels)
+    best, (cell, bottleneck) = _best(labels), shown_cell(labels)
     if best is not None:
-        return [*_capacities(labels, best), *_of_cell(labels, _cell_of(labels, best), best.bottleneck)]
-    cell = _best_cell(labels)
+        return [*_capacities(labels, best), *_of_cell(labels, cell, bottleneck)]
     if cell is None:
         return [_validity(labels)]
-    return [_throughput(labels, cell), *_of_cell(labels, cell, cell.bottleneck)]
+    return [_throughput(labels, cell), *_of_cell(labels, cell, bottleneck)]
+
+
+def shown_cell(labels: Labels) -> tuple[CellResult | None, str]:
+    """The cell of the key figures, with the highest throughput, and the bottleneck there; empty without a cell."""
+    best = _best(labels)
+    if best is not None:
+        return _cell_of(labels, best), best.bottleneck
+    cell = _best_cell(labels)
+    return cell, cell.bottleneck if cell is not None else ""
 
 
 def _nominal(saturation: Saturation) -> float:

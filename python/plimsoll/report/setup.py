@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from plimsoll.plan.topology import Topology
+
 
 class ServiceSetUp(NamedTuple):
     """A service of the experiment as it was started."""
@@ -39,3 +41,5 @@ class SetUp:
     files: tuple[StoredFile, ...] = ()
     seeds: Mapping[str, int] = field(default_factory=dict)
     command_line: str = ""
+    topology: Topology | None = None
+    """None: the results are of a version that did not store it."""

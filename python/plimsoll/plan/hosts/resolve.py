@@ -80,6 +80,7 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         join=_join(raw, context),
         testbed=context.file(raw.testbed, (*AT, "testbed")) if testbed and raw.testbed else None,
         links=links_of(testbed, raw, context) if testbed else (),
+        lab_site=testbed.lab.site if testbed else "",
         directory=(raw.directory or "~/.cache/plimsoll").rstrip("/"),
         keep=raw.keep or "engine",
         link=raw.link or ("tcp" if raw.kind in DIAL_IN_KINDS else "ssh"),
