@@ -20,6 +20,7 @@ CRATES = (
     "preload-log",
     "trace",
     "replay",
+    "limits",
     "drive",
     "monitor",
     "services",

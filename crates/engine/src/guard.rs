@@ -6,6 +6,10 @@
 //! whole tree). The guard remains the root of the process tree, so a monitor that watches the tree
 //! by this root also watches the new processes.
 //!
+//! With limits, the command and its descendants are members of a control group of their own. The
+//! guard is not: the kernel must not choose it when memory is short, and it removes the group at
+//! its end. It writes a line to stderr when the kernel has killed a member.
+//!
 //! The lab starts each service below a guard. When the lab is killed, the pipe is closed, so none
 //! of its services outlives it. A handler inside the lab could not ensure this. Rejected
 //! alternative: `PR_SET_PDEATHSIG` alone. It reaches only the first child, and set-uid programs
@@ -22,8 +26,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use plimsoll_limits::{Group, Limits};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// How often the guard reads whether the kernel has killed a member of the group.
+const OOM_INTERVAL: Duration = Duration::from_millis(200);
+/// Begins the line that reports this. The lab searches the log for it (`deploy/process.py`).
+const OOM_WORDS: &str = "plimsoll: out of memory:";
 /// Maximum length of a line on stdin.
 const MAX_LINE: u64 = 256;
 
@@ -50,6 +59,18 @@ impl Action {
     }
 }
 
+/// A command to run below the guard. `input`: the first line of stdin becomes the child's whole
+/// stdin. `grace`: the time between SIGTERM and SIGKILL; the lab waits longer than that. `cpus`:
+/// the cores of the guard and of the command (empty: not bound). `directory`: where it runs.
+pub struct Order<'a> {
+    pub command: &'a [OsString],
+    pub input: bool,
+    pub grace: Duration,
+    pub cpus: &'a [usize],
+    pub directory: Option<&'a Path>,
+    pub limits: Limits,
+}
+
 /// The command, and the process that runs it: none after `kill`.
 struct Guarded<'a> {
     program: &'a OsStr,
@@ -57,11 +78,60 @@ struct Guarded<'a> {
     /// The child's whole stdin, if it has one.
     first_line: Option<String>,
     child: Option<Child>,
+    limited: Option<Limited>,
+}
+
+/// The group of a limited command. `reported`: how many of its processes were reported as killed
+/// for lack of memory.
+struct Limited {
+    group: Group,
+    bytes: u64,
+    reported: u64,
+    next: Instant,
+}
+
+impl Limited {
+    fn new(limits: &Limits) -> Result<Option<Self>> {
+        if limits.is_empty() {
+            return Ok(None);
+        }
+        plimsoll_limits::sweep();
+        let group = Group::create(limits).context("guard: limits cannot be set")?;
+        Ok(Some(Self {
+            group,
+            bytes: limits.memory.unwrap_or(0),
+            reported: 0,
+            next: Instant::now(),
+        }))
+    }
+
+    /// Reports processes that the kernel has killed since the last call.
+    fn report(&mut self) {
+        let kills = self.group.oom_kills();
+        if kills > self.reported {
+            let (new, bytes) = (kills - self.reported, self.bytes);
+            let noun = if new == 1 { "process" } else { "processes" };
+            // An error of this write is ignored: the log may be full.
+            let _ = writeln!(
+                io::stderr(),
+                "{OOM_WORDS} the kernel killed {new} {noun} at the memory limit of {bytes} bytes"
+            );
+            self.reported = kills;
+        }
+    }
+
+    fn report_if_due(&mut self) {
+        if Instant::now() >= self.next {
+            self.next = Instant::now() + OOM_INTERVAL;
+            self.report();
+        }
+    }
 }
 
 impl Guarded<'_> {
     fn start(&mut self) -> Result<()> {
-        let mut child = spawn(self.program, self.arguments, self.first_line.is_some())?;
+        let group = self.limited.as_ref().map(|limited| &limited.group);
+        let mut child = spawn(self.program, self.arguments, self.first_line.is_some(), group)?;
         if let (Some(mut stdin), Some(line)) = (child.stdin.take(), &self.first_line) {
             // If the child has ended, its exit status is returned; an error of this write is
             // ignored.
@@ -98,39 +168,36 @@ impl Guarded<'_> {
     }
 }
 
-/// Runs `command` (program first). With `input`, the first line of stdin becomes the child's whole
-/// stdin. Each later line is an action.
-///
-/// `grace` is the time between SIGTERM and SIGKILL. The lab waits longer than that. `cpus`: the
-/// cores of this process and of the command; empty: not bound. `directory`: where the command runs.
+/// Runs the command (program first). Each line of stdin after the input is an action.
 ///
 /// The exit status is the child's, or 128 + signal if it was killed, except by `kill`. This process
 /// must be the leader of a process group.
-pub fn run(
-    command: &[OsString],
-    input: bool,
-    grace: Duration,
-    cpus: &[usize],
-    directory: Option<&Path>,
-) -> Result<ExitCode> {
-    let (program, arguments) = command.split_first().context("guard: no command given")?;
+pub fn run(order: &Order) -> Result<ExitCode> {
+    let (program, arguments) = order
+        .command
+        .split_first()
+        .context("guard: no command given")?;
     catch_termination();
-    bind_to(cpus)?;
-    if let Some(directory) = directory {
+    bind_to(order.cpus)?;
+    if let Some(directory) = order.directory {
         std::env::set_current_dir(directory)
             .with_context(|| format!("guard: cannot enter {}", directory.display()))?;
     }
     let mut guarded = Guarded {
         program,
         arguments,
-        first_line: if input { Some(read_line()?) } else { None },
+        first_line: if order.input { Some(read_line()?) } else { None },
         child: None,
+        limited: Limited::new(&order.limits)?,
     };
     guarded.start()?;
     let (sender, actions) = channel();
     std::thread::spawn(move || read_actions(&sender));
-    let status = follow(&mut guarded, &actions, grace)?;
+    let status = follow(&mut guarded, &actions, order.grace)?;
     kill_descendants();
+    if let Some(mut limited) = guarded.limited.take() {
+        limited.report();
+    }
     let code = status.map_or(0, |status| {
         status
             .code()
@@ -146,6 +213,9 @@ fn follow(guarded: &mut Guarded, actions: &Receiver<Action>, grace: Duration) ->
     loop {
         if let Some(status) = guarded.status()? {
             return Ok(Some(status));
+        }
+        if let Some(limited) = &mut guarded.limited {
+            limited.report_if_due();
         }
         if END_REQUESTED.load(Ordering::Relaxed) {
             return guarded.child.as_mut().map(|child| end(child, grace)).transpose();
@@ -178,17 +248,21 @@ fn bind_to(cpus: &[usize]) -> Result<()> {
     Err(io::Error::last_os_error()).with_context(|| format!("guard: cpus {cpus:?} cannot be used"))
 }
 
-fn spawn(program: &OsStr, arguments: &[OsString], input: bool) -> Result<Child> {
+fn spawn(program: &OsStr, arguments: &[OsString], input: bool, group: Option<&Group>) -> Result<Child> {
+    let entrances = group
+        .map(Group::entrances)
+        .transpose()
+        .context("guard: cannot enter the control group")?
+        .unwrap_or_default();
     let mut command = Command::new(program);
     command
         .args(arguments)
         .stdin(if input { Stdio::piped() } else { Stdio::null() });
-    // SAFETY: only prctl is called between fork and exec. It is async-signal-safe and has no memory
-    // effects.
+    // SAFETY: only prctl and write are called between fork and exec. Both are async-signal-safe.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
+            plimsoll_limits::enter(&entrances)
         });
     }
     command

@@ -8,6 +8,7 @@
 mod bench;
 mod guard;
 mod host_session;
+mod limits;
 mod replay;
 mod serve;
 mod signals;
@@ -114,10 +115,16 @@ enum Verb {
         /// A text by which other programs find this process
         #[arg(long)]
         label: Option<OsString>,
+        /// Limits of the command, as JSON: memory, cpu, `disk_read`, `disk_write`
+        #[arg(long, value_parser = limits::parse, default_value = "{}", value_name = "JSON")]
+        limits: plimsoll_limits::Limits,
         /// Program and arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Test whether limits of programs hold on this host, or remove control groups that are left
+    #[command(subcommand)]
+    Limits(limits::LimitsVerb),
     /// Perform the lab's requests on this host: files, and processes below guards
     Host(host_session::Arguments),
     /// Print what each driver states about itself, as JSON
@@ -136,14 +143,16 @@ pub fn main() -> ExitCode {
             cpus,
             directory,
             label: _,
+            limits,
             command,
-        } => guard::run(
-            &command,
+        } => guard::run(&guard::Order {
+            command: &command,
             input,
-            Duration::from_millis(grace_ms),
-            &cpus,
-            directory.as_deref(),
-        ),
+            grace: Duration::from_millis(grace_ms),
+            cpus: &cpus,
+            directory: directory.as_deref(),
+            limits,
+        }),
         Verb::Trace(trace) => trace::run(trace),
         Verb::Replay(replay) => replay::run(&replay),
         other => carry_out(other).map(|()| ExitCode::SUCCESS),
@@ -217,6 +226,7 @@ fn carry_out(verb: Verb) -> anyhow::Result<()> {
         Verb::Guard { .. } | Verb::Trace(_) | Verb::Replay(_) => {
             unreachable!("main handles the commands with their own exit status")
         }
+        Verb::Limits(verb) => limits::carry_out(&verb),
         Verb::Host(arguments) => host_session::serve(&arguments),
         Verb::Drivers => say(&serde_json::json!({
             "drivers": plimsoll_drive::drivers().collect::<Vec<_>>(),

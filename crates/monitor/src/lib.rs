@@ -18,14 +18,22 @@
 //! | service:NAME, testers | `cpu.thread_demand` | fraction of a core that one thread used or waited for | name of the thread |
 //! | service:NAME, testers | `processes` `threads` `fds` | count | |
 //! | service:NAME, testers | `memory.rss` | bytes, shared pages counted once per process | |
+//! | service:NAME, testers | `memory.own` | bytes, each page counted once: the proportional set size, read within a budget; of a service with limits, anonymous and shared memory of its control group | |
+//! | service with limits | `memory.limit` | bytes | |
+//! | service with limits | `memory.oom_kills` | processes that the kernel killed for lack of memory in the interval | |
+//! | service with limits | `memory.reclaims` `memory.major_faults` | 1/s | |
+//! | service with limits | `psi.memory.some` `.full` `psi.io.some` `.full` | fraction of the interval | |
+//! | service with limits | `cpu.throttled` | cores that waited because of the limit | |
 //! | service:NAME, testers | `io.read` `io.write` | bytes/s from and to storage | |
 //! | testers | `spin` | cores on which lanes spun instead of sleeping: not load | |
 //! | monitor | `cpu` | cores in use by the monitor itself | |
 
 mod facts;
 mod find;
+mod group;
 mod host;
 mod parse;
+mod proportional;
 mod rows;
 mod thread;
 mod tree;

@@ -11,7 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::group::LimitedGroup;
 use crate::parse::{self, Process};
+use crate::proportional::ProportionalSize;
 use crate::rows::Rows;
 
 /// Maximum number of members that are read, so that a fork bomb does not stop the monitor.
@@ -67,6 +69,9 @@ pub(crate) struct Tree {
     /// Process and id of the threads that were reported last: the one that used most, the one that
     /// used or waited for most.
     reported: [Option<(u32, u32)>; 2],
+    /// The control group below which the members run, if the experiment limits them.
+    group: Option<LimitedGroup>,
+    proportional: ProportionalSize,
     gone: bool,
 }
 
@@ -84,6 +89,8 @@ impl Tree {
             last: None,
             threads: HashMap::new(),
             reported: [None; 2],
+            group: None,
+            proportional: ProportionalSize::default(),
             gone: false,
         }
     }
@@ -116,6 +123,7 @@ impl Tree {
         );
         let pages: u64 = living.values().map(|process| process.rss_pages).sum();
         rows.push("memory.rss", pages as f64 * units.page_bytes);
+        self.memory(proc, &living, seconds, rows);
         if let Some(count) = descriptors(proc, living.keys()) {
             rows.push("fds", count as f64);
         }
@@ -138,6 +146,27 @@ impl Tree {
         }
         self.last = Some(now);
         false
+    }
+
+    /// Appends the memory that belongs to the members: that of their group if they have limits, else
+    /// the proportional set size.
+    fn memory(
+        &mut self,
+        proc: &Path,
+        living: &BTreeMap<u32, Process>,
+        seconds: Option<f64>,
+        rows: &mut Rows,
+    ) {
+        if self.group.is_none() {
+            // The root is a guard, which is no member of the group.
+            let first = living.keys().copied().find(|&pid| pid != self.root);
+            self.group = first.and_then(LimitedGroup::of);
+        }
+        if let Some(group) = &mut self.group {
+            group.sample(seconds, rows);
+        } else if let Some(size) = self.proportional.advance(proc, living.keys(), seconds) {
+            rows.push("memory.own", size as f64);
+        }
     }
 
     /// All members that have not ended. The root is missing if it has ended or its PID was reused.

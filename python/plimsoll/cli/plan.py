@@ -1,4 +1,4 @@
-"""`plimsoll plan FILE`: prints the plan of an experiment file. Starts nothing."""
+"""`plimsoll plan FILE`: prints the plan of an experiment file. Starts nothing, but tries limits of services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.errors import ExitCode
+from plimsoll.deploy.binary import find_engine
+from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
+from plimsoll.errors import EngineError, ExitCode
 from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.plan.hosts.spread import Spread
 from plimsoll.plan.source.units import about_duration, about_size, show_duration
@@ -29,12 +31,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Prints the plan."""
     plan = make_plan(load_experiment(args.file, args.set), secrets.randbits(32))
+    limits = _limits(plan)
     if args.json:
         print(json.dumps(plan.to_json(), indent=1, ensure_ascii=False))
     else:
         for line in lines(plan, len(plan.runs) if args.all else SHOWN):
             print(line)
+        for line in limits:
+            print(f"limits: {line}")
     return int(ExitCode.PASSED)
+
+
+def _limits(plan: Plan) -> list[str]:
+    """What to know about limits of services on this host. They are tried, since a kernel or an account may not allow
+    them. Raises BadInput if one does not hold."""
+    resources = limited_resources([run.config for run in plan.runs], None)
+    if not resources:
+        return []
+    try:
+        engine = find_engine()
+    except EngineError as error:
+        return [f"not tried on this host: {error}"]
+    proof = prove_here(engine, Path.cwd(), resources)
+    require_limits(proof, plan.experiment)
+    return [f"tried on this host: {', '.join(resources)}", *proof.remarks]
 
 
 def lines(plan: Plan, max_runs: int) -> list[str]:

@@ -9,7 +9,9 @@ this.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -20,6 +22,8 @@ from typing import Protocol
 
 from plimsoll.deploy.tree_actions import TreeActions
 from plimsoll.errors import ServiceError
+from plimsoll.plan.model import Limits
+from plimsoll.plan.source.units import about_size
 
 GRACE_S = 4.0
 """The default time between SIGTERM and SIGKILL."""
@@ -31,12 +35,20 @@ QUOTED_BYTES = 8192
 """The number of bytes of a log that are searched for these lines."""
 
 
+_OUT_OF_MEMORY = re.compile(
+    rb"^plimsoll: out of memory: the kernel killed \d+ process(?:es)? at the memory limit of (\d+) bytes$",
+    re.MULTILINE,
+)
+"""The line of the guard (crates/engine/src/guard.rs)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program to start below a guard, with paths of its host. `name`: of the service, for messages. `log`: gets its
     output, and `stdout` its standard output instead if it is given. `cpus`: its cores; empty: not bound. `directory`:
     in which it works (None: it depends on no directory). `environment`: is added to that of the guard. `first_line`: a
-    line for its standard input, which may be secret. `grace_s`: time between SIGTERM and SIGKILL."""
+    line for its standard input, which may be secret. `grace_s`: time between SIGTERM and SIGKILL. `limits`: of the
+    program with all its descendants."""
 
     name: str
     command: Sequence[str | PurePath]
@@ -47,6 +59,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     first_line: str | None = None
     grace_s: float = GRACE_S
+    limits: Limits = Limits()
 
 
 class ServiceProcess(Protocol):
@@ -161,15 +174,19 @@ class GuardedProcess(TreeActions):
 
     def end_message(self) -> str:
         """The message for a service that has ended: how it ended, and its last log lines."""
-        return f"service {self.name} {end_text(self._process.poll())}{self.last_lines()}"
+        data = self._end_of_log()
+        ended = end_text(self._process.poll(), data)
+        return f"service {self.name} {ended}{quoted_lines(data, str(self.log))}"
 
     def last_lines(self) -> str:
         """The last lines of its log, in a form that can be appended to a message."""
-        data = b""
+        return quoted_lines(self._end_of_log(), str(self.log))
+
+    def _end_of_log(self) -> bytes:
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - QUOTED_BYTES))
-            data = file.read()
-        return quoted_lines(data, str(self.log))
+            return file.read()
+        return b""
 
     def send_signal(self, number: int, timeout_s: float) -> None:
         """Sends the signal `number` to the program below the guard and waits for its end, at most
@@ -222,6 +239,8 @@ def _guard_words(program: Program) -> list[str]:
     words = ["guard", "--grace-ms", str(round(program.grace_s * 1000))]
     if program.cpus:
         words += ["--cpus", ",".join(map(str, program.cpus))]
+    if limits := program.limits.to_json():
+        words += ["--limits", json.dumps(limits)]
     if program.first_line is not None:
         words.append("--input")
     return words
@@ -239,10 +258,20 @@ def _state(pid: str) -> str:
     return ""
 
 
-def end_text(code: int | None) -> str:
-    """How a process with this exit status ended."""
+def end_text(code: int | None, log: bytes = b"") -> str:
+    """How a process with this exit status ended. `log`: the end of its log, in which the guard reports that the kernel
+    killed a process at the memory limit."""
     if code is None:
         return "is running"
+    kills = _OUT_OF_MEMORY.findall(log)
+    if kills:
+        limit = about_size(float(kills[-1]))
+        if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+            return f"ran out of memory: the kernel killed it at its memory limit of {limit} (`limits`)"
+        return (
+            f"ended with exit status {code} after the kernel killed one of its processes at its memory limit of {limit} "
+            "(`limits`)"
+        )
     if code < 0:
         return f"was killed by signal {-code} ({signal.Signals(-code).name})"
     if code > 128:

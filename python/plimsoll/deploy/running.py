@@ -109,6 +109,7 @@ def describe(service: RunningService) -> dict[str, Any]:
         "version": service.version,
         "host": service.host.name,
         "cpus": list(service.cpus),
+        **({"limits": limits} if (limits := service.spec.limits.to_json()) else {}),
         "pid": service.process.pid if service.process else None,
         "urls": service.urls,
     }

@@ -11,6 +11,7 @@ from plimsoll.deploy.binary import engine_version, require_same_version
 from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.hosts import Agent
 from plimsoll.deploy.hosts.dial_in import Lab
+from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
 from plimsoll.deploy.ports import LOOPBACK
 from plimsoll.deploy.services import RunningServices
 from plimsoll.deploy.testbed.inside import outer_process
@@ -126,6 +127,7 @@ class ExperimentRunner:
                 "`run: {keep: summaries}`"
             )
         self._check_watched()
+        limits = self._prove_limits()
         experiment = self._plan.experiment
         write_text(self._directory.path / "experiment.yaml", experiment.text)
         write_text(self._directory.path / "effective.yaml", experiment.effective_yaml())
@@ -135,10 +137,25 @@ class ExperimentRunner:
             "started": now(),
             "command_line": shown_words(command_line, experiment.instead, experiment.redactor),
             **host_facts(version),
+            **limits,
             **self._prepare_hosts(),
         }
         write_json(self._directory.path / "environment.json", facts)
         self._try_targets(self._plan.runs)
+
+    def _prove_limits(self) -> dict[str, Any]:
+        """Tests whether the limits of services hold on this host; returns the entry for environment.json. Raises
+        BadInput if one does not."""
+        resources = limited_resources([run.config for run in self._plan.runs], None)
+        if not resources:
+            return {}
+        work = self._directory.path / WORK
+        work.mkdir(exist_ok=True)
+        proof = prove_here(self._engine.binary, work, resources)
+        require_limits(proof, self._plan.experiment)
+        for remark in proof.remarks:
+            self._listener.note("limits", remark)
+        return {"limits": {"hold": list(resources), "remarks": list(proof.remarks)}}
 
     def _try_targets(self, planned: Sequence[PlannedRun]) -> None:
         """Tries the targets once, except those that were already probed from this host. Raises BadInput if a

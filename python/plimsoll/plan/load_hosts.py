@@ -37,13 +37,14 @@ def load_hosts(
 class AllHosts:
     """`testers`: where testers run; `services`: hosts that run services, or only services; `watched`: hosts of targets;
     `required`: names of the watched hosts that must respond; `kinds`: kinds of the services on each host, by its
-    name."""
+    name; `limits`: what is limited there."""
 
     testers: tuple[Hosts, ...]
     watched: tuple[Hosts, ...] = ()
     required: frozenset[str] = frozenset()
     services: tuple[Hosts, ...] = ()
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def load_all_hosts(
@@ -69,6 +70,7 @@ def load_all_hosts(
             required(configs),
             _hosts_of_services(configs),
             _kinds_of_services(configs),
+            _limits_of_services(configs),
         )
     if sets:
         raise BadInput("--set applies to an experiment file, and this is a hosts file")
@@ -93,6 +95,14 @@ def _kinds_of_services(configs: Sequence[Config]) -> dict[str, frozenset[str]]:
         if service.host is not None:
             kinds.setdefault(service.host, set()).add(service.kind)
     return {host: frozenset(names) for host, names in kinds.items()}
+
+
+def _limits_of_services(configs: Sequence[Config]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {}
+    for service in (service for config in configs for service in config.services):
+        if service.host is not None:
+            found.setdefault(service.host, set()).update(service.limits.to_json())
+    return {host: tuple(sorted(names)) for host, names in found.items()}
 
 
 def _distinct_hosts(configs: Sequence[Config]) -> tuple[Hosts, ...]:

@@ -73,6 +73,8 @@ pub(super) struct Start {
     stdout: Option<PathBuf>,
     #[serde(default)]
     cpus: Vec<u32>,
+    /// Limits, as the guard parses them.
+    limits: Option<Value>,
     grace_ms: u64,
     input: Option<String>,
 }
@@ -167,6 +169,9 @@ impl Processes {
         if !start.cpus.is_empty() {
             let cores: Vec<String> = start.cpus.iter().map(u32::to_string).collect();
             command.arg("--cpus").arg(cores.join(","));
+        }
+        if let Some(limits) = &start.limits {
+            command.arg("--limits").arg(limits.to_string());
         }
         if start.input.is_some() {
             command.arg("--input");

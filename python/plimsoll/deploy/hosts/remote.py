@@ -220,6 +220,8 @@ def cleanup_script(directory: str, token: str | None, keep_engine: bool, discard
         f"{_servers(spools)}",
         "kill -KILL $(servers) 2>/dev/null",
         'n=0; while test -n "$(pids ours)$(servers)" && test $n -lt 3; do sleep 1; n=$((n+1)); done',
+        # Their guards remove control groups. These are those of guards that were killed.
+        'for e in "$d"/engine-*; do test -x "$e" && "$e" limits clean >/dev/null 2>&1; done',
         'for p in $(servers); do say left "process $p"; done',
         'for o in $(outside); do rm -rf "$o"; test -e "$o" && say left "$o"; done',
         f'for s in "$d"/{spools}; do if test -e "$s"; then '

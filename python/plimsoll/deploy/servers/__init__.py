@@ -63,6 +63,7 @@ class Site:
                 cpus=running.cpus,
                 directory=running.directory,
                 grace_s=grace_s,
+                limits=running.spec.limits,
             )
         )
 

@@ -53,6 +53,7 @@ def start_command(running: RunningService, site: Site) -> None:
             [filled(part) for part in revealed(list(settings["command"]))],
             running.directory / "log",
             cpus=running.cpus,
+            limits=running.spec.limits,
             directory=PurePath(filled(cwd)) if cwd else running.directory,
             environment={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
             grace_s=settings["stop_timeout"] / 1e9,

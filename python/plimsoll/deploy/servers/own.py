@@ -44,6 +44,7 @@ def start_own(running: RunningService, site: Site) -> None:
             running.directory / "log",
             stdout=output,
             cpus=running.cpus,
+            limits=running.spec.limits,
             first_line=json.dumps(config),
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Final
@@ -14,9 +14,11 @@ from plimsoll.deploy.hosts import Agent, CleanedHost, HostBackend, ReadyHost
 from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.hosts.ssh import SshHosts
+from plimsoll.deploy.limits import TEST_S, LimitProof, limited_resources, proof_of, self_test_words
 from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.process import Program
 from plimsoll.deploy.servers.needs import missing_programs
+from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.deploy.service_hosts.remote import RemoteServiceHost
 from plimsoll.deploy.service_hosts.session import HostSession
 from plimsoll.errors import ServiceError
@@ -43,7 +45,7 @@ class ServiceHostPool:
         self._checked: dict[tuple[Hosts, str], CheckedHost] = {}
         self._open: dict[tuple[Hosts, str], RemoteServiceHost] = {}
 
-    def prepare(self, configs: Iterable[Config], *, is_required: bool = True) -> list[CheckedHost]:
+    def prepare(self, configs: Sequence[Config], *, is_required: bool = True) -> list[CheckedHost]:
         """Copies the engine to each host and reads its facts. Raises ServiceError with the hosts that cannot be used.
         `is_required` False: the reasons are only returned."""
         found: list[CheckedHost] = []
@@ -53,10 +55,26 @@ class ServiceHostPool:
             missing = tuple(host for host in hosts.hosts if (_key(hosts), host.name) not in self._ready)
             if missing:
                 found += self._check_hosts(_key(hosts), missing)
+        found = [self._with_limits(checked, configs) for checked in found]
         wrong = [f"{checked.host.name}: {checked.reason}" for checked in found if checked.reason]
         if wrong and is_required:
             raise ServiceError(f"services cannot run on these hosts: {'; '.join(wrong)}")
         return found
+
+    def _with_limits(self, checked: CheckedHost, configs: Sequence[Config]) -> CheckedHost:
+        """Adds whether the limits of its services hold on a host."""
+        name = checked.host.name
+        resources = limited_resources(configs, name)
+        if not resources or not checked.taken:
+            return checked
+        placing = next(
+            config for config in configs if any(service.host == name for service in config.services)
+        )
+        try:
+            proof = prove_on(self.host(placing, name), resources)
+        except ServiceError as error:
+            return replace(checked, reason=str(error))
+        return replace(checked, reason=proof.text(), remarks=(*checked.remarks, *proof.remarks))
 
     def _check_hosts(self, key: Hosts, missing: tuple[Host, ...]) -> list[CheckedHost]:
         # Stored before the preparation, so that the hosts are cleaned even if it fails.
@@ -136,9 +154,11 @@ def with_service_remarks(
     ready: Sequence[ReadyHost],
     checked: Sequence[CheckedHost],
     kinds: Mapping[str, Collection[str]],
+    limits: Mapping[str, Sequence[str]],
 ) -> list[CheckedHost]:
     """Adds to each host what services there lack: programs, by the package that installs them, and a way from this host
-    to their ports. `kinds`: kinds of the services on a host, by its name. The caller's `clean` removes the files."""
+    to their ports; and whether limits hold. `kinds`: kinds of the services on a host, and `limits`: what is limited
+    there, by its name. The caller's `clean` removes the files."""
     assert isinstance(kind, SshHosts), "the plan places services only on hosts that ssh reaches"
     by_name = {ready_host.host.name: ready_host for ready_host in ready}
     result = []
@@ -158,12 +178,25 @@ def with_service_remarks(
             result.append(replace(checked_host, reason=str(error)))
             continue
         try:
-            reason = "; ".join(missing_programs(kinds.get(name, ()), host.programs))
-            remarks.append(_reach_remark(host))
+            proof = prove_on(host, limits.get(name, ()))
+            reason = "; ".join([*missing_programs(kinds.get(name, ()), host.programs), *filter(None, [proof.text()])])
+            remarks += [_reach_remark(host), *proof.remarks]
         finally:
             host.close()
         result.append(replace(checked_host, reason=reason, remarks=(*checked_host.remarks, *remarks)))
     return result
+
+
+def prove_on(host: ServiceHost, resources: Sequence[str]) -> LimitProof:
+    """Tests limits on a host of services. Raises ServiceError."""
+    if not resources:
+        return LimitProof({})
+    directory = host.create_workplace("limits", None)[0]
+    try:
+        code, output = host.programs.output(self_test_words(host.engine, directory, resources), TEST_S)
+    finally:
+        host.remove(directory)
+    return proof_of(code, output, resources)
 
 
 def _reach_remark(host: RemoteServiceHost) -> str:

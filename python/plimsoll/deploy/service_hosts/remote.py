@@ -139,15 +139,19 @@ class RemoteProcess(TreeActions):
                 f"service {self.name}: the connection to its host {self._host.name} has ended ({reason}), and the "
                 "service ends with it"
             )
-        return f"service {self.name} on {self._host.name} {end_text(code)}{self.last_lines()}"
+        data = self._end_of_log()
+        ended = f"service {self.name} on {self._host.name} {end_text(code, data)}"
+        return f"{ended}{quoted_lines(data, f'{self._host.name}:{self._log}')}"
 
     def last_lines(self) -> str:
         """See `ServiceProcess`."""
-        data = b""
+        return quoted_lines(self._end_of_log(), f"{self._host.name}:{self._log}")
+
+    def _end_of_log(self) -> bytes:
         with contextlib.suppress(OSError):
             offset = max(0, self._host.size(self._log) - QUOTED_BYTES)
-            data = self._host.read(self._log, offset, QUOTED_BYTES)
-        return quoted_lines(data, f"{self._host.name}:{self._log}")
+            return self._host.read(self._log, offset, QUOTED_BYTES)
+        return b""
 
     def send_signal(self, number: int, timeout_s: float) -> None:
         """See `ServiceProcess`."""
@@ -362,6 +366,7 @@ class RemoteServiceHost(ServiceHost):
             log=str(program.log),
             stdout=None if program.stdout is None else str(program.stdout),
             cpus=list(program.cpus),
+            limits=program.limits.to_json() or None,
             grace_ms=round(program.grace_s * 1000),
             input=program.first_line,
         )

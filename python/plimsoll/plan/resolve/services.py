@@ -32,4 +32,10 @@ def resolve_service(
         scheme=section.scheme(),
         database_kind=section.database_kind,
         starts_process=section.starts_process,
+        limits=section.limits.resolve(
+            (*at, "limits"),
+            context,
+            has_processes=section.starts_process,
+            cores=None if section.cpus is None else len(set(section.cpus)),
+        ),
     )

@@ -7,8 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, get_args
 
+from pydantic import Field
+
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind, Service
+from plimsoll.plan.services.limits import LimitsRaw
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Cores, Duration, PlainText, Raw
 from plimsoll.plan.source.near import nearest
@@ -16,7 +19,7 @@ from plimsoll.plan.source.units import NS
 
 Fresh = Literal["experiment", "cell", "run"]
 COMMON_KEYS: Final = frozenset(
-    {"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address", "instances"}
+    {"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address", "instances", "limits"}
 )
 """Keys of every section. The other keys are the settings of the kind."""
 
@@ -43,7 +46,7 @@ class ServiceAdditions:
 class ServiceSection(Raw):
     """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
     methods below where the defaults do not apply. `host`: the host on which the service runs; `site`: its first host
-    without testers is that host; `address`: at which clients reach the service."""
+    without testers is that host; `address`: at which clients reach the service; `limits`: of all its processes."""
 
     fresh: Fresh = "experiment"
     cpus: Cores | None = None
@@ -51,6 +54,7 @@ class ServiceSection(Raw):
     host: PlainText | None = None
     site: PlainText | None = None
     address: PlainText | None = None
+    limits: LimitsRaw = Field(default_factory=LimitsRaw)
 
     database_kind: ClassVar[DatabaseKind | None] = None
     """The database that the service is. None: it stores no tables."""

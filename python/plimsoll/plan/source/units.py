@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
@@ -44,11 +45,13 @@ HIGHEST_RATE: Final = 1e9
 DURATION_LIKE: Final = "a duration is written like 500us, 20ms, 30s, 5m or 1h"
 SIZE_LIKE: Final = "a size is written like 100B, 10kB, 64KiB or 1MB"
 RATE_LIKE: Final = "a rate is written like 500/s, 30/m or 10/h"
+BYTE_RATE_LIKE: Final = "a rate of bytes is written like 500kB/s, 20MB/s or 1GiB/s"
 FRACTION_LIKE: Final = "a percentage is written like 10% or 0.5%"
 
 DURATION_PATTERN: Final = r"^\s*([0-9]*\.?[0-9]+\s*(ns|us|µs|ms|s|min|m|h|d)\s*)+$"
 SIZE_PATTERN: Final = r"^\s*[0-9]*\.?[0-9]+\s*(B|[kMGT]B|[KMGT]iB)\s*$"
 RATE_PATTERN: Final = r"^\s*[0-9]*\.?[0-9]+\s*/\s*(s|min|m|h|d)\s*$"
+BYTE_RATE_PATTERN: Final = r"^\s*[0-9]*\.?[0-9]+\s*(B|[kMGT]B|[KMGT]iB)/s\s*$"
 FRACTION_PATTERN: Final = r"^\s*[0-9]*\.?[0-9]+\s*%\s*$"
 
 _PART: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([A-Za-zµμ]+)\s*")
@@ -185,22 +188,43 @@ def parse_rate_range(value: object) -> tuple[float, float]:
     return rate, rate
 
 
-def parse_fraction(value: object) -> float:
-    """Fraction of "10%" (0.1). 0 to 100 %. Raises UnitError."""
+def parse_byte_rate(value: object) -> float:
+    """Bytes per second of "20MB/s" (20,000,000) or "64KiB/s". Greater than 0. Raises UnitError."""
+    text = _text_of(value, BYTE_RATE_LIKE)
+    size, slash, per = text.rpartition("/")
+    if not slash or per.strip() != "s":
+        raise UnitError(f"{_shown(text)} is not a rate of bytes: {BYTE_RATE_LIKE}")
+    try:
+        rate = float(parse_size(size))
+    except UnitError as error:
+        raise UnitError(f"{_shown(text)} is not a rate of bytes: {BYTE_RATE_LIKE}") from error
+    if rate == 0:
+        raise UnitError(f"{_shown(text)}: a rate must be greater than 0")
+    return rate
+
+
+def parse_percentage(value: object) -> float:
+    """The number of "10%" (0.1) or "250%" (2.5). Raises UnitError."""
     text = _text_of(value, FRACTION_LIKE)
     match = _QUANTITY.match(text)
     if match is None or match[2] != "%":
         raise UnitError(f"{_shown(text)} is not a percentage: {FRACTION_LIKE}")
-    fraction = float(_number(match[1]) / 100)
+    return float(_number(match[1]) / 100)
+
+
+def parse_fraction(value: object) -> float:
+    """Fraction of "10%" (0.1). 0 to 100 %. Raises UnitError."""
+    fraction = parse_percentage(value)
     if fraction > 1:
-        raise UnitError(f"{_shown(text)} is more than 100%")
+        raise UnitError(f"{_shown(value)} is more than 100%")
     return fraction
 
 
 def quantity(value: object) -> float | None:
     """The number of a level, for the axis of a chart; None if the level is not a quantity.
 
-    Numbers are not changed; durations are in seconds, sizes in bytes, rates per second, percentages as fractions.
+    Numbers are not changed; durations are in seconds, sizes in bytes, rates per second (of bytes: bytes per second),
+    percentages as fractions.
     """
     if isinstance(value, bool):
         return None
@@ -208,9 +232,16 @@ def quantity(value: object) -> float | None:
         return float(value)
     if not isinstance(value, str):
         return None
-    for parse, scale in ((parse_duration, 1e-9), (parse_size, 1.0), (_rate, 1.0), (parse_fraction, 1.0)):
+    parsers: tuple[tuple[Callable[[object], float], float], ...] = (
+        (parse_duration, 1e-9),
+        (parse_size, 1.0),
+        (_rate, 1.0),
+        (parse_byte_rate, 1.0),
+        (parse_percentage, 1.0),
+    )
+    for parse, scale in parsers:
         try:
-            return float(parse(value)) * scale
+            return parse(value) * scale
         except UnitError:
             continue
     try:
@@ -221,9 +252,15 @@ def quantity(value: object) -> float | None:
 
 
 def level_unit(label: str) -> str | None:
-    """The unit of the `quantity` of a level: "s", "B", "1/s", or "" for fractions and plain numbers. None if the level
+    """The unit of the `quantity` of a level: "s", "B", "1/s", "B/s", or "" for fractions and plain numbers. None if the level
     is not a quantity."""
-    for parse, unit in ((parse_duration, "s"), (parse_size, "B"), (_rate, "1/s")):
+    parsers: tuple[tuple[Callable[[object], float], str], ...] = (
+        (parse_duration, "s"),
+        (parse_size, "B"),
+        (_rate, "1/s"),
+        (parse_byte_rate, "B/s"),
+    )
+    for parse, unit in parsers:
         try:
             parse(label)
         except UnitError:
@@ -283,6 +320,11 @@ def show_rate(rate: float) -> str:
 def show_rate_range(rates: tuple[float, float]) -> str:
     """The rates at start and end; parse_rate_range returns the same values."""
     return show_rate(rates[0]) if rates[0] == rates[1] else f"{show_rate(rates[0])}..{show_rate(rates[1])}"
+
+
+def show_byte_rate(rate: float) -> str:
+    """The rate in the largest unit that needs no rounding; parse_byte_rate returns the same value."""
+    return f"{show_size(round(rate))}/s"
 
 
 def show_fraction(fraction: float) -> str:

@@ -1,0 +1,87 @@
+//! Limits of the memory, the processor time and the disk bandwidth of a program and its
+//! descendants, by a control group of its own.
+//!
+//! Control groups exist in two versions. Each controller belongs to a hierarchy of version 1, or to
+//! the single hierarchy of version 2. A group is created below the group of this process, so that
+//! limits of the surroundings (a container, a batch job) still apply. In version 2, a group with
+//! processes cannot have limited children: there, it is created below the nearest group above that
+//! can ([`Group::create`]).
+//!
+//! Whether a limit holds is found out, not assumed ([`self_test`]).
+
+mod error;
+mod group;
+mod hierarchy;
+mod readings;
+mod self_test;
+mod sweep;
+
+pub use error::LimitError;
+pub use group::{Group, enter};
+pub use readings::{GroupReader, GroupReading};
+pub use self_test::{Proof, load, self_test};
+pub use sweep::sweep;
+
+use serde::{Deserialize, Serialize};
+
+/// Limits of a program with all its descendants. None: not limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Memory and swap space together, bytes.
+    pub memory: Option<u64>,
+    /// Processor time, in cores: 0.5 is half of the time of one core.
+    pub cpu: Option<f64>,
+    /// Bytes per second that are read from each disk.
+    pub disk_read: Option<u64>,
+    /// Bytes per second that are written to each disk.
+    pub disk_write: Option<u64>,
+}
+
+impl Limits {
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn limits_disks(&self) -> bool {
+        self.disk_read.is_some() || self.disk_write.is_some()
+    }
+}
+
+/// What a limit restricts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// Memory.
+    Memory,
+    /// Processor time.
+    Cpu,
+    /// Reads from disks.
+    DiskRead,
+    /// Writes to disks.
+    DiskWrite,
+}
+
+impl Resource {
+    /// The resource with this name, as in an experiment file.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "memory" => Some(Self::Memory),
+            "cpu" => Some(Self::Cpu),
+            "disk_read" => Some(Self::DiskRead),
+            "disk_write" => Some(Self::DiskWrite),
+            _ => None,
+        }
+    }
+
+    /// Its name, as in an experiment file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::DiskRead => "disk_read",
+            Self::DiskWrite => "disk_write",
+        }
+    }
+}

@@ -1,0 +1,106 @@
+"""Proof that limits of services hold on a host: the engine's self-test (crates/limits/src/self_test.rs)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+from plimsoll.errors import BadInput, Problem
+from plimsoll.plan import Experiment
+from plimsoll.plan.model import Config
+from plimsoll.plan.source.document import parse_document
+
+TEST_S: Final = 30.0
+"""The maximum time of a self-test; it usually takes less than 2 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitProof:
+    """The result of a self-test. `reasons`: why a limit cannot be used, by its name (memory, cpu, disk_read,
+    disk_write); `remarks`: what the limits do not cover."""
+
+    reasons: Mapping[str, str]
+    remarks: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The reasons in one line; empty if all limits hold."""
+        return "; ".join(f"{name} cannot be limited: {reason}" for name, reason in self.reasons.items())
+
+
+def limited_resources(configs: Iterable[Config], host: str | None) -> tuple[str, ...]:
+    """What is limited on a host (None: that of the lab), in a fixed order."""
+    found = {
+        name
+        for config in configs
+        for service in config.services
+        if service.host == host
+        for name in service.limits.to_json()
+    }
+    return tuple(sorted(found))
+
+
+def self_test_words(
+    engine: PurePath, directory: PurePath, resources: Sequence[str]
+) -> list[str | PurePath]:
+    """The command that tests limits. `directory`: where disks are tested."""
+    return [engine, "limits", "test", "--directory", directory, *resources]
+
+
+def proof_of(code: int | None, output: str, resources: Sequence[str]) -> LimitProof:
+    """The result of the command. `code`: None if it took too long."""
+    try:
+        proofs = json.loads(output.strip().splitlines()[-1])["proofs"] if code == 0 else None
+    except (ValueError, LookupError, TypeError):
+        proofs = None
+    if proofs is None:
+        last = output.strip().splitlines()[-1:] or ["no reason given"]
+        why = "the self-test took too long" if code is None else f"the self-test failed ({last[0][:300]})"
+        return LimitProof(dict.fromkeys(resources, why))
+    remarks = dict.fromkeys(str(proof["remark"]) for proof in proofs if proof["remark"])
+    reasons = {str(proof["resource"]): str(proof["reason"]) for proof in proofs if proof["reason"]}
+    return LimitProof(reasons, tuple(remarks))
+
+
+def prove_here(engine: Path, directory: Path, resources: Sequence[str]) -> LimitProof:
+    """Tests limits on this host."""
+    if not resources:
+        return LimitProof({})
+    command = [str(word) for word in self_test_words(engine, directory, resources)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TEST_S,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        return proof_of(None, "", resources)
+    except OSError as error:
+        return proof_of(1, str(error), resources)
+    return proof_of(done.returncode, done.stdout, resources)
+
+
+def require_limits(proof: LimitProof, experiment: Experiment) -> None:
+    """Raises BadInput with the places in the file of the limits of this host that do not hold."""
+    document = parse_document(experiment.text, experiment.file)
+    services = [
+        service for cell in experiment.cells for service in cell.config.services if service.host is None
+    ]
+    problems: dict[Problem, None] = {}
+    for service in services:
+        for name in service.limits.to_json():
+            if reason := proof.reasons.get(name):
+                path = ("services", service.name, "limits", name)
+                _, line = document.place(path)
+                message = f"this host cannot limit it: {reason}"
+                problems[Problem(message, path=".".join(path), file=experiment.file, line=line)] = None
+    if problems:
+        raise BadInput(problems)
