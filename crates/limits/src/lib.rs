@@ -44,6 +44,19 @@ impl Limits {
         *self == Self::default()
     }
 
+    /// What is limited.
+    pub fn resources(&self) -> Vec<Resource> {
+        [
+            (Resource::Memory, self.memory.is_some()),
+            (Resource::Cpu, self.cpu.is_some()),
+            (Resource::DiskRead, self.disk_read.is_some()),
+            (Resource::DiskWrite, self.disk_write.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(resource, is_limited)| is_limited.then_some(resource))
+        .collect()
+    }
+
     fn limits_disks(&self) -> bool {
         self.disk_read.is_some() || self.disk_write.is_some()
     }

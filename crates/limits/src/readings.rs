@@ -20,6 +20,8 @@ pub struct GroupReading {
     pub major_faults: Option<u64>,
     /// Processes that the kernel killed for lack of memory.
     pub oom_kills: Option<u64>,
+    /// The limit of processor time, cores.
+    pub cpu_limit: Option<f64>,
     /// Time for which it was not allowed to run, summed over cores, µs.
     pub throttled_us: Option<u64>,
     /// Time for which some, or all, of its tasks waited for memory, µs.
@@ -75,9 +77,15 @@ impl GroupReader {
                         reading.limit = bytes("memory.limit_in_bytes");
                         reading.memory = sum(&memory, "total_rss", "total_shmem");
                         reading.major_faults = number(&memory, "total_pgmajfault");
-                        reading.reclaims = bytes("memory.failcnt");
+                        // Both limits are equal: the one that is checked first is met.
+                        reading.reclaims = bytes("memory.failcnt")
+                            .map(|count| count + bytes("memory.memsw.failcnt").unwrap_or(0));
                         reading.oom_kills = number(&text("memory.oom_control"), "oom_kill");
                     }
+                    let quota = bytes("cpu.cfs_quota_us").zip(bytes("cpu.cfs_period_us"));
+                    reading.cpu_limit = quota
+                        .map(|(quota, period)| quota as f64 / period as f64)
+                        .or(reading.cpu_limit);
                     let throttled = number(&text("cpu.stat"), "throttled_time");
                     reading.throttled_us = throttled.map(|ns| ns / 1000).or(reading.throttled_us);
                 }
@@ -91,6 +99,7 @@ impl GroupReader {
                         reading.reclaims = number(&events, "max");
                         reading.oom_kills = number(&events, "oom_kill");
                     }
+                    reading.cpu_limit = reading.cpu_limit.or(quota(&text("cpu.max")));
                     let throttled = number(&text("cpu.stat"), "throttled_usec");
                     reading.throttled_us = reading.throttled_us.or(throttled);
                     reading.memory_pressure_us = pressure(&text("memory.pressure"));
@@ -117,6 +126,12 @@ fn sum(text: &str, first: &str, second: &str) -> Option<u64> {
     Some(number(text, first)? + number(text, second)?)
 }
 
+/// The cores of `cpu.max`: quota and period. None: `max`, no limit.
+fn quota(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
+}
+
 /// The totals of the lines `some` and `full`, µs.
 fn pressure(text: &str) -> [Option<u64>; 2] {
     ["some", "full"].map(|kind| {
@@ -138,6 +153,8 @@ mod tests {
         assert_eq!(number(text, "shmem"), None);
         let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 total=9\n";
         assert_eq!(pressure(text), [Some(12), Some(9)]);
+        assert_eq!(quota("50000 100000\n"), Some(0.5));
+        assert_eq!(quota("max 100000\n"), None);
         assert_eq!(pressure("some avg10=0.00 total=12\n"), [Some(12), None]);
     }
 

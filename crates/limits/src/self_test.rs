@@ -56,8 +56,8 @@ pub fn self_test(program: &[PathBuf], resources: &[Resource], directory: &Path) 
                 Resource::DiskRead | Resource::DiskWrite => {
                     disk_holds(program, resource, directory).map(|(reason, only_direct)| {
                         if only_direct {
-                            remark = "control groups of version 1: the limit covers direct and synchronous I/O, not \
-                                      writes that the kernel submits later";
+                            remark = "control groups of version 1: limits of disks cover direct and synchronous I/O \
+                                      only, not cached data that the kernel writes later";
                         }
                         reason
                     })

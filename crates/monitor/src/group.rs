@@ -32,6 +32,9 @@ fn push_reading(now: &GroupReading, then: Option<(&GroupReading, f64)>, rows: &m
     if let Some(memory) = now.memory {
         rows.push("memory.own", memory as f64);
     }
+    if let Some(cores) = now.cpu_limit {
+        rows.push("cpu.limit", cores);
+    }
     let Some((then, seconds)) = then else { return };
     let mut push = |metric, now: Option<u64>, then: Option<u64>, unit: f64| {
         if let (Some(now), Some(then)) = (now, then) {

@@ -20,6 +20,7 @@
 //! | service:NAME, testers | `memory.rss` | bytes, shared pages counted once per process | |
 //! | service:NAME, testers | `memory.own` | bytes, each page counted once: the proportional set size, read within a budget; of a service with limits, anonymous and shared memory of its control group | |
 //! | service with limits | `memory.limit` | bytes | |
+//! | service with limits | `cpu.limit` | cores | |
 //! | service with limits | `memory.oom_kills` | processes that the kernel killed for lack of memory in the interval | |
 //! | service with limits | `memory.reclaims` `memory.major_faults` | 1/s | |
 //! | service with limits | `psi.memory.some` `.full` `psi.io.some` `.full` | fraction of the interval | |

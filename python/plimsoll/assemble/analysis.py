@@ -19,6 +19,7 @@ from plimsoll.analyse.answer.worded import (
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
 from plimsoll.analyse.design.consistency import consistency
 from plimsoll.analyse.design.load_line import rankings, saturations
+from plimsoll.analyse.design.memory_growth import memory_growth
 from plimsoll.analyse.effects.fits import fit_all, regress_all
 from plimsoll.analyse.results.analysis import Analysis, ExperimentInfo, RunResult
 from plimsoll.analyse.results.superseded import NotComparable, with_superseded
@@ -101,6 +102,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         regressions=tuple(
             map(worded_regression, regress_all(runs, info.factors, rules.responses, info.looped))
         ),
+        memory_growth=memory_growth(groups, rules.design),
         rules=RULES,
     )
     return with_answer(whole)

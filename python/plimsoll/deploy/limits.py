@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -31,21 +31,32 @@ class LimitProof:
         return "; ".join(f"{name} cannot be limited: {reason}" for name, reason in self.reasons.items())
 
 
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """What is limited, at a path of the experiment file. `host`: of a service (None: that of the lab)."""
+
+    path: tuple[str, ...]
+    names: tuple[str, ...]
+    host: str | None
+
+
+def _limited(config: Config) -> Iterator[_Limited]:
+    for service in config.services:
+        yield _Limited(("services", service.name, "limits"), tuple(service.limits.to_json()), service.host)
+    if config.hosts.elsewhere:
+        return  # the engine tests the limits of client programs on each host of testers
+    for workload in config.workloads:
+        one = ("workload",) if len(config.workloads) == 1 else ("workloads", workload.name)
+        yield _Limited((*one, workload.driver, "limits"), tuple(workload.settings.get("limits", ())), None)
+
+
 def limited_resources(configs: Iterable[Config], host: str | None) -> tuple[str, ...]:
     """What is limited on a host (None: that of the lab), in a fixed order."""
-    found = {
-        name
-        for config in configs
-        for service in config.services
-        if service.host == host
-        for name in service.limits.to_json()
-    }
-    return tuple(sorted(found))
+    found = (limited for config in configs for limited in _limited(config) if limited.host == host)
+    return tuple(sorted({name for limited in found for name in limited.names}))
 
 
-def self_test_words(
-    engine: PurePath, directory: PurePath, resources: Sequence[str]
-) -> list[str | PurePath]:
+def self_test_words(engine: PurePath, directory: PurePath, resources: Sequence[str]) -> list[str | PurePath]:
     """The command that tests limits. `directory`: where disks are tested."""
     return [engine, "limits", "test", "--directory", directory, *resources]
 
@@ -91,14 +102,11 @@ def prove_here(engine: Path, directory: Path, resources: Sequence[str]) -> Limit
 def require_limits(proof: LimitProof, experiment: Experiment) -> None:
     """Raises BadInput with the places in the file of the limits of this host that do not hold."""
     document = parse_document(experiment.text, experiment.file)
-    services = [
-        service for cell in experiment.cells for service in cell.config.services if service.host is None
-    ]
     problems: dict[Problem, None] = {}
-    for service in services:
-        for name in service.limits.to_json():
-            if reason := proof.reasons.get(name):
-                path = ("services", service.name, "limits", name)
+    for limited in (found for cell in experiment.cells for found in _limited(cell.config)):
+        for name in limited.names:
+            if limited.host is None and (reason := proof.reasons.get(name)):
+                path = (*limited.path, name)
                 _, line = document.place(path)
                 message = f"this host cannot limit it: {reason}"
                 problems[Problem(message, path=".".join(path), file=experiment.file, line=line)] = None

@@ -59,7 +59,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     first_line: str | None = None
     grace_s: float = GRACE_S
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 class ServiceProcess(Protocol):
@@ -269,8 +269,8 @@ def end_text(code: int | None, log: bytes = b"") -> str:
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
             return f"ran out of memory: the kernel killed it at its memory limit of {limit} (`limits`)"
         return (
-            f"ended with exit status {code} after the kernel killed one of its processes at its memory limit of {limit} "
-            "(`limits`)"
+            f"ended with exit status {code} after the kernel killed one of its processes at its memory limit of "
+            f"{limit} (`limits`)"
         )
     if code < 0:
         return f"was killed by signal {-code} ({signal.Signals(-code).name})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from plimsoll.analyse.answer.components import component_words, evidence
+from plimsoll.analyse.answer.components import limiting
 from plimsoll.analyse.answer.words import MAX_SENTENCES, payload
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
@@ -120,13 +120,7 @@ def of_stages(analysis: Analysis) -> list[str]:
 def _bottleneck(cell: CellResult, runs: Sequence[RunResult]) -> str:
     if not cell.bottleneck or cell.bottleneck == NOT_RESOLVED:
         return ""
-    utilizations = [
-        utilization
-        for run in runs
-        for utilization in run.utilization
-        if utilization.component == cell.bottleneck
-    ]
-    return f"; bottleneck: {component_words(cell.bottleneck, utilizations)}{evidence(utilizations)}"
+    return f"; bottleneck: {limiting(cell.bottleneck, runs)}"
 
 
 def _overloaded(runs: Sequence[RunResult]) -> str:

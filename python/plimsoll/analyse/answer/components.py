@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from plimsoll.analyse.answer.reasons import figure, memory_words
+from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Utilization
-from plimsoll.analyse.results.verdicts import ResourceKind
-from plimsoll.analyse.results.wording import at_percent_range, percent_range
+from plimsoll.analyse.results.verdicts import BottleneckReason, Reason, ResourceKind
+from plimsoll.analyse.results.wording import at_percent_range, percent_range, plural
 
 _OF_CPU: Final = {
     ResourceKind.CPU: "CPU",
@@ -24,6 +26,25 @@ def component_words(name: str, utilizations: Sequence[Utilization]) -> str:
     if role == "testers":
         return "the load generator itself"
     return f"the host {name}" if role == "host" and "host" not in name else f"the {name}"
+
+
+def limiting(component: str, runs: Sequence[RunResult]) -> str:
+    """A bottleneck in a sentence, with the evidence for it: that memory was short, or its utilization, as a range over
+    the runs."""
+    utilizations = [used for run in runs for used in run.utilization if used.component == component]
+    reasons = [run.bottleneck_why for run in runs if run.bottleneck == component and run.bottleneck_why]
+    by_memory = [reason for reason in reasons if reason.code == BottleneckReason.MEMORY]
+    if 2 * len(by_memory) <= len(reasons) or not by_memory:
+        return f"{component_words(component, utilizations)}{evidence(utilizations)}"
+    strongest = max(by_memory, key=lambda reason: (_known(reason, "oom_kills"), _known(reason, "mean")))
+    words = memory_words(strongest.values).removeprefix("memory: ")
+    most = f"in {plural(len(by_memory), 'run')}, at most: " if len(by_memory) > 1 else ""
+    return f"the memory of {component_words(component, utilizations)} ({most}{words})"
+
+
+def _known(reason: Reason, name: str) -> float:
+    value = figure(reason.values, name)
+    return value if value == value else 0.0
 
 
 def evidence(utilizations: Sequence[Utilization]) -> str:
@@ -47,6 +68,8 @@ def _resource(utilization: Utilization, shown: str) -> str:
     match utilization.kind:
         case ResourceKind.CPU_OF_CORES:
             name = f"CPU of its {cores}"
+        case ResourceKind.CPU_OF_LIMIT:
+            name = utilization.resource.replace("cpu", "CPU", 1)
         case ResourceKind.CPU_OF_SHARED_CORES:
             name = f"CPU of the {cores} that they share"
         case _:

@@ -16,6 +16,7 @@ from plimsoll.analyse.answer.changes import of_changes
 from plimsoll.analyse.answer.consistency import of_consistency
 from plimsoll.analyse.answer.explained import variation_sentences
 from plimsoll.analyse.answer.hosts import of_hosts
+from plimsoll.analyse.answer.memory import of_memory
 from plimsoll.analyse.answer.ramp import of_ramps
 from plimsoll.analyse.answer.regressions import of_regressions
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
@@ -60,6 +61,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_hosts(analysis)
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
     answer += of_regressions(analysis)
+    answer += of_memory(analysis)
     answer += run_findings(analysis)
     return tuple(answer)
 

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from plimsoll.analyse.results.hosts import LostAgent
 from plimsoll.analyse.results.verdicts import BottleneckReason, Reason, RunReason, Severity, Value
 from plimsoll.analyse.results.wording import count, listing, number, p_words, percent, plural, quantity
+from plimsoll.plan.source.units import about_size
 
+SHOWN_PRESSURE = 0.01
+"""The least pressure that is stated in addition to killed processes."""
 MAX_AGENTS = 5
 """Maximum number of agents that a reason names."""
 
@@ -146,6 +149,8 @@ def bottleneck_reason(reason: Reason) -> str:
             return f"the load generator itself: {_busy(values)}"
         case BottleneckReason.FULL:
             return _busy(values)
+        case BottleneckReason.MEMORY:
+            return memory_words(values)
         case BottleneckReason.NOTHING_FULL:
             return f"no watched component is full; the busiest is {values['component']}: {_busy(values)}"
         case BottleneckReason.NOT_TOLD_APART:
@@ -156,6 +161,23 @@ def bottleneck_reason(reason: Reason) -> str:
             return f"no difference detected between {texts[0]} and {texts[1]}"
         case _:
             return "no utilization was measured"
+
+
+def memory_words(values: Mapping[str, Value]) -> str:
+    """The evidence that memory was the limit, as text."""
+    limit, kills = figure(values, "limit"), figure(values, "oom_kills")
+    at = f"at its limit of {about_size(limit)}" if limit == limit else ""
+    texts = []
+    if kills > 0:
+        texts.append(f"the kernel killed {plural(round(kills), 'process', 'processes')} {at}".strip())
+    pressure = figure(values, "mean")
+    if pressure > 0 and (not kills > 0 or pressure >= SHOWN_PRESSURE):
+        low, high = figure(values, "low"), figure(values, "high")
+        interval = f" ({100 * low:.0f} to {100 * high:.0f} %)" if high > low else ""
+        who = "its tasks waited" if values.get("role") == "service" else "tasks waited"
+        where = "" if texts or not at else f", {at}"
+        texts.append(f"{who} for memory for {100 * pressure:.0f} % of the time{interval}{where}")
+    return f"memory: {' and '.join(texts)}"
 
 
 def _busy(values: Mapping[str, Value], prefix: str = "") -> str:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from plimsoll.analyse.answer.components import component_words, evidence, most_used
+from plimsoll.analyse.answer.components import component_words, limiting, most_used
 from plimsoll.analyse.answer.limits import flattening
 from plimsoll.analyse.answer.words import (
     MAX_SENTENCES,
@@ -186,13 +186,7 @@ def _bottleneck_sentence(analysis: Analysis, saturation: Saturation, load: float
         for run in analysis.runs
         if run.valid and is_at(run.cell, saturation) and load is not None and _load_of(analysis, run) == load
     ]
-    utilizations = [
-        utilization
-        for run in runs
-        for utilization in run.utilization
-        if utilization.component == saturation.bottleneck
-    ]
-    named = f"{component_words(saturation.bottleneck, utilizations)}{evidence(utilizations)}"
+    named = limiting(saturation.bottleneck, runs)
     return f" Bottleneck at {at}: {named}." if saturation.upper is None else f" Bottleneck: {named}."
 
 

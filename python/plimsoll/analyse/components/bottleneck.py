@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from plimsoll.analyse.components import memory
+from plimsoll.analyse.components.memory import short_of_memory
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import BottleneckReason, BottleneckVerdict, Reason, Severity, Value
@@ -32,7 +34,9 @@ class Bottleneck:
 def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOLD) -> Bottleneck:
     """The bottleneck of one run (or of one cell, with utilizations over its runs).
 
-    If the testers are at GENERATOR_FULL, the load generator itself was the limit. Else the bottleneck is the component
+    If the testers are at GENERATOR_FULL, the load generator itself was the limit. Else, if there is evidence that
+    memory was short (`memory.short_of_memory`), it is the limit, even if a CPU or a disk is full: reclaim and repeated
+    reads use both. Else the bottleneck is the component
     with the highest utilization, if that is at least the threshold and its interval is above that of the second.
     Testers are candidates if they are at the threshold. A host is not compared with the services and testers that run
     on it, because their work is its work: it is a candidate only if no service on it is watched, or if it is full and
@@ -42,6 +46,9 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
     full = max((c for c in testers if _demand(c) >= GENERATOR_FULL), key=_demand, default=None)
     if full is not None:
         return _load_generator(full)
+    short = short_of_memory(components)
+    if short is not None:
+        return _memory(short)
     hosts = dict.fromkeys(c.host for c in components)
     weighed = [c for c in testers if c.mean >= threshold]
     weighed += [
@@ -71,6 +78,23 @@ def _demand(testers: Utilization) -> float:
 def _load_generator(testers: Utilization) -> Bottleneck:
     reason = _reason(BottleneckReason.LOAD_GENERATOR_FULL, testers)
     return Bottleneck(testers.component, BottleneckVerdict.LOAD_GENERATOR, reason)
+
+
+def _memory(component: Utilization) -> Bottleneck:
+    detail = component.detail
+    values: dict[str, Value] = {
+        "component": component.component,
+        "resource": "memory",
+        "role": component.role,
+        "oom_kills": detail.get(memory.OOM_KILLS),
+        "mean": detail.get(memory.SOME),
+        "low": detail.get(memory.SOME_LOW),
+        "high": detail.get(memory.SOME_HIGH),
+        "used": detail.get(memory.OWN),
+        "limit": detail.get(memory.LIMIT),
+    }
+    reason = Reason(BottleneckReason.MEMORY, Severity.NOTE, values, rule(RuleName.BOTTLENECK))
+    return Bottleneck(component.component, BottleneckVerdict.RESOLVED, reason)
 
 
 def _candidates_on_host(components: list[Utilization], threshold: float) -> list[Utilization]:

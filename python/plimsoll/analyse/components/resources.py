@@ -126,6 +126,7 @@ def _process(means: Means) -> ComponentResources:
         component="",
         cpu=None if cpu is None else max(0.0, cpu - means.get(("spin", ""), 0.0)),
         memory=means.get(("memory.rss", "")),
+        own_memory=means.get(("memory.own", "")),
         disk_read=means.get(("io.read", "")),
         disk_write=means.get(("io.write", "")),
     )
@@ -140,6 +141,7 @@ def _sum(first: ComponentResources, second: ComponentResources) -> ComponentReso
         component=first.component,
         cpu=both("cpu"),
         memory=both("memory"),
+        own_memory=both("own_memory"),
         disk_read=both("disk_read"),
         disk_write=both("disk_write"),
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from plimsoll.analyse.components.memory import SOME, memory_details
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.results.verdicts import ResourceKind
 from plimsoll.analyse.stats.batch import batch_mean
@@ -133,11 +134,16 @@ def _processes(component: str, series: Mapping[tuple[str, str], Array], cores: i
     threads = [np.maximum(values - idle, 0.0) for values in threads]
     name, resource, values = component.removeprefix("service:"), f"cpu of its {cores} cores", share
     kind = ResourceKind.CPU_OF_CORES
-    if cores == 1:
+    limit = series.get(("cpu.limit", ""))
+    limit_cores = float(limit.mean()) if limit is not None and limit.size else math.inf
+    if limit_cores < cores:
+        resource, values = f"cpu of its limit of {limit_cores:g} cores", cpu / limit_cores
+        kind = ResourceKind.CPU_OF_LIMIT
+    elif cores == 1:
         resource = "cpu of its core"
-    elif threads:
+    if threads and cores > 1:
         thread = np.concatenate(threads)
-        if float(thread.mean()) > float(share.mean()):
+        if float(thread.mean()) > float(values.mean()):
             resource, values = "busiest thread", thread
             kind = ResourceKind.BUSIEST_THREAD
     mean, low, high = mean_interval(values)
@@ -150,6 +156,7 @@ def _processes(component: str, series: Mapping[tuple[str, str], Array], cores: i
         metric_values = series.get((metric, ""))
         if metric_values is not None and metric_values.size:
             detail[metric] = float(metric_values.mean())
+    detail |= memory_details(series, _pressure(series))
     role = "testers" if component == "testers" else "service"
     on = cores if kind == ResourceKind.CPU_OF_CORES else 0
     return Utilization(name, role, resource, mean, low, high, detail, kind=kind, cores=on)
@@ -182,12 +189,21 @@ def _host(
         detail[name] = float(candidate.mean())
         if _is_above(candidate, busy):
             others[name] = candidate
+    detail |= memory_details(series, _pressure(series))
     for name, candidate in others.items():
         if candidate.size and float(candidate.mean()) > float(values.mean()):
             resource, values = name, candidate
     mean, low, high = mean_interval(values)
     kind = ResourceKind.CPU if values is busy else ResourceKind.OTHER
     return Utilization("host", "host", resource, mean, low, high, detail, kind=kind)
+
+
+def _pressure(
+    series: Mapping[tuple[str, str], Array],
+) -> dict[str, tuple[float, float | None, float | None]]:
+    """Mean share of the time in which tasks of a component waited for memory, with its interval."""
+    values = series.get((SOME, ""))
+    return {} if values is None or not values.size else {SOME: mean_interval(values)}
 
 
 def _busiest_link(series: Mapping[tuple[str, str], Array], capacity: float) -> dict[str, Array]:

@@ -12,6 +12,7 @@ from typing import Literal
 
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.memory import MemoryGrowth
 from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.run import (
     CacheTimes,
@@ -379,4 +380,6 @@ class Analysis:
     """Remarks about this analysis itself."""
     regressions: tuple[Regression, ...] = ()
     """Of each response, on the factors whose levels are at least three different numbers."""
+    memory_growth: tuple[MemoryGrowth, ...] = ()
+    """Of each service, over the runs with at least three numbers of testers."""
     format: str = FORMAT

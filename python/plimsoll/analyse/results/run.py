@@ -285,6 +285,9 @@ class ComponentResources:
     """Busy cores."""
     memory: float | None = None
     """Bytes; of a service the sum of the resident set sizes of its processes."""
+    own_memory: float | None = None
+    """Bytes of processes, each page counted once: the proportional set size; of a service with limits, anonymous and
+    shared memory of its control group."""
     disk_read: float | None = None
     disk_write: float | None = None
     network_in: float | None = None

@@ -49,6 +49,7 @@ class RuleName(StrEnum):
     SCALE = "model.scale"
     OUTLIERS = "model.outliers"
     REGRESSION = "model.regression"
+    MEMORY_GROWTH = "memory.growth"
 
 
 def combined_version(checks: Iterable[VerdictRule]) -> int:
@@ -126,9 +127,12 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.BOTTLENECK,
-        2,
-        "The bottleneck of a run is the load generator if that was at 98 % or above, else the component of highest "
-        "utilization if that is at 90 % or above and its interval lies above that of the second.",
+        3,
+        "The bottleneck of a run is the load generator if that was at 98 % or above, else the memory of a service with "
+        "a limit if the kernel killed a process of it there, or if some of its tasks waited for memory for at least "
+        "10 % of the time (lower end of the interval: 2 %), or that of a host of which less than 10 % is available, by "
+        "the same wait; else the component of highest utilization if that is at 90 % or above and its interval lies above "
+        "that of the second.",
     ),
     VerdictRule(
         RuleName.COMMON_BOTTLENECK,
@@ -259,6 +263,14 @@ RULES: Final = (
         1,
         "A form of a regression is rejected if its lack of fit against pure error has p < 0.05; of the forms that are "
         "not, the one with common slopes and the smallest residual standard deviation is reported.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.MEMORY_GROWTH,
+        1,
+        "The memory of a service grows with the number of testers of closed loads if its slope over the valid runs of "
+        "at least 3 numbers is above 0 and the growth is at least 5 % of the mean; in proportion, if a quadratic term "
+        "has p of 0.05 or more. Only then it is extended, to at most 10 times the highest number, to where it is full.",
         rests_on=(RuleName.VALIDITY,),
     ),
 )

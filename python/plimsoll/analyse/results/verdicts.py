@@ -91,6 +91,7 @@ class BottleneckReason(StrEnum):
 
     LOAD_GENERATOR_FULL = "load generator full"
     FULL = "full"
+    MEMORY = "memory"
     NOTHING_FULL = "nothing full"
     NOT_TOLD_APART = "not told apart"
     NOT_WATCHED = "not watched"
@@ -224,6 +225,7 @@ class Topic(StrEnum):
     SITES_FAIRNESS = "fairness of sites"
     EFFECTS = "effects"
     REGRESSION = "regression"
+    MEMORY = "memory"
     THRESHOLDS = "thresholds"
     VALIDITY = "validity"
     REPETITIONS = "repetitions"
@@ -371,6 +373,7 @@ class ResourceKind(StrEnum):
     CPU_OF_CORES = "cpu of its cores"
     CPU_OF_SHARED_CORES = "cpu of shared cores"
     CPU_OF_PROCESS = "cpu of its process"
+    CPU_OF_LIMIT = "cpu of its limit"
     BUSIEST_THREAD = "busiest thread"
     OTHER = "other"
 

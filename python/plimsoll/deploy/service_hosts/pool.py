@@ -179,7 +179,9 @@ def with_service_remarks(
             continue
         try:
             proof = prove_on(host, limits.get(name, ()))
-            reason = "; ".join([*missing_programs(kinds.get(name, ()), host.programs), *filter(None, [proof.text()])])
+            reason = "; ".join(
+                [*missing_programs(kinds.get(name, ()), host.programs), *filter(None, [proof.text()])]
+            )
             remarks += [_reach_remark(host), *proof.remarks]
         finally:
             host.close()

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.common import check_regex, short_name
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
+from plimsoll.plan.limits import LimitsRaw
 from plimsoll.plan.model import Json, Operation
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Argv, PlainText, Raw, Size, Text
@@ -43,6 +44,7 @@ class ExecSection(Raw):
     env: dict[str, Text] = Field(default_factory=dict)
     cwd: PlainText | None = None
     files: list[PlainText] = Field(default_factory=list)
+    limits: LimitsRaw = Field(default_factory=LimitsRaw)
     stdin: Text | None = None
 
 
@@ -53,7 +55,9 @@ def _exec_settings(section: ExecSection, at: KeyPath, context: Context) -> dict[
         if Path(name).is_dir():
             context.wrong((*at, "files", index), f"{name} is a directory: list the files in it")
     env = {name: _file_path(text, section, context) for name, text in section.env.items()}
-    return {"mode": section.mode, "env": env, "cwd": cwd, "files": files}
+    limits = section.limits.resolve().to_json()
+    settings = {"mode": section.mode, "env": env, "cwd": cwd, "files": files}
+    return {**settings, "limits": limits} if limits else settings
 
 
 def _file_path(word: str | Secret, section: ExecSection, context: Context) -> str | Secret:
@@ -94,5 +98,10 @@ def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iter
 
 
 EXEC = Driver(
-    ExecSection, frozenset({"mode", "env", "cwd", "files"}), (), _exec_settings, _exec_requests, files=_files
+    ExecSection,
+    frozenset({"mode", "env", "cwd", "files", "limits"}),
+    (),
+    _exec_settings,
+    _exec_requests,
+    files=_files,
 )

@@ -363,6 +363,14 @@ METRICS = MetricTable(
             Source.SAMPLES,
             note="mean; of a service the resident set sizes of its processes",
         ),
+        Metric(
+            "own_memory.{component}",
+            "own memory of {component}",
+            Kind.SIZE,
+            Value(f"{_COMPONENT}.own_memory"),
+            Source.SAMPLES,
+            note="mean; of processes, each shared page counted once; of a service with limits, without the page cache",
+        ),
         *(
             Metric(
                 f"{name}.{{component}}",

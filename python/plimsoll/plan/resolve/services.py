@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.plan import model
+from plimsoll.plan.limits import too_high
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.services.section import COMMON_KEYS, Services, ServiceSection, kind_of, plain
 from plimsoll.plan.source.document import KeyPath
@@ -21,6 +22,13 @@ def resolve_service(
     }
     if section.cpus is not None and not section.cpus:
         context.wrong((*at, "cpus"), "the list is empty: leave the key out, or list at least one core")
+    limits = section.limits.resolve()
+    if not section.starts_process and limits.to_json():
+        context.wrong(
+            (*at, "limits"), "a file has no processes that could be limited: limit the service that reads it"
+        )
+    elif reason := too_high(limits, None if section.cpus is None else len(set(section.cpus))):
+        context.wrong((*at, "limits", "cpu"), reason)
     return model.Service(
         name=name,
         kind=kind_of(type(section)),
@@ -32,10 +40,5 @@ def resolve_service(
         scheme=section.scheme(),
         database_kind=section.database_kind,
         starts_process=section.starts_process,
-        limits=section.limits.resolve(
-            (*at, "limits"),
-            context,
-            has_processes=section.starts_process,
-            cores=None if section.cpus is None else len(set(section.cpus)),
-        ),
+        limits=limits,
     )

@@ -252,8 +252,8 @@ def quantity(value: object) -> float | None:
 
 
 def level_unit(label: str) -> str | None:
-    """The unit of the `quantity` of a level: "s", "B", "1/s", "B/s", or "" for fractions and plain numbers. None if the level
-    is not a quantity."""
+    """The unit of the `quantity` of a level: "s", "B", "1/s", "B/s", or "" for fractions and plain numbers. None if the
+    level is not a quantity."""
     parsers: tuple[tuple[Callable[[object], float], str], ...] = (
         (parse_duration, "s"),
         (parse_size, "B"),

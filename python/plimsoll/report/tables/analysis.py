@@ -267,12 +267,15 @@ def utilization(labels: Labels) -> Table:
 _SHARES = re.compile(r"(cpu|busiest|core \d|link|psi|disk\.busy)(?!s_used)")
 
 
+_COUNTED = ("memory.oom_kills", "memory.reclaims", "memory.major_faults")
+
+
 def _watched(name: str, value: float) -> str:
     """A monitored value as text. Its name determines whether it is a share of 1, bytes, bytes per second or a
     number."""
     if _SHARES.match(name):
         return percent(value, 2)
-    if name.startswith("memory"):
+    if name.startswith("memory") and name not in _COUNTED:
         return about_size(value)
     if name.startswith(("disk.", "net.", "io.")):
         return quantity(value, "bytes_rate")

@@ -20,6 +20,9 @@ pub enum ExecError {
     /// The regular expression has no group. Contains the regular expression.
     #[error("bytes: expected a pattern with a group (...) around the number, got \"{0}\": it has no group")]
     NoGroup(String),
+    /// The limits of the programs cannot be set, or do not hold.
+    #[error("limits: {0}")]
+    Limits(String),
     /// A request to a long-lived program has a standard input of its own.
     #[error("stdin: a long-lived program receives its requests on standard input: remove this key")]
     LongLivedInput,

@@ -11,6 +11,10 @@
 //! executable`; `no report` and `no byte count` (wrong); the code of a timeout states what the
 //! tester waited for. A timeout ends the whole process group.
 //!
+//! Limits: the programs of each tester run in a control group. Such a program is started by fork
+//! instead of `posix_spawn`, since it enters the group before it runs. Code `out of memory`: the
+//! kernel killed it at its limit.
+//!
 //! Metrics: `cpu_s`, `max_rss_bytes` (only once per transaction); `program_s`, the time that the
 //! program itself measured, or `program_s (estimated)`, the whole time minus the measured cost of
 //! starting and reaping a program that does nothing; and the metrics that the program reports.
@@ -20,6 +24,7 @@
 //! per transaction the last report counts.
 
 mod error;
+mod limited;
 mod program;
 
 use std::collections::BTreeMap;
@@ -30,11 +35,13 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use plimsoll_limits::Limits;
 use plimsoll_model::{Code, Codes, Outcome};
 use plimsoll_schedule::Template;
 use regex::bytes::Regex;
 use serde::Deserialize;
 
+use self::limited::ProgramGroup;
 use self::program::{Program, ProgramExit, ProgramStatus};
 use crate::api::DriverInfo;
 use crate::driver::{Attempt, BlockingDriver, BlockingTester, Limit, Request, Setup, Waiting};
@@ -70,6 +77,9 @@ struct Settings {
     /// Files that the programs need.
     #[serde(default)]
     files: Vec<PathBuf>,
+    /// Limits of the programs of each tester.
+    #[serde(default)]
+    limits: Limits,
 }
 
 #[derive(Deserialize)]
@@ -122,6 +132,7 @@ pub struct Exec {
     cwd: Option<PathBuf>,
     operations: Vec<Operation>,
     names: Names,
+    limits: Limits,
     /// Cost of starting and reaping a program, s; none if it is not known.
     spawn_s: Option<f64>,
 }
@@ -157,6 +168,7 @@ impl BlockingDriver for Exec {
         if let Some(file) = settings.files.iter().find(|file| !file.is_file()) {
             return Err(ExecError::NoFile(file.clone()).into());
         }
+        limited::prove(&settings.limits, settings.cwd.as_deref())?;
         let mut env = Vec::new();
         for (name, text) in &settings.env {
             if name.is_empty() || name.contains(['=', '\0']) {
@@ -173,6 +185,7 @@ impl BlockingDriver for Exec {
             cwd: settings.cwd,
             operations,
             names: Names::new(setup.codes),
+            limits: settings.limits,
             spawn_s: spawn_cost(),
         })
     }
@@ -180,6 +193,7 @@ impl BlockingDriver for Exec {
     fn tester(self: &Arc<Self>, _: u32) -> Result<Tester, SetupError> {
         Ok(Tester {
             programs: self.operations.iter().map(|_| None).collect(),
+            group: ProgramGroup::new(&self.limits)?,
             driver: Arc::clone(self),
             sessions: 0,
         })
@@ -242,10 +256,12 @@ fn spawn_cost() -> Option<f64> {
     })
 }
 
-/// A tester: its long-lived programs, one per operation.
+/// A tester: its long-lived programs, one per operation, and the group of its programs, if they
+/// are limited.
 pub struct Tester {
     driver: Arc<Exec>,
     programs: Vec<Option<(Program, u32)>>,
+    group: Option<ProgramGroup>,
     sessions: u32,
 }
 
@@ -260,14 +276,21 @@ impl Drop for Tester {
 impl BlockingTester for Tester {
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
         match self.driver.mode {
-            Mode::PerTransaction => run_program(&self.driver, request, attempt, limit),
+            Mode::PerTransaction => {
+                run_program(&self.driver, self.group.as_mut(), request, attempt, limit);
+            }
             Mode::LongLived => self.send_request(request, attempt, limit),
         }
     }
 }
 
 impl Exec {
-    fn start(&self, request: &Request<'_>, attempt: &mut Attempt) -> Option<Program> {
+    fn start(
+        &self,
+        group: Option<&ProgramGroup>,
+        request: &Request<'_>,
+        attempt: &mut Attempt,
+    ) -> Option<Program> {
         let filled = |template: &Template| {
             let mut text = Vec::new();
             template.fill(&request.fill, &mut text);
@@ -284,6 +307,9 @@ impl Exec {
         }
         if let Some(directory) = &self.cwd {
             command.current_dir(directory);
+        }
+        if let Some(group) = group {
+            group.admit(&mut command);
         }
         attempt.waiting = Waiting::Connect;
         attempt.begin();
@@ -370,8 +396,14 @@ fn last_lines(bytes: &[u8]) -> String {
 }
 
 /// Runs a program for one transaction.
-fn run_program(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
-    let Some(mut program) = driver.start(request, attempt) else {
+fn run_program(
+    driver: &Exec,
+    group: Option<&mut ProgramGroup>,
+    request: &Request<'_>,
+    attempt: &mut Attempt,
+    limit: &Limit<'_>,
+) {
+    let Some(mut program) = driver.start(group.as_deref(), request, attempt) else {
         return;
     };
     let operation = &driver.operations[request.operation];
@@ -397,7 +429,8 @@ fn run_program(driver: &Exec, request: &Request<'_>, attempt: &mut Attempt, limi
     let exit = program.reap();
     program.read_available();
     note_first_byte(&program, attempt);
-    conclude(driver, operation, &program, &exit, attempt);
+    let how = limited::word(&exit, group);
+    conclude(driver, operation, &program, (&exit, &how), attempt);
 }
 
 fn note_first_byte(program: &Program, attempt: &mut Attempt) {
@@ -407,12 +440,13 @@ fn note_first_byte(program: &Program, attempt: &mut Attempt) {
     }
 }
 
-/// Sets outcome, code and metrics of a transaction whose program has ended.
+/// Sets outcome, code and metrics of a transaction whose program has ended. `how`: its code if it
+/// failed.
 fn conclude(
     driver: &Exec,
     operation: &Operation,
     program: &Program,
-    exit: &ProgramExit,
+    (exit, how): (&ProgramExit, &str),
     attempt: &mut Attempt,
 ) {
     // Output that was in the pipe when the program ended was written before its end.
@@ -441,12 +475,11 @@ fn conclude(
     if !exit.is_success() {
         let text = failure_code
             .filter(|text| !text.is_empty())
-            .unwrap_or_else(|| exit.word());
+            .unwrap_or_else(|| how.to_owned());
         let number = code(&text, attempt);
         attempt.conclude(Outcome::Error, number);
         attempt.note = Some(format!(
-            "a client program failed ({}): {}",
-            exit.word(),
+            "a client program failed ({how}): {}",
             last_lines(program.err.bytes())
         ));
     } else if let Some(text) = failure_code {
@@ -483,7 +516,7 @@ impl Tester {
             attempt.begin();
             running
         } else {
-            let Some(program) = driver.start(request, attempt) else {
+            let Some(program) = driver.start(self.group.as_ref(), request, attempt) else {
                 return;
             };
             self.sessions += 1;
@@ -524,9 +557,10 @@ impl Tester {
                         continue;
                     }
                     let exit = program.reap();
-                    attempt.finish_text(Outcome::Error, &exit.word());
+                    let how = limited::word(&exit, self.group.as_mut());
+                    attempt.finish_text(Outcome::Error, &how);
                     let text = last_lines(program.err.bytes());
-                    attempt.note = Some(format!("a long-lived program ended ({}): {text}", exit.word()));
+                    attempt.note = Some(format!("a long-lived program ended ({how}): {text}"));
                     return;
                 }
                 ProgramStatus::Due(due) => {

@@ -1,5 +1,5 @@
-"""`services.NAME.limits`: memory, processor time and disk bandwidth of a service, which its host enforces by a control
-group."""
+"""`limits` of services and of client programs: memory, processor time and disk bandwidth, which a control group of
+their host enforces."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Annotated, Any, Final
 from pydantic import PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import PlainValidator
 
-from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import Limits
 from plimsoll.plan.source import units
-from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Raw
 
 UNLIMITED: Final = "none"
@@ -75,23 +73,24 @@ _Bandwidth = Annotated[
 
 
 class LimitsRaw(Raw):
-    """Limits of a service with all its processes. `none`: not limited. `cpu`: in percent of one core."""
+    """Limits of a program with all its processes. `none`: not limited. `cpu`: in percent of one core."""
 
     memory: _Memory = None
     cpu: _Cores = None
     disk_read: _Bandwidth = None
     disk_write: _Bandwidth = None
 
-    def resolve(self, at: KeyPath, context: Context, *, has_processes: bool, cores: int | None) -> Limits:
-        """The limits. Problems are reported. `at`: path of the section; `cores`: number of cores to which the service
-        is bound (None: not bound)."""
-        if not has_processes and self != LimitsRaw():
-            context.wrong(at, "a file has no processes that could be limited: leave this key out")
-        if self.cpu is not None and cores and self.cpu >= cores:
-            shown = units.show_fraction(self.cpu)
-            context.wrong(
-                (*at, "cpu"),
-                f"a limit of {shown} has no effect on a service that is bound to {cores} "
-                f"{'core' if cores == 1 else 'cores'}: expected less than {100 * cores}%, or no `cpus`",
-            )
+    def resolve(self) -> Limits:
+        """The limits of the model."""
         return Limits(self.memory, self.cpu, self.disk_read, self.disk_write)
+
+
+def too_high(limits: Limits, cores: int | None) -> str:
+    """Why the limit of `cpu` has no effect on a program that is bound to this number of cores (None: not bound); empty
+    if it has one."""
+    if limits.cpu is None or not cores or limits.cpu < cores:
+        return ""
+    return (
+        f"a limit of {units.show_fraction(limits.cpu)} has no effect on a service that is bound to {cores} "
+        f"{'core' if cores == 1 else 'cores'}: expected less than {100 * cores}%, or no `cpus`"
+    )

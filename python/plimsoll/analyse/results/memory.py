@@ -1,0 +1,43 @@
+"""The growth of the memory of a service with the number of testers, a part of `analysis.json`. Sizes are in bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from plimsoll.analyse.results.verdicts import RuleId
+from plimsoll.analyse.stats.interval import Interval
+
+
+class GrowthVerdict(StrEnum):
+    """Verdicts on the growth of memory."""
+
+    NONE = "not shown to grow"
+    LINEAR = "grows in proportion"
+    CURVED = "grows, but not in proportion"
+    UNTESTED = "grows, the form was not tested"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGrowth:
+    """Own memory of one service against the number of testers, over the valid runs of one combination of the other
+    factors. `loads`: numbers of testers; `slope`: bytes per tester; `capacity`: bytes at which memory is full, and
+    `of`: whether this is the limit of the service, or what its host has. `full_at`: number of testers at which it is
+    full; None if this cannot be said: the growth is not shown to be linear, or the number is beyond `reach`, the
+    greatest number to which the line is extended."""
+
+    component: str
+    combination: dict[str, str]
+    runs: int
+    loads: tuple[int, ...]
+    verdict: GrowthVerdict
+    slope: Interval
+    mean: float
+    curvature_p: float | None
+    """p-value of a quadratic term; None: too few runs or levels for it."""
+    capacity: float | None
+    of: Literal["", "limit", "host"]
+    full_at: Interval | None
+    reach: float
+    rule: RuleId | None = None
