@@ -21,7 +21,7 @@ pub use live::{AgentTotals, Counters, NameLookup, SecondReport};
 pub use metric::MetricRow;
 pub use run::{
     Arrivals, BackoffWhen, Ceiling, Choose, Dist, Endpoint, Keep, Late, LoadSpec, OnError, Operation, Order,
-    Reading, RunEnd, RunSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
+    Reading, RunEnd, RunSpec, SlotSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
 };
 pub use session::{BaselineSpec, ClockState, Command, Event, HostReport, ListenSpec, RttReport, RunOutcome};
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

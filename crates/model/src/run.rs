@@ -240,6 +240,9 @@ pub enum LoadSpec {
         life_ns: Option<u64>,
         /// Think time.
         think: Dist,
+        /// Slots of the testers; none: they start by the think time.
+        #[serde(default)]
+        slots: Option<SlotSpec>,
     },
     /// Stages one after the other, each closed or open.
     Stages {
@@ -253,6 +256,13 @@ pub enum LoadSpec {
         in_flight: u32,
         /// What happens in an open stage to an arrival without a free slot.
         when_full: WhenFull,
+        /// Slots of the testers of the closed stages; none: they start by the think time.
+        #[serde(default)]
+        slots: Option<SlotSpec>,
+        /// How long each tester is active, ns, from the start of its first stage; none: to its last
+        /// stage.
+        #[serde(default)]
+        life_ns: Option<u64>,
     },
     /// Open load with the times of a recording: transactions start independent of the target.
     Recorded {
@@ -263,6 +273,16 @@ pub enum LoadSpec {
         /// What happens to an arrival without a free slot.
         when_full: WhenFull,
     },
+}
+
+/// The slots of each tester of a ramp or of stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlotSpec {
+    /// Interval between the slots of a tester, ns; at least 1.
+    pub every_ns: u64,
+    /// What happens to slots that pass during a transaction.
+    pub late: Late,
 }
 
 /// One stage of a load. Exactly one of `testers` and `rate` is set.
@@ -484,7 +504,15 @@ impl LoadSpec {
             Self::Closed { testers: 0, .. }
             | Self::Every { testers: 0, .. }
             | Self::Ramp { testers: 0, .. } => Err("expected testers of at least 1, got 0"),
-            Self::Every { every_ns: 0, .. } => Err("expected every_ns of at least 1, got 0"),
+            Self::Every { every_ns: 0, .. }
+            | Self::Ramp {
+                slots: Some(SlotSpec { every_ns: 0, .. }),
+                ..
+            }
+            | Self::Stages {
+                slots: Some(SlotSpec { every_ns: 0, .. }),
+                ..
+            } => Err("expected every_ns of at least 1, got 0"),
             Self::Open { rate, in_flight, .. } if !rate_ok(*rate) || *rate == 0.0 || *in_flight == 0 => {
                 Err("expected rate greater than 0 and in_flight of at least 1")
             }

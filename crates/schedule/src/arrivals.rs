@@ -314,6 +314,8 @@ mod tests {
             arrivals,
             in_flight: 1,
             when_full: WhenFull::Wait,
+            slots: None,
+            life_ns: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Closed loads: when a tester is active, and when it starts its next transaction.
 
-use plimsoll_model::{Dist, Late, LoadSpec};
+use plimsoll_model::{Dist, LoadSpec};
 use rand_distr::{Distribution, Exp1};
 
 use crate::random::{Rng, Stream, rng, uniform};
@@ -16,7 +16,16 @@ pub struct Presence {
 enum Rule {
     Always,
     Ramp { every_ns: u64, life_ns: Option<u64> },
-    Stages(Vec<Part>),
+    Stages { parts: Vec<Part>, life_ns: Option<u64> },
+}
+
+/// A time in which a tester is active without a break, or one closed stage of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Period {
+    pub(crate) from_ns: u64,
+    /// End, excluded.
+    pub(crate) to_ns: u64,
+    pub(crate) stage: u16,
 }
 
 /// One closed stage.
@@ -45,7 +54,7 @@ impl Presence {
                     life_ns: *life_ns,
                 },
             ),
-            LoadSpec::Stages { stages, .. } => {
+            LoadSpec::Stages { stages, life_ns, .. } => {
                 let mut from_ns = 0;
                 let mut parts = Vec::new();
                 for (stage, spec) in (0..).zip(stages) {
@@ -62,7 +71,10 @@ impl Presence {
                 }
                 (
                     parts.iter().map(|part| part.testers).max().unwrap_or(0),
-                    Rule::Stages(parts),
+                    Rule::Stages {
+                        parts,
+                        life_ns: *life_ns,
+                    },
                 )
             }
             LoadSpec::Open { .. } | LoadSpec::Recorded { .. } => return None,
@@ -91,11 +103,55 @@ impl Presence {
                 let at = earliest_ns.max(joined);
                 life_ns.is_none_or(|life| at < joined + life).then_some((at, 0))
             }
-            Rule::Stages(parts) => parts
-                .iter()
-                .find(|part| tester < part.testers && earliest_ns < part.to_ns)
-                .map(|part| (earliest_ns.max(part.from_ns), part.stage)),
+            Rule::Stages { parts, life_ns } => {
+                let left_ns = leave(parts, *life_ns, tester);
+                let part = parts
+                    .iter()
+                    .find(|part| tester < part.testers && earliest_ns < part.to_ns)?;
+                let at = earliest_ns.max(part.from_ns);
+                (at < left_ns).then_some((at, part.stage))
+            }
         }
+    }
+
+    /// The periods in which `tester` is active, in order of time.
+    pub(crate) fn periods(&self, tester: u32) -> Vec<Period> {
+        let one = |from_ns, to_ns| {
+            vec![Period {
+                from_ns,
+                to_ns,
+                stage: 0,
+            }]
+        };
+        match &self.rule {
+            Rule::Always => one(0, u64::MAX),
+            Rule::Ramp { every_ns, life_ns } => {
+                let joined = u64::from(tester) * every_ns;
+                one(joined, life_ns.map_or(u64::MAX, |life| joined + life))
+            }
+            Rule::Stages { parts, life_ns } => {
+                let left_ns = leave(parts, *life_ns, tester);
+                parts
+                    .iter()
+                    .filter(|part| tester < part.testers && part.from_ns < left_ns)
+                    .map(|part| Period {
+                        from_ns: part.from_ns,
+                        to_ns: part.to_ns.min(left_ns),
+                        stage: part.stage,
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// Whether all testers are active throughout the run.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.rule == Rule::Always
+    }
+
+    /// Whether testers join one after the other, each at its own time.
+    pub(crate) fn is_ramp(&self) -> bool {
+        matches!(self.rule, Rule::Ramp { .. })
     }
 
     /// Whether `tester` is active at `t_ns`.
@@ -104,74 +160,12 @@ impl Presence {
     }
 }
 
-/// The slots of one tester of an `every` load: slot k is at `first + k * every`. The first slots of
-/// the testers are spread evenly over the first interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slots {
-    first_ns: u64,
-    every_ns: u64,
-    late: Late,
-}
-
-/// The slot that follows a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NextSlot {
-    /// Number of the slot, from 0.
-    pub slot: u64,
-    /// Scheduled start: the time of the slot, or under [`Late::Skip`] the end of the previous
-    /// transaction if that is later.
-    pub scheduled_ns: u64,
-    /// Slots that passed during the previous transaction and are not used. Number of slots =
-    /// started + missed.
-    pub missed: u64,
-}
-
-impl Slots {
-    /// The slots of `tester` of `testers`, one every `every_ns` (at least 1).
-    pub fn new(tester: u32, testers: u32, every_ns: u64, late: Late) -> Self {
-        let first_ns = (u128::from(every_ns) * u128::from(tester) / u128::from(testers.max(1))) as u64;
-        Self {
-            first_ns,
-            every_ns: every_ns.max(1),
-            late,
-        }
-    }
-
-    /// The first slot.
-    pub fn first(&self) -> NextSlot {
-        NextSlot {
-            slot: 0,
-            scheduled_ns: self.first_ns,
-            missed: 0,
-        }
-    }
-
-    /// Number of slots before `t_ns`.
-    pub fn before(&self, t_ns: u64) -> u64 {
-        let Some(last) = t_ns.checked_sub(self.first_ns + 1) else {
-            return 0;
-        };
-        last / self.every_ns + 1
-    }
-
-    /// The slot that follows `slot`, whose transaction ended at `end_ns`.
-    pub fn after(&self, slot: u64, end_ns: u64) -> NextSlot {
-        let time = |slot: u64| self.first_ns + slot * self.every_ns;
-        let next = slot + 1;
-        if self.late == Late::CatchUp || time(next) > end_ns {
-            return NextSlot {
-                slot: next,
-                scheduled_ns: time(next),
-                missed: 0,
-            };
-        }
-        // The last slot that has passed starts now; those before it are missed.
-        let last = (end_ns - self.first_ns) / self.every_ns;
-        NextSlot {
-            slot: last,
-            scheduled_ns: end_ns,
-            missed: last - next,
-        }
+/// When the life of a tester of a staged load ends: `life_ns` after its first stage begins.
+fn leave(parts: &[Part], life_ns: Option<u64>, tester: u32) -> u64 {
+    let first = parts.iter().find(|part| tester < part.testers);
+    match (first, life_ns) {
+        (Some(part), Some(life)) => part.from_ns.saturating_add(life),
+        _ => u64::MAX,
     }
 }
 
@@ -213,22 +207,13 @@ mod tests {
     use plimsoll_model::{Arrivals, StageSpec, WhenFull};
 
     #[test]
-    fn before_counts_the_slots_that_are_earlier_than_a_time() {
-        let slots = Slots::new(1, 2, 20, Late::Skip); // at 10, 30, 50, ...
-        for (t_ns, due) in [(0, 0), (10, 0), (11, 1), (30, 1), (31, 2), (50, 2), (51, 3)] {
-            assert_eq!(slots.before(t_ns), due, "before {t_ns}");
-        }
-        assert_eq!(Slots::new(0, 1, 20, Late::Skip).before(0), 0);
-        assert_eq!(Slots::new(0, 1, 20, Late::Skip).before(1), 1);
-    }
-
-    #[test]
     fn testers_of_a_ramp_are_active_from_their_join_for_their_life() {
         let load = LoadSpec::Ramp {
             testers: 3,
             every_ns: 25,
             life_ns: Some(100),
             think: Dist::ZERO,
+            slots: None,
         };
         let presence = Presence::of(&load).unwrap();
         // tester, earliest, expected
@@ -269,6 +254,8 @@ mod tests {
             arrivals: Arrivals::Even,
             in_flight: 1,
             when_full: WhenFull::Wait,
+            slots: None,
+            life_ns: None,
         };
         let presence = Presence::of(&load).unwrap();
         assert_eq!(presence.testers(), 3);
@@ -286,60 +273,6 @@ mod tests {
                 expected,
                 "tester {tester} from {earliest}"
             );
-        }
-    }
-
-    #[test]
-    fn slots_that_pass_are_missed_or_start_late() {
-        let skip = Slots::new(1, 4, 100, Late::Skip);
-        assert_eq!(
-            skip.first(),
-            NextSlot {
-                slot: 0,
-                scheduled_ns: 25,
-                missed: 0
-            }
-        );
-        // previous slot, its end, next slot, scheduled, missed
-        for (slot, end, next, scheduled, missed) in [
-            (0, 60, 1, 125, 0),
-            (0, 124, 1, 125, 0),
-            (0, 125, 1, 125, 0),
-            (0, 130, 1, 130, 0),
-            (0, 230, 2, 230, 1),
-            (0, 560, 5, 560, 4),
-            (5, 561, 6, 625, 0),
-        ] {
-            let expected = NextSlot {
-                slot: next,
-                scheduled_ns: scheduled,
-                missed,
-            };
-            assert_eq!(skip.after(slot, end), expected, "slot {slot} to {end}");
-        }
-        let catch_up = Slots::new(1, 4, 100, Late::CatchUp);
-        assert_eq!(
-            catch_up.after(0, 560),
-            NextSlot {
-                slot: 1,
-                scheduled_ns: 125,
-                missed: 0
-            }
-        );
-    }
-
-    #[test]
-    fn every_slot_is_started_or_missed() {
-        let slots = Slots::new(0, 1, 10, Late::Skip);
-        let (mut started, mut missed, mut now) = (0, 0, 0);
-        let mut next = slots.first();
-        for duration in [3, 25, 1, 47, 10, 9, 11].into_iter().cycle().take(700) {
-            now = next.scheduled_ns.max(now) + duration;
-            started += 1;
-            let slot = next.slot;
-            next = slots.after(slot, now);
-            missed += next.missed;
-            assert_eq!(next.slot, started + missed);
         }
     }
 

@@ -9,10 +9,12 @@ mod arrivals;
 mod closed;
 mod mix;
 mod random;
+mod slots;
 mod values;
 
 pub use arrivals::{Arrival, ArrivalStream, RateCurve};
-pub use closed::{NextSlot, Presence, Slots, Think};
+pub use closed::{Presence, Think};
 pub use mix::{Mix, MixState};
 pub use random::{Rng, Stream, portion, rng, uniform, unit};
+pub use slots::{NextSlot, Slots};
 pub use values::{Draws, Fill, Template, UsedValues, Value, Values};

@@ -12,7 +12,7 @@ from plimsoll.analyse.answer.worded import (
 from plimsoll.analyse.components.cpu_series import cpu_of_hosts, whole_seconds
 from plimsoll.analyse.components.utilization_hosts import HostsUsed
 from plimsoll.analyse.design.caches import cache_times
-from plimsoll.analyse.design.ramp import ramp
+from plimsoll.analyse.design.ramp import ramp, ramp_step
 from plimsoll.analyse.hosts.clocks import clock_notes, greatest_bound
 from plimsoll.analyse.hosts.coverage import loss
 from plimsoll.analyse.hosts.hosts import (
@@ -45,6 +45,7 @@ from plimsoll.assemble.window import (
     hosts_used_in,
     layout_of,
     planned_load,
+    ramp_steps,
     read_connections,
     read_staleness,
     samples_of,
@@ -138,7 +139,7 @@ def one_run(
         notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
         facts = replace(facts, staleness=versions.staleness, notes=notes)
         histograms[HISTOGRAM] = versions.ages
-    result = _with_ramp(run_result(facts, run_summary, rules.validity), record, measured, run_summary, rules)
+    result = _with_ramp(run_result(facts, run_summary, rules.validity), run, measured, run_summary, rules)
     if not changes_by_plan and facts.loss is None:
         result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
     if rules.at_peak:
@@ -214,14 +215,18 @@ def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
 
 def _with_ramp(
     run: RunResult,
-    record: Mapping[str, Any],
+    files: RunFiles,
     measured: Window,
     run_summary: RunSummary,
     rules: AnalysisRequest,
 ) -> RunResult:
-    profile = planned_load(record)
+    profile = planned_load(files.record)
     if profile is None or not run_summary.bins:
         return run
+    steps = tuple(
+        ramp_step(step, traffic)
+        for step, traffic in zip(ramp_steps(files, profile, measured), run_summary.steps, strict=True)
+    )
     judged_rules = [
         threshold.rule
         for threshold in rules.thresholds
@@ -232,7 +237,8 @@ def _with_ramp(
         for rule in (rules.capacity.response, rules.capacity.errors)
         if rule is not None and not rules.capacity.parts
     ]
-    return replace(run, ramp=ramp(run, profile, load_bins(profile, measured), run_summary.bins, judged_rules))
+    result = ramp(run, profile, load_bins(profile, measured), run_summary.bins, judged_rules)
+    return replace(run, ramp=replace(result, steps=steps))
 
 
 def _stages(record: Mapping[str, Any], measured: Window) -> list[Stage]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from plimsoll.analyse.components.resources import component_resources
 from plimsoll.analyse.components.utilization import monitor_cpu, utilizations
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
@@ -16,7 +18,8 @@ from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connect
 from plimsoll.analyse.run.staleness import HISTOGRAM, RunStaleness, staleness
 from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary
 from plimsoll.analyse.stats.quantiles import Histogram
-from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins
+from plimsoll.analyse.window.load_profile import Joins, Piece, Profile, load_bins
+from plimsoll.analyse.window.steps import Step, merged_steps, planned_steps
 from plimsoll.analyse.window.transactions import Stage, Window
 from plimsoll.assemble.facts import (
     cores_of,
@@ -111,6 +114,7 @@ def layout_of(
         open_loads=open_workloads(record),
         not_started=starts_not_made(run),
         bins=load_bins(profile, measured) if (profile := planned_load(record)) is not None else (),
+        steps=[Window(step.start, step.end) for step in ramp_steps(run, profile, measured)],
         quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
         places=None if placement is None else places_of(placement, run_agents),
         first=first,
@@ -143,7 +147,33 @@ def planned_load(record: Mapping[str, Any]) -> Profile | None:
         Piece(round(piece["start_s"] * 1e9), round(piece["end_s"] * 1e9), piece["first"], piece["last"])
         for piece in load_profile["pieces"]
     )
-    return Profile(load_profile["unit"], tuple(pieces))
+    joins = load_profile.get("joins")
+    return Profile(
+        load_profile["unit"],
+        tuple(pieces),
+        None
+        if joins is None
+        else Joins(
+            joins["testers"],
+            round(joins["every_s"] * 1e9),
+            None if joins["life_s"] is None else round(joins["life_s"] * 1e9),
+        ),
+    )
+
+
+def ramp_steps(run: RunFiles, profile: Profile | None, measured: Window) -> list[Step]:
+    """The parts of a ramp with the same number of active testers, merged by the one-second counts of the run. Empty if
+    the load is not a ramp."""
+    if profile is None or profile.joins is None:
+        return []
+    steps = planned_steps(profile.joins, measured)
+    ended = np.zeros(measured.end // 10**9 + 2)
+    for second in seconds_of(run.live) if steps else ():
+        if second.number < len(ended) - 1:
+            ended[second.number + 1] = second.succeeded + second.failed
+    totals = np.cumsum(ended)
+    edges = np.arange(len(totals)) * 1e9
+    return merged_steps(steps, lambda start, end: float(np.diff(np.interp([start, end], edges, totals))[0]))
 
 
 def samples_of(run: RunFiles) -> list[SampleSeries]:

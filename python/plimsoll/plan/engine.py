@@ -198,6 +198,7 @@ def _load(load: model.Load) -> dict[str, Any]:
                 "every_ns": load.every_ns,
                 "life_ns": load.life_ns,
                 "think": _dist(load.think),
+                **_slots(load.slots),
             }
         case model.RecordedLoad():
             return {
@@ -222,7 +223,14 @@ def _load(load: model.Load) -> dict[str, Any]:
                 "arrivals": load.arrivals,
                 "in_flight": load.in_flight,
                 "when_full": load.when_full,
+                **_slots(load.slots),
+                **({} if load.life_ns is None else {"life_ns": load.life_ns}),
             }
+
+
+def _slots(slots: model.SlotRule | None) -> dict[str, Any]:
+    """The key of testers with slots; absent for others."""
+    return {} if slots is None else {"slots": {"every_ns": slots.every_ns, "late": slots.late}}
 
 
 def _ceiling(ceiling: model.Ceiling) -> dict[str, Any]:

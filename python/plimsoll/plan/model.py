@@ -91,36 +91,52 @@ class OpenLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotRule:
+    """Each tester of a ramp or of stages has a slot every `every_ns` while it is active. `late`: as in
+    `PeriodicLoad`."""
+
+    every_ns: int
+    late: Literal["skip", "catch-up"]
+
+
+@dataclass(frozen=True, slots=True)
 class RampLoad:
-    """Closed testers that start one after the other, `every_ns` apart. Each runs for `life_ns` (None: until the end of
-    the run)."""
+    """Closed testers that join one after the other, `every_ns` apart. Each runs for `life_ns` (None: until the end of
+    the run), by its `slots`, or if they are None by its think time. `per_host`: as in `ClosedLoad`."""
 
     testers: int
     every_ns: int
     life_ns: int | None
     think: Distribution
+    slots: SlotRule | None = None
+    per_host: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One part of a staged load: `testers`, or rates per second at its start and end, linear in between."""
+    """One part of a staged load: `testers`, or rates per second at its start and end, linear in between. `per_host`: as
+    in `ClosedLoad`."""
 
     name: str
     for_ns: int
     testers: int | None
     rate: tuple[float, float] | None
+    per_host: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StagedLoad:
-    """Stages one after the other. `think` applies to stages with testers; `arrivals`, `in_flight` and `when_full` apply
-    to stages with a rate."""
+    """Stages one after the other. `think`, `slots` and `life_ns` apply to stages with testers; `arrivals`, `in_flight`
+    and `when_full` apply to stages with a rate. `life_ns`: how long a tester is active from the start of its first
+    stage on (None: to the end of its last one)."""
 
     stages: tuple[Stage, ...]
     think: Distribution
     arrivals: Literal["poisson", "even"]
     in_flight: int
     when_full: Literal["wait", "drop"]
+    slots: SlotRule | None = None
+    life_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,6 +326,8 @@ def _ramp(style: Style, run: RunResult) -> list[str]:
     ramp_result = run.ramp
     if ramp_result is None or len(ramp_result.bins) <= len(run.stages):
         return []
+    steps = ramp_result.steps
+    parts = steps if 0 < len(steps) <= MAX_ROWS else ramp_result.bins
     rows = [
         (
             load_words(ramp_bin.load_low, ramp_bin.load_high, ramp_result.unit),
@@ -333,11 +335,12 @@ def _ramp(style: Style, run: RunResult) -> list[str]:
             *(ramp.shown_percentile(ramp_bin, name) for name in ramp.PERCENTILES),
             percent(ramp_bin.traffic.error_rate, 2),
         )
-        for ramp_bin in ramp_result.bins[:MAX_ROWS]
+        for ramp_bin in parts[:MAX_ROWS]
     ]
     names = ("requests/s", *ramp.PERCENTILES, "errors")
     columns = [Column(ramp.load_head(ramp_result).lower()), *(Column(name, numeric=True) for name in names)]
-    return aligned(style, columns, rows)
+    note = ramp.merged_note(ramp_result) if parts is steps else ""
+    return aligned(style, columns, rows) + (style.wrapped(note) if note else [])
 
 
 def _part_rows(style: Style, head: str, parts: Sequence[tuple[str, Traffic]]) -> list[str]:

@@ -111,7 +111,7 @@ ONE_CHANGE = [
     (
         "{testers: 1}",
         "{stages: [{for: 1s, testers: 1, rate: 1/s}]}",
-        "x.yaml:8: load.stages.0: a stage needs either testers or a rate",
+        "x.yaml:8: load.stages.0: a stage needs either testers, per_host or a rate",
     ),
     (
         "{testers: 1}",

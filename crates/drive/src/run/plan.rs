@@ -41,8 +41,8 @@ pub struct Population {
     pub values: Values,
     /// When the closed testers are active; none if the load has none.
     pub presence: Option<Presence>,
-    /// Interval of the slots of an `every` load, ns, and what happens to slots that pass; none for
-    /// another load.
+    /// Interval of the slots of each closed tester, ns, and what happens to slots that pass; none
+    /// if the testers have no slots.
     pub every: Option<(u64, Late)>,
     /// Think time of the closed testers.
     pub think: Dist,
@@ -152,7 +152,11 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
         when_full: WhenFull::Wait,
     };
     match load {
-        LoadSpec::Closed { think, .. } | LoadSpec::Ramp { think, .. } => population.think = *think,
+        LoadSpec::Closed { think, .. } => population.think = *think,
+        LoadSpec::Ramp { think, slots, .. } => {
+            population.think = *think;
+            population.every = slots.map(|slots| (slots.every_ns, slots.late));
+        }
         LoadSpec::Every { every_ns, late, .. } => population.every = Some((*every_ns, *late)),
         // The recording contains the times. `Even` uses the number of an arrival as its position.
         LoadSpec::Recorded {
@@ -172,9 +176,11 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
             arrivals,
             in_flight,
             when_full,
+            slots,
             ..
         } => {
             population.think = *think;
+            population.every = slots.map(|slots| (slots.every_ns, slots.late));
             (population.arrivals, population.in_flight, population.when_full) =
                 (*arrivals, *in_flight, *when_full);
         }

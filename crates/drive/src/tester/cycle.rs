@@ -286,7 +286,7 @@ impl TesterCycle {
         self.state = State::Done;
         if let Source::Closed { turns, .. } = &self.source {
             let over = lane.over_at();
-            if lane.now() >= over {
+            if lane.now() >= over || turns.has_left() {
                 let left = turns.left_before(lane.run_time(over));
                 lane.with_stats(|stats| stats.add_missed(left));
             }

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use plimsoll_model::{BackoffWhen, Choose, OnError, Order, Outcome, grouped};
-use plimsoll_schedule::{Draws, Fill, Mix, MixState, Rng, Slots, Stream, Think, UsedValues, rng, uniform};
+use plimsoll_schedule::{
+    Draws, Fill, Mix, MixState, NextSlot, Rng, Slots, Stream, Think, UsedValues, rng, uniform,
+};
 
 use super::attempt::Request;
 use crate::lane::stats::Header;
@@ -55,6 +57,8 @@ pub struct TurnSchedule {
     slot: u64,
     /// Number of slots that were begun or missed.
     settled: u64,
+    /// Whether the tester is not active any more: its life or its last stage has ended.
+    has_left: bool,
     think: Think,
 }
 
@@ -64,7 +68,8 @@ impl TurnSchedule {
         let population = Arc::clone(&slot.population);
         let slots = population
             .every
-            .map(|(every_ns, late)| Slots::new(slot.number, population.closed(), every_ns, late));
+            .zip(population.presence.as_ref())
+            .map(|((every_ns, late), presence)| Slots::new(presence, slot.number, every_ns, late));
         let think = Think::new(
             population.think,
             slot.seed,
@@ -77,20 +82,17 @@ impl TurnSchedule {
             slots,
             slot: 0,
             settled: 0,
+            has_left: false,
             think,
         }
     }
 
     /// The first turn; none if the tester is never active.
     pub fn first(&mut self) -> Option<Turn> {
-        if let Some(slots) = &self.slots {
-            return Some(Turn {
-                at_ns: slots.first().scheduled_ns,
-                stage: 0,
-                missed: 0,
-            });
+        match self.slots.as_ref().map(Slots::first) {
+            Some(next) => self.take(next),
+            None => self.present(0),
         }
-        self.present(0)
     }
 
     /// Whether the tester begins at the start of the run together with others, instead of at its
@@ -110,19 +112,12 @@ impl TurnSchedule {
         if joined_ns == 0 {
             return self.first();
         }
-        let (Some(slots), Some((every_ns, _))) = (&self.slots, self.population.every) else {
+        let Some(slots) = &self.slots else {
             return self.present(joined_ns);
         };
         let missed = slots.before(joined_ns);
-        self.slot = missed;
-        Some(Turn {
-            at_ns: slots
-                .first()
-                .scheduled_ns
-                .saturating_add(missed.saturating_mul(every_ns)),
-            stage: 0,
-            missed,
-        })
+        let next = slots.at(missed, missed);
+        self.take(next)
     }
 
     /// The turn after a transaction that ended at `end_ns`. If the driver worked after the end,
@@ -131,12 +126,7 @@ impl TurnSchedule {
     pub fn after(&mut self, end_ns: u64) -> Option<Turn> {
         if let Some(slots) = &self.slots {
             let next = slots.after(self.slot, end_ns);
-            self.slot = next.slot;
-            return Some(Turn {
-                at_ns: next.scheduled_ns,
-                stage: 0,
-                missed: next.missed,
-            });
+            return self.take(next);
         }
         let think_ns = self.think.draw();
         self.present(end_ns.saturating_add(think_ns))
@@ -153,6 +143,22 @@ impl TurnSchedule {
         self.slots
             .as_ref()
             .map_or(0, |slots| slots.before(over_ns).saturating_sub(self.settled))
+    }
+
+    /// Whether the tester is not active any more, before the end of the run.
+    pub fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    fn take(&mut self, next: Option<NextSlot>) -> Option<Turn> {
+        self.has_left = next.is_none();
+        let next = next?;
+        self.slot = next.slot;
+        Some(Turn {
+            at_ns: next.scheduled_ns,
+            stage: next.stage,
+            missed: next.missed,
+        })
     }
 
     fn present(&self, earliest_ns: u64) -> Option<Turn> {

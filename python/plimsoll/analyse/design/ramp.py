@@ -24,12 +24,13 @@ import numpy as np
 
 from plimsoll.analyse.design.thresholds import Sample, observe
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.run import Ramp, RampBin, RampRule, Traffic
+from plimsoll.analyse.results.run import Ramp, RampBin, RampRule, RampStep, Traffic
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict, ThresholdReason
 from plimsoll.analyse.stats.proportion import clopper_pearson
 from plimsoll.analyse.stats.quantiles import Histogram, bucket_edges
 from plimsoll.analyse.window.load_profile import LoadUnit, Piece, Profile, rising
+from plimsoll.analyse.window.steps import Step
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import TRAFFIC, Distribution, Part, Value
@@ -62,6 +63,11 @@ def ramp(
         rising=(rising_bins.start, rising_bins.stop),
         rules=tuple(_ramp_rule(rule_, samples, shown, rising_bins) for rule_ in judged_rules.values()),
     )
+
+
+def ramp_step(step: Step, traffic: Traffic) -> RampStep:
+    """The result of a step of a ramp of testers."""
+    return RampStep(step.start / 1e9, step.end / 1e9, step.low, step.high, step.merged, traffic)
 
 
 def _load_range(bin_: Piece, unit: LoadUnit) -> tuple[float, float]:

@@ -32,7 +32,8 @@ def _run_document(run: dict[str, Any]) -> dict[str, Any]:
     flat["utilization"] = {component.pop("component"): component for component in flat["utilization"]}
     flat["stages"] = [_flattened(stage) for stage in flat["stages"]]
     if flat["ramp"] is not None:
-        flat["ramp"]["bins"] = [_flattened(ramp_bin) for ramp_bin in flat["ramp"]["bins"]]
+        for parts in ("bins", "steps"):
+            flat["ramp"][parts] = [_flattened(part) for part in flat["ramp"][parts]]
     flat["workloads"] = [_flattened(workload) for workload in flat["workloads"]]
     flat["operations"] = [_flattened(operation) for operation in flat["operations"]]
     return flat

@@ -177,6 +177,19 @@ class RampBin:
 
 
 @dataclass(frozen=True, slots=True)
+class RampStep:
+    """Part of a ramp of testers, in seconds from the start of the run: from `load_low` to `load_high` testers are
+    active. `merged`: number of planned steps (with one number of testers each) in it."""
+
+    start_s: float
+    end_s: float
+    load_low: int
+    load_high: int
+    merged: int
+    traffic: Traffic
+
+
+@dataclass(frozen=True, slots=True)
 class RampRule:
     """A rule of `thresholds:` or `capacity:` over the bins of a rising load."""
 
@@ -209,6 +222,9 @@ class Ramp:
     bins: tuple[RampBin, ...]
     rising: tuple[int, int]
     rules: tuple[RampRule, ...]
+    steps: tuple[RampStep, ...] = ()
+    """The run by the number of active testers, in order of time. Only of a ramp of testers. Steps that are too short or
+    have too few transactions are merged; rules are judged on `bins`."""
 
 
 @dataclass(frozen=True, slots=True)

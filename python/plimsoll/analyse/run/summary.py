@@ -93,6 +93,8 @@ class Layout:
     operations: Sequence[str] | None = None
     quantum_ns: int | None = None
     bins: Sequence[Piece] = ()
+    steps: Sequence[Window] = ()
+    """Parts of a ramp with the same number of active testers."""
     open_loads: frozenset[str] = frozenset()
     not_started: Sequence[tuple[int, int]] = ()
     places: Places | None = None
@@ -149,6 +151,8 @@ class RunSummary:
     """The traffic without the transactions of lost agents; None if none was lost."""
     bins: tuple[tuple[Traffic, Mapping[str, Histogram]], ...] = ()
     """Traffic and histograms of each of `Layout.bins`."""
+    steps: tuple[Traffic, ...] = ()
+    """Traffic of each of `Layout.steps`."""
     phases: Mapping[str, Traffic] = field(default_factory=dict)
     """Traffic of each of `Layout.phases`; their histograms are in `histograms`, with the name of the phase added."""
     success_bins: SuccessBins | None = None
@@ -174,6 +178,10 @@ class Accumulator:
                 Window(bin_.start, bin_.end), exact=False, open_loads=layout.is_open(), not_started=None
             )
             for bin_ in layout.bins
+        ]
+        self.steps = [
+            WindowSum(window, exact=False, open_loads=layout.is_open(), not_started=None)
+            for window in layout.steps
         ]
         self.phases = {name: self._window(window) for name, window in layout.phases.items()}
         self.success_bins = (
@@ -245,7 +253,7 @@ class Accumulator:
             if self.success_bins is not None:
                 self.success_bins.add(block)
             self._add_to_testers(block)
-            for total in (*self.stages, *self.bins, *self.phases.values()):
+            for total in (*self.stages, *self.bins, *self.steps, *self.phases.values()):
                 window = total.window
                 is_near = (rows.start < window.end) & ((rows.end < 0) | (rows.end >= window.start))
                 is_near |= (rows.scheduled >= window.start) & (rows.scheduled < window.end)
@@ -368,6 +376,7 @@ class Accumulator:
             ),
             by_tester=self._by_tester(shares, starts, ends, peak),
             bins=self._bins(),
+            steps=tuple(_without_intervals(total.traffic(layout.codes)) for total in self.steps),
             phases={
                 name: _without_intervals(total.traffic(layout.codes)) for name, total in self.phases.items()
             },

@@ -36,11 +36,23 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Joins:
+    """The testers of a ramp: tester i of `testers` joins at i times `every` and stays for `life`, ns (None: to the end
+    of the run)."""
+
+    testers: int
+    every: int
+    life: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
-    """The planned load of a run over time: starts per second, or testers."""
+    """The planned load of a run over time: starts per second, or testers. `joins`: of a ramp (None: of another load,
+    or of a run of an older release)."""
 
     unit: LoadUnit
     pieces: tuple[Piece, ...]
+    joins: Joins | None = None
 
 
 def load_bins(profile: Profile, measured: Window) -> tuple[Piece, ...]:

@@ -16,9 +16,7 @@ from plimsoll.plan.model import (
     RecordedLoad,
     StagedLoad,
 )
-
-NEVER_NS = 10**9 * 10**9
-"""A time later than the end of any run."""
+from plimsoll.plan.tester_time import NEVER_NS, active_pieces, stage_periods
 
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
@@ -50,9 +48,13 @@ def is_load_changing(config: Config) -> bool:
         match workload.load:
             case RampLoad():
                 return True
-            case StagedLoad(stages=stages):
+            case StagedLoad(stages=stages) as load:
                 levels = {(stage.testers, stage.rate) for stage in stages}
-                if len(levels) > 1 or any(rate[0] != rate[1] for _, rate in levels if rate is not None):
+                if (
+                    load.life_ns is not None
+                    or len(levels) > 1
+                    or any(rate[0] != rate[1] for _, rate in levels if rate is not None)
+                ):
                     return True
             case ClosedLoad() | PeriodicLoad() | OpenLoad():
                 pass
@@ -61,26 +63,33 @@ def is_load_changing(config: Config) -> bool:
 
 def load_profile(config: Config) -> dict[str, Any]:
     """`load_profile`: the planned load of the only workload over time, if it changes: `unit` (rate: starts
-    per second, or testers) and `pieces`, linear from `first` at `start_s` to `last` at `end_s`. Empty if
+    per second, or testers) and `pieces`, linear from `first` at `start_s` to `last` at `end_s`; of a ramp also `joins`:
+    tester i (of `testers`) joins at i times `every_s` and stays for `life_s` (null: to the end of the run). Empty if
     several workloads share the target, or if testers and rates alternate."""
     if len(config.workloads) != 1 or not is_load_changing(config):
         return {}
     load = config.workloads[0].load
     if isinstance(load, RampLoad):
-        return {"load_profile": {"unit": "testers", "pieces": _ramp_pieces(load)}}
+        joins = {
+            "testers": load.testers,
+            "every_s": load.every_ns / 1e9,
+            "life_s": None if load.life_ns is None else load.life_ns / 1e9,
+        }
+        return {"load_profile": {"unit": "testers", "pieces": _ramp_pieces(load), "joins": joins}}
     if not isinstance(load, StagedLoad):
         return {}
     closed = [stage.testers is not None for stage in load.stages]
     if any(closed) != all(closed):
         return {}
-    ends = list(accumulate(stage.for_ns for stage in load.stages))
-    levels = [(float(stage.testers or 0),) * 2 if stage.rate is None else stage.rate for stage in load.stages]
+    if all(closed):
+        steps = [_piece(start, end, float(n), float(n)) for _, start, end, n in active_pieces(load)]
+        return {"load_profile": {"unit": "testers", "pieces": steps}}
     pieces = [
-        _piece(end - stage.for_ns, end, *level)
-        for stage, end, level in zip(load.stages, ends, levels, strict=True)
-        if stage.for_ns > 0
+        _piece(start, end, *stage.rate)
+        for stage, (start, end) in zip(load.stages, stage_periods(load), strict=True)
+        if stage.rate is not None and stage.for_ns > 0
     ]
-    return {"load_profile": {"unit": "testers" if all(closed) else "rate", "pieces": pieces}}
+    return {"load_profile": {"unit": "rate", "pieces": pieces}}
 
 
 def _ramp_pieces(load: RampLoad) -> list[dict[str, float]]:
@@ -110,10 +119,13 @@ def planned_starts(config: Config) -> dict[str, bool]:
                 plans, drops = True, drops or load.when_full == "drop"
             case StagedLoad() as load:
                 is_open = any(stage.rate is not None for stage in load.stages)
-                plans, drops = plans or is_open, drops or (is_open and load.when_full == "drop")
+                plans = plans or is_open or load.slots is not None
+                drops = drops or (is_open and load.when_full == "drop")
             case PeriodicLoad():
                 plans = True
-            case ClosedLoad() | RampLoad():
+            case RampLoad() as load:
+                plans = plans or load.slots is not None
+            case ClosedLoad():
                 pass
     return {"plans_starts": plans, "drops_on_request": drops}
 

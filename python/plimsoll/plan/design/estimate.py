@@ -13,6 +13,7 @@ from plimsoll.plan.design.filling import fillings, warm_caches
 from plimsoll.plan.services.section import ServiceSection
 from plimsoll.plan.services.table import SERVICE_KINDS
 from plimsoll.plan.source.units import NS, about_duration, about_size
+from plimsoll.plan.tester_time import active_pieces, slot_count, tester_time_ns
 
 OWN_START_NS: Final = ServiceSection.start_ns
 """Assumed time to restart a service of Plimsoll, ns."""
@@ -116,26 +117,43 @@ def _of_load(load: model.Load, seconds: float | None, each: int | None) -> float
         case model.PeriodicLoad():
             counted = None if seconds is None else load.testers * seconds * NS["s"] / load.every_ns
             return _least(counted, None if each is None else float(each * load.testers))
-        case model.ClosedLoad() | model.RampLoad():
+        case model.ClosedLoad():
             counted = None if seconds is None else _closed_per_s(load.testers, load.think) * seconds
+            return _least(counted, None if each is None else float(each * load.testers))
+        case model.RampLoad():
+            counted = None if seconds is None else _of_ramp(load, round(seconds * NS["s"]))
             return _least(counted, None if each is None else float(each * load.testers))
         case model.RecordedLoad():
             end_ns = None if seconds is None else round(seconds * NS["s"])
             return float(len(load.at_ns) if end_ns is None else bisect_left(load.at_ns, end_ns))
         case model.StagedLoad():
-            return sum(_of_stage(stage, load.think) for stage in load.stages)
+            return _of_stages(load)
 
 
-def _of_stage(stage: model.Stage, think: model.Distribution) -> float:
-    per_s = sum(stage.rate) / 2 if stage.rate is not None else _closed_per_s(stage.testers or 0, think)
-    return per_s * stage.for_ns / NS["s"]
+def _of_ramp(load: model.RampLoad, end_ns: int) -> float:
+    if load.slots is not None:
+        return float(slot_count(load, load.slots, end_ns))
+    mean_testers = tester_time_ns(load, end_ns) / end_ns
+    return _closed_per_s(mean_testers, load.think) * end_ns / NS["s"]
+
+
+def _of_stages(load: model.StagedLoad) -> float:
+    open_ = sum(
+        sum(stage.rate) / 2 * stage.for_ns / NS["s"] for stage in load.stages if stage.rate is not None
+    )
+    if load.slots is not None:
+        return open_ + slot_count(load, load.slots, sum(stage.for_ns for stage in load.stages))
+    return open_ + sum(
+        _closed_per_s(testers, load.think) * (end - start) / NS["s"]
+        for _, start, end, testers in active_pieces(load)
+    )
 
 
 def _least(one: float | None, other: float | None) -> float:
     return min((value for value in (one, other) if value is not None), default=0.0)
 
 
-def _closed_per_s(testers: int, think: model.Distribution) -> float:
+def _closed_per_s(testers: float, think: model.Distribution) -> float:
     return min(MAX_CLOSED_PER_S, testers * NS["s"] / (mean_ns(think) + CLOSED_REQUEST_NS))
 
 
@@ -148,6 +166,13 @@ def mean_ns(drawn: model.Distribution) -> float:
             return float(drawn.mean_ns)
         case model.UniformTime():
             return (drawn.from_ns + drawn.to_ns) / 2
+
+
+def _has_unknown_rate(load: model.Load) -> bool:
+    """Whether the rate of a load depends on the response times."""
+    return isinstance(load, model.ClosedLoad) or (
+        isinstance(load, (model.RampLoad, model.StagedLoad)) and load.slots is None
+    )
 
 
 def _assumptions(
@@ -169,11 +194,7 @@ def _assumptions(
         said.append(f"{about_duration(FILL_NS)} to warm the caches before a run")
     if loads:
         said.append(f"tables are written at {about_size(WRITE_BYTES_PER_S)}/s")
-    if any(
-        isinstance(work.load, (model.ClosedLoad, model.RampLoad, model.StagedLoad))
-        for one in configs
-        for work in one.workloads
-    ):
+    if any(_has_unknown_rate(work.load) for one in configs for work in one.workloads):
         said.append(
             f"a request of a closed load takes {about_duration(CLOSED_REQUEST_NS)}, "
             f"and all testers together reach at most {MAX_CLOSED_PER_S:,.0f}/s"

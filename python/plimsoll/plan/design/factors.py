@@ -35,6 +35,7 @@ LOAD_ENDINGS: Final = (
     ("load", "per_host"),
     ("load", "rate"),
     ("load", "ramp", "testers"),
+    ("load", "ramp", "per_host"),
     ("load", "in_flight"),
 )
 """Endings of paths that make a factor the axis of the load, by precedence."""

@@ -293,7 +293,8 @@ def on_hosts(
     context: Context,
 ) -> model.Workload:
     """The workload with its sites, and with the number of testers that follows from `per_host`."""
-    if raw.site is None and load.per_host is None:
+    per_host = load.per_host_keys
+    if raw.site is None and not per_host:
         return work
     sites = tuple(raw.site or ())
     for site in sites:
@@ -319,17 +320,17 @@ def on_hosts(
             (*at, "site"), f"none of the {len(used)} hosts in use belongs to the site {' or '.join(sites)}"
         )
         return placed
-    if load.per_host is None:
+    if not per_host:
         return placed
     if not hosts.hosts and hosts.expected is None:
         context.wrong(
-            (*load_at, "per_host"),
+            (*load_at, *per_host[0]),
             f"the number of hosts of kind {hosts.kind} is not known before the run: give testers instead "
             f"of per_host",
         )
     if len({host.agents for host in used if not sites or host.site in sites}) > 1:
         context.wrong(
-            (*load_at, "per_host"),
+            (*load_at, *per_host[0]),
             "per_host needs the same number of agents on each host, and the numbers differ: give each host "
             "the same `agents`",
         )

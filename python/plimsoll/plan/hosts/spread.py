@@ -83,8 +83,15 @@ def carriers(work: Workload, agents: Sequence[Place]) -> tuple[Place, ...]:
 
 def of_hosts(load: Load, agents: Sequence[Place]) -> Load:
     """The load on these agents: with `per_host`, its number of testers follows from their hosts."""
-    if isinstance(load, (ClosedLoad, PeriodicLoad)) and load.per_host is not None:
-        return replace(load, testers=load.per_host * len({agent.host for agent in agents}))
+    hosts = len({agent.host for agent in agents})
+    if isinstance(load, (ClosedLoad, PeriodicLoad, RampLoad)) and load.per_host is not None:
+        return replace(load, testers=load.per_host * hosts)
+    if isinstance(load, StagedLoad):
+        stages = tuple(
+            stage if stage.per_host is None else replace(stage, testers=stage.per_host * hosts)
+            for stage in load.stages
+        )
+        return replace(load, stages=stages)
     return load
 
 

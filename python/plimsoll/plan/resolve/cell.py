@@ -33,7 +33,7 @@ from plimsoll.plan.resolve.instances import (
     services_with_instances,
     targets_with_instances,
 )
-from plimsoll.plan.resolve.load import resolve_load, resolve_run, resolve_workload
+from plimsoll.plan.resolve.load import check_load, resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.resolve.queries import object_numbers
 from plimsoll.plan.resolve.services import resolve_service
 from plimsoll.plan.resolve.watch import check_watched
@@ -212,9 +212,11 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
             lambda: resolve_load(population.load, population.load_at, context, recorded_ns),
         )
         placed = replace(resolved, load=load)
-        return on_hosts(
+        placed = on_hosts(
             placed, population.work, population.load, population.at, population.load_at, hosts, context
         )
+        check_load(placed.load, population.load_at, context)
+        return placed
 
     workloads = tuple(map(workload, populations))
     check_watched(workloads, known, raw.targets, hosts, context)

@@ -27,6 +27,7 @@ from plimsoll.plan.source.fields import Dist
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import NS, show_duration
+from plimsoll.plan.tester_time import active_pieces, last_join_ns
 
 IN_FLIGHT: Final = 100
 """Slots of an open load without `in_flight`."""
@@ -317,7 +318,8 @@ def resolve_load(
 ) -> model.Load:
     """When requests start, with its defaults. `recorded_ns`: times of the log that the workload replays."""
     think = distribution(raw.think)
-    arrivals, slots, full = raw.arrivals or "poisson", raw.in_flight or IN_FLIGHT, raw.when_full or "wait"
+    arrivals, in_flight = raw.arrivals or "poisson", raw.in_flight or IN_FLIGHT
+    full = raw.when_full or "wait"
     if raw.replay is not None:
         if not recorded_ns:
             context.wrong(
@@ -325,23 +327,46 @@ def resolve_load(
                 "no times to replay: the section of the driver needs `from_log: {file: ..., as: replay}` "
                 "with a log that has the start time of each request",
             )
-        return model.RecordedLoad(recorded_ns or (0,), slots, full)
+        return model.RecordedLoad(recorded_ns or (0,), in_flight, full)
     if raw.rate is not None:
-        return model.OpenLoad(raw.rate, arrivals, slots, full)
+        return model.OpenLoad(raw.rate, arrivals, in_flight, full)
+    slots = None if raw.every is None else model.SlotRule(raw.every, raw.late or "skip")
     if raw.ramp is not None:
-        return model.RampLoad(raw.ramp.testers, raw.ramp.every, raw.ramp.life, think)
+        testers = raw.ramp.testers or raw.ramp.per_host or 1
+        return model.RampLoad(testers, raw.ramp.every, raw.ramp.life, think, slots, raw.ramp.per_host)
     if raw.stages is not None:
         stages = tuple(
-            model.Stage(stage.name or f"stage-{number}", stage.for_, stage.testers, stage.rate)
+            model.Stage(
+                stage.name or f"stage-{number}",
+                stage.for_,
+                stage.testers or stage.per_host,
+                stage.rate,
+                stage.per_host,
+            )
             for number, stage in enumerate(raw.stages, 1)
         )
         if len({stage.name for stage in stages}) < len(stages):
             context.wrong((*at, "stages"), "two stages have the same name")
-        return model.StagedLoad(stages, think, arrivals, slots, full)
+        return model.StagedLoad(stages, think, arrivals, in_flight, full, slots, raw.life)
     testers = raw.testers or raw.per_host or 1  # of several hosts `resolve_hosts` makes more
-    if raw.every is not None:
-        return model.PeriodicLoad(testers, raw.every, raw.late or "skip", raw.per_host)
+    if slots is not None:
+        return model.PeriodicLoad(testers, slots.every_ns, slots.late, raw.per_host)
     return model.ClosedLoad(testers, think, raw.per_host)
+
+
+def check_load(load: model.Load, at: KeyPath, context: Context) -> None:
+    """Refuses stages in which no tester is active because the life of each has ended. Called when the number of testers
+    is known, which depends on the hosts."""
+    if not isinstance(load, model.StagedLoad) or load.life_ns is None:
+        return
+    active = {index for index, _, _, testers in active_pieces(load) if testers}
+    for number, stage in enumerate(load.stages):
+        if stage.rate is None and number not in active:
+            context.wrong(
+                (*at, "stages", number),
+                f"no tester is active in {stage.name}: all of its testers joined earlier and have ended after their "
+                f"life of {show_duration(load.life_ns)}; make life longer, or leave it out",
+            )
 
 
 def own_length_ns(load: model.Load) -> int | None:
@@ -351,7 +376,7 @@ def own_length_ns(load: model.Load) -> int | None:
     if isinstance(load, model.RecordedLoad):
         return load.at_ns[-1] + NS["ms"]  # so that the last one is still started
     if isinstance(load, model.RampLoad) and load.life_ns is not None:
-        return (load.testers - 1) * load.every_ns + load.life_ns
+        return last_join_ns(load) + load.life_ns
     return None
 
 
@@ -378,7 +403,12 @@ def resolve_run(
                 (*at, "warmup"), f"the warm-up must be shorter than the run, which takes {show_duration(end)}"
             )
     if end is None and raw.until is None:
-        context.wrong(at, "the run has no end: give duration (for example 30s) or until")
+        ramped = any(isinstance(load, model.RampLoad) for load, _ in loads)
+        context.wrong(
+            at,
+            "the run has no end: give duration (for example 30s) or until"
+            + (", or a life to the testers of the ramp" if ramped else ""),
+        )
     if (
         raw.until is not None
         and raw.until.each_tester is not None

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from plimsoll.plan.hosts.spread import slots_of
-from plimsoll.plan.model import Cell, Config
+from plimsoll.plan.model import Cell, Config, RampLoad
+from plimsoll.plan.source.units import show_duration
+from plimsoll.plan.tester_time import joined_by, last_join_ns
 
 TABLES: Final = (".csv", ".tsv")
 LOCAL_PORTS: Final = 28_232
@@ -57,6 +59,28 @@ def many_ports(configs: Iterable[Config]) -> tuple[str, ...]:
                     "more hosts or more addresses of the target, or widen net.ipv4.ip_local_port_range"
                 )
     return tuple(warnings.values())
+
+
+def ramps(configs: Iterable[Config]) -> tuple[str, ...]:
+    """Warnings about ramps: testers that never join, and testers with a single slot."""
+    found: dict[str, None] = {}
+    for config in configs:
+        for work in config.workloads:
+            load, end = work.load, config.run.end_ns
+            if not isinstance(load, RampLoad):
+                continue
+            if end is not None and (joined := joined_by(load, end)) < load.testers:
+                found[
+                    f"{work.name}: {load.testers - joined:,} of {load.testers:,} testers never join: the run ends "
+                    f"after {show_duration(end)}, and the last tester joins at {show_duration(last_join_ns(load))}: "
+                    "give a longer run.duration, fewer testers or a shorter interval"
+                ] = None
+            if load.slots is not None and load.life_ns is not None and load.life_ns <= load.slots.every_ns:
+                found[
+                    f"{work.name}: each tester starts one request: its life of {show_duration(load.life_ns)} is not "
+                    f"longer than its interval of {show_duration(load.slots.every_ns)}"
+                ] = None
+    return tuple(found)
 
 
 def _has_digit(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
@@ -36,11 +37,22 @@ from plimsoll.plan.source.units import NS
 
 
 class Ramp(Raw):
-    """Testers that start one after the other."""
+    """Testers that join one after the other."""
 
-    testers: Testers
+    testers: Testers | None = None
+    per_host: Testers | None = None
     every: Duration
     life: Duration | None = None
+
+    @model_validator(mode="after")
+    def _check_one(self) -> Ramp:
+        if (self.testers is None) == (self.per_host is None):
+            raise PydanticCustomError("ramp", "a ramp needs either testers or per_host")
+        if self.every == 0 and (self.testers or self.per_host or 0) > 1:
+            raise PydanticCustomError("ramp", "`every` must be longer than 0s")
+        if self.life == 0:
+            raise PydanticCustomError("ramp", "`life` must be longer than 0s")
+        return self
 
 
 class Stage(Raw):
@@ -48,13 +60,19 @@ class Stage(Raw):
 
     for_: Duration = Field(alias="for")
     testers: Testers | None = None
+    per_host: Testers | None = None
     rate: RateRange | None = None
     name: PlainText | None = None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has testers, not a rate."""
+        return self.rate is None
+
     @model_validator(mode="after")
     def _check_one(self) -> Stage:
-        if (self.testers is None) == (self.rate is None):
-            raise PydanticCustomError("stage", "a stage needs either testers or a rate")
+        if sum(value is not None for value in (self.testers, self.per_host, self.rate)) != 1:
+            raise PydanticCustomError("stage", "a stage needs either testers, per_host or a rate")
         if self.for_ == 0:
             raise PydanticCustomError("stage", "`for` must be longer than 0s")
         return self
@@ -68,6 +86,7 @@ class LoadRaw(Raw):
     think: Drawn | None = None
     every: Duration | None = None
     late: Literal["skip", "catch-up"] | None = None
+    life: Duration | None = None
     rate: Rate | None = None
     arrivals: Literal["poisson", "even"] | None = None
     in_flight: Testers | None = None
@@ -91,39 +110,61 @@ class LoadRaw(Raw):
                 {"got": got},
             )
         self._check_keys(leads[0])
-        if self.every == 0 or (self.ramp and self.ramp.every == 0 and self.ramp.testers > 1):
-            raise PydanticCustomError("load", "`every` must be longer than 0s")
+        if self.every == 0 or self.life == 0:
+            key = "every" if self.every == 0 else "life"
+            raise PydanticCustomError("load", "`{key}` must be longer than 0s", {"key": key})
         return self
+
+    @property
+    def per_host_keys(self) -> list[tuple[str | int, ...]]:
+        """Paths below the load of each `per_host`."""
+        found: list[tuple[str | int, ...]] = [("per_host",)] if self.per_host is not None else []
+        if self.ramp is not None and self.ramp.per_host is not None:
+            found.append(("ramp", "per_host"))
+        stages = enumerate(self.stages or ())
+        return found + [("stages", at, "per_host") for at, stage in stages if stage.per_host is not None]
 
     def _check_keys(self, lead: str) -> None:
         """Rejects keys without effect in this kind of load: a reader would believe that they have an effect."""
         open_keys = {"arrivals", "in_flight", "when_full"}
         closed = {"every", "late"} if self.every is not None else {"think"}
+        has_testers = lead == "stages" and any(stage.is_closed for stage in self.stages or ())
         allowed = {
             "testers": closed,
             "per_host": closed,
             "rate": open_keys,
-            "ramp": {"think"},
-            "stages": self._stage_keys(open_keys),
+            "ramp": closed,
+            "stages": self._stage_keys(closed, open_keys),
             "replay": open_keys - {"arrivals"},
         }[lead]
-        given = {key for key in ("think", "every", "late", *open_keys) if getattr(self, key) is not None}
-        wrong = sorted(given - allowed)
+        keys_of_kinds = ("think", "every", "late", "life", *open_keys)
+        wrong = sorted({key for key in keys_of_kinds if getattr(self, key) is not None} - allowed)
         if wrong:
-            slotted = self.every is not None and lead in ("testers", "per_host")
+            slotted = self.every is not None and (lead in ("testers", "per_host", "ramp") or has_testers)
             kind = f"{lead} with `every`" if slotted else lead
             keys = ", ".join(sorted(allowed))
             known = f"the allowed keys are {keys}" if allowed else "no further keys are allowed"
             raise PydanticCustomError(
                 "load",
-                "{wrong} has no effect in a load of {kind}: {known}",
-                {"wrong": " and ".join(wrong), "kind": kind, "known": known},
+                "{wrong} has no effect in a load of {kind}: {known}{hint}",
+                {"wrong": " and ".join(wrong), "kind": kind, "known": known, "hint": _hint(lead, wrong)},
             )
 
-    def _stage_keys(self, open_keys: set[str]) -> set[str]:
+    def _stage_keys(self, closed: set[str], open_keys: set[str]) -> set[str]:
         stages = self.stages or []
-        closed = {"think"} if any(stage.testers is not None for stage in stages) else set()
-        return closed | (open_keys if any(stage.rate is not None for stage in stages) else set())
+        of_testers = {*closed, "life"} if any(stage.is_closed for stage in stages) else set()
+        return of_testers | (open_keys if any(not stage.is_closed for stage in stages) else set())
+
+
+def _hint(lead: str, wrong: Sequence[str]) -> str:
+    """What to write instead of a key without effect."""
+    if lead == "ramp" and "life" in wrong:
+        return "; write the life inside the ramp: ramp: {..., life: 1h}"
+    if "late" in wrong and lead in ("testers", "per_host", "ramp", "stages"):
+        return "; late needs `every`, the interval between the requests of a tester"
+    if lead in ("testers", "per_host") and "life" in wrong:
+        return "; run.duration ends all testers, and a ramp has a life for each"
+    return ""
 
 
 class Pair(Raw):

@@ -69,7 +69,7 @@ def _figure(run: RunResult, ramp: Ramp) -> Figure:
     chart: Chart = alt.vconcat(*panels).resolve_scale(color="independent")
     return Figure(
         key=f"ramp-{run.id}",
-        title=f"Run {run.id} against the {tables.load_head(ramp).lower()}",
+        title=f"Run {run.id} against the {'number of ' if ramp.steps else ''}{tables.load_head(ramp).lower()}",
         chart=finish(chart, **data),
         alt="; ".join(
             f"{row['range']}: {quantity(row['throughput'], 'rate', 'requests/s')}, "
@@ -77,9 +77,17 @@ def _figure(run: RunResult, ramp: Ramp) -> Figure:
             for row in rows[:16]
         ),
         table=tables.table(run, ramp),
-        caption="Each point is a part of the run, at the middle of its load. A percentile is missing where a part has "
+        caption=f"Each point is {_part(ramp)}. A percentile is missing where a part has "
         "too few transactions, or where it is among those that did not complete.",
     )
+
+
+def _part(ramp: Ramp) -> str:
+    if not ramp.steps:
+        return "a part of the run, at the middle of its load"
+    turns = ramp.steps[-1].load_high < max(step.load_high for step in ramp.steps)
+    order = "; the line follows the time, up with the joins and back as testers leave" if turns else ""
+    return f"a step of the ramp: a time with the same number of active testers{order}"
 
 
 def _rows(ramp: Ramp) -> list[dict[str, Any]]:
@@ -93,14 +101,14 @@ def _rows(ramp: Ramp) -> list[dict[str, Any]]:
             "errors": 100 * (ramp_bin.traffic.error_rate or 0.0),
             **{name: getattr(ramp_bin.traffic.response_ms, name) for name in TIMES},
         }
-        for ramp_bin in ramp.bins
+        for ramp_bin in tables.parts_of(ramp)
     ]
 
 
 def _panel(
     ramp: Ramp, name: str, title: str, colours: dict[str, str], rows: Rows, *, height: int = HEIGHT * 2 // 3
 ) -> Chart:
-    """Lines with a point per bin."""
+    """Lines with a point per part of the load."""
     loads = [row["load"] for row in rows]
     head = tables.load_head(ramp).lower()
     x = alt.X(

@@ -1,7 +1,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{self, Receiver};
 
-use plimsoll_model::{Arrivals as Law, Dist, Late, LoadSpec, MetricRow, RunSpec, Transaction};
+use plimsoll_model::{Arrivals as Law, Dist, Late, LoadSpec, MetricRow, RunSpec, SlotSpec, Transaction};
 use serde_json::json;
 
 use super::*;
@@ -153,6 +153,17 @@ fn every(late: Late) -> LoadSpec {
     }
 }
 
+/// One tester with a slot every 20 ns, which leaves at 70 ns.
+fn leaving(late: Late) -> LoadSpec {
+    LoadSpec::Ramp {
+        testers: 1,
+        every_ns: 10,
+        life_ns: Some(70),
+        think: Dist::ZERO,
+        slots: Some(SlotSpec { every_ns: 20, late }),
+    }
+}
+
 fn recorded(at_ns: &[u64], when_full: WhenFull) -> LoadSpec {
     LoadSpec::Recorded {
         at_ns: at_ns.to_vec(),
@@ -186,6 +197,17 @@ fn slots_that_pass_during_a_transaction_are_missed_or_start_late() {
         run(&every(Late::CatchUp), false, 30, 0),
         (vec![0, 20, 40, 60], (0, 1))
     );
+}
+
+#[test]
+fn a_tester_of_a_ramp_has_slots_for_its_life_only() {
+    for late in [Late::Skip, Late::CatchUp] {
+        assert_eq!(run(&leaving(late), false, 10, 0), (vec![0, 20, 40, 60], (0, 0)));
+    }
+    // The second transaction ends after the life, in which the slot at 60 passed.
+    assert_eq!(run(&leaving(Late::Skip), false, 45, 0), (vec![0, 45], (0, 2)));
+    assert_eq!(run(&leaving(Late::CatchUp), false, 45, 0), (vec![0, 20], (0, 2)));
+    assert_eq!(run(&leaving(Late::Skip), false, 75, 0), (vec![0], (0, 3)));
 }
 
 #[test]
