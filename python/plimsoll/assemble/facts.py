@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plimsoll.analyse.components.counted import counted_services, window_counts
+from plimsoll.analyse.components.tiers import foreign_notes, tier_counts
 from plimsoll.analyse.components.utilization_hosts import HostsUsed
 from plimsoll.analyse.components.watched import host_notes, watch_notes, watched_utilizations
 from plimsoll.analyse.results.analysis import OpenLoad
-from plimsoll.analyse.results.run import CountedService, Counts, NamedMetric
+from plimsoll.analyse.results.run import CountedService, Counts, NamedMetric, TierCounts
 from plimsoll.analyse.run.connections import HISTOGRAMS
 from plimsoll.analyse.run.named import named_metrics
 from plimsoll.analyse.run.runs import RunFacts
@@ -19,6 +20,7 @@ from plimsoll.collect.hosts import (
     TCP_RTT,
 )
 from plimsoll.collect.parquet import read_metrics
+from plimsoll.collect.requests import RequestCounts, read_requests, whole_requests
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.versions import OBJECT, VERSION
 from plimsoll.collect.watched import WatchedReadings, service_readings, watched_readings
@@ -53,6 +55,8 @@ def facts_of(
         record["reason"] if status != "finished" else "",
     ]
     watched = watched_readings(run)
+    tiers = tiers_of_run(run, counts)
+    notes += foreign_notes(tiers)
     return RunFacts(
         open_load=_open_load(record),
         id=run.id,
@@ -72,6 +76,7 @@ def facts_of(
         monitor_cpu=used.monitor_cpu,
         metrics=metrics_of(run, measured),
         services=services_of(run, measured, watched),
+        tiers=tiers,
         notes=[note for note in notes if note],
     )
 
@@ -95,6 +100,26 @@ def services_of(
         readings.name: window_counts(readings, window) for readings in (*service_readings(run), *watched)
     }
     return counted_services([*run.record["services"], *run.record.get("watched", ())], counts)
+
+
+def tiers_of_run(run: RunFiles, counts: Counts) -> tuple[TierCounts, ...]:
+    """The requests that services counted, against those that the tier before them sent."""
+    tiers = run.record.get("tiers", ())
+    if not tiers:
+        return ()
+    requests, workloads = read_requests(run), run.record["workloads"]
+
+    def testers(entry: Mapping[str, Any]) -> RequestCounts | None:
+        if requests is None:
+            # The counts of the engine are those of all workloads together.
+            return whole_requests(run) if entry["is_whole"] and workloads == [entry["workload"]] else None
+        sums = RequestCounts()
+        for endpoint in entry["endpoints"]:
+            sums.add(requests.get((entry["workload"], endpoint), RequestCounts()))
+        return sums
+
+    services = [*run.record["services"], *run.record.get("watched", ())]
+    return tier_counts(tiers, services, testers, counts.failed + counts.in_flight_at_end)
 
 
 def open_workloads(record: Mapping[str, Any]) -> frozenset[str]:

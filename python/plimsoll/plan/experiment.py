@@ -299,6 +299,7 @@ def _build_experiment(
         lateness_floor_ns=first.validity.lateness_floor,
         gaps=first.validity.gaps,
         steal=first.validity.steal,
+        requests=first.validity.requests,
         success=first.validity.success,
         trend=first.validity.trend,
     )

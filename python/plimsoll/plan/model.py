@@ -487,6 +487,7 @@ class Validity:
     lateness_floor_ns: int = 1_000_000
     gaps: float = 0.01
     steal: float = 0.05
+    requests: float = 0.01
     success: bool = True
     trend: bool = True
 

@@ -370,6 +370,8 @@ def _validity(labels: Labels) -> Section:
         (objections, [validity_table]) if len(bad) <= MAX_OBJECTIONS else ((), [*objections, validity_table])
     )
     folded.append(tables.run_counts(labels))
+    compared = counted.tiers(labels)
+    folded += [] if compared is None else [compared]
     folded += [tables.left_out(labels)] if labels.analysis.left_out else []
     return Section("validity", "Validity", text.strip(), tables=shown, folded=tuple(folded))
 

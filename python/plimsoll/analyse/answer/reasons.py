@@ -81,8 +81,32 @@ def run_reason(reason: Reason) -> str:
                 f"the clock offset of {listing(names(values, 'agents')[:MAX_AGENTS])} is unknown: its times cannot be "
                 "compared with those of other agents"
             )
+        case RunReason.REQUESTS:
+            return _requests(values)
         case _:
             return reason.code
+
+
+def _requests(values: Mapping[str, Value]) -> str:
+    """A service that counted more or fewer requests than the tier before it sent."""
+    difference, through = figure(values, "difference"), names(values, "through")
+    senders = listing(["the testers" if name == "testers" else name for name in names(values, "before")])
+    sent, counted = (count(int(figure(values, name))) for name in ("sent", "counted"))
+    share = figure(values, "share")
+    by = f"{100 * abs(share):.1f} % " if share == share else ""
+    more, why = (
+        ("more", "a proxy or retries in between, or other clients")
+        if difference > 0
+        else (
+            "fewer",
+            "they were answered by something in front of the service, such as a cache, or were lost",
+        )
+    )
+    way = f" through {listing(through)}" if through else ""
+    return (
+        f"{values['service']} counted {by}{more} requests than {senders} sent{way} ({counted} instead of {sent}): "
+        f"{why} (requests: {_limit(values)} %)"
+    )
 
 
 def _demand(values: Mapping[str, Value]) -> str:

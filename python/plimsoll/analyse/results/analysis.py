@@ -31,6 +31,7 @@ from plimsoll.analyse.results.run import (
     StageResult,
     Staleness,
     TesterResult,
+    TierCounts,
     Traffic,
     Utilization,
     WindowResult,
@@ -103,6 +104,8 @@ class RunResult:
     all workloads are open, `jain_index`, `share_cv` and the shares are no measure of fairness; if some are, the testers
     of the open ones are left out of these figures."""
     services: tuple[CountedService, ...] = ()
+    tiers: tuple[TierCounts, ...] = ()
+    """Empty if no service counts requests whose number is known from the tier before it."""
     staleness: Staleness | None = None
     """None if no operation reads versions."""
     caches: tuple[CacheTimes, ...] = ()

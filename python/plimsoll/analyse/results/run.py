@@ -454,6 +454,28 @@ class CountedService:
 
 
 @dataclass(frozen=True, slots=True)
+class TierCounts:
+    """The requests that a service counted in the whole run, and those that the tier before it sent.
+
+    `before`: `testers`, or names of services; `through`: what is between and does not count. `sent`: without those that
+    found no connection, with every repeated try. `unsure`: those of `sent` that may not have been counted: failed,
+    timed out, cut off at the end, repeated, or answered by a cache between. `difference`: `counted` - `sent` if more
+    were counted, `counted` - (`sent` - `unsure`) if fewer than that were, else 0; `share`: of `sent`, None if nothing
+    was sent. `is_watched`: Plimsoll did not start the service, and other clients are no reason for a doubt.
+    """
+
+    service: str
+    before: tuple[str, ...]
+    through: tuple[str, ...]
+    sent: int
+    unsure: int
+    counted: int
+    difference: int
+    share: float | None
+    is_watched: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Readers:
     """The responses to the readers of a workload, or of all workloads: the reads that started in the window."""
 

@@ -28,6 +28,7 @@ class RuleName(StrEnum):
     STEAL = "validity.steal"
     LOST_AGENTS = "validity.lost_agents"
     CLOCKS = "validity.clocks"
+    REQUESTS = "validity.requests"
     VALIDITY = "validity"
     BOTTLENECK = "bottleneck"
     COMMON_BOTTLENECK = "bottleneck.common"
@@ -115,6 +116,13 @@ _CHECKS: Final = (
     ),
     VerdictRule(RuleName.LOST_AGENTS, 1, "A run that went on without an agent that was lost is doubtful."),
     VerdictRule(RuleName.CLOCKS, 1, "A run with an agent of whose clock nothing is known is doubtful."),
+    VerdictRule(
+        RuleName.REQUESTS,
+        2,  # not 1: the rule was added later, which has to change the version of `validity`
+        "A run is doubtful if a service that Plimsoll started counted more or fewer requests than the testers, or the "
+        "service before it, sent, by more than `requests` and by more than 5 requests, beyond those of which it is not "
+        "known whether they arrived; if what is between the two does not count, only if by at most half.",
+    ),
 )
 
 RULES: Final = (
@@ -300,6 +308,7 @@ _OF_REASONS: Final = {
     RunReason.STEAL: RuleName.STEAL,
     RunReason.LOST_AGENTS: RuleName.LOST_AGENTS,
     RunReason.UNKNOWN_CLOCKS: RuleName.CLOCKS,
+    RunReason.REQUESTS: RuleName.REQUESTS,
 }
 
 

@@ -76,6 +76,7 @@ class RunReason(StrEnum):
     STEAL = "steal"
     LOST_AGENTS = "lost agents"
     UNKNOWN_CLOCKS = "unknown clocks"
+    REQUESTS = "requests counted"
 
 
 class BottleneckVerdict(StrEnum):

@@ -17,6 +17,7 @@ from plimsoll.analyse.results.run import (
     Counts,
     NamedMetric,
     Staleness,
+    TierCounts,
     Utilization,
 )
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
@@ -55,6 +56,7 @@ class RunFacts:
     metrics: tuple[NamedMetric, ...] = ()
     open_load: OpenLoad = "none"
     services: tuple[CountedService, ...] = ()
+    tiers: tuple[TierCounts, ...] = ()
     staleness: Staleness | None = None
     caches: tuple[CacheTimes, ...] = ()
     connections: Connections | None = None
@@ -106,6 +108,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         metrics=facts.metrics,
         open_load=facts.open_load,
         services=facts.services,
+        tiers=facts.tiers,
         staleness=facts.staleness,
         caches=facts.caches,
         connections=facts.connections,
@@ -157,6 +160,10 @@ def _observed(facts: RunFacts, summary: RunSummary) -> ValidityFigures:
         ),
         unknown_clocks=facts.hosts.bound_unknown if facts.hosts else (),
         loss=facts.loss,
+        # The last transactions of a lost agent, or those of a damaged record, are unknown.
+        tiers=facts.tiers
+        if facts.loss is None and facts.counts.balanced and not facts.counts.lost_records
+        else (),
     )
 
 

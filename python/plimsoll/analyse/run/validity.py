@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plimsoll.analyse.results.hosts import LostAgent
+from plimsoll.analyse.results.run import TierCounts
 from plimsoll.analyse.results.verdict_rules import rule_of
 from plimsoll.analyse.results.verdicts import Reason, RunReason, RunVerdict, Severity, Value
 from plimsoll.analyse.run.own_delays import NOT_RECORDED, OwnDelay, OwnDelays
@@ -23,6 +24,12 @@ MAX_STALL_S = 0.05
 two."""
 MAX_JUDGED_QUANTILE = 0.99
 """Own lateness above this quantile makes a run doubtful, not invalid."""
+
+MIN_REQUESTS = 5
+"""A difference of up to this number of requests between two counts is no reason for a doubt."""
+MAX_PASSED = 0.5
+"""A greater difference behind a program that does not count its requests is the purpose of this program: it answers
+most requests itself, or sends several for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ class ValidityFigures:
     balanced: bool = True
     lost_records: int = 0
     unknown_clocks: tuple[str, ...] = ()
+    tiers: tuple[TierCounts, ...] = ()
     loss: Loss | None = None
 
 
@@ -105,6 +113,7 @@ def judge_run(observed: ValidityFigures, limits: Validity) -> Judgement:
         _steal(observed, limits),
         _lost_agents(observed, limits),
         _clocks(observed),
+        *(_requests(tier, limits) for tier in observed.tiers),
     )
     return Judgement(tuple(filter(None, reasons)), _evidence(observed, share))
 
@@ -215,6 +224,26 @@ def _clocks(observed: ValidityFigures) -> Reason | None:
     return against(RunReason.UNKNOWN_CLOCKS, Severity.DOUBTFUL, agents=tuple(observed.unknown_clocks))
 
 
+def _requests(tier: TierCounts, limits: Validity) -> Reason | None:
+    """A service counted another number of requests than the tier before it sent."""
+    if tier.is_watched or abs(tier.difference) <= max(MIN_REQUESTS, limits.requests * tier.sent):
+        return None
+    if tier.through and abs(tier.difference) > MAX_PASSED * tier.sent:
+        return None
+    return against(
+        RunReason.REQUESTS,
+        Severity.DOUBTFUL,
+        service=tier.service,
+        before=tier.before,
+        through=tier.through,
+        sent=tier.sent,
+        counted=tier.counted,
+        difference=tier.difference,
+        share=tier.share,
+        limit=limits.requests,
+    )
+
+
 def _evidence(observed: ValidityFigures, share: float | None) -> dict[str, float | None]:
     return {
         "succeeded": float(observed.succeeded),
@@ -229,9 +258,19 @@ def _evidence(observed: ValidityFigures, share: float | None) -> dict[str, float
         "trend_change": observed.trend.change if observed.trend else None,
         "steal": observed.steal,
         "trend_p": observed.trend.p_value if observed.trend else None,
+        **({"requests": _greatest_difference(observed.tiers)} if observed.tiers else {}),
         **(
             {"recorded": observed.loss.on_disk, "unknown_load": observed.loss.unknown}
             if observed.loss is not None
             else {}
         ),
     }
+
+
+def _greatest_difference(tiers: Iterable[TierCounts]) -> float | None:
+    """The difference of the greatest share of what was sent, among the services that Plimsoll started."""
+    return max(
+        (tier.share for tier in tiers if tier.share is not None and not tier.is_watched),
+        key=abs,
+        default=None,
+    )

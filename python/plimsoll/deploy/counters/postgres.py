@@ -3,7 +3,8 @@ not count its transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters import Reading
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     import psycopg
 
 SLOWEST: Final = 10
+MAX_ROWS: Final = 4500
+"""pg_stat_statements has room for 5,000 statements, those of all databases together."""
 QUOTED: Final = 500
 """The maximum number of characters of a statement."""
 GAUGES: Final = ("numbackends",)
@@ -27,6 +30,9 @@ SELECT to_jsonb(d) AS database,
 FROM pg_stat_database d WHERE d.datname = %s
 """
 """Selects whole rows, so that columns that a version adds, renames or removes do not cause an error."""
+_OF_SESSION: Final = re.compile(
+    r"(set|reset|show|discard|begin|start|commit|end|rollback|abort|savepoint|release)\b", re.IGNORECASE
+)
 STATES: Final = ("active", "idle", "idle in transaction")
 
 
@@ -73,7 +79,9 @@ class PostgresCounters:
             self._database,
         )
         statements = [_statement(row[0]) for row in rows]
-        return {"statements": sorted(statements, key=lambda statement: -statement["total_s"])[:SLOWEST]}
+        slowest = sorted(statements, key=lambda statement: -statement["total_s"])[:SLOWEST]
+        # A full table drops rows, and with them their calls.
+        return {"statements": slowest} | ({"gauges": calls(statements)} if len(rows) < MAX_ROWS else {})
 
     def close(self) -> None:
         """Closes the connection."""
@@ -89,6 +97,13 @@ class PostgresCounters:
     def _execute(self, query: Any, *values: str) -> list[Any]:
         assert self._connection is not None
         return self._connection.execute(query, values or None).fetchall()
+
+
+def calls(statements: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The number of statements of the run that are not about the session. Other than the transactions of
+    pg_stat_database, pg_stat_statements contains each at once."""
+    counted = (each["calls"] for each in statements if not _OF_SESSION.match(each["statement"]))
+    return {"statements.calls": float(sum(counted))}
 
 
 def _numbers(row: Mapping[str, Any] | None, prefix: str) -> dict[str, float]:

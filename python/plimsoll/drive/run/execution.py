@@ -23,6 +23,7 @@ from plimsoll.drive.run.actions.context import ActionMeans
 from plimsoll.drive.run.actions.timed import ActionRecord, TimedActions
 from plimsoll.drive.run.counting import CounterLogs, as_record
 from plimsoll.drive.run.facts import (
+    compared_tiers,
     is_load_changing,
     load_profile,
     operations_of,
@@ -155,6 +156,7 @@ class RunExecution:
             "load_changes": is_load_changing(config),
             **load_profile(config),
             **planned_starts(config),
+            **compared_tiers(config),
             **({"actions": self._action_records()} if config.actions else {}),
             "effective": self._resources.plan.cell_of(run).stored,
         }

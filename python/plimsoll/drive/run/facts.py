@@ -17,6 +17,7 @@ from plimsoll.plan.model import (
     StagedLoad,
 )
 from plimsoll.plan.tester_time import NEVER_NS, active_pieces, stage_periods
+from plimsoll.plan.tiers import tiers_of
 
 
 def stages_of(config: Config) -> list[dict[str, Any]]:
@@ -153,3 +154,10 @@ def versions_of(config: Config) -> dict[str, Any]:
         for workload in config.workloads
     }
     return {"versions": versions} if any(versions.values()) else {}
+
+
+def compared_tiers(config: Config) -> dict[str, Any]:
+    """`tiers`: services whose counts of requests can be compared with those of their clients; empty if there are
+    none."""
+    tiers = [tier.to_json() for tier in tiers_of(config)]
+    return {"tiers": tiers} if tiers else {}

@@ -164,6 +164,7 @@ class ValidityRaw(Raw):
     lateness_floor: Duration = NS["ms"]
     gaps: Fraction = 0.01
     steal: Fraction = 0.05
+    requests: Fraction = 0.01
     success: bool = True
     trend: bool = True
 

@@ -34,6 +34,8 @@ class DelayService(StatelessSection):
     seed: Seed = 1
 
     runs_in_engine: ClassVar[bool] = True
+    request_counter: ClassVar[str | None] = "answered"
+    arrival_counter: ClassVar[str | None] = "received"
 
     def scheme(self) -> str:
         return "http" if self.http else "tcp"

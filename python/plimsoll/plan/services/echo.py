@@ -19,6 +19,8 @@ class EchoService(StatelessSection):
     status: Annotated[int, Field(ge=200, le=599)] = 200
 
     runs_in_engine: ClassVar[bool] = True
+    request_counter: ClassVar[str | None] = "answered"
+    arrival_counter: ClassVar[str | None] = "received"
 
     def scheme(self) -> str:
         return "http" if self.http else "tcp"

@@ -108,6 +108,9 @@ class FrontierService(StatelessSection):
     invalidation: InvalidationRaw | None = None
 
     runs_in_engine: ClassVar[bool] = True
+    request_counter: ClassVar[str | None] = "answered"
+    arrival_counter: ClassVar[str | None] = "received"
+    forward_counter: ClassVar[str | None] = "queries"
 
     def scheme(self) -> str:
         return "http"

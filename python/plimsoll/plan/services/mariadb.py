@@ -30,6 +30,8 @@ class MariadbService(ServiceSection):
 
     database_kind: ClassVar[DatabaseKind | None] = "mariadb"
     start_ns: ClassVar[int] = 6 * NS["s"]
+    request_counter: ClassVar[str | None] = "Questions"
+    arrival_counter: ClassVar[str | None] = "Com_select"
 
     def scheme(self) -> str:
         return "mysql"

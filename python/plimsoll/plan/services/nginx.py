@@ -27,6 +27,9 @@ class NginxService(StatelessSection):
     settings: list[Line] = Field(default_factory=list)
 
     start_ns: ClassVar[int] = NS["s"]
+    request_counter: ClassVar[str | None] = "requests"
+    arrival_counter: ClassVar[str | None] = "requests"
+    forward_counter: ClassVar[str | None] = "requests"
 
     @model_validator(mode="after")
     def _one(self) -> NginxService:

@@ -33,6 +33,8 @@ class PostgresService(ServiceSection):
 
     database_kind: ClassVar[DatabaseKind | None] = "postgres"
     start_ns: ClassVar[int] = 4 * NS["s"]
+    request_counter: ClassVar[str | None] = "xact_commit"
+    arrival_counter: ClassVar[str | None] = "statements.calls"
 
     def scheme(self) -> str:
         return "postgresql"

@@ -64,6 +64,13 @@ class ServiceSection(Raw):
     """Assumed time to stop the service and to start it again, ns: `plan` prints the sum."""
     runs_in_engine: ClassVar[bool] = False
     """True: `plimsoll-engine serve KIND` is the service, with the JSON of `engine_config`."""
+    request_counter: ClassVar[str | None] = None
+    """The counter of the requests or statements that the service has served. None: it counts none."""
+    arrival_counter: ClassVar[str | None] = None
+    """The counter of the requests that have arrived, which can be compared with those that were sent. None: there is
+    none that is exact."""
+    forward_counter: ClassVar[str | None] = None
+    """The counter of the requests that it sends to the service behind it. None: it does not count them."""
 
     @property
     def is_placed(self) -> bool:

@@ -80,6 +80,9 @@ class SquidService(ServiceSection):
     settings: list[Line] = Field(default_factory=list)
 
     start_ns: ClassVar[int] = 3 * NS["s"]
+    request_counter: ClassVar[str | None] = "client_http.requests"
+    arrival_counter: ClassVar[str | None] = "client_http.requests"
+    forward_counter: ClassVar[str | None] = "server.all.requests"
 
     def scheme(self) -> str:
         return "http"

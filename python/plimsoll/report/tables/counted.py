@@ -6,12 +6,17 @@ from typing import Final
 
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import CountedService
-from plimsoll.analyse.results.wording import count, number, percent
+from plimsoll.analyse.results.wording import count, listing, number, percent
 from plimsoll.report.labels import Labels
 from plimsoll.report.tables.analysis import milliseconds
 from plimsoll.report.tables.table import Column, Table
 
 NOTE = "Over the whole run, with warm-up and drain. The names are those of the service; zeros are left out."
+
+TIERS_NOTE: Final = (
+    "Over the whole run, without readiness checks and the readings of the counters. Unsure: requests that failed, were "
+    "cut off at the end or repeated; they may or may not have arrived. Difference: what they do not explain."
+)
 
 STAMPS: Final = ("clock_ns",)
 """Time stamps of counters. samples.parquet contains them, the tables do not."""
@@ -27,6 +32,31 @@ def derived(labels: Labels) -> Table | None:
     ]
     heads = (*map(Column, ("Run", "Cell", "Service", "Figure")), Column("Value", numeric=True))
     return Table("Counters of the services", heads, tuple(rows), "Over the whole run.") if rows else None
+
+
+def tiers(labels: Labels) -> Table | None:
+    """The requests that the services counted against those that the tier before sent, for all runs; None if there is
+    nothing to compare."""
+    rows = [
+        (
+            run.id,
+            labels.cell(run.cell),
+            tier.service,
+            listing(tier.before) + (f", through {listing(tier.through)}" if tier.through else ""),
+            count(tier.sent),
+            count(tier.unsure),
+            count(tier.counted),
+            f"{tier.difference:+,}" if tier.difference else "0",
+            f"{100 * tier.share:+.1f} %" if tier.share else "–" if tier.share is None else "0 %",
+        )
+        for run in labels.runs()
+        for tier in run.tiers
+    ]
+    heads = (
+        *map(Column, ("Run", "Cell", "Service", "Clients")),
+        *(Column(name, numeric=True) for name in ("Sent", "Unsure", "Counted", "Difference", "Share")),
+    )
+    return Table("Requests sent and counted", heads, tuple(rows), TIERS_NOTE) if rows else None
 
 
 def counted(run: RunResult) -> Table:
