@@ -49,11 +49,13 @@ class TesterRequests:
 @dataclass(frozen=True, slots=True)
 class ServiceRequests:
     """Requests that a service sends, by its own counter. `errors`: the counter of those that may not have been counted
-    behind it; empty: it has none."""
+    behind it; `sessions`: the counter of the receiver's connections, each of which may begin with a request that
+    `counter` lacks. Empty: there is none."""
 
     service: str
     counter: str
     errors: str = ""
+    sessions: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +230,18 @@ def _sent_by(other: Service, service: Service, config: Config) -> _Clients:
             return None if changes else _forwards(other)
         case "frontier" if not any(settings.get(key) for key in _OF_LAST_MODIFIED):
             readers = [work for work in config.workloads if work.driver == "frontier"]
-            return _forwards(other, "database_errors") if all(map(_has_selects, readers)) else None
+            if not all(map(_has_selects, readers)):
+                return None
+            # The gateway asks a MariaDB for the number of each new session, to be able to cancel its queries.
+            sessions = "Connections" if service.database_kind == "mariadb" else ""
+            return _forwards(other, "database_errors", sessions)
         case _:
             return None
 
 
-def _forwards(other: Service, errors: str = "") -> _Clients:
+def _forwards(other: Service, errors: str = "", sessions: str = "") -> _Clients:
     counter = SERVICE_KINDS[other.kind].forward_counter
-    return None if counter is None else [_Client(ServiceRequests(other.name, counter, errors))]
+    return None if counter is None else [_Client(ServiceRequests(other.name, counter, errors, sessions))]
 
 
 def _forwarded(other: Service, service: Service, config: Config) -> _Clients:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from plimsoll.analyse.results.hosts import LostAgent
 from plimsoll.analyse.results.verdicts import BottleneckReason, Reason, RunReason, Severity, Value
@@ -89,23 +89,35 @@ def run_reason(reason: Reason) -> str:
 
 def _requests(values: Mapping[str, Value]) -> str:
     """A service that counted more or fewer requests than the tier before it sent."""
-    difference, through = figure(values, "difference"), names(values, "through")
-    senders = listing(["the testers" if name == "testers" else name for name in names(values, "before")])
     sent, counted = (count(int(figure(values, name))) for name in ("sent", "counted"))
     share = figure(values, "share")
     by = f"{100 * abs(share):.1f} % " if share == share else ""
+    return _requests_text(values, by, f" ({counted} instead of {sent})")
+
+
+def requests_of_runs(reasons: Sequence[Reason]) -> str:
+    """The same doubt about several runs, whose figures differ. `reasons`: at least two, of the same service and
+    direction."""
+    shares = sorted(abs(100 * figure(reason.values, "share")) for reason in reasons)
+    by = f"{shares[0]:.1f} to {shares[-1]:.1f} % " if shares[-1] == shares[-1] else ""
+    return _requests_text(reasons[0].values, by, f" in {plural(len(reasons), 'run')}")
+
+
+def _requests_text(values: Mapping[str, Value], by: str, figures: str) -> str:
+    through = names(values, "through")
+    senders = listing(["the testers" if name == "testers" else name for name in names(values, "before")])
+    way = f" through {listing(through)}" if through else ""
     more, why = (
         ("more", "a proxy or retries in between, or other clients")
-        if difference > 0
+        if figure(values, "difference") > 0
         else (
             "fewer",
             "they were answered by something in front of the service, such as a cache, or were lost",
         )
     )
-    way = f" through {listing(through)}" if through else ""
     return (
-        f"{values['service']} counted {by}{more} requests than {senders} sent{way} ({counted} instead of {sent}): "
-        f"{why} (requests: {_limit(values)} %)"
+        f"{values['service']} counted {by}{more} requests than {senders} sent{way}{figures}: {why} "
+        f"(requests: {_limit(values)} %)"
     )
 
 

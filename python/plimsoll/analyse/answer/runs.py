@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
-from plimsoll.analyse.answer.reasons import figure, run_reason
+from plimsoll.analyse.answer.reasons import figure, requests_of_runs, run_reason
 from plimsoll.analyse.results.analysis import Analysis, RunResult
-from plimsoll.analyse.results.verdicts import Finding, RunReason, Severity, Topic
+from plimsoll.analyse.results.verdicts import Finding, Reason, RunReason, Severity, Topic
 from plimsoll.analyse.results.wording import count, describe, listing, plural, quantity
 from plimsoll.analyse.run.validity import is_lower_bound
+
+MERGED: Final = (RunReason.TREND, RunReason.REQUESTS)
+"""Doubts whose texts contain figures of the run."""
 
 
 def run_findings(analysis: Analysis) -> list[Finding]:
@@ -62,19 +66,37 @@ def _reasons(runs: Sequence[RunResult]) -> str:
 
 
 def _doubts(runs: Sequence[RunResult]) -> str:
-    """The doubts about runs. Trends of several runs are one part of the text, because each has its own figures."""
+    """The doubts about runs. Trends of several runs are one part of the text, and so are differences of the requests of
+    a service, because each run has its own figures."""
     doubts = [reason for run in runs for reason in run.reasons if reason.severity == Severity.DOUBTFUL]
-    trends = [reason for reason in doubts if reason.code == RunReason.TREND]
-    if len(trends) < 2:
+    alike: dict[tuple[object, ...], list[Reason]] = {}
+    for reason in doubts:
+        alike.setdefault(_kind_of_doubt(reason), []).append(reason)
+    merged = {kind: alike.pop(kind) for kind in list(alike) if kind[0] in MERGED and len(alike[kind]) > 1}
+    if not merged:
         return _grouped(reason for run in runs for reason in run.doubtful_reasons)
+    texts = [
+        _trends(reasons) if kind[0] == RunReason.TREND else requests_of_runs(reasons)
+        for kind, reasons in merged.items()
+    ]
+    others = _grouped(run_reason(reason) for reasons in alike.values() for reason in reasons)
+    return "; ".join(filter(None, (*texts, others)))
+
+
+def _kind_of_doubt(reason: Reason) -> tuple[object, ...]:
+    """Doubts of the same kind differ only in their figures."""
+    if reason.code != RunReason.REQUESTS:
+        return (reason.code,)
+    return reason.code, reason.values["service"], figure(reason.values, "difference") > 0
+
+
+def _trends(trends: Sequence[Reason]) -> str:
     changes = sorted(100 * figure(reason.values, "change") for reason in trends)
     metrics = listing(dict.fromkeys(str(reason.values["metric"]) for reason in trends), last="or")
-    not_steady = (
+    return (
         f"{count(len(trends))} not steady after the warm-up ({metrics} changes by {changes[0]:+.1f} to "
         f"{changes[-1]:+.1f} % of its mean over the window)"
     )
-    others = [run_reason(reason) for reason in doubts if reason.code != RunReason.TREND]
-    return "; ".join(filter(None, (not_steady, _grouped(others))))
 
 
 def _grouped(reasons: Iterable[str]) -> str:

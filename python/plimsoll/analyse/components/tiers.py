@@ -59,7 +59,9 @@ def _compared(
     if counted is None:
         return None
     sent = [_of_testers(testers(entry), entry["each"], bool(tier["through"])) for entry in tier["testers"]]
-    sent += [_of_service(entry, counters, failed) for entry in tier["services"]]
+    sent += [
+        _of_service(entry, counters.get(tier["service"], {}), counters, failed) for entry in tier["services"]
+    ]
     known = [part for part in sent if part is not None]
     if not known or len(known) < len(sent):
         return None
@@ -114,14 +116,19 @@ def _of_testers(counts: RequestCounts | None, each: int, is_through: bool) -> Se
 
 
 def _of_service(
-    entry: Mapping[str, Any], counters: Mapping[str, Mapping[str, float]], failed: int
+    entry: Mapping[str, Any],
+    received: Mapping[str, float],
+    counters: Mapping[str, Mapping[str, float]],
+    failed: int,
 ) -> Sent | None:
-    """The requests that a service sent. Those of the transactions that failed may have ended on the way."""
+    """The requests that a service sent. Those of the transactions that failed may have ended on the way. `received`:
+    the counters of the service behind it."""
     values = counters.get(entry["service"], {})
     sent = values.get(entry["counter"])
     if sent is None:
         return None
-    return Sent(round(sent), round(sent - failed - values.get(entry["errors"], 0.0)))
+    most = sent + received.get(entry["sessions"], 0.0)
+    return Sent(round(most), round(sent - failed - values.get(entry["errors"], 0.0)))
 
 
 def foreign_notes(tiers: Sequence[TierCounts]) -> list[str]:
