@@ -19,6 +19,7 @@ from plimsoll.printable import printable_lines
 
 VERBS = {
     "run": "run an experiment file and write its report",
+    "suite": "run a set of experiment files against an existing service",
     "plan": "show what an experiment file would do, without starting anything",
     "show": "print the summary of results",
     "analyse": "repeat the analysis of results on disk, or analyse a CSV table",

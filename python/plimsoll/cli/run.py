@@ -71,7 +71,7 @@ def main(args: argparse.Namespace) -> int:
         return code
     done: frozenset[str] = frozenset()
     if directory is None:
-        _probe(plan, done, args)
+        probe_targets(plan, done, skipped=args.no_probe)
         now = datetime.datetime.now(datetime.UTC)
         directory = ResultsDirectory.create(args.out, plan.experiment.name, now)
     else:
@@ -79,7 +79,7 @@ def main(args: argparse.Namespace) -> int:
             for line in run.missing:
                 print(printable(f"run {run.run}: not fetched: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
-        _probe(plan, done, args)
+        probe_targets(plan, done, skipped=args.no_probe)
     outcome = execute(
         plan, directory, done, quiet=args.quiet, prepare=args.resume is None, probe=not args.no_probe
     )
@@ -97,10 +97,10 @@ def busy_host_warnings() -> list[str]:
     ]
 
 
-def _probe(plan: Plan, done: frozenset[str], args: argparse.Namespace) -> None:
-    """Probes the targets of the runs that are not done."""
+def probe_targets(plan: Plan, done: frozenset[str], *, skipped: bool) -> None:
+    """Probes the targets of the runs that are not done, unless `skipped`."""
     configs = {run.cell_index: run.config for run in plan.runs if run.id not in done}
-    if not args.no_probe:
+    if not skipped:
         probe(configs.values(), plan.experiment.redactor, IN_FILE)
 
 

@@ -1,0 +1,204 @@
+"""Which files of a suite can be run against an existing service, and with which changes."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from plimsoll.errors import BadInput, Problem
+from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.design.factors import Factor, parse_factors
+from plimsoll.plan.resolve.context import ResolveContext
+from plimsoll.plan.schema.paths import Origins
+from plimsoll.plan.services.section import url_variable
+from plimsoll.plan.source.document import Document, KeyPath, dotted, parse_document
+from plimsoll.suite.quick import quick_sets
+
+SUFFIXES: Final = (".yaml", ".yml")
+OWN_SECTIONS: Final = ("services", "data")
+"""Sections of a system that the experiment starts itself."""
+MAX_REASONS: Final = 3
+"""Maximum number of problems of a file that the summary quotes."""
+
+
+class Refusal(Exception):
+    """The file is valid, but cannot be run against an existing service. The text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A file of the suite. `plan`: its runs against the service, None if it is not run; `reason`: why not; `remarks`:
+    what of the file is not used."""
+
+    file: Path
+    state: Literal["selected", "refused", "invalid"]
+    plan: Plan | None = None
+    reason: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def listed_files(paths: Sequence[Path]) -> list[tuple[Path, bool]]:
+    """The files in their order, each once, and whether it was named itself. Of a directory, its files
+    `*.yaml` and `*.yml`, sorted by name. Raises BadInput."""
+    found: dict[Path, tuple[Path, bool]] = {}
+    for path in paths:
+        if path.is_dir():
+            files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES and each.is_file())
+            if not files:
+                raise BadInput(f"{path}: the directory contains no file *.yaml or *.yml")
+        elif path.is_file():
+            files = [path]
+        else:
+            raise BadInput(f"{path}: no such file or directory")
+        for file in files:
+            found.setdefault(file.resolve(), (file, path == file))
+    return list(found.values())
+
+
+def check_target(target: str) -> None:
+    """Raises BadInput unless the target is a URL that may be stored."""
+    try:
+        url = urlsplit(target)
+        is_url = bool(url.scheme and (url.netloc or url.path))
+        login = url.netloc.rpartition("@")[0]
+    except ValueError:
+        is_url, login = False, target.rpartition("@")[0]
+    if ":" in login and "${" not in login.partition(":")[2]:
+        raise BadInput(
+            "--target: the URL contains a password, and the results store the target: write ${env:NAME} in its place"
+        )
+    if not is_url and "${" not in target:
+        raise BadInput(f'--target: expected a URL such as http://test.example:8080, got "{target}"')
+
+
+def select(file: Path, is_named: bool, target: str, *, quick: bool) -> Selection:
+    """Examines a file. `is_named`: the file was given itself, not its directory."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        document = parse_document(text, str(file))
+        return _selection(file, is_named, text, document, target, quick=quick)
+    except Refusal as refusal:
+        return Selection(file, "refused", reason=str(refusal))
+    except BadInput as error:
+        return Selection(file, "invalid", reason=_quoted(error))
+    except (OSError, UnicodeDecodeError) as error:
+        return Selection(file, "invalid", reason=f"{file}: cannot be read: {error}")
+
+
+def _selection(
+    file: Path, is_named: bool, text: str, document: Document, target: str, *, quick: bool
+) -> Selection:
+    tree = document.data
+    if not is_named and not (isinstance(tree, Mapping) and "plimsoll" in tree):
+        raise Refusal("not an experiment file: it has no key `plimsoll`")
+    if not isinstance(tree, Mapping):
+        load_experiment(file)  # raises BadInput with the reason
+        raise Refusal("not an experiment file")
+    factors = parse_factors(tree, ResolveContext(Origins(document), {}, file.parent))
+    targets = dict(_targets(tree))
+    try:
+        _check_own_system(tree, factors, targets)
+    except Refusal:
+        load_experiment(file)  # an invalid file is reported as invalid
+        raise
+    varied = [setting.path for factor in factors for level in factor.levels for setting in level.settings]
+    shortened = quick_sets(text, tree, varied, str(file)) if quick else ()
+    sets = [f"{dotted(path)}={target}" for path in targets]
+    if tree.get("services"):
+        sets.append("services={}")
+    # The target and the services are replaced last: a short form may change them, too.
+    plan = _planned(file, tree, sets, shortened)
+    if any(run.config.hosts.testbed is not None for run in plan.runs):
+        raise Refusal("hosts: the hosts of a testbed are emulated, and do not reach an existing service")
+    return Selection(file, "selected", plan, remarks=tuple(_remarks(tree, targets)))
+
+
+def _planned(file: Path, tree: Mapping[str, Any], sets: list[str], shortened: tuple[str, ...]) -> Plan:
+    """The plan with the changes. Raises Refusal if they are the reason that the file cannot be used, and BadInput if
+    the file is invalid without them, too."""
+    seed = secrets.randbits(32)
+    try:
+        return make_plan(load_experiment(file, [*shortened, *sets]), seed)
+    except BadInput as error:
+        problem = error
+    if shortened and _is_valid(file, sets):
+        raise Refusal(f"--quick: {_quoted(problem)}")
+    load_experiment(file)
+    names = tree.get("services")
+    if isinstance(names, Mapping) and names:
+        raise Refusal(f"the file needs its own services ({', '.join(map(str, names))}): {_quoted(problem)}")
+    raise Refusal(_quoted(problem))
+
+
+def _is_valid(file: Path, sets: list[str]) -> bool:
+    try:
+        load_experiment(file, sets)
+    except BadInput:
+        return False
+    return True
+
+
+def _check_own_system(
+    tree: Mapping[str, Any], factors: Sequence[Factor], targets: Mapping[KeyPath, Any]
+) -> None:
+    """Raises Refusal if the experiment is about a system of its own, or has no target that can be replaced."""
+    data = tree.get("data")
+    if data:
+        names = ", ".join(map(str, data)) if isinstance(data, Mapping) else "data"
+        raise Refusal(f"data: the file writes data of its own ({names})")
+    for factor in factors:
+        for path in (setting.path for level in factor.levels for setting in level.settings):
+            if path[0] in OWN_SECTIONS:
+                raise Refusal(
+                    f"the factor {factor.name} sets {dotted(path)}, which only a service of its own has"
+                )
+            if path[0] == "targets" or path in targets or path in {at[:-1] for at in targets}:
+                raise Refusal(f"the factor {factor.name} sets {dotted(path)}, which --target replaces")
+    for name in tree.get("services") or ():
+        variable = url_variable(str(name))
+        for section in ("before_run", "after_run", "actions"):
+            if re.search(rf"{variable}(?![A-Z0-9_])", str(tree.get(section))):
+                raise Refusal(f"the file needs its own service {name}: {section} uses {variable}")
+    if not targets:
+        raise Refusal("no workload has a target that --target could replace")
+    different = list(dict.fromkeys(map(str, targets.values())))
+    if len(different) > 1:
+        raise Refusal(f"the workloads have different targets ({', '.join(different)})")
+
+
+def _targets(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
+    """Path and value of the target of each workload that has one."""
+    works: list[tuple[KeyPath, Any]] = [(("workload",), tree.get("workload"))]
+    several = tree.get("workloads")
+    if isinstance(several, Mapping):
+        works += [(("workloads", str(name)), work) for name, work in several.items()]
+    for at, work in works:
+        if isinstance(work, Mapping) and work.get("target") is not None:
+            yield (*at, "target"), work["target"]
+
+
+def _remarks(tree: Mapping[str, Any], targets: Mapping[KeyPath, Any]) -> Iterator[str]:
+    services, named = tree.get("services"), tree.get("targets")
+    if isinstance(services, Mapping) and services:
+        yield f"services of the file that are not started: {', '.join(map(str, services))}"
+    used = [str(value) for value in dict.fromkeys(map(str, targets.values()))]
+    for name in used:
+        entry = named.get(name) if isinstance(named, Mapping) else None
+        if isinstance(entry, Mapping) and (watch := entry.get("watch")):
+            yield f"systems of the target {name} that are not watched: {len(watch)}"
+
+
+def _quoted(error: BadInput) -> str:
+    """The first problems of a file, as one text."""
+    more = len(error.problems) - MAX_REASONS
+    shown = [*map(_one, error.problems[:MAX_REASONS]), *([f"and {more} more"] if more > 0 else [])]
+    return "; ".join(shown)
+
+
+def _one(problem: Problem) -> str:
+    return " ".join(str(problem).split())

@@ -1,0 +1,128 @@
+"""`plimsoll suite` against a server that Plimsoll did not start."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Lab
+from tests.real.test_trouble import wait_for
+
+REST = """
+design: {repetitions: 2}
+run: {duration: 400ms}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}
+"""
+GOOD = """
+plimsoll: 1
+question: Is it fast?
+workload: {driver: http, target: 'http://127.0.0.1:1'}
+load: {testers: 1}
+"""
+SLOW = GOOD + "thresholds: [{metric: response, test: p(50)<1us}]\n"
+FAILS = GOOD + 'before_run: [{run: ["false"], on: controller}]\n'
+OWN = (
+    "plimsoll: 1\nservices: {web: {kind: echo}}\nworkload: {driver: http, target: web}\nload: {testers: 1}\n"
+)
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    """The service."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def target() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def files(lab: Lab, **texts: str) -> Path:
+    folder = lab.directory / "experiments"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+def result(lab: Lab) -> tuple[Path, dict[str, Any]]:
+    """The directory of the suite, and its suite.json."""
+    (path,) = (lab.directory / "results").glob("suite-*")
+    return path, json.loads((path / "suite.json").read_text())
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {Path(entry["file"]).stem: entry["state"] for entry in document["experiments"]}
+
+
+def test_every_file_that_can_be_run_is_run_and_the_others_are_named(lab: Lab, target: str) -> None:
+    folder = files(
+        lab,
+        a_fails=FAILS + REST,
+        b_good=GOOD + REST,
+        c_slow=SLOW + REST,
+        d_own=OWN + "factors: {services.web.body: [1kB, 2kB]}\n" + REST,
+        e_invalid="plimsoll: 1\n",
+    )
+    done = lab.run("suite", folder, "--target", target, "--json")
+    path, document = result(lab)
+    assert done.json == document
+    assert states(document) == {
+        "a_fails": "failed", "b_good": "done", "c_slow": "done", "d_own": "refused", "e_invalid": "invalid",
+    }  # fmt: skip
+    rows = {Path(entry["file"]).stem: entry for entry in document["experiments"]}
+    assert done.code == document["exit_code"] == 1
+    assert [rows[name]["exit_code"] for name in sorted(rows)] == [1, 0, 99, 0, 2]
+    assert "measured nothing" in rows["a_fails"]["reason"]
+    assert rows["b_good"]["validity"] == "all 2 runs valid" and "requests/s" in rows["b_good"]["answer"][0]
+    assert [threshold["passed"] for threshold in rows["c_slow"]["thresholds"]] == [False]
+    assert "the factor services.web.body sets" in rows["d_own"]["reason"]
+    for name in ("b_good", "c_slow"):
+        assert (path / rows[name]["report"]).is_file()
+        assert f'href="{rows[name]["report"]}"' in (path / "suite.html").read_text()
+        assert lab.run("show", path / rows[name]["directory"], "--json").code == rows[name]["exit_code"]
+    for word in ("Is it fast?", "a_fails.yaml", "d_own.yaml", "e_invalid.yaml", target):
+        assert word in (path / "suite.html").read_text()
+
+
+def test_an_interrupt_ends_the_suite_and_keeps_what_was_measured(lab: Lab, target: str) -> None:
+    folder = files(lab, a=GOOD + REST, b=GOOD + REST.replace("400ms", "60s"), c=GOOD + REST)
+    with lab.start("suite", folder, "--target", target) as process:
+        wait_for(lambda: any((lab.directory / "results").glob("suite-*/b-*/runs/0001/segments/*")))
+        _, before = result(lab)
+        assert states(before) == {"a": "done", "b": "not run", "c": "not run"} and not before["ended"]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    path, document = result(lab)
+    assert states(document) == {"a": "done", "b": "interrupted", "c": "not run"}
+    assert document["exit_code"] == 130 and document["ended"]
+    assert "interrupted" in (path / "suite.html").read_text() and "Traceback" not in err
+    assert "b: interrupted" in out and "c: not run" in out
+
+
+def test_a_target_that_is_down_fails_before_any_run(lab: Lab) -> None:
+    done = lab.run("suite", files(lab, a=GOOD + REST), "--target", "http://127.0.0.1:9")
+    path, document = result(lab)
+    assert done.code == 2 and states(document) == {"a": "failed"}
+    assert sorted(each.name for each in path.iterdir()) == ["suite.html", "suite.json"]
+    assert "127.0.0.1:9" in document["experiments"][0]["reason"]

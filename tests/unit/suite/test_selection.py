@@ -1,0 +1,209 @@
+"""Which files of a suite are run against an existing service, and how they are changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT
+
+from plimsoll.errors import BadInput
+from plimsoll.plan.model import ClosedLoad, StagedLoad
+from plimsoll.suite.selection import Selection, check_target, listed_files, select
+
+TARGET = "http://site.example:8080"
+FILE = """\
+plimsoll: 1
+services: {web: {kind: echo, http: true}}
+workload: {driver: http, target: web}
+load: {testers: 2}
+design: {repetitions: 3}
+run: {warmup: 10s, duration: 60s}
+"""
+
+
+def selected(tmp_path: Path, text: str, *, quick: bool = False, is_named: bool = False) -> Selection:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    return select(path, is_named, TARGET, quick=quick)
+
+
+def test_the_target_replaces_that_of_the_file_and_its_service_is_not_started(tmp_path: Path) -> None:
+    selection = selected(tmp_path, FILE)
+    assert selection.plan is not None
+    assert selection.remarks == ("services of the file that are not started: web",)
+    for run in selection.plan.runs:
+        assert run.config.services == ()
+        (work,) = run.config.workloads
+        assert [endpoint.url for endpoint in work.target.endpoints] == [TARGET]
+    assert selection.plan.experiment.sets == (f"workload.target={TARGET}", "services={}")
+
+
+def test_workloads_with_one_target_are_all_sent_to_the_service(tmp_path: Path) -> None:
+    work = "{driver: http, target: web, load: {testers: 1}}"
+    text = FILE.replace(
+        "workload: {driver: http, target: web}\nload: {testers: 2}", f"workloads: {{a: {work}, b: {work}}}"
+    )
+    plan = selected(tmp_path, text).plan
+    assert plan is not None
+    assert {work.target.endpoints[0].url for work in plan.runs[0].config.workloads} == {TARGET}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "\nload:",
+            "\ndata: {t: {into: db, rows: 1, row: 1B}}\nload:",
+            "data: the file writes data of its own (t)",
+        ),
+        (
+            "\nload:",
+            "\nfactors: {size: {path: services.web.body, levels: [1kB, 2kB]}}\nload:",
+            "the factor size sets services.web.body, which only a service of its own has",
+        ),
+        (
+            "\nload:",
+            "\nfactors: {where: {path: workload.target, levels: [web, 'http://other.example']}}\nload:",
+            "the factor where sets workload.target, which --target replaces",
+        ),
+        (
+            "driver: http, target: web",
+            "driver: 'null'",
+            "no workload has a target that --target could replace",
+        ),
+        (
+            "\nload:",
+            "\nactions: [{at: 30s, kill: {service: web}}]\nload:",
+            "the file needs its own services (web): FILE:4: actions.0.kill.service: there is no service web",
+        ),
+        (
+            "\nload:",
+            "\nthresholds: [{metric: cpu.web, test: mean<1}]\nload:",
+            "the file needs its own services (web): FILE:4: thresholds.0.metric: there is no component web; "
+            "the results will have host, testers",
+        ),
+        (
+            "workload: {driver: http, target: web}\nload: {testers: 2}",
+            "workloads: {a: {driver: http, target: web, load: {testers: 1}}, "
+            "b: {driver: http, target: 'http://b.example', load: {testers: 1}}}",
+            "the workloads have different targets (web, http://b.example)",
+        ),
+        (
+            "\nload:",
+            '\nbefore_run: [{run: "curl $PLIMSOLL_URL_WEB"}]\nload:',
+            "the file needs its own service web: before_run uses PLIMSOLL_URL_WEB",
+        ),
+        ("plimsoll: 1", "other: 1", "not an experiment file: it has no key `plimsoll`"),
+    ],
+)
+def test_files_that_need_a_system_of_their_own_are_refused(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    text = FILE.replace(old, new, 1).replace("into: db", "into: web")
+    if "data:" in text:
+        text = text.replace("{kind: echo, http: true}", "{kind: sqlite}").replace(
+            "driver: http, target: web", "driver: sql, target: web, sql: {queries: ['SELECT 1']}"
+        )
+    selection = selected(tmp_path, text)
+    assert (selection.state, selection.plan) == ("refused", None)
+    assert selection.reason == reason.replace("FILE", str(tmp_path / "x.yaml"))
+
+
+def test_an_invalid_file_is_reported_as_invalid_even_if_it_would_be_refused(tmp_path: Path) -> None:
+    for text in (
+        FILE.replace("testers: 2", "tester: 2"),
+        FILE + "data: {t: {into: nowhere}}\n",
+        "a: [",
+        "- 1\n- 2",
+    ):
+        selection = selected(tmp_path, text, is_named=True)
+        assert selection.state == "invalid", text
+        assert selection.reason.startswith(str(tmp_path / "x.yaml"))
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe")
+    assert select(tmp_path / "x.yaml", True, TARGET, quick=False).state == "invalid"
+
+
+def test_the_short_form_has_one_repetition_and_shorter_times(tmp_path: Path) -> None:
+    plan = selected(tmp_path, FILE, quick=True).plan
+    assert plan is not None and len(plan.runs) == 1
+    settings = plan.runs[0].config.run
+    assert (settings.warmup_ns, settings.end_ns) == (10**9, 6 * 10**9)
+
+
+def test_the_short_form_lengthens_nothing_and_ends_runs_without_a_duration(tmp_path: Path) -> None:
+    short = FILE.replace("warmup: 10s, duration: 60s", "warmup: 100ms, duration: 2s")
+    plan = selected(tmp_path, short, quick=True).plan
+    assert plan is not None and plan.runs[0].config.run.end_ns == 2_100_000_000
+    counted = FILE.replace("warmup: 10s, duration: 60s", "until: {transactions: 1000000}")
+    plan = selected(tmp_path, counted, quick=True).plan
+    assert plan is not None
+    assert (plan.runs[0].config.run.end_ns, plan.runs[0].config.run.transactions) == (5 * 10**9, 1_000_000)
+
+
+def test_the_short_form_of_stages(tmp_path: Path) -> None:
+    text = FILE.replace("testers: 2", "stages: [{for: 60s, testers: 1}, {for: 1s, testers: 2}]").replace(
+        "warmup: 10s, duration: 60s", "warmup: 1s"
+    )
+    plan = selected(tmp_path, text, quick=True).plan
+    assert plan is not None
+    load = plan.runs[0].config.workloads[0].load
+    assert isinstance(load, StagedLoad) and [stage.for_ns for stage in load.stages] == [2 * 10**9, 10**9]
+
+
+def test_a_value_of_a_factor_is_not_shortened(tmp_path: Path) -> None:
+    text = FILE.replace("\nload:", "\nfactors: {run.duration: [20s, 40s]}\nload:", 1)
+    plan = selected(tmp_path, text, quick=True).plan
+    assert plan is not None
+    assert sorted(run.config.run.end_ns or 0 for run in plan.runs) == [21 * 10**9, 41 * 10**9]
+
+
+def test_the_line_of_a_file_is_its_short_form(tmp_path: Path) -> None:
+    line = "# quick: --set load.testers=1 --set 'services.web.body=1kB' --set run.duration=9s\n"
+    plan = selected(tmp_path, line + FILE, quick=True).plan
+    assert plan is not None and len(plan.runs) == 3
+    load = plan.runs[0].config.workloads[0].load
+    assert isinstance(load, ClosedLoad) and load.testers == 1
+    assert plan.runs[0].config.run.end_ns == 19 * 10**9
+    wrong = selected(tmp_path, "# quick: run.duration=1s\n" + FILE, quick=True)
+    assert wrong.state == "invalid" and "x.yaml:1: expected `# quick: --set PATH=VALUE" in wrong.reason
+
+
+def test_a_file_that_cannot_be_shortened_is_refused(tmp_path: Path) -> None:
+    text = FILE.replace("\nload:", "\nactions: [{at: 30s, run: 'true', on: controller}]\nload:", 1)
+    assert selected(tmp_path, text).state == "selected"
+    selection = selected(tmp_path, text, quick=True)
+    assert selection.state == "refused" and selection.reason.startswith("--quick: "), selection.reason
+
+
+def test_files_are_listed_once_and_sorted(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.yml", "c.txt"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "d.yaml").mkdir()
+    found = listed_files([tmp_path / "b.yaml", tmp_path])
+    assert [(path.name, is_named) for path, is_named in found] == [("b.yaml", True), ("a.yml", False)]
+    for path, text in (
+        (tmp_path / "d.yaml", "contains no file"),
+        (tmp_path / "none", "no such file or directory"),
+    ):
+        with pytest.raises(BadInput, match=text):
+            listed_files([path])
+
+
+def test_the_target_is_a_url_without_a_password() -> None:
+    for target in (TARGET, "postgresql://me:${env:PW}@db.example/x", "${env:SITE}", "tcp://h:1"):
+        check_target(target)
+    for target in ("site.example", "http://me:secret@h/", "postgresql://me:p@w@h/x", ""):
+        with pytest.raises(BadInput) as caught:
+            check_target(target)
+        assert "secret" not in str(caught.value) and "p@w" not in str(caught.value)
+
+
+def test_the_examples_run_against_any_server() -> None:
+    files = listed_files([ROOT / "examples" / "suite"])
+    assert len(files) == 3
+    for file, is_named in files:
+        for quick in (False, True):
+            selection = select(file, is_named, TARGET, quick=quick)
+            assert selection.plan is not None and selection.plan.experiment.question, selection.reason
+            assert not selection.remarks
