@@ -18,11 +18,16 @@ import pytest
 from plimsoll.deploy.programs import find
 from plimsoll.plan.queries.access_line import LineFormat
 from plimsoll.plan.queries.access_log import AccessLog, read_access_log
+from plimsoll.plan.queries.log_format import line_format
 from tests.conftest import Lab
 from tests.real.test_services import needs, place, run, stored
 
 __all__ = ["place"]
 
+CUSTOM = (
+    '$msec $request_time $remote_addr $http_host "$http_user_agent" $request_method $request_uri $status '
+    "$bytes_sent"
+)
 CONFIG = """
 daemon off;
 pid {place}/pid;
@@ -31,7 +36,9 @@ events {{}}
 http {{
   log_format timed '$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent '
                    '"$http_referer" "$http_user_agent" $request_time';
+  log_format custom '{CUSTOM}';
   access_log {place}/access.log timed;
+  access_log {place}/custom.log custom;
   client_body_temp_path {place}/body; proxy_temp_path {place}/proxy; fastcgi_temp_path {place}/fastcgi;
   uwsgi_temp_path {place}/uwsgi; scgi_temp_path {place}/scgi;
   server {{ listen 127.0.0.1:{port}; root {place}/www; }}
@@ -83,7 +90,7 @@ def nginx(tmp_path: Path, place: Path) -> Iterator[Server]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    (place / "nginx.conf").write_text(CONFIG.format(place=place, port=port))
+    (place / "nginx.conf").write_text(CONFIG.format(place=place, port=port, CUSTOM=CUSTOM))
     command: list[str | Path] = [program, "-p", place, "-c", place / "nginx.conf", "-e", place / "error.log"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
@@ -137,6 +144,42 @@ def test_the_log_of_nginx_becomes_an_experiment_that_runs(lab: Lab, nginx: Serve
     repeated = re.findall(r'"(GET|HEAD) (\S+) ', "\n".join(nginx.lines(len(text) + len(rows))[len(text) :]))
     assert {path for _, path in repeated} <= known
     assert {method for method, _ in repeated} == {"GET", "HEAD"}
+
+
+def test_a_format_string_reads_a_log_of_custom_order(lab: Lab, nginx: Server) -> None:
+    before = len(nginx.lines(1))
+    begin_ns = time.time_ns()
+    for at in range(20):
+        assert (
+            nginx.request("HEAD" if at % 10 == 0 else "GET", f"/data/{at % OBJECTS}.bin?a=%20{at}", 'a "b" c')
+            == 200
+        )
+    end_ns = time.time_ns()
+    nginx.lines(before + 20)
+    path = nginx.log.with_name("custom.log")
+    log, timed = (
+        read_access_log(path, line_format(CUSTOM)),
+        read_access_log(nginx.log, LineFormat("nginx", "s")),
+    )
+    assert (log.counts.used, log.counts.all_malformed, log.grain_ns) == (before + 20, 0, 10**6)
+    assert (log.paths, log.is_head, list(log.duration_ns)) == (
+        timed.paths,
+        timed.is_head,
+        list(timed.duration_ns),
+    )
+    assert all(begin_ns - 2 * 10**6 <= start <= end_ns for start in log.start_ns[before:])
+    assert set(log.hosts) == {f"127.0.0.1:{nginx.port}".encode()}
+    assert all(size > other for size, other in zip(log.size[before:], timed.size[before:], strict=True))
+
+    done = lab.run("import", "access-log", path, "--format", CUSTOM, "-o", "custom.yaml")
+    assert done.code == 0, done.err
+    text = (lab.directory / "custom.yaml").read_text()
+    (line,) = re.findall(r"^  # (http: .*)$", text, re.MULTILINE)
+    replay = f"plimsoll: 1\nworkload:\n  driver: http\n  target: http://h\n  {line}\nload: {{replay: log}}\n"
+    plan = lab.run("plan", lab.file(replay + "run: {duration: 1s}\n"))
+    assert plan.code == 0 and f"{before + 20} requests in {before + 20} lines" in plan.out, plan.err
+    wrong = lab.run("import", "access-log", path, "--format", "$msec $request", "-o", "x.yaml")
+    assert wrong.code == 2 and "--format: the format has no status" in wrong.err
 
 
 def test_hostile_requests_stay_one_line_each(lab: Lab, nginx: Server) -> None:

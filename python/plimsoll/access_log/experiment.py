@@ -109,6 +109,8 @@ def _workload(
 
 def _form(form: LineFormat) -> str:
     parts = [] if form.name == "auto" else [f"format: {form.name}"]
+    if form.text:
+        parts.append(f"format: {json.dumps(form.text, ensure_ascii=False).replace('${', '$${')}")
     if form.duration is not None:
         parts.append(f"duration: {form.duration}")
     return "".join(f", {part}" for part in parts)

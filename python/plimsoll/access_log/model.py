@@ -48,7 +48,9 @@ def model_of(log: AccessLog, objects: int | None = None) -> LogModel:
             np.array(log.duration_ns, dtype=np.int64),
             np.array(log.client, dtype=np.int64),
             log.grain_ns,
-        ),
+        )
+        if log.clients
+        else None,
         len(log.paths),
         len(set(log.hosts)),
         log.grain_ns / 1e9,

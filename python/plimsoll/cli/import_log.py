@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from plimsoll.cli.init import name
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.plan.queries.access_line import UNITS_NS, LineFormat
+from plimsoll.plan.queries.log_fields import FormatError
+from plimsoll.plan.queries.log_format import NAMES, line_format
 from plimsoll.printable import printable
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ EXAMPLES = """examples:
   plimsoll import access-log access.log --target http://test.example:8080
   plimsoll import access-log access.log.gz --format nginx --duration s
   plimsoll import access-log squid.log -o squid.yaml
+  plimsoll import access-log access.log --format '$remote_addr $msec "$request" $status $bytes_sent $request_time'
+  plimsoll import access-log access_log --format '%h %{usec}t %D "%r" %>s %b'
 """
 
 
@@ -43,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="target of the experiment (default: http://localhost:8080)",
     )  # fmt: skip
     log.add_argument(
-        "--format", choices=("auto", "nginx", "apache", "squid", "trafficserver"), default="auto",
-        help="program that wrote the log (default: auto, from the form of each line)",
+        "--format", default="auto", metavar="NAME|TEXT",
+        help=f"program that wrote the log: {', '.join(NAMES)} (default: auto, from the form of each line); or the text "
+        "of nginx's log_format or Apache's LogFormat",
     )  # fmt: skip
     log.add_argument(
         "--duration", choices=tuple(UNITS_NS),
@@ -58,11 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Reads the log, writes the experiment, and prints the laws; returns 97 if more than 1 % of the lines cannot be
     read."""
-    if args.duration is not None and args.format not in ("nginx", "apache"):
+    if args.duration is not None and args.format in ("auto", "squid", "trafficserver"):
         raise BadInput("--duration needs --format nginx or --format apache")
     if args.objects is not None and args.objects < 1:
         raise BadInput(f"--objects: expected a number of at least 1, got {args.objects}")
-    form = LineFormat(args.format, args.duration)
+    try:
+        form = line_format(args.format, args.duration)
+    except FormatError as error:
+        raise BadInput(f"--format: {printable(str(error))}") from error
     log = read(args.file, form)
 
     from plimsoll.access_log.experiment import experiment_files

@@ -9,8 +9,8 @@ from typing import Final
 
 from plimsoll.plan.drivers.driver import Context, LogRequests
 from plimsoll.plan.model import Generator, Json
-from plimsoll.plan.queries.access_line import LineFormat
 from plimsoll.plan.queries.access_log import AccessLog
+from plimsoll.plan.queries.log_format import line_format
 from plimsoll.plan.queries.sections import HttpFromLog
 from plimsoll.plan.source.document import KeyPath
 
@@ -24,7 +24,7 @@ def log_requests(raw: HttpFromLog, common: Mapping[str, Json], at: KeyPath, cont
     """The requests of a log: at random with their frequencies, or in their order. `common`: a request without its
     path; `at`: path of `from_log`."""
     place = (*at, "file")
-    log = context.access_log(raw.file, place, LineFormat(raw.format, raw.duration), MAX_PATHS)
+    log = context.access_log(raw.file, place, line_format(raw.format, raw.duration), MAX_PATHS)
     if log is None:
         return LogRequests()
     paths = [path.decode("ascii") for path in log.paths]

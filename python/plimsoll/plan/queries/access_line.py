@@ -10,6 +10,7 @@ administrator has added (nginx `$request_time`, Apache `%D`, `%T`).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -33,7 +34,8 @@ _COMBINED: Final = re.compile(
     rb"(?:([^\s:]+):\d{1,5} )?(\S+) \S+ [^\[\"]*\[([^\]]{20,32})\] "
     rb'"((?:[^"\\]|\\.)*)" (\d{3}|-) (-?\d{1,18}|-)(?:\s|$)'
 )
-_TIME: Final = re.compile(rb"(\d{2})/([A-Z][a-z]{2})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-])(\d{2})(\d{2})")
+_TIME: Final = re.compile(rb"(\d{2})/([A-Z][a-z]{2})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-]\d{4})")
+_TIME_EXPECTED: Final = "the time is not DAY/MONTH/YEAR:HOUR:MINUTE:SECOND ZONE of the years 1990 to 2100"
 _REQUEST: Final = re.compile(rb"([A-Z][A-Z_-]{0,31}) (\S+)(?: HTTP/\d(?:\.\d)?)?\Z")
 _URL: Final = re.compile(rb"https?://([^/?#\s]+)([/?#]\S*)?\Z", re.IGNORECASE)
 _LAST: Final = re.compile(rb"(\d{1,12}(?:\.\d{1,9})?)\s*\Z")
@@ -48,10 +50,12 @@ _YEARS: Final = range(1990, 2101)
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How lines are read. `duration`: unit of the last field of combined lines; None: they have no duration."""
+    """How lines are read. `duration`: unit of the last field of combined lines; None: they have no duration. `text`: a
+    format string of nginx or Apache, which `log_format` reads; empty: the format is `name`."""
 
     name: Format = "auto"
     duration: DurationUnit | None = None
+    text: str = ""
 
 
 @dataclass(slots=True)
@@ -87,44 +91,58 @@ def parse_line(line: bytes, form: LineFormat) -> AccessRecord:
 
 def _native(match: re.Match[bytes], form: LineFormat) -> AccessRecord:
     seconds, ms, elapsed, client, status, size, method, url = match.groups()
-    duration_ns = _duration(int(elapsed) * UNITS_NS["ms"])
+    duration_ns = duration_in_range(int(elapsed) * UNITS_NS["ms"])
     at_ns = int(seconds) * SECOND_NS + int(ms) * UNITS_NS["ms"]
     start_ns = at_ns if form.name == "trafficserver" else at_ns - duration_ns
-    host, path = _split(method, url)
+    host, path = split_target(method, url)
     # `%03d` of a status that was not sent is 000.
     return AccessRecord(
-        start_ns, UNITS_NS["ms"], duration_ns, client, method, host, path, int(status), _size(int(size))
+        start_ns,
+        UNITS_NS["ms"],
+        duration_ns,
+        client,
+        method,
+        host,
+        path,
+        int(status),
+        size_in_range(int(size)),
     )
 
 
 def _combined(match: re.Match[bytes], line: bytes, form: LineFormat) -> AccessRecord:
     virtual_host, client, stamp, request, status, size = match.groups()
-    at_ns = _stamp(stamp)
-    parts = _REQUEST.match(request)
-    if parts is None:
-        raise LineError("the request is not METHOD PATH PROTOCOL")
+    at_ns = stamp_ns(stamp)
+    method, target = split_request(request)
     duration_ns = None
     if form.duration is not None:
         last = _LAST.search(line, match.end())
         if last is None:
             raise LineError("the last field is not a duration")
-        duration_ns = _duration(round(float(last[1]) * UNITS_NS[form.duration]))
+        duration_ns = duration_in_range(round(float(last[1]) * UNITS_NS[form.duration]))
     start_ns = at_ns if duration_ns is None or form.name == "apache" else at_ns - duration_ns
-    host, path = _split(parts[1], _unescape(parts[2]))
+    host, path = split_target(method, unescape(target))
     return AccessRecord(
         start_ns,
         SECOND_NS,
         duration_ns,
         client,
-        parts[1],
+        method,
         host or virtual_host or b"",
         path,
         0 if status == b"-" else int(status),
-        None if size == b"-" else _size(int(size)),
+        None if size == b"-" else size_in_range(int(size)),
     )
 
 
-def _split(method: bytes, url: bytes) -> tuple[bytes, bytes]:
+def split_request(request: bytes) -> tuple[bytes, bytes]:
+    """Method and target of `METHOD TARGET PROTOCOL`, with the escapes of the log. Raises LineError."""
+    parts = _REQUEST.match(request)
+    if parts is None:
+        raise LineError("the request is not METHOD PATH PROTOCOL")
+    return parts[1], parts[2]
+
+
+def split_target(method: bytes, url: bytes) -> tuple[bytes, bytes]:
     """Host (empty if none) and path of the target of a request."""
     if url.startswith(b"/"):
         return b"", _printable(url)
@@ -142,38 +160,48 @@ def _printable(path: bytes) -> bytes:
     return _UNSAFE.sub(lambda byte: b"%%%02X" % byte[0][0], path)
 
 
-def _unescape(text: bytes) -> bytes:
+def unescape(text: bytes) -> bytes:
     r"""A request without the escapes of the log: `\x22`, `\"`, `\\`."""
     if b"\\" not in text:
         return text
     return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()) if found[1] else found[2], text)
 
 
-def _duration(ns: int) -> int:
+def duration_in_range(ns: int) -> int:
+    """The duration. Raises LineError if it is not possible."""
     if not 0 <= ns <= MAX_DURATION_NS:
         raise LineError("the duration is negative or longer than 7 days")
     return ns
 
 
-def _size(size: int) -> int:
+def size_in_range(size: int) -> int:
+    """The size, bytes. Raises LineError if it is not possible."""
     if not 0 <= size <= MAX_SIZE:
         raise LineError("the size is negative or too large")
     return size
 
 
 @lru_cache(maxsize=4096)
-def _stamp(text: bytes) -> int:
-    """ns since 1970 of `25/Nov/2026:16:49:02 +0100`."""
+def stamp_ns(text: bytes) -> int:
+    """ns since 1970 of `25/Nov/2026:16:49:02 +0100`. Raises LineError."""
     match = _TIME.fullmatch(text)
-    if match is None or int(match[3]) not in _YEARS:
-        raise LineError("the time is not DAY/MONTH/YEAR:HOUR:MINUTE:SECOND ZONE of the years 1990 to 2100")
-    day, month, year, hour, minute, second, sign, hours, minutes = match.groups()
+    if match is None:
+        raise LineError(_TIME_EXPECTED)
+    return date_ns(dict(zip("dbYHMSz", match.groups(), strict=True)))
+
+
+def date_ns(parts: Mapping[str, bytes]) -> int:
+    """ns since 1970 of a time, from its parts by the letters of strftime: Y, m or b, d, H, M, S, and z (`+0100` or
+    `+01:00`; UTC if it is missing). Raises LineError."""
+    if int(parts["Y"]) not in _YEARS:
+        raise LineError(_TIME_EXPECTED)
+    month = _MONTHS.get(parts["b"], 0) if "b" in parts else int(parts["m"])
+    day, hour, minute, second = (int(parts[name]) for name in "dHMS")
     try:
-        at = datetime(
-            int(year), _MONTHS.get(month, 0), int(day), int(hour), int(minute), int(second), tzinfo=UTC
-        )
+        at = datetime(int(parts["Y"]), month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         raise LineError("the time does not exist") from None
-    zone = timedelta(hours=int(hours), minutes=int(minutes))
-    since = at - (zone if sign == b"+" else -zone) - _EPOCH
+    zone = parts.get("z", b"+0000").replace(b":", b"")
+    offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
+    since = at - (-offset if zone.startswith(b"-") else offset) - _EPOCH
     return (since.days * 86_400 + since.seconds) * SECOND_NS

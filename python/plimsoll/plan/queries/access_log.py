@@ -15,7 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from plimsoll.plan.queries.access_line import MAX_LINE, AccessRecord, LineError, LineFormat, parse_line
+from plimsoll.plan.queries.access_line import MAX_LINE, AccessRecord, LineError, LineFormat
+from plimsoll.plan.queries.log_format import line_parser
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +74,8 @@ class LineCounts:
 class AccessLog:
     """Requests in the order of their starts. Columns of equal length: `start_ns` (since 1970), `duration_ns` (`NONE`:
     unknown), `size` (bytes, `NONE`: unknown), `object` and `client` (indexes), `is_head` (0 or 1). `paths`, `hosts`:
-    of each object (host empty if unknown). `grain_ns`: the coarsest resolution of the times."""
+    of each object (host empty if unknown). `clients`: number of clients, 0 if the log has none. `grain_ns`: the
+    coarsest resolution of the times."""
 
     start_ns: array[int] = field(repr=False)
     duration_ns: array[int] = field(repr=False)
@@ -159,7 +161,7 @@ class _Columns:
     """The requests of the lines so far."""
 
     def __init__(self, form: LineFormat, max_objects: int) -> None:
-        self.form = form
+        self.parse = line_parser(form)
         self.max_objects = max_objects
         self.start, self.duration, self.size = array("q"), array("q"), array("q")
         self.object, self.client, self.head = array("L"), array("L"), array("B")
@@ -175,7 +177,7 @@ class _Columns:
         try:
             if line is None:
                 raise LineError(f"the line is longer than {MAX_LINE:,} bytes")
-            record = parse_line(line, self.form)
+            record = self.parse(line)
         except LineError as error:
             self._count(str(error))
             return False
@@ -242,7 +244,7 @@ class _Columns:
             _sorted(self.head, order),
             tuple(paths),
             tuple(host_of),
-            len(self.clients),
+            0 if set(self.clients) == {b""} else len(self.clients),
             self.grain_ns,
             LineCounts(
                 self.lines,

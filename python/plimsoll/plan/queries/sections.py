@@ -4,12 +4,14 @@ workload, `from_log:` of a driver."""
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from plimsoll.plan.queries.access_line import DurationUnit, Format
+from plimsoll.plan.queries.access_line import DurationUnit
+from plimsoll.plan.queries.log_fields import FormatError
+from plimsoll.plan.queries.log_format import NAMES, line_format
 from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
 
 MAX_OBJECTS: Final = 100_000
@@ -113,11 +115,22 @@ class FromLog(Raw):
         return self
 
 
+_FORMAT_SCHEMA: Final[dict[str, Any]] = {"type": "string", "examples": list(NAMES)}
+
+
+def _log_format(value: str) -> str:
+    try:
+        line_format(value)
+    except FormatError as error:
+        raise PydanticCustomError("format", "{reason}", {"reason": str(error)}) from None
+    return value
+
+
 class HttpFromLog(FromLog):
     """GET and HEAD requests from an access log of nginx, Apache, Squid or Traffic Server, plain or
     gzip."""
 
-    format: Format = "auto"
+    format: Annotated[PlainText, AfterValidator(_log_format), WithJsonSchema(_FORMAT_SCHEMA)] = "auto"
     duration: DurationUnit | None = None
 
     @model_validator(mode="after")
