@@ -44,7 +44,9 @@ def judged(waits: Array, *, kills: int = 0, memory: float = 0.99 * LIMIT, cpu: f
     t = np.arange(1.0, waits.size + 1)
 
     def series(component: str, metric: str, value: float | Array) -> SampleSeries:
-        return SampleSeries(component, metric, "", t, np.broadcast_to(np.asarray(value, dtype=float), t.shape))
+        return SampleSeries(
+            component, metric, "", t, np.broadcast_to(np.asarray(value, dtype=float), t.shape)
+        )
 
     killed = np.zeros(waits.size)
     killed[waits.size // 2] = kills

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq  # type: ignore[import-untyped]
+from scipy.optimize import brentq
 
 from plimsoll.analyse.stats.inverse import crossing
 from plimsoll.analyse.stats.regression import least_squares

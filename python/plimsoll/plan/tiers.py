@@ -227,7 +227,8 @@ def _sent_by(other: Service, service: Service, config: Config) -> _Clients:
             return _forwards(other) if receivers == [service.name] else []
         case "nginx":
             changes = any(line.lstrip().startswith(_CHANGES_COUNT) for line in settings["settings"])
-            return None if changes else _forwards(other)
+            # It counts the requests to all of its origins together.
+            return None if changes or len(settings["origins"]) > 1 else _forwards(other)
         case "frontier" if not any(settings.get(key) for key in _OF_LAST_MODIFIED):
             readers = [work for work in config.workloads if work.driver == "frontier"]
             if not all(map(_has_selects, readers)):

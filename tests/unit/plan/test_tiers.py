@@ -44,6 +44,14 @@ def test_a_service_that_testers_address() -> None:
     assert found.testers[0].endpoints == ("web",)
 
 
+def test_each_instance_is_compared_with_the_transactions_of_its_endpoint() -> None:
+    found = tiers("web: {kind: echo, instances: 2}")
+    assert {name: tier.testers[0].endpoints for name, tier in found.items()} == {
+        "web.1": ("web.1",),
+        "web.2": ("web.2",),
+    }
+
+
 def test_the_origin_of_a_cache_is_compared_with_the_cache() -> None:
     found = tiers("own: {kind: echo}\n  web: {kind: squid, origin: own}")
     assert clients(found["web"]) == ["main"]
@@ -114,6 +122,7 @@ def test_a_forward_proxy_that_counts() -> None:
             "",
             "own",
         ),
+        ("own: {kind: echo, instances: 2}\n  web: {kind: nginx, origin: own}", "web", "", "own.1"),
         ("web: {kind: echo, http: false}\n  x: {kind: echo}", "x", "", "web"),
         ("web: {kind: echo}", "web", "actions: [{at: 100ms, run: [curl, x]}]", "web"),
         (

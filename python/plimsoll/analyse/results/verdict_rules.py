@@ -139,8 +139,8 @@ RULES: Final = (
         "The bottleneck of a run is the load generator if that was at 98 % or above, else the memory of a service with "
         "a limit if the kernel killed a process of it there, or if some of its tasks waited for memory for at least "
         "10 % of the time (lower end of the interval: 2 %), or that of a host of which less than 10 % is available, by "
-        "the same wait; else the component of highest utilization if that is at 90 % or above and its interval lies above "
-        "that of the second.",
+        "the same wait; else the component of highest utilization if that is at 90 % or above and its interval lies "
+        "above that of the second.",
     ),
     VerdictRule(
         RuleName.COMMON_BOTTLENECK,
