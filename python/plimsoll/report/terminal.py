@@ -272,8 +272,10 @@ def _latency(style: Style, run: RunResult) -> list[str]:
     rows = [("response time", run.traffic.response_ms)]
     if run.traffic.request_ms != run.traffic.response_ms:
         rows.append(("request time", run.traffic.request_ms))
-    answers = (("first byte", run.traffic.first_byte_ms), ("transfer", run.traffic.transfer_ms))
-    rows += [(name, times) for name, times in answers if times is not None]
+    first_byte, transfer = run.traffic.first_byte_ms, run.traffic.transfer_ms
+    # If each answer came with one read, its first byte is its last one, and both lines repeat the request time.
+    if transfer is not None and transfer.max:
+        rows += [("first byte", first_byte), ("transfer", transfer)] if first_byte is not None else []
     for name, times in rows:
         texts = [("avg", milliseconds(times.mean))]
         texts += [(label, percentile(times, field)) for label, field in SHOWN_TIMES]
