@@ -12,7 +12,7 @@ from tests.golden.fixture import single
 from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.answer.ramp import load_words
 from plimsoll.analyse.results.analysis import Analysis
-from plimsoll.analyse.results.run import Ramp, RampBin, RampRule
+from plimsoll.analyse.results.run import Ramp, RampBin, RampRule, RampStep
 from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict
 from plimsoll.report.charts import load_figures
 from plimsoll.report.labels import Labels
@@ -81,3 +81,39 @@ def test_loads_in_words() -> None:
     assert load_words(1, 1, "testers").split() == ["1", "tester"]
     assert load_words(9, 16, "testers").split() == ["9", "to", "16", "testers"]
     assert load_words(120, 136, "rate") == "120 to 136/s"
+
+
+def with_steps() -> Analysis:
+    """A ramp of 12 testers whose steps are merged to six, with a rule that is judged on four bins."""
+    analysis = with_ramp()
+    run = analysis.runs[0]
+    assert run.ramp is not None
+    steps = tuple(
+        RampStep(at * 2 / 3, (at + 1) * 2 / 3, 2 * at + 1, 2 * at + 2, 2, run.traffic) for at in range(6)
+    )
+    return replace(analysis, runs=(replace(run, ramp=replace(run.ramp, unit="testers", steps=steps)),))
+
+
+def test_a_ramp_of_testers_is_shown_by_its_steps() -> None:
+    run = with_steps().runs[0]
+    assert run.ramp is not None
+    table = tables.table(run, run.ramp)
+    assert [column.name for column in table.columns][:2] == ["Active testers", "Time (s)"]
+    assert [row[0].split() for row in table.rows][:2] == [
+        ["1", "to", "2", "testers"],
+        ["3", "to", "4", "testers"],
+    ]
+    # The outcome of the bin around the middle of each step: bins of 1 s, steps of 2/3 s.
+    assert [row[-1] for row in table.rows] == ["too few", "too few", "held", "failed", "failed", "failed"]
+    assert "12 planned steps in 6 rows" in table.note and "A rule is judged in parts" in table.note
+
+
+def test_steps_in_the_chart_and_in_the_terminal() -> None:
+    (figure,) = [figure for figure in load_figures(Labels(with_steps())) if figure.key.startswith("ramp-")]
+    assert "against the number of active testers" in figure.title
+    rates = figure.chart.to_dict()["datasets"]["ramp_rates"]
+    assert [row["load"] for row in rates] == [1.5, 3.5, 5.5, 7.5, 9.5, 11.5]
+    lines = summary_lines(with_steps(), 100)
+    start = next(at for at, line in enumerate(lines) if line.strip().startswith("active testers"))
+    assert "11 to 12 testers" in lines[start + 6]
+    assert "12 planned steps" in " ".join(" ".join(lines[start + 7 : start + 9]).split())
