@@ -24,8 +24,9 @@ from plimsoll.analyse.hosts.hosts import (
 )
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.run import CacheTimes, OperationResult, RunChange
+from plimsoll.analyse.results.run import CacheTimes, FewTransactions, OperationResult, RunChange
 from plimsoll.analyse.run.changes import run_changes
+from plimsoll.analyse.run.few import few_transactions
 from plimsoll.analyse.run.own_delays import own_delays
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.run.runs import RunFacts, run_result
@@ -140,6 +141,7 @@ def one_run(
         facts = replace(facts, staleness=versions.staleness, notes=notes)
         histograms[HISTOGRAM] = versions.ages
     result = _with_ramp(run_result(facts, run_summary, rules.validity), run, measured, run_summary, rules)
+    result = replace(result, few=_few(result, record))
     if not changes_by_plan and facts.loss is None:
         result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
     if rules.at_peak:
@@ -211,6 +213,11 @@ def _caches(run: RunFiles, measured: Window) -> tuple[CacheTimes, ...]:
         return ()
     times = cache_times(read_caches(run.transactions, measured.start, measured.end))
     return () if [entry.cache for entry in times] == [NONE] else times
+
+
+def _few(result: RunResult, record: Mapping[str, Any]) -> FewTransactions | None:
+    each_tester = (record["effective"].get("run", {}).get("until") or {}).get("each_tester")
+    return few_transactions(result.testers, result.open_load, result.traffic.window_s, each_tester)
 
 
 def _with_ramp(

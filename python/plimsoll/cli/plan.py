@@ -8,10 +8,12 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
+from plimsoll.assemble.like import Prediction, earlier_runs, predictions
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
 from plimsoll.errors import EngineError, ExitCode
 from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.design.expected import MIN_TRANSACTIONS, Expected
 from plimsoll.plan.hosts.spread import Spread
 from plimsoll.plan.source.units import about_duration, about_size, show_duration
 
@@ -25,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="PATH=VALUE", help="change a value of the file"
     )
     parser.add_argument("--all", action="store_true", help=f"list every run (default: the first {SHOWN})")
+    parser.add_argument(
+        "--like",
+        type=Path,
+        metavar="DIR",
+        help="predict the transactions of each tester from the response times of earlier results",
+    )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
@@ -32,10 +40,14 @@ def main(args: argparse.Namespace) -> int:
     """Prints the plan."""
     plan = make_plan(load_experiment(args.file, args.set), secrets.randbits(32))
     limits = _limits(plan)
+    found = None if args.like is None else predictions(plan, earlier_runs(args.like))
     if args.json:
-        print(json.dumps(plan.to_json(), indent=1, ensure_ascii=False))
+        document = plan.to_json() | ({} if found is None else {"like": _document(found)})
+        print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
-        for line in lines(plan, len(plan.runs) if args.all else SHOWN):
+        shown = len(plan.runs) if args.all else SHOWN
+        more = [] if found is None else like_lines(found, args.like, shown)
+        for line in [*lines(plan, shown), *more]:
             print(line)
         for line in limits:
             print(f"limits: {line}")
@@ -92,6 +104,68 @@ def lines(plan: Plan, max_runs: int) -> list[str]:
     text_lines += [f"log: {text}" for text in plan.remarks]
     text_lines += [f"warning: {text}" for text in plan.warnings]
     return text_lines
+
+
+def like_lines(found: Sequence[Prediction], directory: Path, max_cells: int) -> list[str]:
+    """The predicted transactions of each cell, with the assumption, and a warning about too few per tester."""
+    if not found:
+        return [
+            f"expected: nothing, because no run has a closed load and a known length (--like {directory})"
+        ]
+    texts = [
+        f"assumption: response times are the means of the most similar run of {directory}: most equal levels, then the "
+        "nearest number of testers. More load than there makes them longer, and the counts smaller"
+    ]
+    few: dict[str, Expected] = {}
+    for prediction in found[:max_cells]:
+        cell = ", ".join(f"{name}={level}" for name, level in prediction.cell.items()) or "each run"
+        for work in prediction.workloads:
+            name = cell if len(prediction.workloads) == 1 else f"{cell}, {work.workload}"
+            texts.append(
+                f"expected: {name}: {_number(work.per_tester)} transactions per tester in the window, "
+                f"{_number(work.total)} in a run (response time {work.response_ns / 1e6:.3g} ms, as in run "
+                f"{prediction.like})"
+            )
+    for prediction in found:
+        for work in prediction.workloads:
+            if work.per_tester < MIN_TRANSACTIONS:
+                few[", ".join(prediction.cell.values()) + work.workload] = work
+    if few:
+        least = min(few.values(), key=lambda work: work.per_tester)
+        cells = sum(len(prediction.workloads) for prediction in found)
+        texts.append(
+            f"warning: fewer than {MIN_TRANSACTIONS} transactions per tester in {len(few)} of {cells} cells "
+            f"({_number(least.per_tester)} at least): fairness and saturation are uncertain there. A window of "
+            f"{about_duration(round(max(work.needed_ns for work in few.values())))} has {MIN_TRANSACTIONS}"
+        )
+    if len(found) > max_cells:
+        texts.append(f"... and {len(found) - max_cells} more cells (--all lists all)")
+    return texts
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= MIN_TRANSACTIONS else f"{value:.1f}"
+
+
+def _document(found: Sequence[Prediction]) -> list[dict[str, object]]:
+    return [
+        {
+            "cell": dict(prediction.cell),
+            "runs": prediction.runs,
+            "like": prediction.like,
+            "workloads": [
+                {
+                    "workload": work.workload,
+                    "testers": work.testers,
+                    "response_ms": work.response_ns / 1e6,
+                    "transactions_per_tester": work.per_tester,
+                    "transactions": work.total,
+                }
+                for work in prediction.workloads
+            ],
+        }
+        for prediction in found
+    ]
 
 
 def _hosts(spread: Spread) -> list[str]:

@@ -15,6 +15,7 @@ from plimsoll.analyse.answer.cells import of_cells, of_stages
 from plimsoll.analyse.answer.changes import of_changes
 from plimsoll.analyse.answer.consistency import of_consistency
 from plimsoll.analyse.answer.explained import variation_sentences
+from plimsoll.analyse.answer.few import of_few_transactions
 from plimsoll.analyse.answer.hosts import of_hosts
 from plimsoll.analyse.answer.memory import of_memory
 from plimsoll.analyse.answer.ramp import of_ramps
@@ -59,6 +60,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_actions(analysis)
     answer += of_changes(analysis)
     answer += of_hosts(analysis)
+    answer += of_few_transactions(analysis)
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
     answer += of_regressions(analysis)
     answer += of_memory(analysis)

@@ -21,6 +21,7 @@ from plimsoll.analyse.results.run import (
     CountedService,
     Counts,
     Ecdf,
+    FewTransactions,
     FirstResult,
     NamedMetric,
     OperationResult,
@@ -129,6 +130,8 @@ class RunResult:
     changes: tuple[RunChange, ...] | None = None
     """Changes of throughput, response time and CPU, in order of time. None if they were not examined: the load changes
     by plan, the run had actions, an agent was lost, or the window has less than 30 seconds."""
+    few: FewTransactions | None = None
+    """None if the testers of closed loads ended at least ten transactions each, or there are none."""
     actions: ActionsResult | None = None
     """None if the run had no actions, or if single transactions were not kept."""
     components: tuple[ComponentResources, ...] = ()

@@ -266,6 +266,16 @@ class TesterResult:
 
 
 @dataclass(frozen=True, slots=True)
+class FewTransactions:
+    """The remark on a run whose closed testers ended fewer than ten transactions each in the window. `median`: over the
+    `testers`; `needed_s`: length of a window in which it would be ten (None: it was 0)."""
+
+    testers: int
+    median: float
+    needed_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Utilization:
     """Busy share of one component (host, a service, the testers) in the window, 0 to 1.
 

@@ -224,6 +224,7 @@ class Topic(StrEnum):
     ACTIONS = "actions"
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"
+    FEW_TRANSACTIONS = "few transactions"
     EFFECTS = "effects"
     REGRESSION = "regression"
     MEMORY = "memory"
