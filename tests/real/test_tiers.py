@@ -69,7 +69,7 @@ def test_a_proxy_that_swallows_three_percent_before_nginx(lab: Lab) -> None:
     needs("nginx")
     done = behind_proxy(lab, '"--swallow", "0.03", "--seed", "7"', kind="nginx")
     assert done.code == 0, done.err
-    origin, tier = tiers(done)
+    tier, origin = tiers(done)
     assert (origin["before"], origin["difference"]) == (["web"], 0)
     assert tier["share"] == pytest.approx(-0.03, abs=0.01)
     [doubt] = done.json["runs"][0]["doubtful_reasons"]
@@ -150,12 +150,13 @@ def without_proxy(lab: Lab, chain: str, repetitions: int = 1, only: str = "") ->
     rest = REST.replace("order: listed", f"order: random, repetitions: {repetitions}").replace(
         "END", "duration: 500ms"
     )
+    data = "data: {t: {into: db, rows: 10, row: 50B}}\n" if chain == "sqlite" else ""
     text = f"""
 plimsoll: 1
 name: without
 services:
   {services}
-{targets}workload: {{driver: {driver}, target: {target}, timeout: 5s, {values}{section}}}
+{data}{targets}workload: {{driver: {driver}, target: {target}, timeout: 5s, {values}{section}}}
 {chr(10).join(factors)}
 {rest}"""
     done = lab.run("run", lab.file(text), "--json")

@@ -195,6 +195,8 @@ def test_the_exporters_count_what_was_sent_and_see_what_our_own_monitor_saw(lab:
     squid = service(done.json, "squid")
     asked = squid["counters"]["client_http.requests"]
     assert asked == counts["started"] == counts["succeeded"] > 100, "without those of the exporter"
+    [tier] = done.json["runs"][0]["tiers"]
+    assert (tier["service"], tier["counted"], tier["difference"]) == ("squid", asked, 0)
     assert squid["counters"]["server.all.requests"] == Origin.asked == 3
     assert squid["counters"]["client_http.hits"] == asked - 3
     assert squid["derived"]["hit_ratio"] == pytest.approx((asked - 3) / asked)
@@ -245,12 +247,20 @@ def test_an_exporter_that_dies_is_a_gap_in_the_notes_and_nothing_else(lab: Lab, 
     process = lab.start("run", lab.file(site.targets() + LOAD + "run: {duration: 6s, drain: 2s}\n"), "--json")
     wait_for(lambda: measured(lab))
     end(site.processes["node"], signal.SIGKILL)
+    for _ in range(50):
+        page(f"{site.squid}/foreign")
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     run = json.loads(out)["runs"][0]
     assert run["status"] == "finished" and run["valid"]
     assert any(note.startswith("no reading of squid-host from ") for note in run["notes"])
-    assert run["counts"]["started"] == service(json.loads(out), "squid")["counters"]["client_http.requests"]
+    asked = int(service(json.loads(out), "squid")["counters"]["client_http.requests"])
+    assert asked == run["counts"]["started"] + 50
+    assert (
+        f"squid counted {asked:,} requests, 50 more than the testers sent: it has other clients"
+        in run["notes"]
+    )
+    assert not [reason for reason in run["doubtful_reasons"] if "counted" in reason], "others may use it, too"
     assert service(json.loads(out), "squid-host")["counters"]["cpu.all"] > 0, "what was read before is kept"
     assert "watch-lost" in (lab.results() / "runs" / "0001" / "events.jsonl").read_text()
     assert "no reading of squid-host" in (lab.results() / "report.html").read_text()

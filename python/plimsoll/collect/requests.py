@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from plimsoll.collect.results import RunFiles
 from plimsoll.errors import DamagedResults
 
-COLUMNS: Final = ("workload", "endpoint", "outcome", "cache", "attempt")
+COLUMNS: Final = ("workload", "endpoint", "outcome", "cache", "attempt", "payload", "received")
 _FIELDS: Final = {"ok": "ok", "wrong": "wrong", "refused": "refused"}
 """Outcomes that show whether the request arrived, with their fields. The others leave it open."""
 
@@ -21,7 +21,8 @@ _FIELDS: Final = {"ok": "ok", "wrong": "wrong", "refused": "refused"}
 class RequestCounts:
     """Transactions of a whole run by what is known of their requests. `ok`, `wrong`: with a complete response;
     `refused`: without a connection; `open`: failed, timed out, or still in progress at the end; `hits`: those of `ok`
-    that a cache reported to have answered; `repeats`: further tries within the transactions."""
+    that a cache reported to have answered; `repeats`: further tries within the transactions; `payload`, `received`:
+    bytes of all transactions, -1 if they are not known."""
 
     ok: int = 0
     wrong: int = 0
@@ -29,6 +30,8 @@ class RequestCounts:
     open: int = 0
     hits: int = 0
     repeats: int = 0
+    payload: int = 0
+    received: int = 0
 
     def add(self, other: RequestCounts) -> None:
         """Adds the counts of others."""
@@ -54,18 +57,23 @@ def read_requests(run: RunFiles) -> Mapping[tuple[str, str], RequestCounts] | No
 
 
 def whole_requests(run: RunFiles) -> RequestCounts:
-    """The counts of all transactions together, from the counters of the engine: without hits, repeats and
-    refusals, which these do not contain."""
+    """The counts of all transactions together, from the counters of the engine: without hits, repeats, refusals and
+    received bytes, which these do not contain."""
     summary = run.summary or {}
     counters = summary["counters"]
-    return RequestCounts(ok=counters["succeeded"], open=counters["failed"] + summary["in_flight"])
+    return RequestCounts(
+        ok=counters["succeeded"],
+        open=counters["failed"] + summary["in_flight"],
+        payload=counters["payload"],
+        received=-1,
+    )
 
 
 def _grouped(table: Any) -> list[dict[str, Any]]:
     keys = ["workload", "endpoint", "outcome", "cache"]
     rows: list[dict[str, Any]] = (
         table.group_by(keys, use_threads=False)
-        .aggregate([("attempt", "sum"), ("attempt", "count")])
+        .aggregate([("attempt", "sum"), ("attempt", "count"), ("payload", "sum"), ("received", "sum")])
         .to_pylist()
     )
     return rows
@@ -73,7 +81,11 @@ def _grouped(table: Any) -> list[dict[str, Any]]:
 
 def _of_row(row: Mapping[str, Any]) -> RequestCounts:
     number = int(row["attempt_count"])
-    counts = RequestCounts(repeats=int(row["attempt_sum"] or 0))
+    counts = RequestCounts(
+        repeats=int(row["attempt_sum"] or 0),
+        payload=int(row["payload_sum"]),
+        received=int(row["received_sum"]),
+    )
     name = _FIELDS.get(row["outcome"], "open")
     setattr(counts, name, number)
     if name == "ok" and row["cache"] == "hit":

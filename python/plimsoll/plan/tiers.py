@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from plimsoll.plan.model import Config, Service, Via, WatchedExporter, Workload
+from plimsoll.plan.services.section import SentBytes
 from plimsoll.plan.services.table import SERVICE_KINDS
 
 COUNTED_DRIVERS: Final = {"http": "http", "frontier": "http", "sql": "sql"}
@@ -31,6 +32,8 @@ _CHANGES_COUNT: Final = (
 """Directives with which nginx sends more or fewer requests to its origin than it receives."""
 _SELECT: Final = re.compile(r"\s*\(*\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 """A query that databases count as one SELECT."""
+_COUNTERS: Final = "/plimsoll/"
+"""Paths at which Plimsoll's services return their counters, without counting these requests."""
 _OF_LAST_MODIFIED: Final = ("last_modified_table", "validate_last_modified", "invalidation")
 """Settings with which a gateway sends queries of its own."""
 
@@ -62,7 +65,7 @@ class ServiceRequests:
 class Tier:
     """A service, the counter of its requests, and all clients that are known. `through`: what is between and does not
     count, from the clients on: names of services, or URLs of proxies. `is_watched`: Plimsoll did not start it, so it
-    may have other clients."""
+    may have other clients. `sent_bytes`: its counter of bytes, if all its clients are testers that record the same."""
 
     service: str
     counter: str
@@ -70,6 +73,7 @@ class Tier:
     services: tuple[ServiceRequests, ...] = ()
     through: tuple[str, ...] = ()
     is_watched: bool = False
+    sent_bytes: SentBytes | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The entry of run.json."""
@@ -89,25 +93,27 @@ _Clients = list[_Client] | None
 
 
 def tiers_of(config: Config) -> tuple[Tier, ...]:
-    """The tiers whose counts can be compared with those of the tier before, in the order of the file."""
+    """The tiers whose counts can be compared with those of the tier before, the services that start last first: that is
+    the order from the testers on."""
     if any(action.hook is not None for action in config.actions):
         return ()  # its command may send requests to any service
     return (*_started(config), *_watched(config))
 
 
 def _started(config: Config) -> Iterator[Tier]:
-    for service in config.services:
+    for service in reversed(config.services):
         counter = SERVICE_KINDS[service.kind].arrival_counter if service.scheme != "tcp" else None
         clients = _clients(service, config) if counter is not None else None
         if counter is None or not clients:
             continue
-        yield Tier(
-            service.name,
-            counter,
-            tuple(client.requests for client in clients if isinstance(client.requests, TesterRequests)),
-            tuple(client.requests for client in clients if isinstance(client.requests, ServiceRequests)),
-            tuple(dict.fromkeys(name for client in clients for name in client.through)),
+        testers = tuple(client.requests for client in clients if isinstance(client.requests, TesterRequests))
+        services = tuple(
+            client.requests for client in clients if isinstance(client.requests, ServiceRequests)
         )
+        through = tuple(dict.fromkeys(name for client in clients for name in client.through))
+        is_direct = not services and not through and all(part.each == 1 for part in testers)
+        sent_bytes = SERVICE_KINDS[service.kind].sent_bytes if is_direct else None
+        yield Tier(service.name, counter, testers, services, through, sent_bytes=sent_bytes)
 
 
 def _watched(config: Config) -> Iterator[Tier]:
@@ -128,6 +134,12 @@ def _is_only_address(exporter: WatchedExporter, work: Workload) -> bool:
 def _has_one_way(work: Workload) -> bool:
     """Whether each request goes to the endpoint of its transaction, through at most one proxy."""
     return work.settings.get("failover") != "client" and len(proxies_of(work)) < 2
+
+
+def _is_counted(work: Workload) -> bool:
+    """Whether services count the requests of a workload: not those for their counters, and only SELECT statements."""
+    paths = [operation.request.get("path") for operation in work.operations]
+    return _has_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
 
 
 def _has_selects(work: Workload) -> bool:
@@ -187,7 +199,7 @@ def _testers(service: Service, work: Workload, config: Config) -> _Clients:
     if not own and not is_proxy:
         return []
     sends = "http" if service.database_kind is None else "sql"
-    if COUNTED_DRIVERS.get(work.driver) != sends or not _has_one_way(work) or not _has_selects(work):
+    if COUNTED_DRIVERS.get(work.driver) != sends or not _has_one_way(work) or not _is_counted(work):
         return None
     if is_proxy:
         return [_Client(_all_requests(work))]

@@ -87,7 +87,7 @@ def test_other_clients_of_a_watched_system_are_noted() -> None:
     watched = compared(1000, 1500, is_watched=True)
     assert doubts(watched) == []
     assert foreign_notes([watched, compared(1000, 1500), compared(1000, 900, is_watched=True)]) == [
-        "web counted 1,500 requests, 500 more than testers sent: it has other clients"
+        "web counted 1,500 requests, 500 more than the testers sent: it has other clients"
     ]
 
 
@@ -150,21 +150,21 @@ def test_no_comparison_without_both_counts() -> None:
 
 def test_transactions_are_counted_by_workload_and_endpoint(tmp_path: Path) -> None:
     rows = [
-        ("main", "web", "ok", "none", 0),
-        ("main", "web", "ok", "hit", 1),
-        ("main", "web", "timeout", "none", 0),
-        ("main", "web", "refused", "none", 0),
-        ("main", "two", "wrong", "none", 0),
-        ("other", "web", "cancelled", "none", 0),
+        ("main", "web", "ok", "none", 0, 5, 105),
+        ("main", "web", "ok", "hit", 1, 5, 100),
+        ("main", "web", "timeout", "none", 0, 0, 7),
+        ("main", "web", "refused", "none", 0, 0, 0),
+        ("main", "two", "wrong", "none", 0, 0, 90),
+        ("other", "web", "cancelled", "none", 0, 0, 0),
     ]
-    names = ("workload", "endpoint", "outcome", "cache", "attempt")
+    names = ("workload", "endpoint", "outcome", "cache", "attempt", "payload", "received")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     path = tmp_path / "transactions.parquet"
     pq.write_table(pa.table(columns), path, row_group_size=4, use_dictionary=True)
     found = read_requests(RunFiles("0001", tmp_path, {}))
     assert found == {
-        ("main", "web"): RequestCounts(ok=2, refused=1, open=1, hits=1, repeats=1),
-        ("main", "two"): RequestCounts(wrong=1),
+        ("main", "web"): RequestCounts(2, 0, 1, 1, hits=1, repeats=1, payload=10, received=212),
+        ("main", "two"): RequestCounts(wrong=1, received=90),
         ("other", "web"): RequestCounts(open=1),
     }
 
@@ -188,3 +188,19 @@ def test_the_answer_merges_the_same_doubt_about_several_runs() -> None:
         "(980 instead of 1,000): they were answered by something in front of the service, such as a cache, or were "
         "lost (requests: 1 %)."
     )
+
+
+def test_invalid_requests_are_not_among_those_received() -> None:
+    services = [{"name": "web", "counters": {"requests": 90, "refused": 10}}]
+    [found] = tier_counts([tier()], services, lambda _: RequestCounts(ok=85, wrong=15), 0)
+    assert (found.sent, found.unsure, found.difference) == (100, 10, 0)
+
+
+def test_bytes_are_compared_if_both_are_known() -> None:
+    services: list[dict[str, Any]] = [{"name": "web", "counters": {"requests": 3, "kbytes": 2.5}}]
+    one = tier(sent_bytes={"counter": "kbytes", "unit": 1024, "column": "received"})
+    [found] = tier_counts([one], services, lambda _: RequestCounts(ok=3, received=2500), 0)
+    assert found.bytes is not None
+    assert (found.bytes.sent, found.bytes.received) == (2560, 2500)
+    [found] = tier_counts([one], services, lambda _: RequestCounts(ok=3, received=-1), 0)
+    assert found.bytes is None, "the engine's totals contain no received bytes"

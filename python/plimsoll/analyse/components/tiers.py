@@ -7,15 +7,17 @@ warm-up is in both of them; readiness checks precede the first reading, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from plimsoll.analyse.results.run import TierCounts
+from plimsoll.analyse.results.run import SentAndReceived, TierCounts
 from plimsoll.analyse.results.wording import count, listing
 from plimsoll.collect.requests import RequestCounts
 
 TESTERS = "testers"
 """The name of the testers among the tiers."""
+REFUSED = "refused"
+"""The counter of invalid requests, which are not among those that a service of Plimsoll received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ def _compared(
     if not known or len(known) < len(sent):
         return None
     most, certain = sum(part.most for part in known), sum(part.certain for part in known)
-    return compare(
+    # Plimsoll's services count invalid requests separately.
+    certain -= round(counters[tier["service"]].get(REFUSED, 0.0))
+    counts = compare(
         tier["service"],
         ((TESTERS,) if tier["testers"] else ()) + tuple(entry["service"] for entry in tier["services"]),
         Sent(most, certain),
@@ -74,6 +78,24 @@ def _compared(
         through=tuple(tier["through"]),
         is_watched=tier["is_watched"],
     )
+    return replace(counts, bytes=_bytes(tier, counters[tier["service"]], testers))
+
+
+def _bytes(
+    tier: Mapping[str, Any], counters: Mapping[str, float], testers: Testers
+) -> SentAndReceived | None:
+    """The bytes of the responses of a service; None if one of both counts is not known."""
+    sent_bytes = tier.get("sent_bytes")
+    if sent_bytes is None or sent_bytes["counter"] not in counters:
+        return None
+    received = [
+        getattr(counts, sent_bytes["column"])
+        for counts in map(testers, tier["testers"])
+        if counts is not None
+    ]
+    if min(received, default=-1) < 0:
+        return None
+    return SentAndReceived(round(counters[sent_bytes["counter"]] * sent_bytes["unit"]), sum(received))
 
 
 def compare(
@@ -135,7 +157,7 @@ def foreign_notes(tiers: Sequence[TierCounts]) -> list[str]:
     """Texts on watched systems that counted more requests than the testers sent."""
     return [
         f"{tier.service} counted {count(tier.counted)} requests, {count(tier.difference)} more than "
-        f"{listing(tier.before)} sent: it has other clients"
+        f"the {listing(tier.before)} sent: it has other clients"
         for tier in tiers
         if tier.is_watched and tier.difference > 0
     ]

@@ -464,6 +464,14 @@ class CountedService:
 
 
 @dataclass(frozen=True, slots=True)
+class SentAndReceived:
+    """Bytes that a service sent in the whole run, by its own counter, and those of them that the testers received."""
+
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
 class TierCounts:
     """The requests that a service counted in the whole run, and those that the tier before it sent.
 
@@ -483,6 +491,8 @@ class TierCounts:
     difference: int
     share: float | None
     is_watched: bool
+    bytes: SentAndReceived | None = None
+    """None: the service counts no bytes, or not only testers receive them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         metrics=facts.metrics,
         open_load=facts.open_load,
         services=facts.services,
-        tiers=facts.tiers,
+        tiers=_tiers(facts),
         staleness=facts.staleness,
         caches=facts.caches,
         connections=facts.connections,
@@ -160,11 +160,14 @@ def _observed(facts: RunFacts, summary: RunSummary) -> ValidityFigures:
         ),
         unknown_clocks=facts.hosts.bound_unknown if facts.hosts else (),
         loss=facts.loss,
-        # The last transactions of a lost agent, or those of a damaged record, are unknown.
-        tiers=facts.tiers
-        if facts.loss is None and facts.counts.balanced and not facts.counts.lost_records
-        else (),
+        tiers=_tiers(facts),
     )
+
+
+def _tiers(facts: RunFacts) -> tuple[TierCounts, ...]:
+    """The comparisons of a run whose requests are all on record."""
+    is_whole = facts.loss is None and facts.counts.balanced and not facts.counts.lost_records
+    return facts.tiers if is_whole else ()
 
 
 def _advice(facts: RunFacts, summary: RunSummary) -> tuple[str, ...]:

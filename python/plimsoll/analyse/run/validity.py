@@ -258,7 +258,7 @@ def _evidence(observed: ValidityFigures, share: float | None) -> dict[str, float
         "trend_change": observed.trend.change if observed.trend else None,
         "steal": observed.steal,
         "trend_p": observed.trend.p_value if observed.trend else None,
-        **({"requests": _greatest_difference(observed.tiers)} if observed.tiers else {}),
+        **({"requests_difference": _greatest_difference(observed.tiers)} if observed.tiers else {}),
         **(
             {"recorded": observed.loss.on_disk, "unknown_load": observed.loss.unknown}
             if observed.loss is not None

@@ -15,6 +15,7 @@ from plimsoll.plan.model import DatabaseKind, Service
 from plimsoll.plan.queries.database_url import SCHEMES, endpoint, is_database
 from plimsoll.plan.services.section import (
     Addresses,
+    SentBytes,
     ServiceAdditions,
     Services,
     check_order,
@@ -111,6 +112,7 @@ class FrontierService(StatelessSection):
     request_counter: ClassVar[str | None] = "answered"
     arrival_counter: ClassVar[str | None] = "received"
     forward_counter: ClassVar[str | None] = "queries"
+    sent_bytes: ClassVar[SentBytes | None] = SentBytes("payload_bytes", 1, "payload")
 
     def scheme(self) -> str:
         return "http"

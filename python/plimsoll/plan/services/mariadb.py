@@ -8,7 +8,7 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind
-from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection
+from plimsoll.plan.services.section import SentBytes, ServiceAdditions, Services, ServiceSection
 from plimsoll.plan.services.server_settings import ServerSettings, check_settings
 from plimsoll.plan.source.fields import Name
 from plimsoll.plan.source.units import NS
@@ -32,6 +32,7 @@ class MariadbService(ServiceSection):
     start_ns: ClassVar[int] = 6 * NS["s"]
     request_counter: ClassVar[str | None] = "Questions"
     arrival_counter: ClassVar[str | None] = "Com_select"
+    sent_bytes: ClassVar[SentBytes | None] = SentBytes("Bytes_sent", 1, "received")
 
     def scheme(self) -> str:
         return "mysql"

@@ -43,6 +43,16 @@ class ServiceAdditions:
     fresh: Fresh | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SentBytes:
+    """A counter of the bytes that a service sends to its clients, in units of `unit` bytes. `column`: the column of the
+    transactions with the same bytes."""
+
+    counter: str
+    unit: int
+    column: Literal["payload", "received"]
+
+
 class ServiceSection(Raw):
     """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
     methods below where the defaults do not apply. `host`: the host on which the service runs; `site`: its first host
@@ -69,6 +79,8 @@ class ServiceSection(Raw):
     arrival_counter: ClassVar[str | None] = None
     """The counter of the requests that have arrived, which can be compared with those that were sent. None: there is
     none that is exact."""
+    sent_bytes: ClassVar[SentBytes | None] = None
+    """The counter of the bytes of its responses. None: it does not count them."""
     forward_counter: ClassVar[str | None] = None
     """The counter of the requests that it sends to the service behind it. None: it does not count them."""
 

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.services.section import (
+    SentBytes,
     ServiceAdditions,
     Services,
     ServiceSection,
@@ -83,6 +84,7 @@ class SquidService(ServiceSection):
     request_counter: ClassVar[str | None] = "client_http.requests"
     arrival_counter: ClassVar[str | None] = "client_http.requests"
     forward_counter: ClassVar[str | None] = "server.all.requests"
+    sent_bytes: ClassVar[SentBytes | None] = SentBytes("client_http.kbytes_out", 1024, "received")
 
     def scheme(self) -> str:
         return "http"

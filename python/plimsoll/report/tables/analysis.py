@@ -434,7 +434,16 @@ def evidence_words(key: str, value: float | None) -> str:
         return milliseconds(value)
     if key.endswith("_s"):
         return milliseconds(value * 1000)
-    if key in {"tester_cpu", "tester_demand", "started", "lateness_share", "gaps", "trend_change", "steal"}:
+    if key in {
+        "tester_cpu",
+        "tester_demand",
+        "started",
+        "lateness_share",
+        "gaps",
+        "trend_change",
+        "steal",
+        "requests_difference",
+    }:
         return percent(value) if value > 0 else with_unit(number(value * 100), "%")
     return count(round(value)) if key in {"succeeded", "failed"} else number(value)
 

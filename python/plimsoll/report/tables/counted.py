@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.run import CountedService
+from plimsoll.analyse.results.run import CountedService, SentAndReceived
 from plimsoll.analyse.results.wording import count, listing, number, percent
 from plimsoll.report.labels import Labels
 from plimsoll.report.tables.analysis import milliseconds
@@ -37,6 +37,7 @@ def derived(labels: Labels) -> Table | None:
 def tiers(labels: Labels) -> Table | None:
     """The requests that the services counted against those that the tier before sent, for all runs; None if there is
     nothing to compare."""
+    with_bytes = any(tier.bytes for run in labels.runs() for tier in run.tiers)
     rows = [
         (
             run.id,
@@ -48,15 +49,22 @@ def tiers(labels: Labels) -> Table | None:
             count(tier.counted),
             f"{tier.difference:+,}" if tier.difference else "0",
             f"{100 * tier.share:+.1f} %" if tier.share else "–" if tier.share is None else "0 %",
+            *((_bytes(tier.bytes, "sent"), _bytes(tier.bytes, "received")) if with_bytes else ()),
         )
         for run in labels.runs()
         for tier in run.tiers
     ]
+    of_bytes = ("Bytes to testers", "Bytes received") if with_bytes else ()
+    numbers = ("Sent", "Unsure", "Counted", "Difference", "Share", *of_bytes)
     heads = (
         *map(Column, ("Run", "Cell", "Service", "Clients")),
-        *(Column(name, numeric=True) for name in ("Sent", "Unsure", "Counted", "Difference", "Share")),
+        *(Column(name, numeric=True) for name in numbers),
     )
     return Table("Requests sent and counted", heads, tuple(rows), TIERS_NOTE) if rows else None
+
+
+def _bytes(both: SentAndReceived | None, name: str) -> str:
+    return "–" if both is None else count(getattr(both, name))
 
 
 def counted(run: RunResult) -> Table:
