@@ -47,11 +47,11 @@ def test_the_answer_has_one_sentence_for_all_runs() -> None:
     run = replace(single().runs[0], valid=True, few=FewTransactions(8, 4.0, 75.0))
     alone = replace(single(), runs=(run,))
     (finding,) = of_few_transactions(alone)
-    assert finding.text == (
+    assert " ".join(finding.text.split()) == (
         "Testers ended fewer than 10 transactions each (median 4.00): differences between testers and Jain's index "
         "are mostly chance; the throughput depends on where the window begins and ends, by up to 25 %. "
         "A window of 75.0 s has 10 per tester."
-    ).replace(" %", "\u202f%").replace("75.0 s", "75.0\u202fs")
+    )
     other = replace(run, id="0002", few=FewTransactions(8, 0.0, None))
     text = of_few_transactions(replace(alone, runs=(run, other)))[0].text
     assert text.startswith(

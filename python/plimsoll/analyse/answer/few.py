@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.verdicts import Finding, Topic, Value
-from plimsoll.analyse.results.wording import count, number, percent, plural
+from plimsoll.analyse.results.wording import count, number, percent, plural, with_unit
 from plimsoll.analyse.run.few import MIN_TRANSACTIONS
 
 
