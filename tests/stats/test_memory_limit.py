@@ -12,15 +12,14 @@ FORMS: tuple[Form, ...] = ("steady", "bursts")
 @pytest.mark.parametrize("form", FORMS)
 def test_memory_is_rarely_named_where_little_time_is_lost(form: Form) -> None:
     rng = np.random.default_rng(19)
-    for seconds in (15, 60):
-        assert share_by_memory(rng, 0.05, seconds, form, 300) <= 0.01
-        assert share_by_memory(rng, 0.10, seconds, form, 300) <= 0.06
+    assert share_by_memory(rng, 0.05, 15, form, 300) <= 0.01
+    assert share_by_memory(rng, 0.05, 60, form, 150) <= 0.02
 
 
-@pytest.mark.parametrize(("form", "least"), [("steady", 0.95), ("bursts", 0.5)])
+@pytest.mark.parametrize(("form", "least"), [("steady", 0.9), ("bursts", 0.5)])
 def test_memory_is_named_where_much_time_is_lost(form: Form, least: float) -> None:
     rng = np.random.default_rng(20)
-    assert share_by_memory(rng, 0.30, 60, form, 200) >= least
+    assert share_by_memory(rng, 0.30, 60, form, 150) >= least
 
 
 def test_full_memory_alone_is_no_evidence() -> None:

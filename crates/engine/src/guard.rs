@@ -173,10 +173,7 @@ impl Guarded<'_> {
 /// The exit status is the child's, or 128 + signal if it was killed, except by `kill`. This process
 /// must be the leader of a process group.
 pub fn run(order: &Order) -> Result<ExitCode> {
-    let (program, arguments) = order
-        .command
-        .split_first()
-        .context("guard: no command given")?;
+    let (program, arguments) = order.command.split_first().context("guard: no command given")?;
     catch_termination();
     bind_to(order.cpus)?;
     if let Some(directory) = order.directory {

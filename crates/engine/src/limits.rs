@@ -21,10 +21,7 @@ pub(crate) enum LimitsVerb {
     Clean,
     /// A program of the self-test
     #[command(hide = true)]
-    Load {
-        kind: String,
-        file: Option<PathBuf>,
-    },
+    Load { kind: String, file: Option<PathBuf> },
 }
 
 /// Parses limits as JSON.
@@ -38,10 +35,7 @@ fn resource(name: &str) -> Result<Resource, String> {
 
 pub(crate) fn carry_out(verb: &LimitsVerb) -> Result<()> {
     match verb {
-        LimitsVerb::Test {
-            directory,
-            resources,
-        } => {
+        LimitsVerb::Test { directory, resources } => {
             plimsoll_limits::sweep();
             let own = std::env::current_exe().context("cannot find this program")?;
             let program = [own, "limits".into(), "load".into()];

@@ -65,7 +65,7 @@ impl Group {
             one.version == Version::One && one.controllers.iter().any(|controller| controller == first)
         };
         if let Some(hierarchy) = hierarchies.iter().find(is_first) {
-            return self.create_in(&[hierarchy.own.clone()], Version::One, first, name);
+            return self.create_in(std::slice::from_ref(&hierarchy.own), Version::One, first, name);
         }
         let unified = hierarchies
             .iter()
@@ -136,7 +136,12 @@ impl Group {
             let second = directory.version == Version::Two;
             for controller in &directory.controllers {
                 match (*controller, limits) {
-                    ("memory", Limits { memory: Some(bytes), .. }) => directory.limit_memory(*bytes)?,
+                    (
+                        "memory",
+                        Limits {
+                            memory: Some(bytes), ..
+                        },
+                    ) => directory.limit_memory(*bytes)?,
                     ("cpu", Limits { cpu: Some(cores), .. }) => {
                         let quota = (cores * PERIOD_US).round();
                         if second {

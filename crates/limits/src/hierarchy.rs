@@ -24,9 +24,8 @@ pub(crate) struct Hierarchy {
 
 /// The hierarchies with the groups of the process `pid` ("self", or a number) in them.
 pub(crate) fn hierarchies_of(pid: &str) -> Result<Vec<Hierarchy>, LimitError> {
-    let read = |path: String| {
-        fs::read_to_string(&path).map_err(LimitError::io(format!("cannot read {path}")))
-    };
+    let read =
+        |path: String| fs::read_to_string(&path).map_err(LimitError::io(format!("cannot read {path}")));
     Ok(parse(
         &read("/proc/self/mountinfo".into())?,
         &read(format!("/proc/{pid}/cgroup"))?,

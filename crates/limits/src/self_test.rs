@@ -26,7 +26,7 @@ const CPU_TIME: Duration = Duration::from_millis(400);
 const DISK_LIMIT: u64 = 4 << 20;
 const DISK_BYTES: usize = 2 << 20;
 const PIECE: usize = 256 << 10;
-/// Alignment of the pieces in memory: O_DIRECT needs that of a disk's blocks.
+/// Alignment of the pieces in memory: `O_DIRECT` needs that of a disk's blocks.
 const ALIGNMENT: usize = 4096;
 /// How often the test of processor time is repeated on a busy host, where the program would not get
 /// more than its limit in any case.
@@ -143,11 +143,17 @@ fn disk_holds(
         format!(
             "{} of {DISK_BYTES} bytes with a limit of {DISK_LIMIT} bytes/s took {limited:.3} s in {}: the file \
              system may be in memory, or behind a network",
-            if resource == Resource::DiskRead { "a read" } else { "a write" },
+            if resource == Resource::DiskRead {
+                "a read"
+            } else {
+                "a write"
+            },
             directory.display()
         )
     } else if 2.0 * free > limited {
-        format!("the limit cannot be proven: without it, the same takes {free:.2} s instead of {limited:.2} s")
+        format!(
+            "the limit cannot be proven: without it, the same takes {free:.2} s instead of {limited:.2} s"
+        )
     } else {
         String::new()
     };
@@ -233,7 +239,7 @@ pub fn load(kind: &str, file: Option<&Path>) -> io::Result<f64> {
     }
 }
 
-/// Opens a file for I/O without the page cache. File systems without O_DIRECT are refused: a read
+/// Opens a file for I/O without the page cache. File systems without `O_DIRECT` are refused: a read
 /// from their cache would not reach a disk.
 fn open(file: &Path, write: bool) -> io::Result<fs::File> {
     let opened = fs::OpenOptions::new()

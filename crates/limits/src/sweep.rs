@@ -40,7 +40,9 @@ pub fn sweep() -> (usize, usize) {
             .take_while(|path| path.starts_with(&hierarchy.root));
         for parent in above {
             for name in names_in(parent) {
-                let Some((pid, started, of)) = parse(&name) else { continue };
+                let Some((pid, started, of)) = parse(&name) else {
+                    continue;
+                };
                 if of != namespace || started_at(pid).is_ok_and(|now| now == started) {
                     continue;
                 }
@@ -108,7 +110,12 @@ mod tests {
         assert_eq!(pid, std::process::id());
         assert_eq!(started, started_at(pid).unwrap());
         assert_eq!(namespace, pid_namespace().unwrap());
-        for other in ["plimsoll", "plimsoll-1-2-3", "plimsoll-1-2-3-4-5", "plimsoll-a-2-3-4"] {
+        for other in [
+            "plimsoll",
+            "plimsoll-1-2-3",
+            "plimsoll-1-2-3-4-5",
+            "plimsoll-a-2-3-4",
+        ] {
             assert!(!is_ours(other), "{other}");
         }
     }

@@ -49,7 +49,12 @@ fn push_reading(now: &GroupReading, then: Option<(&GroupReading, f64)>, rows: &m
         then.major_faults,
         seconds,
     );
-    push("cpu.throttled", now.throttled_us, then.throttled_us, 1e6 * seconds);
+    push(
+        "cpu.throttled",
+        now.throttled_us,
+        then.throttled_us,
+        1e6 * seconds,
+    );
     for (metrics, now, then) in [
         (
             ["psi.memory.some", "psi.memory.full"],
@@ -85,7 +90,12 @@ mod tests {
         let (then, now) = (reading(10, 0, 1), reading(50, 500_000, 3));
         let mut rows = Rows::new(0, "service:db".into());
         push_reading(&now, Some((&then, 2.0)), &mut rows);
-        let of = |metric| rows.0.iter().find(|row| row.metric == metric).map(|row| row.value);
+        let of = |metric| {
+            rows.0
+                .iter()
+                .find(|row| row.metric == metric)
+                .map(|row| row.value)
+        };
         assert_eq!(of("memory.limit"), Some(64e6));
         assert_eq!(of("memory.own"), Some(40e6));
         assert_eq!(of("memory.reclaims"), Some(20.0));

@@ -87,7 +87,9 @@ mod tests {
         for (pid, pss) in [(10, 100), (11, 20)] {
             let path = proc.join(pid.to_string());
             fs::create_dir_all(&path).unwrap();
-            let text = format!("55d0-7ffc ---p 00000000 00:00 0 [rollup]\nRss: 999 kB\nPss:  {pss} kB\nPss_Anon: 1 kB\n");
+            let text = format!(
+                "55d0-7ffc ---p 00000000 00:00 0 [rollup]\nRss: 999 kB\nPss:  {pss} kB\nPss_Anon: 1 kB\n"
+            );
             fs::write(path.join("smaps_rollup"), text).unwrap();
         }
         let members = [10, 11];
@@ -111,7 +113,10 @@ mod tests {
             return; // a kernel before 4.14
         };
         let status = fs::read_to_string("/proc/self/status").unwrap();
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
         let peak: u64 = peak.split_ascii_whitespace().next().unwrap().parse().unwrap();
         assert!(pss > 100_000 && pss <= peak * 1024, "{pss} {peak}");
     }

@@ -157,7 +157,8 @@ impl Tree {
         seconds: Option<f64>,
         rows: &mut Rows,
     ) {
-        if self.group.is_none() {
+        // Below testers, each client program may have a group of its own.
+        if self.group.is_none() && self.component.starts_with("service:") {
             // The root is a guard, which is no member of the group.
             let first = living.keys().copied().find(|&pid| pid != self.root);
             self.group = first.and_then(LimitedGroup::of);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from plimsoll.drive.engine import EngineSession, RunFinished, RunNote, RunRefused, RunSecond, RunStarted
@@ -121,7 +121,10 @@ def carry_out(
             case RunRefused():
                 return RunEnd("refused", message.error, None, (), None)
             case RunFinished():
-                return progress.end(message)
+                end = progress.end(message)
+                # The engine sees only that the process has ended; how it ended is known here.
+                how = watchman.ended_service() if end.status == "service-gone" else None
+                return replace(end, reason=how) if how else end
 
 
 class _Progress:

@@ -60,7 +60,7 @@ def test_names_are_those_of_earlier_versions() -> None:
         "network_out.COMPONENT, counter.SERVICE.COUNTER, errors, stale_share, origin_share, needless_share, "
         "availability, hit_ratio.SERVICE, byte_hit_ratio.SERVICE, buffer_hit_ratio.SERVICE, transactions, "
         "dropped, missed, "
-        "concurrency, cpu.COMPONENT, counter_total.SERVICE.COUNTER, memory.COMPONENT, "
+        "concurrency, cpu.COMPONENT, counter_total.SERVICE.COUNTER, memory.COMPONENT, own_memory.COMPONENT, "
         "disk_read_per_transaction.COMPONENT, disk_write_per_transaction.COMPONENT, "
         "network_in_per_transaction.COMPONENT, network_out_per_transaction.COMPONENT, utilization.COMPONENT, "
         "jain_index, share_cv, counter_per_transaction.SERVICE.COUNTER, gauge.SERVICE.GAUGE, metric.METRIC, "

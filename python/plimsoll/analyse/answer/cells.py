@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from plimsoll.analyse.answer.components import limiting
-from plimsoll.analyse.answer.words import MAX_SENTENCES, payload
+from plimsoll.analyse.answer.components import limiting, memory_of
+from plimsoll.analyse.answer.words import MAX_SENTENCES, capital, payload
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
 from plimsoll.analyse.results.metrics import canonical, is_work
@@ -67,7 +67,9 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
         )  # of the only run, by batch means; run_findings states that it holds within the run
     head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
     if runs and not any(run.traffic.transactions for run in runs):
-        return f"{head} served nothing: {_all_failed(runs)}"
+        short = memory_of(cell.bottleneck, runs)
+        cause = f" {capital(short)} was the limit." if short else ""
+        return f"{head} served nothing: {_all_failed(runs)}{cause}"
     if interval is None:
         return f"{head}: {metric.title} is unknown."
     if is_work(name) and any(is_lower_bound(run.reasons) for run in runs):

@@ -31,15 +31,25 @@ def component_words(name: str, utilizations: Sequence[Utilization]) -> str:
 def limiting(component: str, runs: Sequence[RunResult]) -> str:
     """A bottleneck in a sentence, with the evidence for it: that memory was short, or its utilization, as a range over
     the runs."""
-    utilizations = [used for run in runs for used in run.utilization if used.component == component]
+    utilizations = _of(component, runs)
+    return memory_of(component, runs) or f"{component_words(component, utilizations)}{evidence(utilizations)}"
+
+
+def memory_of(component: str, runs: Sequence[RunResult]) -> str:
+    """The memory of a bottleneck, with the evidence that it was short; empty if that is not the reason in most of the
+    runs in which it is the bottleneck."""
     reasons = [run.bottleneck_why for run in runs if run.bottleneck == component and run.bottleneck_why]
     by_memory = [reason for reason in reasons if reason.code == BottleneckReason.MEMORY]
-    if 2 * len(by_memory) <= len(reasons) or not by_memory:
-        return f"{component_words(component, utilizations)}{evidence(utilizations)}"
+    if 2 * len(by_memory) <= len(reasons):
+        return ""
     strongest = max(by_memory, key=lambda reason: (_known(reason, "oom_kills"), _known(reason, "mean")))
     words = memory_words(strongest.values).removeprefix("memory: ")
     most = f"in {plural(len(by_memory), 'run')}, at most: " if len(by_memory) > 1 else ""
-    return f"the memory of {component_words(component, utilizations)} ({most}{words})"
+    return f"the memory of {component_words(component, _of(component, runs))} ({most}{words})"
+
+
+def _of(component: str, runs: Sequence[RunResult]) -> list[Utilization]:
+    return [used for run in runs for used in run.utilization if used.component == component]
 
 
 def _known(reason: Reason, name: str) -> float:

@@ -12,6 +12,8 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.plan.source.units import about_size
 
 MAX_SENTENCES: Final = 3
+SAME: Final = 0.98
+"""Ends of two intervals within 2 % are not both stated."""
 
 
 def of_memory(analysis: Analysis) -> tuple[Finding, ...]:
@@ -63,15 +65,27 @@ def _full(growth: MemoryGrowth) -> str:
     ends = f" ({count(_digits(at.low))} to {count(_digits(at.high))})" if at.low and at.high else ""
     tried = count(growth.loads[-1])
     full = f"{count(_digits(at.mean))} testers{ends}"
-    return f"{what}, {size}, is full at about {full}, extrapolated from at most {tried}"
+    return (
+        f"{what}, {size}, is full at about {full} if it keeps this slope, extrapolated from at most {tried}"
+        f"{_if_curved(growth)}"
+    )
+
+
+def _if_curved(growth: MemoryGrowth) -> str:
+    """What a curve that the runs do not exclude would change; empty if that is less than the interval of the line."""
+    line, low, high = growth.full_at, growth.curved_low, growth.curved_high
+    if line is None or line.low is None or line.high is None or low is None:
+        return ""
+    if high is not None and SAME * line.low <= low and high <= line.high / SAME:
+        return ""
+    most = "or never" if high is None else f"to {count(_digits(high))}"
+    return f"; with a curve that these runs do not exclude, at {count(_digits(low))} {most}"
 
 
 def _digits(value: float | None) -> int:
-    """Two digits: a number of testers that was extrapolated is not known more exactly. Small numbers are whole."""
-    whole = max(0, round(value or 0.0))
-    return (
-        whole if whole < 100 else int(float(f"{whole:.2g}")) if whole < 1000 else int(float(f"{whole:.3g}"))
-    )
+    """At most three digits: a number of testers that was extrapolated is not known more exactly."""
+    shown = max(0.0, value or 0.0)
+    return round(shown) if shown < 1000 else int(float(f"{shown:.3g}"))
 
 
 def _sizes(slope: Interval) -> str:

@@ -25,7 +25,9 @@ class MemoryGrowth:
     factors. `loads`: numbers of testers; `slope`: bytes per tester; `capacity`: bytes at which memory is full, and
     `of`: whether this is the limit of the service, or what its host has. `full_at`: number of testers at which it is
     full; None if this cannot be said: the growth is not shown to be linear, or the number is beyond `reach`, the
-    greatest number to which the line is extended."""
+    greatest number to which the line is extended. Its interval assumes a line. `curved_low`, `curved_high`: the numbers
+    between which memory is full with a quadratic term, as far as the runs do not exclude it; None: not up to
+    `reach`."""
 
     component: str
     combination: dict[str, str]
@@ -40,4 +42,6 @@ class MemoryGrowth:
     of: Literal["", "limit", "host"]
     full_at: Interval | None
     reach: float
+    curved_low: float | None = None
+    curved_high: float | None = None
     rule: RuleId | None = None
