@@ -177,6 +177,7 @@ def test_without_a_proxy_no_run_is_doubtful(lab: Lab) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("chain", CHAINS)
 def test_no_false_alarm_behind_any_kind_of_service(lab: Lab, chain: str) -> None:
     lab.limit_s = 600
