@@ -25,6 +25,7 @@ from plimsoll.analyse.results.analysis import (
     Saturation,
     Verdict,
 )
+from plimsoll.analyse.results.component_series import ComponentSeries, RunComponentSeries, Values
 from plimsoll.analyse.results.run import (
     Counts,
     Ecdf,
@@ -448,9 +449,38 @@ def ranked(analysis: Analysis) -> Analysis:
     return replace(analysis, rankings=named)
 
 
+def with_components(run: RunResult) -> RunResult:
+    """The run with time series of a database on another host, a gateway, the host and the testers, in bins of 2 s."""
+
+    def steps(value: float, gap: int | None = None) -> Values:
+        return tuple(None if at == gap else _round(value * (1 + 0.1 * (at % 3))) for at in range(12))
+
+    flat = (200e6,) * 12
+    cpu = {"cpu": steps(0.5), "cpu_user": steps(0.3), "cpu_system": steps(0.2), "cpu_steal": (0.0,) * 12}
+    disk = {
+        "disk_read": (0.0,) * 12,
+        "disk_write": steps(4e6),
+        "network_in": steps(1e6),
+        "network_out": steps(9e6),
+    }
+    counted = {"xact_commit": steps(900, gap=5), "deadlocks": (0.0,) * 12}
+    answered = {"answered": steps(run.traffic.throughput_per_s * 0.9)}
+    components = (
+        ComponentSeries("db", "service", "postgres", "db1", {**cpu, "memory": flat}, counted, "xact_commit"),
+        ComponentSeries(
+            "gateway", "service", "frontier", "", {**cpu, "memory": steps(15e6)}, answered, "answered", True
+        ),
+        ComponentSeries(
+            "host", "host", "", "", {**cpu, "cpu_iowait": steps(0.1), "memory": steps(2e9), **disk}, {}
+        ),
+        ComponentSeries("testers", "testers", "", "", {"cpu": steps(0.1)}, {}),
+    )
+    return replace(run, component_series=RunComponentSeries(2.0, 12, components))
+
+
 def single() -> Analysis:
     """One run, no factor, no load factor: the short form."""
-    run = replace(make_run(1, {}, 1), ecdf=_ecdf(3.0, 24))
+    run = with_components(replace(make_run(1, {}, 1), ecdf=_ecdf(3.0, 24)))
     analysis = Analysis(
         experiment=ExperimentInfo(
             name="127.0.0.1",

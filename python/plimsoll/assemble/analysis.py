@@ -45,10 +45,13 @@ def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
 def analysis_of(results: Results, options: Options | None = None) -> Analysis:
     """Computes the whole analysis of open results. Raises DamagedResults.
 
-    If no option differs from its default, the verdicts are compared with those of an existing analysis.json.
+    If no option that changes figures differs from its default, the verdicts are compared with those of an existing
+    analysis.json.
     """
-    result = analyse_results(results, options or Options())
-    return result if options not in (None, Options()) else _with_earlier(results, result)
+    chosen = options or Options()
+    result = analyse_results(results, chosen)
+    is_default = replace(chosen, chart_quantum_s=None) == Options()
+    return _with_earlier(results, result) if is_default else result
 
 
 def _with_earlier(results: Results, current: Analysis) -> Analysis:

@@ -38,6 +38,7 @@ from plimsoll.analyse.window.load_profile import load_bins
 from plimsoll.analyse.window.transactions import Stage, Window
 from plimsoll.assemble.actions import availability_limit, has_acted, result_of_actions, with_phases
 from plimsoll.assemble.asked import AnalysisRequest
+from plimsoll.assemble.component_series import component_series
 from plimsoll.assemble.facts import facts_of, has_balanced_counts
 from plimsoll.assemble.options import Options
 from plimsoll.assemble.window import (
@@ -99,6 +100,7 @@ def one_run(
             stages=stages,
             in_flight=int(summary["in_flight"]),
             bound_ns=greatest_bound(run_agents),
+            chart_quantum_s=options.chart_quantum_s,
         )
         remarks = (REMARK,)
     else:
@@ -144,6 +146,8 @@ def one_run(
     result = replace(result, few=_few(result, record))
     if not changes_by_plan and facts.loss is None:
         result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
+    shown = component_series(run, results, options, run_agents, run_summary.series)
+    result = replace(result, component_series=shown)
     if rules.at_peak:
         peak = at_peak(run, results, options, measured, run_summary.peak, run_agents, placement)
         if peak is not None:

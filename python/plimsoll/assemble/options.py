@@ -11,11 +11,13 @@ from plimsoll.plan.source.units import parse_duration
 @dataclass(frozen=True, slots=True)
 class Options:
     """Options of a repeated analysis. `warmup_s`: replaces the warm-up of the experiment; `quantum_s`: interval of the
-    time series; `exact`: compute quantiles from every transaction, not from histograms (error at most 0.1 %)."""
+    time series, and of figures that are computed from them; `exact`: compute quantiles from every transaction, not from
+    histograms (error at most 0.1 %); `chart_quantum_s`: bin width of time charts, which changes no other figure."""
 
     warmup_s: float | None = None
     quantum_s: float | None = None
     exact: bool = True
+    chart_quantum_s: float | None = None
 
     @classmethod
     def parse(cls, sets: list[str], quantum: str | None, *, exact: bool = True) -> Options:

@@ -115,10 +115,15 @@ def layout_of(
         not_started=starts_not_made(run),
         bins=load_bins(profile, measured) if (profile := planned_load(record)) is not None else (),
         steps=[Window(step.start, step.end) for step in ramp_steps(run, profile, measured)],
-        quantum_ns=None if options.quantum_s is None else round(options.quantum_s * 1e9),
+        quantum_ns=_ns(options.quantum_s),
+        chart_quantum_ns=_ns(options.chart_quantum_s),
         places=None if placement is None else places_of(placement, run_agents),
         first=first,
     )
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e9)
 
 
 def summarise_transactions(file: TransactionFile, layout: Layout, options: Options) -> RunSummary:
@@ -194,6 +199,7 @@ def components_in(
         (*used.shown, *watched_utilizations(watched, window)),
         used.cpu,
         watched_resources(watched, window),
+        {service["name"]: service.get("host") or "" for service in run.record["services"]},
     )
 
 

@@ -53,15 +53,16 @@ def next_commands(outcome: Outcome) -> list[str]:
     return lines
 
 
-def write_files(results: Results, analysis: Analysis) -> list[Path]:
-    """Writes analysis.json, report.html, runs.parquet and runs.csv; returns the paths of the first two."""
+def write_files(results: Results, analysis: Analysis, *, all_bins: bool = False) -> list[Path]:
+    """Writes analysis.json, report.html, runs.parquet and runs.csv; returns the paths of the first two. `all_bins`: the
+    report merges no bins of time series."""
     from plimsoll.report.html import render
 
     document = results.path / "analysis.json"
     write_json(document, as_document(analysis))
     write_runs(results, analysis)
     page = results.path / "report.html"
-    write_text(page, render(analysis, setup_of(results)))
+    write_text(page, render(analysis, setup_of(results), all_bins=all_bins))
     return [page, document]
 
 

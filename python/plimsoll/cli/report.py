@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.component_series import chart_quantum
+from plimsoll.assemble.options import Options
 from plimsoll.assemble.set_up import topology_of
 from plimsoll.cli.outcome import write_files
 from plimsoll.collect.results import open_results
@@ -15,6 +17,11 @@ from plimsoll.errors import ExitCode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the directory and the format of the charts."""
     parser.add_argument("directory", type=Path, help="results directory")
+    parser.add_argument(
+        "--quantum",
+        metavar="TIME",
+        help="bin width of time charts, such as 10s (default: by the length of the run)",
+    )
     parser.add_argument(
         "--figures",
         choices=("svg", "png", "pdf"),
@@ -28,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Writes the files and prints their paths."""
     results = open_results(args.directory)
-    analysis = analysis_of(results)
+    quantum = None if args.quantum is None else chart_quantum(args.quantum, results)
+    analysis = analysis_of(results, Options(chart_quantum_s=quantum))
     if args.figures:
         from plimsoll.report.figures import write_figures
 
@@ -36,7 +44,7 @@ def main(args: argparse.Namespace) -> int:
             analysis, args.out or args.directory / "figures", args.figures, topology_of(results)
         )
     else:
-        written = write_files(results, analysis)
+        written = write_files(results, analysis, all_bins=quantum is not None)
     for path in written:
         print(path)
     return int(ExitCode.PASSED)

@@ -40,7 +40,30 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
     """Writes a JSON document as `write_text` does."""
-    write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, f"{json_text(document)}\n")
+
+
+def json_text(value: Any, indent: int = 0) -> str:
+    """The value as JSON, an entry per line; a list of numbers is one line. Time series would otherwise be most of the
+    lines of a file. Raises ValueError for a number that is not finite."""
+    if isinstance(value, (list, tuple)) and not all(map(_is_number, value)):
+        entries = [json_text(entry, indent + 1) for entry in value]
+        start, end = "[]"
+    elif isinstance(value, dict) and value:
+        entries = [f"{_plain_json(str(key))}: {json_text(entry, indent + 1)}" for key, entry in value.items()]
+        start, end = "{}"
+    else:
+        return _plain_json(value)
+    separator = "\n" + " " * (indent + 1)
+    return f"{start}{separator}{f',{separator}'.join(entries)}{separator[:-1]}{end}"
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, (int, float))
+
+
+def _plain_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 class ResultsDirectory:

@@ -14,6 +14,7 @@ from plimsoll.analyse.results.wording import THOUSANDS
 from plimsoll.errors import BadInput
 from plimsoll.plan.topology import Topology
 from plimsoll.report.charts import check_figures, effect_figures, load_figures, spec
+from plimsoll.report.charts.components import chart as components_chart
 from plimsoll.report.charts.series import chart as series_chart
 from plimsoll.report.charts.testers import chart as testers_chart
 from plimsoll.report.charts.theme import Chart
@@ -31,8 +32,8 @@ FONT: Final = "sans-serif"
 def write_figures(
     analysis: Analysis, directory: Path, kind: str, topology: Topology | None = None
 ) -> list[Path]:
-    """Writes every chart of the report as KEY.KIND, those of single runs as series-RUN.KIND and testers-RUN.KIND,
-    and the picture of the set-up as set-up.KIND.
+    """Writes every chart of the report as KEY.KIND, those of single runs as series-RUN.KIND, components-RUN.KIND and
+    testers-RUN.KIND, and the picture of the set-up as set-up.KIND.
 
     Creates `directory` if it is missing. `kind`: svg, png (twice the size) or pdf; any other kind raises BadInput.
     Returns the paths of the files.
@@ -74,6 +75,9 @@ def _charts(labels: Labels) -> list[tuple[str, Chart]]:
     for run in chosen_runs(labels):
         if run.series is not None and run.series.t_s:
             charts.append((f"series-{_file_name(run.id)}", series_chart(run)))
+        components = components_chart(run)
+        if components is not None:
+            charts.append((f"components-{_file_name(run.id)}", components))
         if has_shares(run):
             charts.append((f"testers-{_file_name(run.id)}", testers_chart(run)))
     return charts

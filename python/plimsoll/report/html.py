@@ -97,8 +97,9 @@ class Section:
     picture: Picture | None = None
 
 
-def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> str:
-    """The report as HTML. `bundle`: a script in place of Vega (about 900 kB), for tests of the page alone."""
+def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None, all_bins: bool = False) -> str:
+    """The report as HTML. `bundle`: a script in place of Vega (about 900 kB), for tests of the page alone; `all_bins`:
+    no bins of time series are merged."""
     labels = Labels(analysis)
     runs = chosen_runs(labels)
     sections = _sections(labels, setup, with_runs=bool(runs))
@@ -133,7 +134,7 @@ def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None) -> st
         if left
         else "",
         terms=_terms(labels),
-        data=Markup(for_script(page_data(analysis.experiment.name, figures, runs))),
+        data=Markup(for_script(page_data(analysis.experiment.name, figures, runs, all_bins=all_bins))),
         scripts=[Markup(vega), Markup(script)],
         made_from=analysis.experiment.directory,
     )

@@ -11,15 +11,16 @@ from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.wording import count, number, percent, percentile, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, shown_runs, spec
+from plimsoll.report.charts.components import SMALL, component_title, frame, is_folded, strips
+from plimsoll.report.charts.marks import mark_rows
 from plimsoll.report.charts.series import (
-    ACTIONS,
-    CHANGES,
-    CUT,
+    MAX_POINTS,
     SERIES,
-    action_rows,
-    change_rows,
-    cut_rows,
+    SERVED,
+    merged,
     series_rows,
+    served_note,
+    served_rows,
     time_scale,
 )
 from plimsoll.report.charts.testers import TESTERS, tester_rows
@@ -34,6 +35,8 @@ MAX_RUNS: Final = 60
 """Maximum number of runs whose time series the page contains."""
 MANY_RUNS: Final = 24
 """With more runs than this, a series has half the number of points."""
+MAX_OPEN: Final = 6
+"""Maximum number of components whose charts are not folded."""
 
 
 def for_script(value: object) -> str:
@@ -102,8 +105,9 @@ def first_run(labels: Labels, runs: Sequence[RunResult]) -> RunResult | None:
     return max(candidates, key=lambda run: (labels.load(run) or 0.0, -run.repetition), default=None)
 
 
-def run_data(run: RunResult, points: int) -> dict[str, Any]:
-    """The data of one run. `points`: maximum number of points of its time series."""
+def run_data(run: RunResult, points: int, component_points: int | None = None) -> dict[str, Any]:
+    """The data of one run. `points`: maximum number of points of its time series; `component_points`: of those of its
+    components (None: the same)."""
     factor, unit = time_scale(run.series)
     rows = series_rows(run.series, points, factor) if run.series else []
     if run.traffic.cohort is not None and run.traffic.cohort.never_started:
@@ -114,11 +118,66 @@ def run_data(run: RunResult, points: int) -> dict[str, Any]:
         "time_unit": unit,
         "tables": [_table_data(table) for table in run_tables(run)],
         SERIES: packed(rows),
-        CUT: packed(cut_rows(run)),
-        ACTIONS: packed(action_rows(run)),
-        CHANGES: packed(change_rows(run)),
+        SERVED: packed(served_rows(run, points)),
+        "served_note": served_note(run),
+        **{name: packed(mark) for name, mark in mark_rows(run).items()},
         TESTERS: packed(tester_rows(run)),
+        "components": component_data(run, component_points or points),
+        "times": component_times(run, component_points or points),
+        "components_note": components_note(run, component_points or points),
     }
+
+
+def component_data(run: RunResult, points: int) -> list[dict[str, Any]]:
+    """The strips of each component, with the values of each line, or its only value if it is constant. `points`:
+    maximum number of bins."""
+    series = run.component_series
+    out: list[dict[str, Any]] = []
+    for component in series.components if series is not None else ():
+        shown = [
+            {
+                "title": strip.title,
+                "stacked": strip.is_stacked,
+                "legend": strip.has_legend,
+                "names": list(strip.lines),
+                "values": [_constant_or_all(merged(values, points)[1]) for values in strip.lines.values()],
+            }
+            for strip in strips(component)
+        ]
+        if shown:
+            is_open = len(out) < MAX_OPEN and not is_folded(component)
+            out.append({"title": component_title(component), "open": is_open, "strips": shown})
+    return out
+
+
+def components_note(run: RunResult, points: int) -> str:
+    """What the charts of the components show; empty without components. `points`: maximum number of bins."""
+    series, times = run.component_series, component_times(run, points)
+    if series is None:
+        return ""
+    left = (
+        f" {plural(series.left_out, 'more host')} {'has' if series.left_out == 1 else 'have'} no charts here."
+        if series.left_out
+        else ""
+    )
+    return (
+        "CPU, memory, disk and network of each host and service, and its main counters, on the time axis above. "
+        f"Bins of {number(times[1])} s.{left}"
+    )
+
+
+def component_times(run: RunResult, points: int) -> list[float]:
+    """The start of each bin of the components, then the end of the last one, in seconds."""
+    series = run.component_series
+    if series is None:
+        return []
+    step, _ = merged((None,) * series.bins, points)
+    starts = [at * series.quantum_s for at in range(0, series.bins, step)]
+    return [*starts, series.bins * series.quantum_s]
+
+
+def _constant_or_all(values: list[float | None]) -> float | list[float | None] | None:
+    return values[0] if len(set(values)) == 1 else values
 
 
 def _table_data(table: Table) -> dict[str, Any]:
@@ -151,21 +210,26 @@ def run_facts(run: RunResult) -> str:
 
 
 def frames() -> dict[str, Any]:
-    """The two charts of a single run without rows; the page fills them.
+    """The charts of a single run without rows, which the page fills; and `small`, the height of a small strip.
 
     They are the same in every page, and drawing them takes as long as all other charts of a short run. Therefore a page
     contains `page/frames.json`, which tests/golden writes and compares.
     """
     series, testers = (_parted(chart) for chart in run_charts())
-    return {"series": series, "testers": testers}
+    lines, areas = (_parted(spec(frame(stacked=stacked))) for stacked in (False, True))
+    return {"series": series, "testers": testers, "lines": lines, "areas": areas, "small": SMALL}
 
 
-def page_data(name: str, figures: Sequence[Figure], runs: Sequence[RunResult]) -> dict[str, Any]:
-    """All data of the page. `name`: the beginning of the file names of saved images."""
-    points = 600 if len(runs) <= MANY_RUNS else 300
+def page_data(
+    name: str, figures: Sequence[Figure], runs: Sequence[RunResult], *, all_bins: bool = False
+) -> dict[str, Any]:
+    """All data of the page. `name`: the beginning of the file names of saved images; `all_bins`: no bins of time series
+    are merged, because the user has chosen their width."""
+    is_whole = all_bins or len(runs) <= MANY_RUNS
+    points, component_points = (MAX_POINTS, MAX_POINTS) if is_whole else (300, 75)
     return {
         "name": "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name)[:60] or "plimsoll",
         "figures": {figure.key: figure_data(figure) for figure in figures},
         "frames": json.loads(asset(PACKAGE, "frames.json")),
-        "runs": {run.id: run_data(run, points) for run in runs},
+        "runs": {run.id: run_data(run, points, component_points) for run in runs},
     }

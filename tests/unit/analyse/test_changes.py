@@ -20,7 +20,8 @@ from plimsoll.analyse.results.wording import SPACE
 from plimsoll.analyse.run.changes import run_changes
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.samples import SampleSeries
-from plimsoll.report.charts.series import CHANGES, change_rows, chart
+from plimsoll.report.charts.marks import CHANGES, change_rows
+from plimsoll.report.charts.series import chart
 from plimsoll.report.page_data import run_data
 from plimsoll.report.tables.run import changes as changes_table
 

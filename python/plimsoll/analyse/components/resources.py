@@ -32,10 +32,11 @@ def component_resources(
     known: Iterable[Utilization] = (),
     cpu_of_hosts: Mapping[str, float] | None = None,
     watched: Sequence[ComponentResources] = (),
+    services: Mapping[str, str] | None = None,
 ) -> tuple[ComponentResources, ...]:
     """One entry per component. `cores`: of the lab's host, if its cores were not sampled; `agents`: of a run of several
     agents (empty: one agent); `known`: the utilizations of the same window; `cpu_of_hosts`: busy share of the CPU of
-    each host of testers, by name; `watched`: what exporters reported.
+    each host of testers, by name; `watched`: what exporters reported; `services`: as for `place`.
 
     The testers of several hosts are one component, whose values are sums.
     """
@@ -43,12 +44,12 @@ def component_resources(
     for agent in agents or (None,):
         of_agent = [series for series in samples if agent is None or series.agent == agent.name]
         for component in dict.fromkeys(series.component for series in of_agent):
-            place = _place(agent, component)
-            if place is None:
+            located = place(agent, component, services)
+            if located is None:
                 continue
             means = _means([series for series in of_agent if series.component == component], window)
             found = _host(means, sampled_cores(of_agent) or cores) if component == "host" else _process(means)
-            found = replace(found, component=place[0], host=place[1])
+            found = replace(found, component=located[0], host=located[1])
             before = out.get(found.component)
             if before is None:
                 out[found.component] = found
@@ -64,8 +65,16 @@ def component_resources(
     return tuple(out.values())
 
 
-def _place(agent: Agent | None, component: str) -> tuple[str, str] | None:
-    """Name and host of a component in the results; None: it is left out."""
+def is_stacked(device: str) -> bool:
+    """Whether the bytes of a block device are also those of another device, or of memory."""
+    return _STACKED.match(device) is not None
+
+
+def place(
+    agent: Agent | None, component: str, services: Mapping[str, str] | None = None
+) -> tuple[str, str] | None:
+    """Name and host of a component in the results; None: it is left out. `services`: the host of each service by name;
+    a service keeps its name on every host, a watched process is named with its host."""
     name = component.removeprefix("service:")
     if component == "monitor":
         return None
@@ -78,7 +87,8 @@ def _place(agent: Agent | None, component: str) -> tuple[str, str] | None:
         return name, "" if agent.clock.same else agent.host
     if agent.clock.same:
         return name, ""
-    return (f"{name} on {agent.host}" if agent.role != TESTERS else name), agent.host
+    is_service = (services or {}).get(name) == agent.host
+    return (f"{name} on {agent.host}" if agent.role != TESTERS and not is_service else name), agent.host
 
 
 def _means(samples: Iterable[SampleSeries], window: Window) -> Means:
@@ -89,7 +99,7 @@ def _means(samples: Iterable[SampleSeries], window: Window) -> Means:
 def _host(means: Means, cores: int) -> ComponentResources:
     busy = means.get(("cpu.busy", ""))
     disks = [
-        {part: mean for (metric, part), mean in means.items() if metric == name and not _STACKED.match(part)}
+        {part: mean for (metric, part), mean in means.items() if metric == name and not is_stacked(part)}
         for name in ("disk.read", "disk.write")
     ]
     network_in, network_out = busiest_interface(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plimsoll.analyse.results.actions import ActionsResult
+from plimsoll.analyse.results.component_series import RunComponentSeries
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.memory import MemoryGrowth
 from plimsoll.analyse.results.regression import Regression
@@ -135,6 +136,8 @@ class RunResult:
     actions: ActionsResult | None = None
     """None if the run had no actions, or if single transactions were not kept."""
     components: tuple[ComponentResources, ...] = ()
+    component_series: RunComponentSeries | None = None
+    """None: no component was measured."""
     first: tuple[FirstResult, ...] = ()
     """Empty unless a threshold has `where: {first: ...}`."""
     at_peak: WindowResult | None = None

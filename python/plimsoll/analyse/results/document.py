@@ -21,7 +21,16 @@ def as_document(analysis: Analysis) -> dict[str, Any]:
 
 def _run_document(run: dict[str, Any]) -> dict[str, Any]:
     flat = _flattened(_without_hosts(run) if run["hosts"] is None else run)
-    for rare in ("without_lost", "connections", "components", "few", "first", "at_peak", "tiers"):
+    for rare in (
+        "without_lost",
+        "connections",
+        "components",
+        "component_series",
+        "few",
+        "first",
+        "at_peak",
+        "tiers",
+    ):
         if not flat.get(rare):
             flat.pop(rare, None)
     flat["services"] = [_service(service) for service in flat["services"]]

@@ -40,9 +40,11 @@ def summarise_seconds(
     stages: Sequence[Stage] = (),
     in_flight: int = 0,
     bound_ns: int = 0,
+    chart_quantum_s: float | None = None,
 ) -> RunSummary:
     """The summary. `in_flight`: number of transactions that never ended, from summary.json; `bound_ns`: maximum error
-    of any time of any agent. Seconds may be in any order; missing seconds count as empty."""
+    of any time of any agent; `chart_quantum_s`: of the time series (None: by the length of the run). Seconds may be in
+    any order; missing seconds count as empty."""
     length = max([measured.end // NS, *(s.number + 1 for s in seconds)])
     table = _Table(seconds, length, max(1, -(-MIN_QUANTUM_RATIO * bound_ns // NS)))
     window = _whole_seconds(measured, length)
@@ -59,7 +61,7 @@ def summarise_seconds(
         workloads=(),
         testers=(),
         fairness=Fairness((), None, None, None),
-        series=table.series(),
+        series=table.series(chart_quantum_s),
         ecdf=Ecdf(tuple(v / 1e6 for v in at), tuple(share)) if at else None,
         peak=None,
         trend=_trend(table.together(table.succeeded[window])),
@@ -121,10 +123,10 @@ class _Table:
                     out.absorb(counts, int(second.values[0]), int(second.values[-1]))
         return out
 
-    def series(self) -> Series:
-        """One point per second. For a long run, points are longer so that there are at most MAX_POINTS. Points are
-        never shorter than the clock bound allows."""
-        step = max(self.least, -(-self.length // MAX_POINTS))
+    def series(self, quantum_s: float | None = None) -> Series:
+        """One point per quantum of whole seconds. By default, one per second; for a long run, points are longer so that
+        there are at most MAX_POINTS. Points are never shorter than the clock bound allows."""
+        step = max(self.least, math.ceil(quantum_s or -(-self.length // MAX_POINTS)))
         edges = np.arange(0, self.length, step)
         widths = np.minimum(edges + step, self.length) - edges
 

@@ -75,7 +75,8 @@ class Layout:
     drain. `codes`, `workloads`: names by number; the lists may grow while chunks are added. `tester_agents`: name of
     the agent of each tester; its length is the number of testers. `stages`: only those of a staged load. `by_workload`:
     whether workloads are also summed separately; `operations`: names of the operations of mixes, by number (None: there
-    are none). `quantum_ns`: of the time series (None: by the length of the run). `bins`: of a load that changes by
+    are none). `quantum_ns`: of the time series (None: by the length of the run); `chart_quantum_ns`: of those that are
+    shown, if it differs. `bins`: of a load that changes by
     plan. `open_loads`: workloads whose load is open. Their times are those of the cohort scheduled in a window; their
     testers are slots and have no shares if there are also testers of closed loads (needs `by_workload`).
     `not_started`: transactions of open loads that never started: the time (ns) at which they were given up, and their
@@ -92,6 +93,7 @@ class Layout:
     by_workload: bool = False
     operations: Sequence[str] | None = None
     quantum_ns: int | None = None
+    chart_quantum_ns: int | None = None
     bins: Sequence[Piece] = ()
     steps: Sequence[Window] = ()
     """Parts of a ramp with the same number of active testers."""
@@ -196,6 +198,7 @@ class Accumulator:
         allowed = widened_quantum(quantum, layout.bound_ns)
         self.widened = allowed > quantum
         self.timeline = Timeline(layout.length_ns, allowed)
+        self.shown_timeline = self._shown_timeline()
         self._set_places(layout.places)
         n = len(layout.tester_agents)
         self.first = FirstSums(layout.first, self._whole_run) if layout.first else None
@@ -207,6 +210,16 @@ class Accumulator:
         self.first_start = np.full(n, NEVER, dtype=np.int64)
         self.last_end = np.full(n, -1, dtype=np.int64)
         self.started = self.succeeded = self.failed = 0
+
+    def _shown_timeline(self) -> Timeline:
+        """The timeline of the time series. Peak and advice are computed from the other one, so that the bin width of a
+        chart changes no figure."""
+        quantum = self.layout.chart_quantum_ns
+        if quantum is None:
+            return self.timeline
+        allowed = widened_quantum(quantum, self.layout.bound_ns)
+        self.widened = allowed > quantum
+        return Timeline(self.layout.length_ns, allowed)
 
     def _window(self, window: Window, workload: int | None = None) -> WindowSum:
         """The sum of all workloads, or of one. Transactions that never started belong to the only open workload."""
@@ -250,6 +263,8 @@ class Accumulator:
             block = Block.of(rows, self.until)
             self.whole.add(block)
             self.timeline.add(block)
+            if self.shown_timeline is not self.timeline:
+                self.shown_timeline.add(block)
             if self.success_bins is not None:
                 self.success_bins.add(block)
             self._add_to_testers(block)
@@ -359,7 +374,7 @@ class Accumulator:
             ),
             testers=self._tester_results(shares, active),
             fairness=shares,
-            series=self.timeline.series(starts[active], ends[active]),
+            series=self.shown_timeline.series(starts[active], ends[active]),
             ecdf=Ecdf(tuple(v / 1e6 for v in ms), tuple(share)) if ms else None,
             peak=peak,
             trend=self._trend(),

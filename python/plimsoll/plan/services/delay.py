@@ -36,6 +36,7 @@ class DelayService(StatelessSection):
     runs_in_engine: ClassVar[bool] = True
     request_counter: ClassVar[str | None] = "answered"
     arrival_counter: ClassVar[str | None] = "received"
+    main_counters: ClassVar[tuple[str, ...]] = ("answered", "failed", "full")
 
     def scheme(self) -> str:
         return "http" if self.http else "tcp"

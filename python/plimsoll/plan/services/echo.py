@@ -21,6 +21,7 @@ class EchoService(StatelessSection):
     runs_in_engine: ClassVar[bool] = True
     request_counter: ClassVar[str | None] = "answered"
     arrival_counter: ClassVar[str | None] = "received"
+    main_counters: ClassVar[tuple[str, ...]] = ("answered", "refused")
 
     def scheme(self) -> str:
         return "http" if self.http else "tcp"

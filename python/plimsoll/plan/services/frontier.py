@@ -113,6 +113,7 @@ class FrontierService(StatelessSection):
     arrival_counter: ClassVar[str | None] = "received"
     forward_counter: ClassVar[str | None] = "queries"
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("payload_bytes", 1, "payload")
+    main_counters: ClassVar[tuple[str, ...]] = ("answered", "queries", "not_modified", "database_errors")
 
     def scheme(self) -> str:
         return "http"

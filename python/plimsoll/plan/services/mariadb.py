@@ -33,6 +33,12 @@ class MariadbService(ServiceSection):
     request_counter: ClassVar[str | None] = "Questions"
     arrival_counter: ClassVar[str | None] = "Com_select"
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("Bytes_sent", 1, "received")
+    main_counters: ClassVar[tuple[str, ...]] = (
+        "Questions",
+        "Innodb_buffer_pool_reads",
+        "Innodb_row_lock_waits",
+        "Slow_queries",
+    )
 
     def scheme(self) -> str:
         return "mysql"

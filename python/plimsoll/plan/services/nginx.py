@@ -30,6 +30,7 @@ class NginxService(StatelessSection):
     request_counter: ClassVar[str | None] = "requests"
     arrival_counter: ClassVar[str | None] = "requests"
     forward_counter: ClassVar[str | None] = "requests"
+    main_counters: ClassVar[tuple[str, ...]] = ("requests", "accepted")
 
     @model_validator(mode="after")
     def _one(self) -> NginxService:

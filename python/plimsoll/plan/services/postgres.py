@@ -35,6 +35,7 @@ class PostgresService(ServiceSection):
     start_ns: ClassVar[int] = 4 * NS["s"]
     request_counter: ClassVar[str | None] = "xact_commit"
     arrival_counter: ClassVar[str | None] = "statements.calls"
+    main_counters: ClassVar[tuple[str, ...]] = ("xact_commit", "xact_rollback", "blks_read", "deadlocks")
 
     def scheme(self) -> str:
         return "postgresql"

@@ -83,6 +83,8 @@ class ServiceSection(Raw):
     """The counter of the bytes of its responses. None: it does not count them."""
     forward_counter: ClassVar[str | None] = None
     """The counter of the requests that it sends to the service behind it. None: it does not count them."""
+    main_counters: ClassVar[tuple[str, ...]] = ()
+    """The counters that charts over time show as rates, the most important first. Each counts events."""
 
     @property
     def is_placed(self) -> bool:

@@ -85,6 +85,12 @@ class SquidService(ServiceSection):
     arrival_counter: ClassVar[str | None] = "client_http.requests"
     forward_counter: ClassVar[str | None] = "server.all.requests"
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("client_http.kbytes_out", 1024, "received")
+    main_counters: ClassVar[tuple[str, ...]] = (
+        "client_http.requests",
+        "client_http.hits",
+        "server.all.requests",
+        "client_http.errors",
+    )
 
     def scheme(self) -> str:
         return "http"

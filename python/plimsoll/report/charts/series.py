@@ -1,7 +1,7 @@
 """Time series of one run: throughput and offered rate, testers and requests in progress, response times, errors.
 
-The page draws the same chart for the selected run, with the rows of the run as the datasets SERIES, CUT, ACTIONS and
-CHANGES.
+The page draws the same chart for the selected run, with the rows of the run as the datasets SERIES, SERVED, CUT,
+ACTIONS and CHANGES.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from typing import Final, Literal
 import altair as alt
 
 from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.component_series import Values
 from plimsoll.analyse.results.run import Series
 from plimsoll.analyse.results.wording import scale
+from plimsoll.report.charts import marks
+from plimsoll.report.charts.marks import ACTIONS, CHANGES, CUT, X_TITLE, mark_rows
 from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, chart_of, finish
 
 SERIES: Final = "series"
-CUT: Final = "cut"
-ACTIONS: Final = "actions"
-CHANGES: Final = "changes"
+SERVED: Final = "served"
 MAX_POINTS: Final = 600
 TIME_UNIT: Final = "TIME"
 """Placeholder in the frame of the page for the unit of a run's times."""
-X_TITLE: Final = "time since the start of the run (s)"
-LABEL_LINES: Final = 3
-LABEL_WIDTH: Final = 6
-"""Width of a character of a label in pixels, about."""
 DASHES: Final = [[1, 0], [6, 3], [2, 2]]
+MIN_EXTENT: Final = 34
+"""Width of the labels of a vertical axis in pixels: time axes below each other begin at the same place."""
 
 
 def time_scale(series: Series | None) -> tuple[float, str]:
@@ -65,38 +64,59 @@ def series_rows(series: Series, most: int = MAX_POINTS, factor: float = 1.0) -> 
     return rows
 
 
-def cut_rows(run: RunResult) -> Rows:
-    """The warm-up, in seconds from the start of the run. Without a warm-up it has the length 0, because Vega warns
-    about an infinite extent if there are no rows."""
-    return [{"from": 0, "to": run.warmup_s}]
+def served_rows(run: RunResult, most: int = MAX_POINTS) -> Rows:
+    """The requests per second that each service counted to which testers send requests; there may be none.
 
-
-def change_rows(run: RunResult) -> Rows:
-    """The times of the changes that no plan explains, with what changed. Without changes there is a row that is not
-    visible, for the reason of `cut_rows`."""
-    at: dict[float, list[str]] = {}
-    for change in run.changes or ():
-        at.setdefault(change.at_s, []).append(change.text)
-    rows: Rows = [{"at": time, "what": "; ".join(texts), "visible": 1} for time, texts in sorted(at.items())]
-    return rows or [{"at": 0, "what": "", "visible": 0}]
-
-
-def action_rows(run: RunResult | None) -> Rows:
-    """The actions that began: `from`, `to`, label, and the line on which the label is written, so that labels do not
-    cover each other. Without actions one row that is not shown, for the same reason as in `cut_rows`."""
-    series = run.series if run is not None else None
-    result = run.actions if run is not None else None
-    length = series.t_s[-1] + series.quantum_s if series is not None and series.t_s else 1.0
+    The rows of the testers have the start of their quantum as time. A bin of another length is moved so that the
+    middles of both agree.
+    """
+    series, clients = run.component_series, run.series
+    if series is None or clients is None:
+        return []
     rows: Rows = []
-    ends = [0.0] * LABEL_LINES
-    for action in result.actions if result is not None else ():
-        if action.began_s is None:
+    for component in series.components:
+        counter = component.request_counter
+        if not component.is_addressed or counter is None:
             continue
-        to = action.ended_s if action.planned_for_s and action.ended_s is not None else action.began_s
-        line = next((at for at, end in enumerate(ends) if end <= action.began_s), LABEL_LINES - 1)
-        ends[line] = action.began_s + length * len(action.label) * LABEL_WIDTH / (WIDTH - 20)
-        rows.append({"from": action.began_s, "to": to, "label": action.label, "line": line, "shown": 1})
-    return rows or [{"from": 0, "to": 0, "label": "", "line": 0, "shown": 0}]
+        step, bins = merged(component.counters[counter], most)
+        width = step * series.quantum_s
+        ahead = (width - clients.quantum_s * max(1, -(-len(clients.t_s) // most))) / 2
+        rows += [
+            {"t": _digits(at * width + ahead), "rate": value, "name": f"counted by {component.component}"}
+            for at, value in enumerate(bins)
+        ]
+    return rows
+
+
+def served_note(run: RunResult) -> str:
+    """What the lines of `served_rows` are, for a caption; empty without lines."""
+    series = run.component_series
+    shown = [
+        component
+        for component in (series.components if series is not None else ())
+        if component.is_addressed and component.request_counter is not None
+    ]
+    if not shown:
+        return ""
+    delay = " PostgreSQL counts statements that read no table when their session ends."
+    is_late = any(component.system == "postgres" for component in shown)
+    return "Broad pale lines: requests that the service itself counted." + (delay if is_late else "")
+
+
+def merged(values: Values, most: int) -> tuple[int, list[float | None]]:
+    """The number of bins that each value covers, and the values. If there are more than `most`, neighbours are
+    merged to their mean."""
+    step = max(1, -(-len(values) // most))
+    parts = (values[at : at + step] for at in range(0, len(values), step))
+    return step, [_digits(_mean(tuple(v for v in part if v is not None))) for part in parts]
+
+
+def thin(values: Values, quantum_s: float, most: int) -> list[tuple[float, float | None]]:
+    """Start of each bin and its value, then the end of the last bin with its value: a line keeps its value until
+    the next point. At most `most` bins."""
+    step, bins = merged(values, most)
+    points = [(at * step * quantum_s, value) for at, value in enumerate(bins)]
+    return [*points, (len(values) * quantum_s, bins[-1])] if bins else []
 
 
 def _mean(values: tuple[float, ...]) -> float | None:
@@ -123,9 +143,17 @@ def chart(run: RunResult | None) -> Chart:
     """
     factor, unit = time_scale(run.series if run is not None else None)
     rows = series_rows(run.series, factor=factor) if run is not None and run.series is not None else []
+    served = served_rows(run) if run is not None else []
     unit = unit if run is not None else TIME_UNIT
     panels = (
-        _panel("requests/s", {"throughput": "throughput", "offered": "offered"}, 150, bare=True, labels=True),
+        _panel(
+            "requests/s",
+            {"throughput": "throughput", "offered": "offered"},
+            150,
+            bare=True,
+            labels=True,
+            served=run is None or bool(served),
+        ),
         _panel(
             "testers; requests",
             {"active": "active testers", "concurrency": "requests in progress"},
@@ -139,18 +167,23 @@ def chart(run: RunResult | None) -> Chart:
         alt.vconcat(*panels, resolve=_scales(x="shared", strokeDash="independent")),
         **{
             SERIES: rows,
-            CUT: cut_rows(run) if run is not None else [],
-            ACTIONS: action_rows(run) if run is not None else [],
-            CHANGES: change_rows(run) if run is not None else [],
+            SERVED: served,
+            **(mark_rows(run) if run is not None else {name: [] for name in (CUT, ACTIONS, CHANGES)}),
         },
     )
 
 
 def _panel(
-    title: str, lines: dict[str, str], height: int, *, bare: bool = False, labels: bool = False
+    title: str,
+    lines: dict[str, str],
+    height: int,
+    *,
+    bare: bool = False,
+    labels: bool = False,
+    served: bool = False,
 ) -> Chart:
     """Several fields on one axis with different dashes, over the shaded warm-up and the actions. `bare`: without labels
-    and title of the time axis. `labels`: with those of the actions."""
+    and title of the time axis. `labels`: with those of the actions. `served`: with what the services counted."""
     names = list(lines.values())
     legend = alt.Legend(title=None, symbolOpacity=1) if len(names) > 1 else None
     dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=names, range=DASHES[: len(names)]), legend=legend)
@@ -158,8 +191,19 @@ def _panel(
         _line(field, title, name, dash, faint=at > 0, bare=bare)
         for at, (field, name) in enumerate(lines.items())
     ]
-    marks = (_shade(bare), *_actions(bare), *(_labels(bare) if labels else ()))
-    return alt.layer(*marks, *layers, _changes(bare), width=WIDTH - 20, height=height)
+    behind = (marks.shade(bare), *marks.actions(bare), *(marks.labels(bare) if labels else ()))
+    if not served:
+        return alt.layer(*behind, *layers, marks.changes(bare), width=WIDTH - 20, height=height)
+    # Dashes of services are a scale of its own, with a legend of its own.
+    return alt.layer(
+        *behind,
+        _served(title, bare=bare),
+        alt.layer(*layers),
+        marks.changes(bare),
+        width=WIDTH - 20,
+        height=height,
+        resolve=_scales(strokeDash="independent"),
+    )
 
 
 def _scales(**channels: Literal["shared", "independent"]) -> alt.Resolve:
@@ -182,7 +226,7 @@ def _line(field: str, title: str, name: str, dash: alt.StrokeDash, *, faint: boo
             y=alt.Y(
                 f"{field}:Q",
                 title=title,
-                axis=alt.Axis(format=",~f", tickCount=4),
+                axis=alt.Axis(format=",~f", tickCount=4, minExtent=MIN_EXTENT),
                 scale=alt.Scale(zero=True),
             ),
             strokeDash=dash,
@@ -192,55 +236,25 @@ def _line(field: str, title: str, name: str, dash: alt.StrokeDash, *, faint: boo
     return drawn
 
 
-def _shade(bare: bool) -> alt.Chart:
+def _served(title: str, *, bare: bool) -> alt.Chart:
+    """The rates that services counted, as broad pale lines below those of the testers. Where both agree, the narrow
+    line is in the middle of the broad one."""
+    legend = alt.Legend(title=None, symbolOpacity=0.3, symbolStrokeWidth=5)
     drawn: alt.Chart = (
-        chart_of(CUT)
-        .mark_rect(opacity=0.1, color=INK)
-        .encode(x=alt.X("from:Q", title=None if bare else X_TITLE), x2="to:Q")
-    )
-    return drawn
-
-
-def _changes(bare: bool) -> alt.Chart:
-    """A vertical line at each change."""
-    drawn: alt.Chart = (
-        chart_of(CHANGES)
-        .mark_rule(color=INK, strokeWidth=1.2, strokeDash=[4, 2])
+        chart_of(SERVED)
+        .mark_line(strokeWidth=5, opacity=0.3, color=INK)
         .encode(
-            x=alt.X("at:Q", title=None if bare else X_TITLE),
-            opacity=alt.Opacity("visible:Q", scale=None, legend=None),
+            x=alt.X("t:Q", title=None if bare else X_TITLE),
+            y=alt.Y("rate:Q", title=title),
+            strokeDash=alt.StrokeDash("name:N", sort=None, scale=alt.Scale(range=DASHES), legend=legend),
             tooltip=[
-                alt.Tooltip("at:Q", title="time (s)", format=",.3~r"),
-                alt.Tooltip("what:N", title="change"),
+                alt.Tooltip("name:N", title="requests/s"),
+                alt.Tooltip("t:Q", title="time (s)", format=",.3~r"),
+                alt.Tooltip("rate:Q", title="counted/s", format=",.3~r"),
             ],
         )
     )
     return drawn
-
-
-def _actions(bare: bool) -> tuple[alt.Chart, alt.Chart]:
-    """A band for each action that lasts, and a line at the begin of each action."""
-    x = alt.X("from:Q", title=None if bare else X_TITLE)
-    tooltip = [alt.Tooltip("label:N", title="action"), alt.Tooltip("from:Q", title="at (s)", format=",.3~r")]
-    band = chart_of(ACTIONS).mark_rect(opacity=0.16, color=INK).encode(x=x, x2="to:Q", tooltip=tooltip)
-    line = (
-        chart_of(ACTIONS)
-        .mark_rule(strokeWidth=1.2, strokeDash=[4, 2], color=INK)
-        .encode(x=x, opacity=alt.Opacity("shown:Q", scale=None), tooltip=tooltip)
-    )
-    return band, line
-
-
-def _labels(bare: bool) -> tuple[alt.Chart, ...]:
-    x = alt.X("from:Q", title=None if bare else X_TITLE)
-    return tuple(
-        chart_of(ACTIONS)
-        # Not a filter: a line without labels would have no data, for which Vega warns of an infinite extent.
-        .transform_calculate(shown_label=f"datum.line == {line} ? datum.label : ''")
-        .mark_text(align="left", baseline="top", dx=4, fontSize=10, color=INK)
-        .encode(x=x, y=alt.value(12 * line), text="shown_label:N")
-        for line in range(LABEL_LINES)
-    )
 
 
 def _tooltip() -> list[alt.Tooltip]:

@@ -7,6 +7,7 @@
     actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
   };
 
+  const suited = new Map();  // widths of charts that fitted the page
   const drawn = new Map();  // charts on the page, to be drawn again when its width changes
 
   // A table is kept as columns: plain values, or {k: distinct texts, i: index of each row's text}.
@@ -67,13 +68,15 @@
     const room = place.clientWidth - 4, fit = fitted(spec, room);
     fit.spec.datasets = {};
     for (const name of Object.keys(columns)) fit.spec.datasets[name] = rows(columns[name]);
-    let width = Math.max(80, Math.floor(room / fit.across) - 90);
+    // Charts of components have the same axes: the width that suited one suits the next.
+    const kind = key.startsWith("component-") ? "component " + room : "";
+    let width = suited.get(kind) || Math.max(80, Math.floor(room / fit.across) - 90);
     try {
       for (let attempt = 0; attempt < 3; attempt += 1) {
         widen(fit.spec, width);
         await vegaEmbed(place, fit.spec, Object.assign({ downloadFileName: page.name + "-" + key }, options));
         const left = room - Number(place.querySelector("svg.marks").getAttribute("width"));
-        if (left >= 0 && left < 6 * fit.across) break;
+        if (left >= 0 && left < 6 * fit.across) { if (kind) suited.set(kind, width); break; }
         width = Math.max(80, Math.floor(width + (left - 2) / fit.across));
       }
       place.dataset.drawn = "yes";
@@ -112,8 +115,11 @@
     const series = JSON.parse(JSON.stringify(page.frames.series).replaceAll("TIME", run.time_unit));
     const testers = page.frames.testers, hasErrors = rows(run.series).some((row) => row.errors > 0);
     if (!hasErrors) series.spec.vconcat = series.spec.vconcat.slice(0, -1);  // the last panel is theirs
+    const isServed = rows(run.served).length > 0, first = series.spec.vconcat[0];
+    document.getElementById("served-note").textContent = run.served_note;
+    if (!isServed) first.layer = first.layer.filter((layer) => !layer.data || layer.data.name !== "served");
     await draw("series", series.spec, Object.assign({}, series.data, {
-      series: run.series, cut: run.cut, actions: run.actions, changes: run.changes,
+      series: run.series, served: run.served, cut: run.cut, actions: run.actions, changes: run.changes,
     }));
     const shares = rows(run.testers), figure = document.getElementById("figure-testers");
     if (figure) figure.hidden = !shares.length;
@@ -131,6 +137,79 @@
       rows(run.series), ["t", "throughput", "offered", "active", "concurrency", "errors", "mean", "p50", "p95"]);
     const place = document.getElementById("run-tables");
     place.replaceChildren(...run.tables.map(foldedTable));
+    await showComponents(run);  // last: everything else of the run is visible before
+  }
+
+  // The narrow charts of a component, below each other: the frame of each with its title and its own dataset.
+  function stripsOf(run, component) {
+    const data = { cut: run.cut, actions: run.actions, changes: run.changes };
+    const strips = component.strips.map((strip, number) => {
+      const frame = page.frames[strip.stacked ? "areas" : "lines"].spec;
+      const spec = JSON.parse(JSON.stringify(frame).replaceAll("TITLE", strip.title).replaceAll('"lines"', '"lines-' + number + '"'));
+      const bins = run.times.length - 1;
+      delete spec.config;
+      parts(spec, (node) => {
+        if (node.axis && node.field === "t" && number < component.strips.length - 1) node.axis.labels = false;
+        if (node.fillOpacity && node.fillOpacity.scale) {
+          const shades = node.fillOpacity.scale;
+          shades.range = strip.names.map((name) => shades.range[shades.domain.indexOf(name)]);
+          shades.domain = strip.names;
+        }
+        if (node.strokeDash && node.strokeDash.field && !strip.legend) node.strokeDash.legend = null;
+      });
+      if (!strip.legend) spec.height = page.frames.small;
+      const table = { t: [], value: [], name: [] };
+      strip.values.forEach((values, line) => {
+        run.times.forEach((t, at) => {
+          table.t.push(t);
+          table.value.push(Array.isArray(values) ? values[Math.min(at, bins - 1)] : values);
+          table.name.push(strip.names[line]);
+        });
+      });
+      data["lines-" + number] = table;
+      return spec;
+    });
+    const scale = { x: "shared", strokeDash: "independent", fillOpacity: "independent" };
+    return [{ config: page.frames.lines.spec.config, vconcat: strips, spacing: 8, resolve: { scale } }, data];
+  }
+
+  function componentTable(run, component) {
+    const lines = component.strips.flatMap((strip) => strip.names.map((name, line) => ({
+      head: name + " (" + strip.title + ")", values: strip.values[line],
+    })));
+    const table = { columns: [["Time (s)", true]].concat(lines.map((line) => [line.head, true])), rows: [], title: "Numbers", note: "" };
+    for (let at = 0; at < run.times.length - 1; at += 1) table.rows.push([String(run.times[at])].concat(lines.map((line) => {
+      const value = Array.isArray(line.values) ? line.values[at] : line.values;
+      return value === null ? "–" : String(value);
+    })));
+    return foldedTable(table);
+  }
+
+  let shownTurn = 0;
+
+  // A folded component is drawn when the reader opens it.
+  async function showComponents(run) {
+    const turn = shownTurn += 1, list = document.getElementById("component-list");
+    for (const key of Array.from(drawn.keys())) if (key.startsWith("component-")) drawn.delete(key);
+    document.getElementById("run-components").hidden = !run.components.length;
+    document.getElementById("components-note").textContent = run.components_note;
+    const parts = run.components.map((component, number) => {
+      const key = "component-" + number, details = made("details", "", "component"), chart = made("div", "", "chart");
+      const show = async () => {
+        if (drawn.has(key)) return;
+        await draw(key, ...stripsOf(run, component));
+        details.append(componentTable(run, component));
+      };
+      chart.id = "chart-" + key;
+      chart.setAttribute("role", "img");
+      chart.setAttribute("aria-label", component.title + " against time: " + component.strips.map((strip) => strip.title).join(", "));
+      details.append(made("summary", component.title), chart);
+      details.open = component.open;
+      details.addEventListener("toggle", () => { if (details.open && details.isConnected) show(); });
+      return [details, component.open ? show : null];
+    });
+    list.replaceChildren(...parts.map((part) => part[0]));
+    for (const [, show] of parts) if (show && turn === shownTurn) await show();  // else the reader chose another run
   }
 
   function made(name, text, kind) {
