@@ -57,12 +57,13 @@ def read_requests(run: RunFiles) -> Mapping[tuple[str, str], RequestCounts] | No
 
 
 def whole_requests(run: RunFiles) -> RequestCounts:
-    """The counts of all transactions together, from the counters of the engine: without hits, repeats, refusals and
-    received bytes, which these do not contain."""
+    """The counts of all transactions together, from the counters of the engine. These contain no repeats, refusals and
+    received bytes, and any of the responses may be a hit."""
     summary = run.summary or {}
     counters = summary["counters"]
     return RequestCounts(
         ok=counters["succeeded"],
+        hits=counters["succeeded"],
         open=counters["failed"] + summary["in_flight"],
         payload=counters["payload"],
         received=-1,
