@@ -50,7 +50,7 @@ def test_an_exact_line_is_extended_to_the_limit() -> None:
     assert abs(found.slope.mean - 0.094 * MB) < 1
     assert abs(found.full_at.mean - 462 / 0.094) < 1e-3
     assert memory_sentence(found) == (
-        "The own memory of the db service grows by 94 kB per tester (94 kB to 94 kB); its limit, 512 MB, is full at "
+        "The own memory of the service db grows by 94 kB per tester (94 kB to 94 kB); its limit, 512 MB, is full at "
         "about 4,910 testers (4,910 to 4,910) if it keeps this slope, extrapolated from at most 800."
     )
 

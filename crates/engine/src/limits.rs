@@ -1,4 +1,5 @@
-//! `plimsoll-engine limits`: the self-test of limits, and the removal of control groups that are left.
+//! `plimsoll-engine limits`: the self-test of limits, and the removal of control groups that are
+//! left.
 
 use std::path::PathBuf;
 

@@ -148,8 +148,8 @@ impl Tree {
         false
     }
 
-    /// Appends the memory that belongs to the members: that of their group if they have limits, else
-    /// the proportional set size.
+    /// Appends the memory that belongs to the members: that of their group if they have limits,
+    /// else the proportional set size.
     fn memory(
         &mut self,
         proc: &Path,

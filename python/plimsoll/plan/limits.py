@@ -88,9 +88,9 @@ class LimitsRaw(Raw):
 def too_high(limits: Limits, cores: int | None) -> str:
     """Why the limit of `cpu` has no effect on a program that is bound to this number of cores (None: not bound); empty
     if it has one."""
-    if limits.cpu is None or not cores or limits.cpu < cores:
+    if limits.cpu is None or not cores or limits.cpu <= cores:
         return ""
     return (
         f"a limit of {units.show_fraction(limits.cpu)} has no effect on a service that is bound to {cores} "
-        f"{'core' if cores == 1 else 'cores'}: expected less than {100 * cores}%, or no `cpus`"
+        f"{'core' if cores == 1 else 'cores'}: expected at most {100 * cores}%, or no `cpus`"
     )

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.answer.reasons import figure, memory_words
+from plimsoll.analyse.components.utilization import CPU_LIMIT
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.results.verdicts import BottleneckReason, Reason, ResourceKind
-from plimsoll.analyse.results.wording import at_percent_range, percent_range, plural
+from plimsoll.analyse.results.wording import at_percent_range, number, percent_range, plural
 
 _OF_CPU: Final = {
     ResourceKind.CPU: "CPU",
@@ -43,7 +44,7 @@ def memory_of(component: str, runs: Sequence[RunResult]) -> str:
     if 2 * len(by_memory) <= len(reasons):
         return ""
     strongest = max(by_memory, key=lambda reason: (_known(reason, "oom_kills"), _known(reason, "mean")))
-    words = memory_words(strongest.values).removeprefix("memory: ")
+    words = memory_words(strongest.values)
     most = f"in {plural(len(by_memory), 'run')}, at most: " if len(by_memory) > 1 else ""
     return f"the memory of {component_words(component, _of(component, runs))} ({most}{words})"
 
@@ -79,7 +80,7 @@ def _resource(utilization: Utilization, shown: str) -> str:
         case ResourceKind.CPU_OF_CORES:
             name = f"CPU of its {cores}"
         case ResourceKind.CPU_OF_LIMIT:
-            name = utilization.resource.replace("cpu", "CPU", 1)
+            name = f"CPU of its limit of {number(utilization.detail[CPU_LIMIT])} cores"
         case ResourceKind.CPU_OF_SHARED_CORES:
             name = f"CPU of the {cores} that they share"
         case _:

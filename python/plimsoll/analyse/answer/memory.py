@@ -38,10 +38,9 @@ def _finding(growth: MemoryGrowth) -> Finding:
 
 def memory_sentence(growth: MemoryGrowth) -> str:
     """The sentence on one service."""
-    name = growth.component if "service" in growth.component else f"the {growth.component} service"
     where = f" with {level_words(growth.combination)}" if growth.combination else ""
     slope = growth.slope
-    text = f"The own memory of {name}{where} grows by {about_size(slope.mean)} per tester{_sizes(slope)}"
+    text = f"The own memory of the service {growth.component}{where} grows by {about_size(slope.mean)} per tester{_sizes(slope)}"
     match growth.verdict:
         case GrowthVerdict.CURVED:
             return f"{text} on average, but not in proportion: when it is full cannot be extrapolated."

@@ -186,7 +186,7 @@ def bottleneck_reason(reason: Reason) -> str:
         case BottleneckReason.FULL:
             return _busy(values)
         case BottleneckReason.MEMORY:
-            return memory_words(values)
+            return f"memory: {memory_words(values)}"
         case BottleneckReason.NOTHING_FULL:
             return f"no watched component is full; the busiest is {values['component']}: {_busy(values)}"
         case BottleneckReason.NOT_TOLD_APART:
@@ -202,18 +202,18 @@ def bottleneck_reason(reason: Reason) -> str:
 def memory_words(values: Mapping[str, Value]) -> str:
     """The evidence that memory was the limit, as text."""
     limit, kills = figure(values, "limit"), figure(values, "oom_kills")
-    at = f"at its limit of {about_size(limit)}" if limit == limit else ""
+    at = f" at its limit of {about_size(limit)}" if limit == limit else ""
     texts = []
     if kills > 0:
-        texts.append(f"the kernel killed {plural(round(kills), 'process', 'processes')} {at}".strip())
+        texts.append(f"the kernel killed {plural(round(kills), 'process', 'processes')}{at}")
     pressure = figure(values, "mean")
     if pressure > 0 and (not kills > 0 or pressure >= SHOWN_PRESSURE):
         low, high = figure(values, "low"), figure(values, "high")
         interval = f" ({100 * low:.0f} to {100 * high:.0f} %)" if high > low else ""
         who = "its tasks waited" if values.get("role") == "service" else "tasks waited"
-        where = "" if texts or not at else f", {at}"
+        where = "" if texts or not at else f",{at}"
         texts.append(f"{who} for memory for {100 * pressure:.0f} % of the time{interval}{where}")
-    return f"memory: {' and '.join(texts)}"
+    return " and ".join(texts)
 
 
 def _busy(values: Mapping[str, Value], prefix: str = "") -> str:

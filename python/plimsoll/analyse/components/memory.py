@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 PRESSURE: Final = 0.1
 """Memory is the limit if some task of a component waits for it for at least this share of the time. At 10 %, the
 component could do up to 11 % more."""
-LEAST_PRESSURE: Final = 0.02
+MIN_PRESSURE: Final = 0.02
 """The lower end of the interval of this share must be at least this: one burst of reclaim in a short run is not
 evidence of a limit. A lower end of 10 % would miss most runs in which reclaim comes in bursts (docs/methods.md)."""
 SHORT: Final = 0.1
@@ -76,7 +76,7 @@ def _has_evidence(component: Utilization) -> bool:
 
 def _is_pressed(component: Utilization) -> bool:
     detail = component.detail
-    return detail.get(SOME, 0.0) >= PRESSURE and detail.get(SOME_LOW, 0.0) >= LEAST_PRESSURE
+    return detail.get(SOME, 0.0) >= PRESSURE and detail.get(SOME_LOW, 0.0) >= MIN_PRESSURE
 
 
 def _is_nearly_full(host: Utilization) -> bool:

@@ -17,6 +17,8 @@ from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.samples import SampleSeries
 
 Array = NDArray[np.float64]
+CPU_LIMIT = "cpu.limit"
+"""The limit of a service with limits, in cores."""
 
 
 def utilizations(
@@ -134,7 +136,7 @@ def _processes(component: str, series: Mapping[tuple[str, str], Array], cores: i
     threads = [np.maximum(values - idle, 0.0) for values in threads]
     name, resource, values = component.removeprefix("service:"), f"cpu of its {cores} cores", share
     kind = ResourceKind.CPU_OF_CORES
-    limit = series.get(("cpu.limit", ""))
+    limit = series.get((CPU_LIMIT, ""))
     limit_cores = float(limit.mean()) if limit is not None and limit.size else math.inf
     if limit_cores < cores:
         resource, values = f"cpu of its limit of {limit_cores:g} cores", cpu / limit_cores
@@ -156,6 +158,8 @@ def _processes(component: str, series: Mapping[tuple[str, str], Array], cores: i
         metric_values = series.get((metric, ""))
         if metric_values is not None and metric_values.size:
             detail[metric] = float(metric_values.mean())
+    if limit_cores < math.inf:
+        detail[CPU_LIMIT] = limit_cores
     detail |= memory_details(series, _pressure(series))
     role = "testers" if component == "testers" else "service"
     on = cores if kind == ResourceKind.CPU_OF_CORES else 0

@@ -278,7 +278,7 @@ RULES: Final = (
         1,
         "The memory of a service grows with the number of testers of closed loads if its slope over the valid runs of "
         "at least 3 numbers is above 0 and the growth is at least 5 % of the mean; in proportion, if a quadratic term "
-        "has p of 0.05 or more. Only then it is extended, to at most 10 times the highest number, to where it is full.",
+        "has p of 0.05 or more, and only then it is extended, to at most 10 times the highest number.",
         rests_on=(RuleName.VALIDITY,),
     ),
 )
