@@ -64,16 +64,16 @@ def self_test_words(engine: PurePath, directory: PurePath, resources: Sequence[s
 def proof_of(code: int | None, output: str, resources: Sequence[str]) -> LimitProof:
     """The result of the command. `code`: None if it took too long."""
     try:
-        proofs = json.loads(output.strip().splitlines()[-1])["proofs"] if code == 0 else None
+        if code == 0:
+            proofs = json.loads(output.strip().splitlines()[-1])["proofs"]
+            remarks = dict.fromkeys(str(proof["remark"]) for proof in proofs if proof["remark"])
+            reasons = {str(proof["resource"]): str(proof["reason"]) for proof in proofs if proof["reason"]}
+            return LimitProof(reasons, tuple(remarks))
     except (ValueError, LookupError, TypeError):
-        proofs = None
-    if proofs is None:
-        last = output.strip().splitlines()[-1:] or ["no reason given"]
-        why = "the self-test took too long" if code is None else f"the self-test failed ({last[0][:300]})"
-        return LimitProof(dict.fromkeys(resources, why))
-    remarks = dict.fromkeys(str(proof["remark"]) for proof in proofs if proof["remark"])
-    reasons = {str(proof["resource"]): str(proof["reason"]) for proof in proofs if proof["reason"]}
-    return LimitProof(reasons, tuple(remarks))
+        pass  # not the output of this engine
+    last = output.strip().splitlines()[-1:] or ["no reason given"]
+    why = "the self-test took too long" if code is None else f"the self-test failed ({last[0][:300]})"
+    return LimitProof(dict.fromkeys(resources, why))
 
 
 def prove_here(engine: Path, directory: Path, resources: Sequence[str]) -> LimitProof:

@@ -152,3 +152,15 @@ def test_durations_and_sizes_are_rounded_for_messages() -> None:
     assert units.about_duration(26.4 * 3600 * SECOND) == "1 d 2 h"
     assert units.about_size(999) == "999 B"
     assert units.about_size(5_312_000) == "5.31 MB"
+
+
+def test_a_rate_of_bytes_and_a_percentage_above_100_are_quantities() -> None:
+    assert units.parse_byte_rate("20MB/s") == 20e6
+    assert units.show_byte_rate(20e6) == "20MB/s"
+    assert units.parse_byte_rate(units.show_byte_rate(65536)) == 65536
+    assert units.parse_percentage("250%") == 2.5
+    assert (units.quantity("20MB/s"), units.level_unit("20MB/s")) == (20e6, "B/s")
+    assert (units.quantity("250%"), units.level_unit("250%")) == (2.5, "")
+    for wrong in ("20MB", "20M/s", "0B/s", "MB/s", "20MB/m", "20MB/", 20):
+        with pytest.raises(UnitError, match="rate"):
+            units.parse_byte_rate(wrong)
