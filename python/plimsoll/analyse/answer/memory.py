@@ -40,7 +40,8 @@ def memory_sentence(growth: MemoryGrowth) -> str:
     """The sentence on one service."""
     where = f" with {level_words(growth.combination)}" if growth.combination else ""
     slope = growth.slope
-    text = f"The own memory of the service {growth.component}{where} grows by {about_size(slope.mean)} per tester{_sizes(slope)}"
+    rate = f"{about_size(slope.mean)} per tester{_sizes(slope)}"
+    text = f"The own memory of the service {growth.component}{where} grows by {rate}"
     match growth.verdict:
         case GrowthVerdict.CURVED:
             return f"{text} on average, but not in proportion: when it is full cannot be extrapolated."
