@@ -93,6 +93,22 @@ def test_work_per_tester_and_jain_over_groups(run: RunResult) -> None:
     )
 
 
+def test_parts_of_the_sites_over_time(run: RunResult) -> None:
+    """Against the transactions one by one."""
+    assert run.hosts is not None
+    result = run.hosts.sites_over_time
+    assert result is not None
+    quantum = round(result.quantum_s * S)
+    for site in LOST.sites:
+        ends = [row.end // quantum for row in rows_of(LOST) if row.agent in site.hosts]
+        expected = [ends.count(at) for at in range(len(result.t_s) - 1)]  # the last one has the rest, too
+        assert list(result.transactions[site.name])[:-1] == expected
+    totals = [sum(at) for at in zip(*result.transactions.values(), strict=True)]
+    for name, shares in result.shares.items():
+        for done, total, share in zip(result.transactions[name], totals, shares, strict=True):
+            assert share == (pytest.approx(done / total) if total else None)
+
+
 def test_parts_of_the_peak(run: RunResult) -> None:
     """All twenty testers are present until the first is lost. Transactions are counted to a quantum (2 s) at its
     end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +17,13 @@ from plimsoll.analyse.answer.worded import (
     worded_verdict,
 )
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
+from plimsoll.analyse.design.charts import ChartData, charts_of
 from plimsoll.analyse.design.consistency import consistency
 from plimsoll.analyse.design.load_line import rankings, saturations
 from plimsoll.analyse.design.memory_growth import memory_growth
-from plimsoll.analyse.effects.fits import fit_all, regress_all
-from plimsoll.analyse.results.analysis import Analysis, ExperimentInfo, RunResult
+from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
+from plimsoll.analyse.results.analysis import Analysis, CellResult, ExperimentInfo, RunResult
+from plimsoll.analyse.results.charts import Chart
 from plimsoll.analyse.results.superseded import NotComparable, with_superseded
 from plimsoll.analyse.results.verdict_rules import RULES
 from plimsoll.analyse.results.verdicts import LeftOutPart
@@ -84,31 +86,53 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         result, histograms[run.id], parts[run.id] = one_run(run, results, options, measured, rules)
         runs.append(result)
     info = _info(results, runs)
-    names = [response.metric for response in rules.responses]
+    names = list(dict.fromkeys((*(response.metric for response in rules.responses), *rules.chart_metrics)))
     groups = grouped(runs, histograms, rules.design, parts)
     effects, models, unfitted = fit_all(runs, info.factors, rules.responses, info.looped)
-    lines = saturations(groups, rules.design, rules.capacity, names)
+    lines = saturations(
+        groups, rules.design, rules.capacity, [response.metric for response in rules.responses]
+    )
+    cells = cell_results(groups, rules.design, names)
     whole = Analysis(
         experiment=info,
         answer=(),
         runs=tuple(runs),
-        cells=cell_results(groups, rules.design, names),
+        cells=cells,
         saturation=tuple(map(worded_saturation, lines)),
         rankings=rankings(groups, rules.design, lines),
         effects=effects,
         models=tuple(map(worded_model, models)),
         verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),
         left_out=tuple(
-            map(worded_left_out, (*left_out, *(item for run in runs for item in left_out_of(run)), *unfitted))
+            map(
+                worded_left_out,
+                (
+                    *left_out,
+                    *(item for run in runs for item in left_out_of(run)),
+                    *unfitted,
+                    *charts_left_out(runs, rules.chart_metrics, rules.responses),
+                ),
+            )
         ),
         consistency=consistency(groups, rules.design),
         regressions=tuple(
             map(worded_regression, regress_all(runs, info.factors, rules.responses, info.looped))
         ),
         memory_growth=memory_growth(groups, rules.design),
+        charts=_charts(cells, runs, rules, info),
         rules=RULES,
     )
     return with_answer(whole)
+
+
+def _charts(
+    cells: Sequence[CellResult], runs: Sequence[RunResult], rules: AnalysisRequest, info: ExperimentInfo
+) -> tuple[Chart, ...]:
+    """The charts of the file, and main effects unless the load is the axis of all charts. In a 2^k design the load is a
+    factor like the others."""
+    has_effects = info.load_factor is None or info.design == "2^k"
+    responses = [(response.metric, response.scale) for response in rules.responses if has_effects]
+    return charts_of(ChartData(cells, runs, rules.design), rules.charts, responses)
 
 
 def _unfinished(results: Results) -> list[dict[str, str]]:

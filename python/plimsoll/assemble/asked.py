@@ -13,11 +13,11 @@ from plimsoll.analyse.stats.quantiles import STANDARD
 from plimsoll.errors import DamagedResults
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
-from plimsoll.plan.model import FIRST, CapacityRules, Threshold, Validity
+from plimsoll.plan.model import FIRST, CapacityRules, ChartRequest, Threshold, Validity
 
 
 class AnalysisRequest:
-    """Responses, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
+    """Responses, charts, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
     standard ones, as shares of 1. `at_peak`: whether a metric is of the peak window; `first`: the first
     transactions, of a connection or of a tester, that have a threshold. Raises DamagedResults if plan.json has another
     form."""
@@ -27,6 +27,15 @@ class AnalysisRequest:
             self.responses = [
                 ResponseModel(response["metric"], response["scale"]) for response in plan["responses"]
             ]
+            self.charts = [
+                ChartRequest(
+                    chart["x"],
+                    chart["x_is"],
+                    tuple(chart["y"]),
+                    None if chart["by"] is None else tuple(chart["by"]),
+                )
+                for chart in plan.get("charts", ())
+            ]
             self.validity = Validity(**plan["validity"])
             self.capacity = _capacity(plan["capacity"])
             self.thresholds = [_threshold(threshold) for threshold in plan["thresholds"]]
@@ -35,6 +44,7 @@ class AnalysisRequest:
             rules += [rule for rule in (self.capacity.response,) if rule is not None]
             metrics = [response.metric for response in self.responses]
             metrics += [threshold.metric for threshold in self.thresholds]
+            metrics += self.chart_metrics
             self.at_peak = any(_is_at_peak(metric) for metric in metrics)
             self.first = tuple(
                 sorted({of for threshold in self.thresholds for of in threshold.parts.get(FIRST, ())})
@@ -44,6 +54,12 @@ class AnalysisRequest:
             raise DamagedResults(
                 f"plan.json does not have the form that this release writes: {error}"
             ) from error
+
+    @property
+    def chart_metrics(self) -> list[str]:
+        """The metrics of the charts, in their order."""
+        on_x = [chart.x for chart in self.charts if chart.x_is == "metric"]
+        return list(dict.fromkeys((*on_x, *(metric for chart in self.charts for metric in chart.y))))
 
 
 def _is_at_peak(metric: str) -> bool:

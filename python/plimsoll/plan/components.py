@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from plimsoll.plan.metrics import catalogue
+from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.model import Config
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.experiment import ExperimentRaw
+from plimsoll.plan.source import hints
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest
 
@@ -19,7 +21,7 @@ MAX_SHOWN: Final = 12
 
 
 def check_components(raw: ExperimentRaw, configs: Collection[Config], report: ResolveContext) -> None:
-    """Reports responses and thresholds on a component or service that no cell has."""
+    """Reports responses, charts and thresholds on a component or service that no cell has."""
     known = {"component": components_of(configs), "service": services_of(configs)}
     for at, metric in _metrics(raw):
         named = catalogue.METRICS.find(metric)
@@ -40,6 +42,11 @@ def _metrics(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:
         if response.ratio is not None:
             yield ("responses", index, "ratio", "of"), response.ratio.of
             yield ("responses", index, "ratio", "to"), response.ratio.to
+    for index, chart in enumerate(raw.charts):
+        if chart.x not in raw.factors:
+            yield ("charts", index, "x"), chart.x
+        for at, metric in enumerate(chart.y):
+            yield ("charts", index, "y", at), metric
     for index, threshold in enumerate(raw.thresholds):
         yield ("thresholds", index, "metric"), threshold.metric
 
@@ -74,3 +81,15 @@ def services_of(configs: Iterable[Config]) -> set[str]:
             *(exporter.name for exporter in config.watched),
         )
     }
+
+
+def known_metric(metric: str, at: KeyPath, use: Use, report: ResolveContext) -> bool:
+    """Whether a section accepts the metric. Reports a name that it does not."""
+    if catalogue.METRICS.named(metric, use) is not None:
+        return True
+    known = catalogue.METRICS.names(use)
+    near = meant if (meant := hints.OF_METRICS.get(metric)) in known else nearest(metric, known)
+    report.wrong(
+        at, f"there is no metric {metric}" + ("" if near else f"; expected one of {', '.join(known)}"), near
+    )
+    return False

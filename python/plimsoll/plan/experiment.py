@@ -17,7 +17,8 @@ from ruamel.yaml import YAML
 
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
-from plimsoll.plan.components import check_components
+from plimsoll.plan.charts import resolve_charts
+from plimsoll.plan.components import check_components, known_metric
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
@@ -32,7 +33,6 @@ from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw, ResponseRa
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.sets import with_sets
-from plimsoll.plan.source import hints
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, dotted, parse_document
 from plimsoll.plan.source.fields import shown
 from plimsoll.plan.source.near import nearest
@@ -79,6 +79,7 @@ class Experiment:
     cells: tuple[model.Cell, ...] = field(repr=False)
     times: tuple[int, ...] = field(repr=False)
     responses: tuple[model.Response, ...]
+    charts: tuple[model.ChartRequest, ...]
     capacity: model.CapacityRules
     thresholds: tuple[model.Threshold, ...]
     validity: model.Validity
@@ -269,8 +270,18 @@ def _numbers(factor: Factor) -> dict[str, float | None]:
 
 def _resolve_rules(
     raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
-) -> tuple[model.CapacityRules, tuple[model.Threshold, ...], tuple[model.Response, ...]]:
-    return _capacity(raw, report), _thresholds(raw, factors, report), _responses(raw, report)
+) -> tuple[
+    model.CapacityRules,
+    tuple[model.Threshold, ...],
+    tuple[model.Response, ...],
+    tuple[model.ChartRequest, ...],
+]:
+    return (
+        _capacity(raw, report),
+        _thresholds(raw, factors, report),
+        _responses(raw, report),
+        resolve_charts(raw, factors, _ratios(raw), report),
+    )
 
 
 def _build_experiment(
@@ -285,7 +296,7 @@ def _build_experiment(
 ) -> Experiment:
     first = resolved.raw
     assert first is not None  # without problems, the form of every cell is valid
-    capacity, thresholds, responses = _resolve_rules(first, factors, report)
+    capacity, thresholds, responses, charts = _resolve_rules(first, factors, report)
     _check_parts(capacity, thresholds, resolved.cells, report)
     if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
         report.wrong(("hosts",), problem)
@@ -327,6 +338,7 @@ def _build_experiment(
         cells=tuple(resolved.cells),
         times=cells.times,
         responses=responses,
+        charts=charts,
         capacity=capacity,
         thresholds=thresholds,
         validity=validity,
@@ -373,10 +385,10 @@ def _responses(raw: ExperimentRaw, report: ResolveContext) -> tuple[model.Respon
         text = response.metric
         if response.ratio is not None:
             for key in ("of", "to"):
-                _known_metric(getattr(response.ratio, key), (*at, "ratio", key), Use.RESPONSE, report)
+                known_metric(getattr(response.ratio, key), (*at, "ratio", key), Use.RESPONSE, report)
             text = ratio_text(response)
         elif text is not None:
-            _known_metric(text, (*at, "metric"), Use.RESPONSE, report)
+            known_metric(text, (*at, "metric"), Use.RESPONSE, report)
         if text is not None:
             metric = _over(text, response.over, at, report)
             responses.append(model.Response(metric, response.scale))
@@ -389,6 +401,15 @@ def ratio_text(response: ResponseRaw) -> str:
     return f"{response.name} = {response.ratio.of} / {response.ratio.to}"
 
 
+def _ratios(raw: ExperimentRaw) -> dict[str, str]:
+    """The ratios of the responses, as the table of metrics writes them, by their names."""
+    return {
+        response.name: ratio_text(response)
+        for response in raw.responses
+        if response.ratio is not None and response.name is not None
+    }
+
+
 def _over(metric: str, over: str | None, at: KeyPath, report: ResolveContext) -> str:
     """The name of the metric in its window. Reports a metric that the window does not have."""
     if over is None:
@@ -399,17 +420,6 @@ def _over(metric: str, over: str | None, at: KeyPath, report: ResolveContext) ->
         return in_window
     report.wrong((*at, "over"), f"{metric} is only known for the whole run", None)
     return metric
-
-
-def _known_metric(metric: str, at: KeyPath, use: Use, report: ResolveContext) -> bool:
-    if catalogue.METRICS.named(metric, use) is not None:
-        return True
-    known = catalogue.METRICS.names(use)
-    near = meant if (meant := hints.OF_METRICS.get(metric)) in known else nearest(metric, known)
-    report.wrong(
-        at, f"there is no metric {metric}" + ("" if near else f"; expected one of {', '.join(known)}"), near
-    )
-    return False
 
 
 def _capacity(raw: ExperimentRaw, report: ResolveContext) -> model.CapacityRules:
@@ -428,7 +438,7 @@ def _thresholds(
     raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
 ) -> tuple[model.Threshold, ...]:
     by_name = {factor.name: factor for factor in factors}
-    ratios = {response.name: ratio_text(response) for response in raw.responses if response.ratio is not None}
+    ratios = _ratios(raw)
     thresholds = []
     for index, threshold in enumerate(raw.thresholds):
         at: KeyPath = ("thresholds", index)
@@ -439,7 +449,7 @@ def _thresholds(
         }
         check_labels(where, by_name, (*at, "where"), report, also=model.PARTS)
         metric = ratios.get(threshold.metric, threshold.metric)
-        if not _known_metric(metric, (*at, "metric"), Use.RULE, report):
+        if not known_metric(metric, (*at, "metric"), Use.RULE, report):
             continue
         metric = _over(metric, threshold.over, at, report)
         if parts and not catalogue.METRICS.has_parts(metric):

@@ -447,6 +447,22 @@ class Response:
     scale: Literal["linear", "log"]
 
 
+ChartAxis = Literal["factor", "metric"]
+"""What the x axis of a chart shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRequest:
+    """A chart of the experiment file: the metrics `y` over `x`, which is a factor or a metric. `by`: the factors whose
+    levels have a colour each (None: all factors that are not on the x axis); figures are means over the other
+    factors."""
+
+    x: str
+    x_is: ChartAxis
+    y: tuple[str, ...]
+    by: tuple[str, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Threshold:
     """A rule that is checked for each cell that `where` selects (factor: labels; empty: every cell), on all

@@ -119,6 +119,7 @@ class Plan:
             "topology": topology(self.runs[0].config).to_json(),
             "load_factor": experiment.load_factor,
             "responses": [asdict(response) for response in experiment.responses],
+            **({"charts": [asdict(chart) for chart in experiment.charts]} if experiment.charts else {}),
             "capacity": {
                 "response": experiment.capacity.response_text,
                 "errors": experiment.capacity.errors_text,

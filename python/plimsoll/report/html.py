@@ -241,8 +241,13 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             "Other responses",
             figures=of(*(key for key in drawn if key.startswith("metric-"))),
         ),
+        Section(
+            "charts",
+            "Charts of the experiment file",
+            figures=of(*(key for key in drawn if key.startswith("chart-"))),
+        ),
         Section("fairness", "Fairness", _fairness(labels), figures=of("fairness")),
-        _hosts(labels, of("sites", "hosts", "coverage")),
+        _hosts(labels, of("sites", "site-shares", "hosts", "host-spread", "coverage")),
         *(
             [Section("one-run", "The run in detail" if len(analysis.runs) == 1 else "One run in detail")]
             if with_runs

@@ -128,6 +128,39 @@ class Labels:
         tail = f"{self.load_word} {cell[load]}"
         return tail if head == ONLY else f"{head}, {tail}"
 
+    @cached_property
+    def inner_factor(self) -> str | None:
+        """The factor whose levels are the bars of a group, in charts without a load: the last one that varies. None
+        if one factor varies, or if there are more levels than colours."""
+        cells = [cell.cell for cell in self.analysis.cells]
+        levels = {
+            name: {cell[name] for cell in cells if name in cell} for name in self.analysis.experiment.factors
+        }
+        varied = [name for name, known in levels.items() if len(known) > 1]
+        return varied[-1] if len(varied) > 1 and len(levels[varied[-1]]) <= len(COLOURS) else None
+
+    def group(self, cell: Mapping[str, str]) -> str:
+        """Label of the group of bars of a cell: the cell without its level of the inner factor."""
+        return self.cell({name: level for name, level in cell.items() if name != self.inner_factor})
+
+    def bar(self, cell: Mapping[str, str]) -> str:
+        """Label of a bar within its group: the level of the inner factor. Without groups: the combination."""
+        name = self.inner_factor
+        if name is None:
+            return self.combination(cell)
+        return self.combination({name: cell[name]}) if name in cell else f"no {factor_word(name)}"
+
+    @cached_property
+    def bars(self) -> tuple[str, ...]:
+        """The labels of all bars, in the order of the levels in the file; cells without the inner factor come last."""
+        name = self.inner_factor
+        if name is None:
+            return self.combinations
+        present = {self.bar(cell.cell) for cell in self.analysis.cells}
+        levels = (self.combination({name: level}) for level in self.analysis.experiment.factors[name])
+        known = tuple(label for label in levels if label in present)
+        return known + tuple(sorted(present - set(known)))
+
     def run(self, run: RunResult) -> str:
         """Label of a run, unique: its id and its cell."""
         return f"{run.id} · {self.cell(run.cell)}"

@@ -37,13 +37,22 @@ def test_the_section_is_there_for_several_agents_only() -> None:
 
 def test_charts_are_valid_and_have_their_numbers() -> None:
     figures = {figure.key: figure for figure in load_figures(Labels(wan()))}
-    assert {"sites", "hosts", "coverage"} <= set(figures)
-    for key in ("sites", "hosts", "coverage"):
+    keys = ("sites", "site-shares", "hosts", "host-spread", "coverage")
+    for key in keys:
         figures[key].chart.to_dict(validate=True)
         assert figures[key].table.rows
         json.dumps(spec(figures[key].chart), allow_nan=False)
     drawn = spec(figures["hosts"].chart)
     assert len(drawn["datasets"]["hosts"]) == 10 and drawn["encoding"]["x"]["scale"]["type"] == "log"
+    assert figures["host-spread"].on_demand
+    spread = spec(figures["host-spread"].chart)["datasets"]
+    assert len(spread["host_ranges"]) == 10 and len(spread["host_testers"]) == 20
+    assert all(row["low"] <= row["middle"] <= row["high"] for row in spread["host_ranges"])
+    shares = spec(figures["site-shares"].chart)["datasets"]["sites_over_time"]
+    by_time: dict[float, float] = {}
+    for row in shares:
+        by_time[row["t"]] = by_time.get(row["t"], 0.0) + row["part"]
+    assert all(part == pytest.approx(100) for part in by_time.values())
     assert [row["agents"] for row in spec(figures["coverage"].chart)["datasets"]["coverage"]] == [10, 9, 9]
 
 

@@ -36,7 +36,7 @@ def _what(entry: LeftOutPart) -> str:
         case LeftOutReason.IN_PROGRESS:
             return f"{values['count']} transactions of run {values['run']}"
         case LeftOutReason.NO_VALUE:
-            return f"the response {values['metric']}"
+            return f"the {'metric' if values.get('section') == 'charts' else 'response'} {values['metric']}"
         case LeftOutReason.NO_METRIC | LeftOutReason.NO_FIT:
             return f"effects on {values['metric']}"
         case LeftOutReason.MEASURED_NOTHING | LeftOutReason.WITHIN_WARMUP:

@@ -4,7 +4,7 @@ means of the cells, and not rejected."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from plimsoll.analyse.answer.words import capital
@@ -245,8 +245,13 @@ def _decimals(interval: Interval, value: float | None) -> str:
 def step_of(regression: Regression, name: str) -> tuple[float, str]:
     """The step of a factor for which a linear coefficient is shown, and its unit: 1000 and `kB` for sizes of some
     kilobytes. The unit is empty for a factor without one."""
-    largest = max(abs(value) for value in regression.levels[name].values())
-    steps = _STEPS.get(regression.units[name], ((1.0, ""),))
+    return step_for(regression.units[name], regression.levels[name].values())
+
+
+def step_for(stored_unit: str, numbers: Iterable[float]) -> tuple[float, str]:
+    """The step that suits some numbers of a factor, and its unit. `stored_unit`: their unit in results."""
+    largest = max((abs(value) for value in numbers), default=0.0)
+    steps = _STEPS.get(stored_unit, ((1.0, ""),))
     return next(((step, unit) for step, unit in steps if largest >= step), steps[-1])
 
 

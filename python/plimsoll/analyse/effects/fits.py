@@ -97,6 +97,17 @@ def regress_all(
     return tuple(regressions)
 
 
+def charts_left_out(
+    runs: Sequence[RunResult], metrics: Sequence[str], responses: Sequence[ResponseModel]
+) -> tuple[LeftOutPart, ...]:
+    """The metrics of charts that have no value in any valid run, except responses, which `fit_all` returns."""
+    known = {response.metric for response in responses}
+    shown = [ResponseModel(metric) for metric in metrics if metric not in known]
+    return tuple(
+        replace(part, values={**part.values, "section": "charts"}) for part in _without_value(runs, shown)
+    )
+
+
 def _without_value(runs: Sequence[RunResult], wanted: Sequence[ResponseModel]) -> Iterator[LeftOutPart]:
     """The responses with open parts, such as the name of a counter, that have no value in any valid run."""
     valid = [run for run in runs if run.valid]

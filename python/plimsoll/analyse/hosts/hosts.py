@@ -22,6 +22,7 @@ from plimsoll.analyse.hosts.coverage import (
     mean_coverage,
     missing_rows,
 )
+from plimsoll.analyse.hosts.sites import sites_over_time
 from plimsoll.analyse.results.hosts import HostsResult, PlaceResult, RttSource
 from plimsoll.analyse.results.run import TesterResult
 from plimsoll.analyse.run.placed import TesterSums
@@ -121,11 +122,13 @@ def hosts_result(
     hosts: tuple[PlaceResult, ...] = ()
     jain_sites = jain_hosts = None
     source: RttSource = ""
+    over_time = None
     if placement is not None and sums is not None:
         source = "tcp" if trips.value.size else "probes" if trips.services_here else ""
         view = _TesterGroups(placement, sums, trips, source, window, shares, cpu)
         sites, jain_sites = view.sites()
         hosts, jain_hosts = view.hosts()
+        over_time = sites_over_time(placement.sites, sums.site_quanta, sums.quantum_ns)
     return HostsResult(
         agents=agents,
         bound_ms=bound / 1e6 if any(bound_ns is not None for bound_ns in bounds) else None,
@@ -144,6 +147,7 @@ def hosts_result(
         events=events(run_agents),
         coverage=steps,
         lost=lost_agents(run_agents, last),
+        sites_over_time=over_time,
     )
 
 

@@ -1,4 +1,5 @@
-"""Whether a service treats its nearest and its farthest site alike, without the difference of their round trips."""
+"""Shares of the sites over time, and whether a service treats its nearest and its farthest site alike, without
+the difference of their round trips."""
 
 from __future__ import annotations
 
@@ -6,14 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.analyse.results.hosts import HostsResult, PlaceResult
+import numpy as np
+
+from plimsoll.analyse.results.hosts import HostsResult, PlaceResult, SitesOverTime
 from plimsoll.analyse.results.verdicts import SitesVerdict
+from plimsoll.analyse.window.transactions import Int
 
 ALIKE: Final = 0.1
 """Near and far are treated alike if their response times less the round trip differ by less than a tenth of the shorter
 one, or of the difference of the round trips, whichever is more."""
 PROBE_NOISE_MS: Final = 1.0
 """Processes respond to probes after a delay by the scheduler, so the round trip of the network has this uncertainty."""
+
+
+MAX_SITES: Final = 24
+"""With more sites their shares over time cannot be distinguished in a chart."""
+MAX_QUANTA: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,34 @@ class SitesFairness:
     longer_ms: float
     far_away_ms: float
     unequal: bool
+
+
+def sites_over_time(sites: Sequence[str], quanta: Int, quantum_ns: int) -> SitesOverTime | None:
+    """Transactions and shares of the sites by quantum. Quanta are joined if there are more than MAX_QUANTA. None with
+    fewer than two sites, more than MAX_SITES, or without transactions.
+
+    `quanta`: transactions by site (row) and quantum of `quantum_ns`.
+    """
+    if not 2 <= len(sites) <= MAX_SITES or quanta.shape[0] != len(sites) or not quanta.any():
+        return None
+    joined = -(-quanta.shape[1] // MAX_QUANTA)
+    whole = np.pad(quanta, ((0, 0), (0, -quanta.shape[1] % joined)))
+    counts = whole.reshape(len(sites), -1, joined).sum(axis=2)
+    used = int(np.flatnonzero(counts.sum(axis=0))[-1]) + 1  # nothing ends after the load
+    counts = counts[:, :used]
+    totals = counts.sum(axis=0)
+    quantum = joined * quantum_ns
+    return SitesOverTime(
+        quantum_s=quantum / 1e9,
+        t_s=tuple(at * quantum / 1e9 for at in range(used)),
+        transactions={site: tuple(row) for site, row in zip(sites, counts.tolist(), strict=True)},
+        shares={
+            site: tuple(
+                count / total if total else None for count, total in zip(row, totals.tolist(), strict=True)
+            )
+            for site, row in zip(sites, counts.tolist(), strict=True)
+        },
+    )
 
 
 def sites_by_distance(hosts: HostsResult) -> list[PlaceResult]:

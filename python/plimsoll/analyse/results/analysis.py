@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plimsoll.analyse.results.actions import ActionsResult
+from plimsoll.analyse.results.charts import Chart
 from plimsoll.analyse.results.component_series import RunComponentSeries
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.memory import MemoryGrowth
@@ -391,4 +392,6 @@ class Analysis:
     """Of each response, on the factors whose levels are at least three different numbers."""
     memory_growth: tuple[MemoryGrowth, ...] = ()
     """Of each service, over the runs with at least three numbers of testers."""
+    charts: tuple[Chart, ...] = ()
+    """Of `charts:` in the experiment file, then the main effects and interactions of the responses."""
     format: str = FORMAT

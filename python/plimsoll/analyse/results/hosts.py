@@ -127,6 +127,17 @@ class LostAgent:
 
 
 @dataclass(frozen=True, slots=True)
+class SitesOverTime:
+    """The successful transactions of each site over the run, by quantum. `t_s`: begin of each quantum; `transactions`:
+    those that ended in it, by site; `shares`: the same as a part of all sites', 0..1 (None: none ended)."""
+
+    quantum_s: float
+    t_s: tuple[float, ...]
+    transactions: dict[str, tuple[int, ...]]
+    shares: dict[str, tuple[float | None, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class HostsResult:
     """A run of several agents. `sites`, `hosts` are empty if single transactions were not kept."""
 
@@ -160,3 +171,5 @@ class HostsResult:
     events: tuple[HostEvent, ...]
     coverage: tuple[CoverageStep, ...]
     lost: tuple[LostAgent, ...]
+    sites_over_time: SitesOverTime | None = None
+    """None with fewer than two sites or more than 24, and if single transactions were not kept."""

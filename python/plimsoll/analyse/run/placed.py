@@ -43,6 +43,10 @@ class TesterSums:
     response time less a round trip of 315 ms would exceed the time of the service."""
     peak_done: Array
     peak_span: Array
+    site_quanta: Int
+    """Transactions over the run, by site (row) and quantum of `quantum_ns`; with more than MAX_SITES sites without
+    quanta."""
+    quantum_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,10 @@ class PlacedSums:
         self.wire += np.bincount(testers, weights=wire, minlength=n).astype(np.int64)
         self.times.add(testers, bucket)
         self.host_times.add(self.host[testers], bucket)
+
+    def site_quanta(self) -> Int:
+        """Transactions by site (row) and quantum; without quanta if there are more than MAX_SITES sites."""
+        return self.over_time.reshape(self.sites, self.quanta if self.over_time.size else 0)
 
     def in_peak(self, start: int, end: int, starts: Int, ends: Int) -> tuple[Array, Array]:
         """Transactions and tester-time (ns) of each site between two times (ns). Within a quantum, transactions are

@@ -440,6 +440,8 @@ class Accumulator:
             host_times=self.placed.host_times.result(),
             peak_done=done,
             peak_span=span,
+            site_quanta=self.placed.site_quanta(),
+            quantum_ns=self.timeline.quantum,
         )
 
     def _fairness(self, starts: Int, ends: Int) -> Fairness:

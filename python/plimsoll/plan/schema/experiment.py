@@ -130,6 +130,15 @@ class ResponseRaw(Raw):
         return self
 
 
+class ChartRaw(Raw):
+    """A chart of the report: metrics over a factor or a metric, with a colour for each level of the factors of `by`
+    (None: of all other factors)."""
+
+    x: Label
+    y: Annotated[Labels, Field(min_length=1, max_length=8)]
+    by: Labels | None = None
+
+
 class CapacityRaw(Raw):
     """The rules for usable and error-limited capacity: on the response time and on the errors."""
 
@@ -214,6 +223,7 @@ class ExperimentRaw(Raw):
     run: RunRaw
     cpus: Cpus | None = None
     responses: list[ResponseRaw] = Field(default_factory=list)
+    charts: Annotated[list[ChartRaw], Field(max_length=20)] = Field(default_factory=list)
     capacity: CapacityRaw = Field(default_factory=CapacityRaw)
     thresholds: list[ThresholdRaw] = Field(default_factory=list)
     ceiling: list[CeilingRaw] = Field(default_factory=list)

@@ -33,9 +33,12 @@ OF_KEYS: Final = {
 """Unknown keys -> advice."""
 
 _THRESHOLD: Final = 'for example {metric: response, test: "p(95)<200ms"}'
+_CHART: Final = "for example {x: size, y: [throughput, response_p95], by: zip}"
 OF_SHAPES: Final = {
     "thresholds": f"expected a list of thresholds, {_THRESHOLD}",
     "thresholds.*": f"expected a threshold, {_THRESHOLD}",
+    "charts": f"expected a list of charts, {_CHART}",
+    "charts.*": f"expected a chart, {_CHART}",
     "workload.target": (
         "expected the name of one target; use `targets: {site: {endpoints: [URL, URL]}}` for several "
         "endpoints, `workloads` for several populations"

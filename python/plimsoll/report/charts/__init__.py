@@ -11,6 +11,7 @@ from plimsoll.report.charts import (
     effects,
     hosts,
     load,
+    means,
     operations,
     ramp,
     regressions,
@@ -46,15 +47,18 @@ def load_figures(labels: Labels) -> list[Figure]:
     )
     drawn = [figure for figure in figures if figure is not None]
     of_responses = load.responses(labels) if several else []
-    return [*drawn, *of_responses, *ramp.figures(labels), *hosts.figures(labels)]
+    return [*drawn, *of_responses, *means.own_figures(labels), *ramp.figures(labels), *hosts.figures(labels)]
 
 
 def effect_figures(labels: Labels) -> list[Figure]:
-    """The share of the variation that each factor explains, a figure per response; then the regressions."""
-    figures = (
-        effects.allocation(labels, model, at) for at, model in enumerate(labels.analysis.models, start=1)
-    )
-    return [*(figure for figure in figures if figure is not None), *regressions.figures(labels)]
+    """For each response the share of the variation that each factor explains, the main effects and the interactions;
+    then the regressions."""
+    figures: list[Figure] = []
+    for at, model in enumerate(labels.analysis.models, start=1):
+        shares = effects.allocation(labels, model, at)
+        figures += [] if shares is None else [shares]
+        figures += means.effect_figures(labels, model.response, at)
+    return [*figures, *regressions.figures(labels)]
 
 
 def check_figures(labels: Labels) -> list[Figure]:

@@ -10,6 +10,7 @@ from plimsoll.analyse.hosts.sites import away_ms
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.hosts import HostsResult, PlaceResult
 from plimsoll.analyse.results.wording import count, number, percent, plural, quantity
+from plimsoll.report.charts import sites as of_sites
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish, log_axis
 from plimsoll.report.labels import COLOURS, SHAPES, Labels
@@ -27,7 +28,18 @@ def figures(labels: Labels) -> list[Figure]:
     run = hosts.shown_run(labels)
     if run is None or run.hosts is None:
         return []
-    drawn = (sites(run, run.hosts), bubbles(labels, run, run.hosts), coverage(run, run.hosts))
+    result = run.hosts
+    order = [site.site for site in _nearest_first(result)]
+    nearest = sorted(result.hosts, key=lambda host: (order.index(host.site), away_ms(host) or 0.0, host.host))
+    colour = _colour(labels, result)
+    over_time = result.sites_over_time
+    drawn = (
+        sites(run, result),
+        None if over_time is None else of_sites.over_time(over_time, colour, order, _of_run(run)),
+        bubbles(labels, run, result),
+        of_sites.spread(run.testers, nearest, colour, _of_run(run)),
+        coverage(run, result),
+    )
     return [figure for figure in drawn if figure is not None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -37,13 +37,14 @@ from plimsoll.report.charts.theme import (
     load_axis,
     log_axis,
 )
-from plimsoll.report.labels import Labels
+from plimsoll.report.labels import COLOURS, Labels
 from plimsoll.report.tables import analysis as tables
 
 SHOWN_PERCENTILES: Final = ("p50", "p95")
 """Percentiles of the response time that have a chart in every report."""
 WIDEST: Final = 100
 """Maximum ratio of the ends of an interval that is drawn."""
+WIDE_NOTE: Final = f" Intervals wider than a factor of {WIDEST} have no bar."
 TOOLTIP = [
     alt.Tooltip("cell:N", title="cell"),
     alt.Tooltip("said:N", title="value"),
@@ -67,6 +68,7 @@ def _row(
     row: dict[str, Any] = {
         "combination": labels.combination(cell.cell),
         "cell": labels.cell(cell.cell),
+        **_bar(labels, cell.cell),
         "load": cell.load,
         "value": interval.mean * factor,
         "said": plus_minus(interval, metric.kind, metric.unit),
@@ -75,6 +77,11 @@ def _row(
     if interval.low is not None and interval.high is not None:
         row |= {"low": interval.low * factor, "high": interval.high * factor}
     return row
+
+
+def _bar(labels: Labels, cell: Mapping[str, str]) -> dict[str, str]:
+    """The group and the name of the bar of a cell; nothing if the load is the axis."""
+    return {} if labels.load_factor else {"group": labels.group(cell), "bar": labels.bar(cell)}
 
 
 def _run_rows(labels: Labels, metric: Metric, factor: float) -> Rows:
@@ -88,6 +95,7 @@ def _run_rows(labels: Labels, metric: Metric, factor: float) -> Rows:
             {
                 "combination": labels.combination(run.cell),
                 "cell": labels.cell(run.cell),
+                **_bar(labels, run.cell),
                 "load": labels.load(run),
                 "value": value * factor,
                 "said": text,
@@ -152,12 +160,15 @@ def against_load(labels: Labels, panel: _Panel, domain: list[float] | None) -> C
 
 
 def per_cell(labels: Labels, panel: _Panel) -> Chart:
-    """One line of the chart per cell: the mean with its interval, and every run."""
-    y = alt.Y(
-        "cell:N",
-        title=None,
-        sort=[labels.cell(cell.cell) for cell in labels.cells()],
-        axis=alt.Axis(labelLimit=260),
+    """A bar for each cell, from zero, with the interval of the mean and every run. The bars of the levels of the last
+    factor form a group and have a colour each."""
+    is_grouped = labels.inner_factor is not None
+    groups = list(dict.fromkeys(labels.group(cell.cell) for cell in labels.cells()))
+    y = alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=260))
+    offset = (
+        alt.YOffset("bar:N", sort=list(labels.bars), scale=alt.Scale(paddingInner=0.12))
+        if is_grouped
+        else alt.Undefined
     )
     x = alt.X(
         "value:Q",
@@ -165,24 +176,32 @@ def per_cell(labels: Labels, panel: _Panel) -> Chart:
         scale=alt.Scale(zero=True),
         axis=alt.Axis(format=axis_format(panel.values), tickCount=6),
     )
-    colour = combination_colour(labels, legend=False)  # the axis has the names
-    base = chart_of(f"{panel.name}_cells")
-    bars = (
-        base.transform_filter("isValid(datum.low)")
-        .mark_errorbar(ticks=alt.MarkConfig(height=9), thickness=1.5)
-        .encode(y=y, x=alt.X("low:Q", title=panel.title), x2="high:Q", color=colour)
+    colours = COLOURS if is_grouped else labels.colours
+    colour = alt.Color(
+        "bar:N",
+        scale=alt.Scale(
+            domain=list(labels.bars), range=[colours[at % len(colours)] for at in range(len(labels.bars))]
+        ),
+        legend=alt.Legend(title=None, symbolOpacity=1)
+        if is_grouped
+        else None,  # otherwise the axis has the names
     )
-    points = base.mark_point(size=70, filled=True, opacity=1).encode(x=x, y=y, color=colour, tooltip=TOOLTIP)
-    layers = [bars, points] if panel.has_intervals else [points]
+    base = chart_of(f"{panel.name}_cells")
+    bars = base.mark_bar(opacity=0.75).encode(x=x, y=y, yOffset=offset, color=colour, tooltip=TOOLTIP)
+    layers: list[alt.Chart] = [bars]
     if panel.runs:
-        run_points = chart_of(f"{panel.name}_runs").mark_circle(size=22, opacity=0.45)
-        layers.insert(0, run_points.encode(x=x, y=y, color=colour, tooltip=TOOLTIP))
+        run_points = chart_of(f"{panel.name}_runs").mark_circle(size=18, opacity=0.55, color=INK)
+        layers.append(run_points.encode(x=x, y=y, yOffset=offset, tooltip=TOOLTIP))
+    if panel.has_intervals:
+        intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=1.5)
+        ends = {"x": alt.X("low:Q", title=panel.title), "x2": "high:Q"}
+        layers.append(intervals.encode(**ends, y=y, yOffset=offset))
     return alt.layer(*layers)
 
 
 def _draw(labels: Labels, panel: _Panel, *, domain: list[float] | None = None, width: int = WIDTH) -> Chart:
     if labels.load_factor is None:
-        height = min(900, max(70, 26 * len(labels.analysis.cells)))
+        height = min(900, max(70, 22 * len(labels.analysis.cells)))
         return per_cell(labels, panel).properties(width=WIDTH - 120, height=height)
     return against_load(labels, panel, domain).properties(width=width, height=HEIGHT)
 
@@ -209,7 +228,8 @@ def throughput(labels: Labels) -> Figure | None:
         alt=f"{metric.title.capitalize()} {against} for {len(labels.combinations)} combinations. "
         + "; ".join(f"{row['cell']}: {row['said']}" for row in cells[:16]),
         table=tables.throughput(labels),
-        caption=_caption(cells) + (" Dashed: throughput equal to the offered rate." if offered else ""),
+        caption=_caption(labels, cells)
+        + (" Dashed: throughput equal to the offered rate." if offered else ""),
     )
 
 
@@ -239,7 +259,7 @@ def _metric(labels: Labels, metric: Metric, position: int) -> Figure | None:
         chart=finish(_draw(labels, panel), **panel.datasets),
         alt=f"{title}. " + "; ".join(f"{row['cell']}: {row['said']}" for row in cells[:16]),
         table=tables.metric(labels, metric),
-        caption=_caption(cells),
+        caption=_caption(labels, cells),
     )
 
 
@@ -262,10 +282,11 @@ def _equal(title: str) -> alt.Chart:
     return drawn
 
 
-def _caption(cells: Rows) -> str:
+def _caption(labels: Labels, cells: Rows) -> str:
+    mark, bars = ("Points", "bars") if labels.load_factor else ("Bars", "lines across")
     if any("low" in row for row in cells):
-        return "Points: means over the valid runs of a cell; bars: 95 % intervals; faint points: the runs."
-    return "Points: means over the valid runs of a cell, without intervals; faint points: the runs."
+        return f"{mark}: means over the valid runs of a cell; {bars}: 95 % intervals; faint points: the runs."
+    return f"{mark}: means over the valid runs of a cell, without intervals; faint points: the runs."
 
 
 def response(labels: Labels) -> Figure | None:
@@ -301,7 +322,7 @@ def response(labels: Labels) -> Figure | None:
         table=tables.response(labels),
         caption="Response time counts from the scheduled start, so the delay of a late tester shows in it."
         + (" Logarithmic scale." if log else "")
-        + (f" Intervals wider than a factor of {WIDEST} have no bar." if any(map(_is_wide, panels)) else "")
+        + (WIDE_NOTE if any(map(_is_wide, panels)) else "")
         + (" Faint points: the runs; the others mark the middle of a cell's runs." if guided else ""),
     )
 
@@ -310,8 +331,9 @@ def _is_wide(panel: _Panel) -> bool:
     return any("wide" in row for row in panel.cells)
 
 
-def _narrowed(row: dict[str, Any]) -> dict[str, Any]:
-    """The row without its interval if that is so wide that all points would lie on one line."""
+def narrowed(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without its interval if that is so wide that all points would lie on one line, and with the key
+    `wide` then."""
     low, high = row.get("low"), row.get("high")
     if low is None or high is None or (low > 0 and high / low <= WIDEST):
         return row
@@ -329,7 +351,7 @@ def _response_panel(labels: Labels, statistic: str) -> _Panel:
     """The cells of the analysis, or the middle of their runs if it has none; in milliseconds."""
     metric = describe(f"response_ms_{statistic}")
     cells = [
-        _narrowed(_row(labels, cell, interval, metric, 1.0))
+        narrowed(_row(labels, cell, interval, metric, 1.0))
         for cell in labels.cells()
         if (interval := cell.responses.get(metric.name))
     ]
@@ -372,6 +394,7 @@ def errors(labels: Labels) -> Figure | None:
         row: dict[str, object] = {
             "combination": labels.combination(cell.cell),
             "cell": labels.cell(cell.cell),
+            **_bar(labels, cell.cell),
             "load": cell.load,
             "value": cell.error_rate * 100,
             "said": f"{percent(cell.error_rate)}, at most {percent(cell.error_rate_upper)}",
@@ -391,5 +414,5 @@ def errors(labels: Labels) -> Figure | None:
         chart=finish(chart.properties(height=200) if labels.load_factor else chart, **panel.datasets),
         alt=f"Error rate of {len(cells)} cells; errors were met in {len(failed)} of them.",
         table=tables.errors(labels),
-        caption="Bars reach up to the upper 95 % bound (Wilson).",
+        caption=f"{'Bars' if labels.load_factor else 'Lines across'} reach up to the upper 95 % bound (Wilson).",
     )

@@ -1,0 +1,283 @@
+"""The numbers of the charts over the runs: means of cells, or of several cells, over a factor or a metric.
+
+The mean of several cells has equal weights, like the effects of a balanced design (Jain 1991, 18 and 22). With the
+standard errors s_i of the m cells, its own is sqrt(sum s_i^2) / m. Its degrees of freedom are those of the error that
+the cells share, else those of Welch and Satterthwaite (Jain 13.4): (sum s_i^2)^2 / sum(s_i^4 / df_i).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from plimsoll.analyse.design.across import Design
+from plimsoll.analyse.effects.effects import Scale
+from plimsoll.analyse.results.analysis import CellResult, RunResult
+from plimsoll.analyse.results.charts import Chart, ChartKind, ChartLine, ChartPoint, ChartRun
+from plimsoll.analyse.results.metrics import canonical, metric_value
+from plimsoll.analyse.stats.distributions import t_quantile
+from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.means import POOLED
+from plimsoll.plan.model import ChartRequest
+from plimsoll.plan.source.units import level_unit, quantity
+
+COMBINED = "mean of cells"
+Levels = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartData:
+    """What charts are made of."""
+
+    cells: Sequence[CellResult]
+    runs: Sequence[RunResult]
+    design: Design
+
+    @property
+    def factors(self) -> list[str]:
+        """The factors with at least two levels among the cells, in the order of the file."""
+        return [name for name in self.design.levels if len({cell.cell.get(name) for cell in self.cells}) > 1]
+
+    def numbers(self, name: str, levels: Sequence[str]) -> dict[str, float] | None:
+        """The numbers of the levels of a factor; None unless each is a quantity, or the factor is the load."""
+        loads = self.design.load_values if name == self.design.load_factor else {}
+        numbers = {level: loads.get(level, quantity(level)) for level in levels}
+        known = {level: number for level, number in numbers.items() if number is not None}
+        return known if levels and len(known) == len(levels) else None
+
+    def runs_of(self, cells: Sequence[CellResult]) -> list[RunResult]:
+        """The valid runs of some cells."""
+        return [run for run in self.runs if run.valid and any(cell.cell == run.cell for cell in cells)]
+
+
+def charts_of(
+    data: ChartData, requests: Sequence[ChartRequest], responses: Sequence[tuple[str, Scale]]
+) -> tuple[Chart, ...]:
+    """The charts of the file in its order, then the default charts of the responses. A chart without any value is left
+    out."""
+    own = (
+        _metric_chart(data, request) if request.x_is == "metric" else _factor_chart(data, request)
+        for request in requests
+    )
+    return (*(chart for chart in own if chart.lines), *_default_charts(data, responses))
+
+
+def combined(intervals: Sequence[Interval], *, log: bool = False, confidence: float = 0.95) -> Interval:
+    """The mean of several cells, with equal weights, from the means of the cells with their intervals. `log`: the
+    geometric mean; it needs means above 0. There is no interval if a cell has none.
+
+    Intervals that are symmetric on the logarithm (a constant relative error) have s_i = mean times the relative error;
+    the result is then symmetric on the logarithm, too, so that it does not extend below 0.
+    """
+    if len(intervals) == 1:
+        return intervals[0]
+    means = np.array([interval.mean for interval in intervals])
+    centre = float(np.exp(np.log(means).mean()) if log else means.mean())
+    relative = [error for interval in intervals if (error := _relative_error(interval)) is not None]
+    absolute = [error for interval in intervals if (error := _standard_error(interval)) is not None]
+    dfs = [interval.df for interval in intervals if interval.df is not None]
+    is_relative = len(relative) == len(intervals)
+    if (not is_relative and (log or len(absolute) < len(intervals))) or len(dfs) < len(intervals):
+        return Interval(centre, None, None, confidence, None, COMBINED)
+    errors = np.array(relative if is_relative else absolute)
+    if is_relative and not log:
+        errors = errors * means / centre
+    squares = errors**2
+    pooled = all(interval.method == POOLED for interval in intervals)
+    below = float(np.sum(squares**2 / np.array(dfs)))
+    df = dfs[0] if pooled or below == 0 else float(squares.sum()) ** 2 / below
+    half = t_quantile(0.5 + confidence / 2, df) * math.sqrt(float(squares.sum())) / len(intervals)
+    low, high = (
+        (centre * math.exp(-half), centre * math.exp(half)) if is_relative else (centre - half, centre + half)
+    )
+    return Interval(centre, low, high, confidence, df, COMBINED)
+
+
+def _relative_error(interval: Interval) -> float | None:
+    """The standard error of the logarithm of a mean, from an interval that is symmetric on the logarithm."""
+    low, high, df = interval.low, interval.high, interval.df
+    if low is None or high is None or df is None or low <= 0 or not math.isfinite(high):
+        return None
+    up, down = math.log(high / interval.mean), math.log(interval.mean / low)
+    return up / t_quantile(0.5 + interval.level / 2, df) if math.isclose(up, down, rel_tol=1e-6) else None
+
+
+def _standard_error(interval: Interval) -> float | None:
+    """The standard error of a mean, from the half width of its interval."""
+    low, high, df = interval.low, interval.high, interval.df
+    if low is None or high is None or df is None:
+        return None
+    return (high - low) / 2 / t_quantile(0.5 + interval.level / 2, df)
+
+
+def _factor_chart(data: ChartData, request: ChartRequest, log: bool = False) -> Chart:
+    """Means over the levels of a factor. Cells that do not have the factor are left out."""
+    varied = [name for name in data.factors if name != request.x]
+    by = varied if request.by is None else list(request.by)
+    over = [name for name in varied if name not in by]
+    cells = [cell for cell in data.cells if request.x in cell.cell]
+    levels = [
+        level for level in data.design.levels[request.x] if any(c.cell[request.x] == level for c in cells)
+    ]
+    numbers = data.numbers(request.x, levels)
+    ordered = levels if numbers is None else sorted(levels, key=numbers.__getitem__)
+    names = [name for text in request.y if (name := canonical(text)) is not None]
+    kept, is_comparable = _comparable(cells, request.x, by, over, names)
+    lines = []
+    for name in names:
+        known = [cell for cell in kept if name in cell.responses]
+        for group in _groups(known, by):
+            points = [
+                _point(data, same, name, at, None if numbers is None else numbers[level], log)
+                for level in ordered
+                if (same := [cell for cell in known if _has(cell, at := {**group, request.x: level}, by)])
+            ]
+            lines.append(ChartLine(name, group, tuple(points)))
+    units = {level_unit(level) for level in levels}
+    unit = units.pop() if numbers is not None and len(units) == 1 else None
+    return Chart(
+        kind="file",
+        x=request.x,
+        x_is="level" if numbers is None else "number",
+        x_levels=tuple(ordered),
+        x_unit=unit or "",
+        y=tuple(dict.fromkeys(line.metric for line in lines)),
+        by=tuple(by),
+        over=tuple(over),
+        is_comparable=is_comparable,
+        mean="geometric" if log else "arithmetic",
+        lines=tuple(lines),
+    )
+
+
+def _comparable(
+    cells: Sequence[CellResult], x: str, by: Sequence[str], over: Sequence[str], names: Sequence[str]
+) -> tuple[list[CellResult], bool]:
+    """The cells of which the points are means, and whether these means differ by the factors of the chart only.
+
+    They do if all points have the same combinations of the factors `over`: the cells with other combinations are left
+    out. Without a common combination they do if each factor `over` has its levels equally often at all points, as in a
+    fraction of a factorial design.
+    """
+    valued = [cell for cell in cells if all(name in cell.responses for name in names)] or list(cells)
+    rests: dict[tuple[str | None, ...], list[tuple[str | None, ...]]] = {}
+    for cell in valued:
+        point = tuple(cell.cell.get(name) for name in (x, *by))
+        rests.setdefault(point, []).append(tuple(cell.cell.get(name) for name in over))
+    common = set.intersection(*map(set, rests.values())) if rests else set()
+    if common:
+        return [cell for cell in valued if tuple(cell.cell.get(name) for name in over) in common], True
+    return valued, all(
+        len({_shares([rest[at] for rest in at_point]) for at_point in rests.values()}) == 1
+        for at in range(len(over))
+    )
+
+
+def _shares(levels: Sequence[str | None]) -> frozenset[tuple[str | None, float]]:
+    """How often each level occurs, as a share."""
+    return frozenset((level, count / len(levels)) for level, count in Counter(levels).items())
+
+
+def _groups(cells: Sequence[CellResult], by: Sequence[str]) -> list[Levels]:
+    """The combinations of levels of some factors, in the order of the cells."""
+    groups = {
+        tuple(cell.cell.get(name) for name in by): {name: cell.cell[name] for name in by if name in cell.cell}
+        for cell in cells
+    }
+    return list(groups.values())
+
+
+def _has(cell: CellResult, levels: Levels, by: Sequence[str]) -> bool:
+    """Whether a cell has these levels, and lacks the factors of `by` without a level."""
+    return all(cell.cell.get(name) == levels.get(name) for name in (*levels, *by))
+
+
+def _point(
+    data: ChartData, cells: Sequence[CellResult], name: str, levels: Levels, x: float | None, log: bool
+) -> ChartPoint:
+    values = [(run.id, metric_value(run, name)) for run in data.runs_of(cells)]
+    runs = tuple(ChartRun(run, x, value) for run, value in values if value is not None)
+    intervals = [cell.responses[name] for cell in cells]
+    use_log = log and all(interval.mean > 0 for interval in intervals)
+    return ChartPoint(levels, x, None, combined(intervals, log=use_log), len(cells), runs)
+
+
+def _metric_chart(data: ChartData, request: ChartRequest) -> Chart:
+    """A point for each cell: one metric over another. The cells of one combination are joined in the order of the
+    load."""
+    x = canonical(request.x) or request.x
+    rest = [name for name in data.factors if name != data.design.load_factor]
+    by = rest if request.by is None else list(request.by)
+    lines = []
+    for name in (name for text in request.y if (name := canonical(text)) is not None):
+        known = [cell for cell in data.cells if x in cell.responses and name in cell.responses]
+        for group in _groups(known, list(dict.fromkeys((*rest, *by)))):
+            cells = [
+                cell for cell in known if all(cell.cell.get(factor) == group.get(factor) for factor in rest)
+            ]
+            cells = [cell for cell in cells if _has(cell, group, by)]
+            cells.sort(key=lambda cell: -math.inf if cell.load is None else cell.load)
+            lines.append(ChartLine(name, group, tuple(_cell_point(data, cell, x, name) for cell in cells)))
+    return Chart(
+        kind="file",
+        x=x,
+        x_is="metric",
+        x_levels=(),
+        x_unit="",
+        y=tuple(dict.fromkeys(line.metric for line in lines)),
+        by=tuple(by),
+        over=(),
+        is_comparable=True,
+        mean="arithmetic",
+        lines=tuple(lines),
+    )
+
+
+def _cell_point(data: ChartData, cell: CellResult, x: str, name: str) -> ChartPoint:
+    runs = tuple(
+        ChartRun(run.id, across, value)
+        for run in data.runs_of([cell])
+        if (across := metric_value(run, x)) is not None and (value := metric_value(run, name)) is not None
+    )
+    at = cell.responses[x]
+    return ChartPoint(dict(cell.cell), at.mean, at, cell.responses[name], 1, runs)
+
+
+def _default_charts(data: ChartData, responses: Sequence[tuple[str, Scale]]) -> list[Chart]:
+    """Main effects and interactions of the responses: a chart for each factor and for each pair. None for a single
+    factor, which the cells show, and none of factors whose levels exist only with different levels of the others
+    (nested factors): their means are not comparable. An interaction needs all combinations of its levels."""
+    factors = data.factors
+    if len(factors) < 2:
+        return []
+    charts = []
+    for text, scale in responses:
+        for name in factors:
+            main = _factor_chart(data, ChartRequest(name, "factor", (text,), ()), scale == "log")
+            if main.is_comparable and any(len(line.points) > 1 for line in main.lines):
+                charts.append(_without_runs(main, "main effect"))
+        for first, second in combinations(factors, 2):
+            x, by = (second, first) if _levels(data, second) > _levels(data, first) else (first, second)
+            pair = _factor_chart(data, ChartRequest(x, "factor", (text,), (by,)), scale == "log")
+            is_whole = all(len(line.points) == _levels(data, x) for line in pair.lines)
+            if pair.is_comparable and is_whole and len(pair.lines) == _levels(data, by):
+                charts.append(_without_runs(pair, "interaction"))
+    return charts
+
+
+def _levels(data: ChartData, name: str) -> int:
+    """Number of levels of a factor among the cells."""
+    return len({cell.cell[name] for cell in data.cells if name in cell.cell})
+
+
+def _without_runs(chart: Chart, kind: ChartKind) -> Chart:
+    """The chart without its runs, whose scatter would be that of the other factors."""
+    lines = (
+        replace(line, points=tuple(replace(point, runs=()) for point in line.points)) for line in chart.lines
+    )
+    return replace(chart, kind=kind, lines=tuple(lines))
