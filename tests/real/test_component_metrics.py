@@ -32,6 +32,9 @@ responses:
   - {metric: utilization.gateway}
   - {metric: cpu_per_transaction.gateway, over: peak}
   - {name: answers_per_request, ratio: {of: counter_total.gateway.answered, to: counter_total.gateway.received}}
+charts:
+  - {x: size, y: [throughput, cpu.gateway, answers_per_request], by: zip}
+  - {x: utilization.gateway, y: response_p50}
 thresholds:
   - {metric: memory.gateway, test: "avg<4GB"}
   - {metric: response, test: "max<20s", where: {first: connection}}
@@ -54,5 +57,14 @@ def test_utilization_of_the_gateway_is_a_response(lab: Lab) -> None:
     assert max(by_cell, key=lambda cell: by_cell[cell]) == ("5", "100 kB")
     figures = {figure.key: figure.title for figure in load_figures(Labels(found))}
     assert figures["metric-1"] == "Utilization of gateway per cell"
-    assert len(effect_figures(Labels(found))) == 3
+    of_effects = [figure.key for figure in effect_figures(Labels(found))]
+    kinds = ("effects", "main-effects", "interactions")
+    assert of_effects == [f"{kind}-{number}" for number in (1, 2, 3) for kind in kinds]
+    size, times = (chart for chart in found.charts if chart.kind == "file")
+    assert (size.x_is, size.x_unit, size.y) == ("number", "B", ("throughput_per_s", "cpu.gateway", names[2]))
+    assert [point.x for point in size.lines[0].points] == [1e3, 1e5]
+    assert times.x == names[0] and sum(len(line.points) for line in times.lines) == 4
+    main = next(chart for chart in found.charts if chart.kind == "main effect" and chart.y == (names[0],))
+    assert all(point.y.low is not None and point.cells == 2 for point in main.lines[0].points)
+    assert {"chart-1", "chart-2"} <= figures.keys()
     assert len(found.verdicts) == 8 and all(verdict.passed for verdict in found.verdicts)

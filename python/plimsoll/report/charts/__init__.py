@@ -58,6 +58,12 @@ def effect_figures(labels: Labels) -> list[Figure]:
         shares = effects.allocation(labels, model, at)
         figures += [] if shares is None else [shares]
         figures += means.effect_figures(labels, model.response, at)
+    known = [model.response for model in labels.analysis.models]
+    responses = (chart.y[0] for chart in labels.analysis.charts if chart.kind == "main effect")
+    for at, response in enumerate(
+        (name for name in dict.fromkeys(responses) if name not in known), start=len(known) + 1
+    ):
+        figures += means.effect_figures(labels, response, at)
     return [*figures, *regressions.figures(labels)]
 
 

@@ -164,7 +164,9 @@ def per_cell(labels: Labels, panel: _Panel) -> Chart:
     factor form a group and have a colour each."""
     is_grouped = labels.inner_factor is not None
     groups = list(dict.fromkeys(labels.group(cell.cell) for cell in labels.cells()))
-    y = alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=260))
+    # A line for each factor, so that labels are not cut on a narrow page.
+    lines = "split(datum.label, ', ')" if is_grouped else alt.Undefined
+    y = alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=260, labelExpr=lines))
     offset = (
         alt.YOffset("bar:N", sort=list(labels.bars), scale=alt.Scale(paddingInner=0.12))
         if is_grouped

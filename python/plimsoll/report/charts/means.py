@@ -157,8 +157,7 @@ def _panel(
 ) -> tuple[Chart, dict[str, Rows]]:
     """The chart of one metric, and its rows."""
     metric = describe(lines[0].metric)
-    ends = [end for line in lines for point in line.points for end in (point.y.mean, point.y.high)]
-    factor, unit = axis_scale(metric, ends)
+    factor, unit = axis_scale(metric, [point.y.mean for line in lines for point in line.points])
     title = f"{metric.title} ({unit})" if unit else metric.title
     x_step, x_title = _x_scale(labels, chart)
     points: Rows = [
@@ -227,7 +226,7 @@ def is_geometric(numbers: Iterable[float]) -> bool:
         return False
     ratios = [high / low for low, high in pairwise(levels)]
     span = levels[-1] / levels[0]
-    return span > 50 or (span >= 8 and len(levels) > 2 and max(ratios) / min(ratios) <= 1.5)
+    return span > 50 or (span >= 8 and len(levels) > 2 and max(ratios) / min(ratios) <= 1.3)
 
 
 def _x_axis(labels: Labels, chart: Means, title: str, rows: Rows) -> alt.X:
@@ -242,7 +241,7 @@ def _x_axis(labels: Labels, chart: Means, title: str, rows: Rows) -> alt.X:
         scale = (
             alt.Scale(type="log", domain=domain, nice=False, padding=8)
             if positive
-            else alt.Scale(zero=True, nice=True, padding=8)
+            else alt.Scale(zero=True, nice=True)
         )
         axis_of = alt.Axis(
             grid=False, format=axis_format(numbers), values=ticks if positive else alt.Undefined, tickCount=6
@@ -346,9 +345,7 @@ def _panels(charts: Sequence[Means], key: str, title: str, on_demand: bool) -> F
     """Small charts of one response side by side, with one scale."""
     metric = describe(charts[0].y[0])
     intervals = [point.y for chart in charts for line in chart.lines for point in line.points]
-    factor, unit = axis_scale(
-        metric, [end for interval in intervals for end in (interval.mean, interval.high)]
-    )
+    factor, unit = axis_scale(metric, [interval.mean for interval in intervals])
     y_title = f"{metric.title} ({unit})" if unit else metric.title
     rows_of = [
         [_row(chart, line, point, factor, 1.0) for line in chart.lines for point in line.points]

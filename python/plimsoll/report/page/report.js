@@ -40,7 +40,7 @@
   function fitted(spec, room) {
     const found = JSON.parse(JSON.stringify(spec));
     const narrow = room < NARROW;
-    let across = 1;
+    let across = 1, longest = 0, entries = 0;
     parts(found, (node) => {
       if (narrow && node.hconcat) { node.vconcat = node.hconcat; delete node.hconcat; }
       if (narrow && node.facet && node.facet.column) { node.facet.row = node.facet.column; delete node.facet.column; }
@@ -48,10 +48,15 @@
       if (narrow && node.encoding && node.encoding.facet && node.encoding.facet.columns > 1) node.encoding.facet.columns = 1;
       if (narrow && node.labelLimit > 130) node.labelLimit = 130;
       if (narrow && node.orient === "top" && node.columns) node.columns = 2;
+      if (node.legend && node.scale && Array.isArray(node.scale.domain)) {
+        longest = Math.max(longest, ...node.scale.domain.map((label) => String(label).length));
+        entries = Math.max(entries, node.scale.domain.length);
+      }
       if (node.hconcat) across = Math.max(across, node.hconcat.length);
       if (node.encoding && node.encoding.facet) across = Math.max(across, node.encoding.facet.columns || 1);
       if (node.facet && node.facet.column) across = Math.max(across, (node.facet.column.sort || []).length || 1);
     });
+    if (narrow && longest > 20 && entries <= 8) found.config.legend = Object.assign({}, found.config.legend, { columns: 1, labelLimit: room - 60 });
     if (narrow) found.config.title = Object.assign({}, found.config.title, { limit: room - 20 });
     return { spec: found, across };
   }
