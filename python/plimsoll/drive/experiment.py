@@ -36,7 +36,7 @@ from plimsoll.errors import (
 )
 from plimsoll.plan import Plan, PlannedRun
 from plimsoll.plan.hosts.files import files_of
-from plimsoll.plan.model import Config, WatchedExporter
+from plimsoll.plan.model import Config, WatchedSystem
 from plimsoll.plan.source.secret import shown_words
 
 SPARE_BYTES = 64 * 1000 * 1000
@@ -235,7 +235,7 @@ class ExperimentRunner:
         """Asks every watched system once, before the first run, and reports those that do not answer."""
         if self._watch_checked:
             return
-        watched: list[WatchedExporter] = []
+        watched: list[WatchedSystem] = []
         for run in self._plan.runs:
             watched += [system for system in run.config.watched if system not in watched]
         for remark in check_watched(watched, self._redactor):

@@ -61,7 +61,7 @@ def components_of(configs: Iterable[Config]) -> set[str] | None:
                 return None
             names |= {"testers' host", *(host.name for host in hosts.hosts)}
         names |= {service.name for service in config.services}
-        names |= {exporter.name for exporter in config.watched if exporter.kind in ("node", "squid")}
+        names |= {system.name for system in config.watched if system.kind in ("node", "squid", "cgroup")}
         for watched in config.watched_hosts:
             if watched.is_here:
                 names |= {process.name for process in watched.processes}
@@ -72,13 +72,13 @@ def components_of(configs: Iterable[Config]) -> set[str] | None:
 
 
 def services_of(configs: Iterable[Config]) -> set[str]:
-    """Names of the services and exporters, which may have counters."""
+    """Names of the services and watched systems, which may have counters."""
     return {
         name
         for config in configs
         for name in (
             *(service.name for service in config.services),
-            *(exporter.name for exporter in config.watched),
+            *(system.name for system in config.watched),
         )
     }
 

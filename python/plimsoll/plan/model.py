@@ -186,15 +186,56 @@ class WatchedExporter:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedDatabase:
+    """A database server that is read during a run. `database`: name of the database (empty: none); `password` of the
+    user in the URL, unless the URL contains it; `tls`: the settings of TLS (None: no TLS); the other fields are as in
+    `WatchedExporter`."""
+
+    name: str
+    kind: Literal["postgres", "mariadb"]
+    url: str | Secret
+    shown: str
+    host: str
+    database: str
+    every_ns: int
+    password: Secret | None = None
+    tls: Mapping[str, Json] | None = field(default=None, hash=False)
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedGroup:
+    """A control group of this host, or that of a container of Docker or Podman. `group`: its path below the root of
+    the hierarchies (empty: `container` is the name of the container)."""
+
+    name: str
+    group: str
+    container: str
+    every_ns: int
+    optional: bool = False
+    kind: Literal["cgroup"] = "cgroup"
+    host: str = "localhost"
+
+    @property
+    def shown(self) -> str:
+        """What it is, for messages."""
+        return f"container {self.container}" if self.container else f"cgroup {self.group}"
+
+
+WatchedSystem = WatchedExporter | WatchedDatabase | WatchedGroup
+"""A system whose counters the lab reads."""
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
-    """The endpoints of the requests, the HTTP proxies in front of them, and the watched exporters and hosts."""
+    """The endpoints of the requests, the HTTP proxies in front of them, and the watched systems and hosts."""
 
     name: str
     endpoints: tuple[Endpoint, ...]
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"
     proxies: tuple[str | Secret | Via, ...] = ()
-    watch: tuple[WatchedExporter, ...] = ()
+    watch: tuple[WatchedSystem, ...] = ()
     hosts: tuple[WatchedHost, ...] = ()
 
 
@@ -417,10 +458,10 @@ class Config:
         raise KeyError(name)
 
     @property
-    def watched(self) -> tuple[WatchedExporter, ...]:
-        """Exporters of its targets, each once."""
+    def watched(self) -> tuple[WatchedSystem, ...]:
+        """Watched systems of its targets, each once."""
         return tuple(
-            {exporter.name: exporter for work in self.workloads for exporter in work.target.watch}.values()
+            {system.name: system for work in self.workloads for system in work.target.watch}.values()
         )
 
     @property

@@ -22,6 +22,8 @@ class FakeReader:
     """Returns these readings, one after the other; raises those that are exceptions."""
 
     version = "made"
+    unmatched: tuple[str, ...] = ()
+    is_closed = False
 
     def __init__(self, *steps: Reading | Exception) -> None:
         self.steps = list(steps)
@@ -31,6 +33,9 @@ class FakeReader:
         if isinstance(step, Exception):
             raise step
         return step
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 def watched(name: str = "squid-host", host: str = "squid.example.org", kind: str = "node") -> WatchedExporter:

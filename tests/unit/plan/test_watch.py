@@ -21,7 +21,8 @@ def file(*watch: str) -> str:
 
 
 def watched(text: str, **environ: str) -> tuple[WatchedExporter, ...]:
-    return load(text, environ=environ).cells[0].config.watched
+    systems = load(text, environ=environ).cells[0].config.watched
+    return tuple(system for system in systems if isinstance(system, WatchedExporter))
 
 
 def test_exporters_are_resolved_with_their_defaults() -> None:

@@ -103,11 +103,16 @@ def test_invalid_watched_hosts_are_rejected(entry: str, message: str) -> None:
     assert any(message in line for line in lines), lines
 
 
-def test_the_schema_has_exporters_and_hosts() -> None:
+def test_the_schema_has_every_kind_in_a_list_or_a_mapping() -> None:
     schema = json_schema()
-    items = schema["$defs"]["TargetRaw"]["properties"]["watch"]["items"]
-    names = {item["$ref"].rpartition("/")[2] for item in items.get("oneOf", items.get("anyOf"))}
-    assert names == {"WatchRaw", "WatchHostRaw"}
+    watch = schema["$defs"]["TargetRaw"]["properties"]["watch"]
+    listed, mapped = watch.get("oneOf", watch.get("anyOf"))
+    for items in (
+        listed["items"],
+        next(iter(mapped.get("patternProperties", {"": mapped.get("additionalProperties")}).values())),
+    ):
+        names = {item["$ref"].rpartition("/")[2] for item in items.get("oneOf", items.get("anyOf"))}
+        assert names == {"WatchRaw", "WatchDatabaseRaw", "WatchGroupRaw", "WatchHostRaw"}
     assert schema["$defs"]["WatchHostRaw"]["required"] == ["host"]
 
 

@@ -15,6 +15,7 @@ from plimsoll.analyse.results.wording import at_percent_range, number, percent_r
 _OF_CPU: Final = {
     ResourceKind.CPU: "CPU",
     ResourceKind.CPU_OF_PROCESS: "CPU of its process",
+    ResourceKind.CPU_OF_LIMIT: "CPU of its limit",
 }
 
 

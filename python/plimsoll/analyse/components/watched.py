@@ -23,11 +23,14 @@ _RATES: Final = (
     *("cpu.user", "cpu.system", "cpu.iowait", "cpu.softirq", "cpu.steal"),
     *("psi.cpu.some", "psi.io.some", "psi.memory.some"),
 )
+_PREFIXES: Final = {"node": "", "squid": "process.", "cgroup": ""}
+"""Kinds with resources, and the prefix of the names of their CPU time and memory."""
 _OF_DEVICES: Final = ("disk.read ", "disk.write ", "disk.busy ", "net.receive ", "net.send ")
 
 
 def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> tuple[Utilization, ...]:
-    """One entry for each host (node exporter), and for each Squid whose exporter reports its CPU time.
+    """One entry for each host (node exporter), for each Squid whose exporter reports its CPU time, and for each control
+    group whose CPU time is limited.
 
     Between two readings counters have an exact mean; an interval counts if its middle is in the window, weighted by its
     length. The binding resource of a host is the busiest of CPU, disks, those links whose speed is reported, and the
@@ -43,25 +46,31 @@ def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> 
                 out.append(_host(readings, steps))
             case "squid":
                 out.append(_squid_process(readings, steps))
+            case "cgroup":
+                out.append(_group(readings, steps))
     return tuple(utilization for utilization in out if utilization is not None)
 
 
 def watched_resources(watched: Iterable[WatchedReadings], window: Window) -> tuple[ComponentResources, ...]:
-    """The resources of each host (node exporter), and of each Squid whose exporter reports them."""
+    """The resources of each host (node exporter), of each Squid whose exporter reports them, and of each control
+    group."""
     out = []
     for readings in watched:
         steps = _Steps(readings, window)
-        if not steps.width.size or readings.kind not in ("node", "squid"):
+        if not steps.width.size or readings.kind not in _PREFIXES:
             continue
-        prefix = "process." if readings.kind == "squid" else ""
+        prefix = _PREFIXES[readings.kind]
         received, sent = (steps.rates(f"{name} ") for name in ("net.receive", "net.send"))
         network_in, network_out = busiest_interface(received, sent)
-        disks = [steps.rates(f"{name} ") for name in ("disk.read", "disk.write")]
+        # A control group has one counter for all its disks, a host one for each.
+        disks = [steps.rates(name) for name in ("disk.read", "disk.write")]
         out.append(
             ComponentResources(
                 component=readings.name,
                 host=readings.host,
-                cpu=steps.mean(steps.share(f"{prefix}cpu" if prefix else "cpu.busy", steps.width)),
+                cpu=steps.mean(
+                    steps.share("cpu.busy" if readings.kind == "node" else f"{prefix}cpu", steps.width)
+                ),
                 memory=steps.gauge(f"{prefix}memory" if prefix else "memory.used"),
                 disk_read=sum(disks[0].values()) if disks[0] else None,
                 disk_write=sum(disks[1].values()) if disks[1] else None,
@@ -208,6 +217,31 @@ def _squid_process(readings: WatchedReadings, steps: _Steps) -> Utilization | No
     kind = ResourceKind.CPU_OF_PROCESS
     return Utilization(
         readings.name, "service", "cpu of its process", *steps.utilization(cpu), detail, readings.host, kind
+    )
+
+
+def _group(readings: WatchedReadings, steps: _Steps) -> Utilization | None:
+    """Utilization of a control group by its CPU time, relative to its limit. None without a limit: the group can use
+    every core, and the CPU of the host is its limit."""
+    limit = steps.gauge("cpu.limit")
+    cpu = steps.share("cpu", steps.width)
+    mean = steps.mean(cpu)
+    if not limit or mean is None:
+        return None
+    detail: dict[str, float | None] = {
+        "cores_used": mean,
+        "memory.used": steps.gauge("memory.used"),
+        "cpu.throttled": steps.mean(steps.share("cpu.throttled", steps.width)),
+    }
+    known = {name: value for name, value in detail.items() if value is not None}
+    return Utilization(
+        readings.name,
+        "service",
+        "cpu of its limit",
+        *steps.utilization(cpu / limit),
+        known,
+        readings.host,
+        ResourceKind.CPU_OF_LIMIT,
     )
 
 

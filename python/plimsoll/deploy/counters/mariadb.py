@@ -55,19 +55,24 @@ WHERE schema_name = %s AND digest_text IS NOT NULL ORDER BY sum_timer_wait DESC 
 
 
 class MariadbCounters:
-    """Selected variables of the global status, without the share of this reader."""
+    """Selected variables of the global status, without the share of this reader. `resets`: whether `open` clears the
+    digests of statements, so that their sums are those of the run; otherwise they are not read, because other users of
+    the server may need them."""
 
-    def __init__(self, connect: Callable[..., pymysql.Connection[Any]], database: str) -> None:
+    def __init__(
+        self, connect: Callable[..., pymysql.Connection[Any]], database: str, *, resets: bool = True
+    ) -> None:
         self._connect = connect
+        self._resets = resets
         self._database = database
         self._connection: pymysql.Connection[Any] | None = None
         self._digests = False
 
     def open(self) -> None:
-        """Connects and clears the digests, so that their sums are those of the run."""
+        """Connects and clears the digests, if it may."""
         # Connects to no database: digests are kept by database, so those of this reader are separate from the load's.
         self._connection = self._connect(None)
-        self._digests = self._execute("SELECT @@performance_schema")[0][0] == 1
+        self._digests = self._resets and self._execute("SELECT @@performance_schema")[0][0] == 1
         if self._digests:
             self._execute("TRUNCATE performance_schema.events_statements_summary_by_digest")
 

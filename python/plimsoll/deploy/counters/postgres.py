@@ -38,30 +38,36 @@ STATES: Final = ("active", "idle", "idle in transaction")
 
 class PostgresCounters:
     """Reads pg_stat_database, pg_stat_bgwriter, _checkpointer (17), _wal (14), backends by state, and
-    pg_stat_statements."""
+    pg_stat_statements. `resets`: whether `open` clears the latter, so that its sums are those of the run; otherwise
+    they are not read, because other users of the server may need them."""
 
-    def __init__(self, connect: Callable[..., psycopg.Connection[Any]], database: str) -> None:
+    def __init__(
+        self, connect: Callable[..., psycopg.Connection[Any]], database: str, *, resets: bool = True
+    ) -> None:
         self._connect = connect
+        self._resets = resets
         self._database = database
         self._connection: psycopg.Connection[Any] | None = None
         self._query = ""
         self._statements = False
 
     def open(self) -> None:
-        """Connects and resets pg_stat_statements, so that its sums are those of the run."""
+        """Connects and resets pg_stat_statements, if it may."""
         self._connection = self._connect()
         self._connection.execute("SET statement_timeout = '5s'")
         self._query = QUERY.format(
             checkpointer=self._row_of("pg_stat_checkpointer"), wal=self._row_of("pg_stat_wal")
         )
-        self._statements = self._has_relation("pg_stat_statements")
+        self._statements = self._resets and self._has_relation("pg_stat_statements")
         if self._statements:
             self._execute("SELECT pg_stat_statements_reset()")
 
     def read(self) -> Reading:
         """Executes one query."""
-        row = self._execute(self._query, self._database)[0]
-        database, *groups, backends = row
+        rows = self._execute(self._query, self._database)
+        if not rows:
+            raise ValueError(f"the server has no database {self._database}")
+        database, *groups, backends = rows[0]
         counters = _numbers(database, "")
         for prefix, group in zip(("bgwriter.", "checkpointer.", "wal."), groups, strict=True):
             counters |= _numbers(group, prefix)

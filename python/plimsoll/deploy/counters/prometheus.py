@@ -61,6 +61,9 @@ class PrometheusReader:
             raise ValueError(f"the page has no metric of {', '.join(self._watched.metrics)}")
         return Reading({**reading.counters, **named.counters}, {**reading.gauges, **named.gauges})
 
+    def close(self) -> None:
+        """Does nothing: each reading uses a new connection."""
+
     def _kind_reading(self, page_samples: Sequence[Sample]) -> Reading:
         match self._watched.kind:
             case "node":

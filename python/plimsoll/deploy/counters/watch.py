@@ -1,8 +1,9 @@
-"""Reads the exporters of watched systems during a run. Each has its own thread, which continues after every
+"""Reads watched systems during a run. Each has its own thread, which continues after every
 failure."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -14,17 +15,22 @@ from plimsoll.deploy.counters.gaps import Gap, Gaps
 from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 from plimsoll.deploy.counters.recorder import FORMAT, as_line, plain
 from plimsoll.deploy.counters.tally import Tally
-from plimsoll.plan.model import WatchedExporter
+from plimsoll.plan.model import WatchedSystem
 from plimsoll.plan.source.secret import Redactor
 
 
 class Reader(Protocol):
-    """A source of readings. `read` may raise any exception, and succeed at the next call."""
+    """A source of readings. `read` may raise any exception, and succeed at the next call. `unmatched`: names of the
+    file that the last reading did not contain."""
 
     version: str
+    unmatched: tuple[str, ...]
 
     def read(self) -> Reading:
         """Takes one reading."""
+
+    def close(self) -> None:
+        """Closes connections that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class CounterReadings:
 class WatchLog(ReadingThread):
     """Writes counters.jsonl like the recorder of a service, with a line `{"t", "lost"}` for each gap."""
 
-    def __init__(self, watched: WatchedExporter, reader: Reader, path: Path, redactor: Redactor) -> None:
+    def __init__(self, watched: WatchedSystem, reader: Reader, path: Path, redactor: Redactor) -> None:
         super().__init__(f"watch-{watched.name}")
         self.watched = watched
         self._reader = reader
@@ -85,6 +91,8 @@ class WatchLog(ReadingThread):
             self._gaps.note_failure(time.time(), self._message(error))
         finally:
             self._first_done.set()
+            with contextlib.suppress(Exception):
+                self._reader.close()
 
     def _read_all(self, file: Any) -> None:
         due = time.monotonic()

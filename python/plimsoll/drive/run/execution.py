@@ -38,7 +38,7 @@ from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.errors import PlimsollError, ServiceError
 from plimsoll.plan import PlannedRun, engine_document, pinning
 from plimsoll.plan.design.filling import warm_caches
-from plimsoll.plan.model import Hook, WatchedExporter
+from plimsoll.plan.model import Hook, WatchedSystem
 
 Log = Callable[[float, str, str], None]
 """Writes an event of the run: time in s from its zero, kind, text."""
@@ -62,7 +62,7 @@ class RunExecution:
         self._pins = pinning(run.config, sorted(os.sched_getaffinity(0)))
         self._agents: list[Agent] = []
         self._counted: Mapping[str, ServiceCounts] = {}
-        self._watched: list[tuple[WatchedExporter, CounterReadings]] = []
+        self._watched: list[tuple[WatchedSystem, CounterReadings]] = []
         self._watch_events: list[tuple[float, str]] = []
         self._counting_since = 0.0
         self._actions: TimedActions | None = None

@@ -1,4 +1,4 @@
-"""Reads exporters of watched systems, from just before the load of a run to just after it."""
+"""Reads watched systems, from just before the load of a run to just after it."""
 
 from __future__ import annotations
 
@@ -8,34 +8,49 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from plimsoll.deploy.counters.cgroup import GroupReader
+from plimsoll.deploy.counters.databases import DatabaseReader
 from plimsoll.deploy.counters.gaps import Gap
 from plimsoll.deploy.counters.prometheus import PrometheusReader
-from plimsoll.deploy.counters.watch import CounterReadings, WatchLog, error_text
+from plimsoll.deploy.counters.watch import CounterReadings, Reader, WatchLog, error_text
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
-from plimsoll.plan.model import WatchedExporter
+from plimsoll.plan.model import WatchedDatabase, WatchedExporter, WatchedGroup, WatchedSystem
 
 
-def check_watched(watched: Iterable[WatchedExporter], redactor: Redactor) -> list[str]:
-    """Reads each exporter once, before anything is started. Returns remarks on missing metrics and on
-    optional exporters that cannot be read. Raises ServiceError with the other exporters that cannot be
+def reader_of(system: WatchedSystem) -> Reader:
+    """The reader of a watched system."""
+    match system:
+        case WatchedExporter():
+            return PrometheusReader(system)
+        case WatchedDatabase():
+            return DatabaseReader(system)
+        case WatchedGroup():
+            return GroupReader(system)
+
+
+def check_watched(watched: Iterable[WatchedSystem], redactor: Redactor) -> list[str]:
+    """Reads each system once, before anything is started. Returns remarks on missing metrics and on
+    optional systems that cannot be read. Raises ServiceError with the other systems that cannot be
     read."""
     wrong: list[str] = []
     remarks: list[str] = []
     for system in watched:
-        reader = PrometheusReader(system)
+        reader = reader_of(system)
         try:
             reader.read()
         except Exception as error:
             message = redactor.text(f"{system.name} ({system.shown}): {error_text(error)}")
             (remarks if system.optional else wrong).append(message)
             continue
+        finally:
+            reader.close()
         remarks += [
             redactor.text(f"{system.name} ({system.shown}) has no metric {name}") for name in reader.unmatched
         ]
     if wrong:
         raise ServiceError(
-            f"exporters under `watch` cannot be read: {'; '.join(wrong)} (with `optional: true` the "
+            f"systems under `watch` cannot be read: {'; '.join(wrong)} (with `optional: true` the "
             f"experiment continues without them)"
         )
     return remarks
@@ -45,10 +60,10 @@ class WatchLogs:
     """The readers of one run. `directory`: that of the run. Each reader writes
     services/NAME/counters.jsonl."""
 
-    def __init__(self, watched: Sequence[WatchedExporter], directory: Path, redactor: Redactor) -> None:
+    def __init__(self, watched: Sequence[WatchedSystem], directory: Path, redactor: Redactor) -> None:
         services = directory / "services"
         self._logs = [
-            WatchLog(system, PrometheusReader(system), services / system.name / "counters.jsonl", redactor)
+            WatchLog(system, reader_of(system), services / system.name / "counters.jsonl", redactor)
             for system in watched
         ]
 
@@ -64,13 +79,13 @@ class WatchLogs:
         for log in self._logs:
             log.finish()
 
-    def result(self) -> list[tuple[WatchedExporter, CounterReadings]]:
+    def result(self) -> list[tuple[WatchedSystem, CounterReadings]]:
         """The readings, in the order of the file."""
         return [(log.watched, log.result()) for log in self._logs]
 
 
 def watched_records(
-    watched: Sequence[tuple[WatchedExporter, CounterReadings]], zero_s: float, redactor: Redactor
+    watched: Sequence[tuple[WatchedSystem, CounterReadings]], zero_s: float, redactor: Redactor
 ) -> list[dict[str, Any]]:
     """The entries of run.json for watched systems. Times are in seconds from the run's zero `zero_s` (unix
     seconds)."""
@@ -109,7 +124,7 @@ def _gap(gap: Gap, zero_s: float) -> dict[str, Any]:
     }
 
 
-def host_of(system: WatchedExporter, watched: Sequence[WatchedExporter]) -> str:
+def host_of(system: WatchedSystem, watched: Sequence[WatchedSystem]) -> str:
     """The host of a watched system: the name of the node exporter with the same host in its URL, otherwise
     its own name. Empty for the host of the lab."""
     if _is_here(system.host):

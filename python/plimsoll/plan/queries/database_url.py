@@ -18,8 +18,15 @@ SCHEMES: Final = ("postgresql", "postgres", "mysql", "mariadb")
 """Schemes of databases that have users."""
 _ENCODE: Final = (
     "in a URL, characters such as @ / ? # of a user, password or database must be percent-encoded; "
-    "sql.password accepts a password unencoded"
+    "{password} accepts a password unencoded"
 )
+_KEYS_OF_SQL: Final = (
+    "sql.password",
+    'sql: {password: {secret: "${env:NAME}"}}',
+    "sql: {tls: {ca_file: ca.pem}}",
+)
+_KEYS_OF_WATCH: Final = ("password", 'password: {secret: "${env:NAME}"}', "tls: {ca_file: ca.pem}")
+"""How messages name the key of a password, a password from the environment, and TLS."""
 
 
 class Context(Protocol):
@@ -39,9 +46,18 @@ def is_database(address: str | Secret) -> bool:
 
 
 def endpoint(
-    address: str | Secret, name: str | None, at: KeyPath, schemes: Sequence[str], context: Context
+    address: str | Secret,
+    name: str | None,
+    at: KeyPath,
+    schemes: Sequence[str],
+    context: Context,
+    *,
+    is_watched: bool = False,
 ) -> model.Endpoint:
-    """The endpoint of a database server. `schemes`: those of the driver (empty: any). Problems are reported."""
+    """The endpoint of a database server. `schemes`: those of the driver (empty: any); `is_watched`: the URL is that of
+    `watch`. Problems are reported."""
+    key, example, tls_example = _KEYS_OF_WATCH if is_watched else _KEYS_OF_SQL
+    encode = _ENCODE.format(password=key)
     text = address.reveal() if isinstance(address, Secret) else address
     without_url = model.Endpoint(name or "database", "", None)
     scheme = text.partition("://")[0]
@@ -53,17 +69,17 @@ def endpoint(
         url = urlsplit(text)
         _ = url.port
     except ValueError:
-        context.wrong(at, f"this is not a URL: {_ENCODE}")
+        context.wrong(at, f"this is not a URL: {encode}")
         return without_url
     if text.count("@") != url.netloc.count("@") or text.count("@") > 1:
-        context.wrong(at, _ENCODE)
+        context.wrong(at, encode)
         return without_url
     if not url.hostname:
         context.wrong(at, f"the URL names no host: expected {scheme}://USER@HOST:PORT/DATABASE")
     elif not url.username:
         context.wrong(at, f"the URL names no user: expected {scheme}://USER@HOST:PORT/DATABASE")
-    for key, value in parse_qsl(url.query, keep_blank_values=True):
-        _parameter(key, value, at, context)
+    for parameter, value in parse_qsl(url.query, keep_blank_values=True):
+        _parameter(parameter, value, tls_example, at, context)
     if isinstance(address, Secret):
         return model.Endpoint(name or "database", address, None)
     written = context.as_written(at, address)
@@ -71,19 +87,19 @@ def endpoint(
         context.wrong(
             at,
             "the URL contains a password, and the file is stored: write ${env:NAME} in its place, or "
-            'give sql: {password: {secret: "${env:NAME}"}}',
+            f"give {example}",
         )
         return without_url
     shown = written.rpartition("@")[2].partition("/")[0] if "@" in written else written
     return model.Endpoint(name or shown, address if url.password is None else Secret(address), None)
 
 
-def _parameter(key: str, value: str, at: KeyPath, context: Context) -> None:
+def _parameter(key: str, value: str, tls_example: str, at: KeyPath, context: Context) -> None:
     """Reports a parameter of the URL. Only `sslmode=disable` is accepted: it is the default of Plimsoll."""
     if key == "sslmode" and value != "disable":
         context.wrong(
             at,
-            "sslmode in a URL is not supported: give sql: {tls: {ca_file: ca.pem}} for TLS, or leave sslmode out",
+            f"sslmode in a URL is not supported: give {tls_example} for TLS, or leave sslmode out",
         )
     elif key != "sslmode":
         context.wrong(at, f"unknown URL parameter {key}: leave it out")
@@ -96,7 +112,7 @@ def _is_literal(written: str) -> bool:
 
 
 def password(value: str | Secret | None, at: KeyPath, context: Context) -> Secret | None:
-    """The secret of `sql.password`, which must come from the environment or be a secret. Otherwise it is reported."""
+    """The secret of a key `password`, which must come from the environment or be a secret. Otherwise it is reported."""
     if isinstance(value, str) and context.as_written(at, value) == value:
         context.wrong(
             at,

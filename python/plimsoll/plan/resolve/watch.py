@@ -1,20 +1,31 @@
-"""Resolves `watch:` of a target: the exporters that are read, and the hosts that are monitored, during its runs."""
+"""Resolves `watch:` of a target: the systems that are read, and the hosts that are monitored, during its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from typing import Final, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from plimsoll.plan import model
+from plimsoll.plan.drivers.common import tls_settings
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model_hosts import LOCAL, Host, Hosts, Ssh, WatchedHost, WatchedProcess
+from plimsoll.plan.queries import database_url
 from plimsoll.plan.schema.targets import TargetRaw
-from plimsoll.plan.schema.watch import WatchHostRaw, WatchRaw
+from plimsoll.plan.schema.watch import (
+    AnyWatch,
+    WatchDatabaseRaw,
+    WatchGroupRaw,
+    WatchHostRaw,
+    WatchRaw,
+    steps_of,
+)
 from plimsoll.plan.source.document import KeyPath
-from plimsoll.plan.source.secret import is_credential_name
+from plimsoll.plan.source.secret import HIDDEN, Secret, is_credential_name
 
+SCHEMES: Final = {"postgres": ("postgresql", "postgres"), "mariadb": ("mariadb", "mysql")}
+"""Schemes of the URLs of databases."""
 OURS: Final = ("host", "testers", "monitor", "lab")
 """Names of components of the results that always exist."""
 SITE: Final = "target"
@@ -26,14 +37,18 @@ _CREDENTIALS: Final = (
 
 def resolve_watch(
     target: str, raw: TargetRaw, context: Context
-) -> tuple[tuple[model.WatchedExporter, ...], tuple[WatchedHost, ...]]:
-    """The watched exporters and hosts of a target."""
-    exporters: list[model.WatchedExporter] = []
+) -> tuple[tuple[model.WatchedSystem, ...], tuple[WatchedHost, ...]]:
+    """The watched systems and hosts of a target."""
+    systems: list[model.WatchedSystem] = []
     hosts: list[WatchedHost] = []
     names: set[str] = set()
-    for index, entry in enumerate(raw.watch):
-        at: KeyPath = ("targets", target, "watch", index)
+    for step, entry in steps_of(raw.watch):
+        at: KeyPath = ("targets", target, "watch", step)
         name, here = _name_and_path(entry, at)
+        if not name:
+            context.wrong((*at, "name"), "required key missing")
+        if isinstance(step, str) and entry.name != step:
+            context.wrong((*at, "name"), f"the name of this entry is its key, {step}: leave `name` out")
         if name in OURS:
             context.wrong(
                 here,
@@ -42,14 +57,60 @@ def resolve_watch(
         if name in names:
             context.wrong(here, f"two entries of this list have the name {name}")
         names.add(name)
-        if isinstance(entry, WatchRaw):
-            exporters.append(_watched(entry, at, context))
-        else:
-            hosts.append(_watched_host(entry, at, context))
-    return tuple(exporters), tuple(hosts)
+        match entry:
+            case WatchHostRaw():
+                hosts.append(_watched_host(entry, at, context))
+            case WatchDatabaseRaw():
+                systems.append(_watched_database(entry, at, context))
+            case WatchGroupRaw():
+                systems.append(
+                    model.WatchedGroup(
+                        entry.name, entry.cgroup or "", entry.container or "", entry.every, entry.optional
+                    )
+                )
+            case WatchRaw():
+                systems.append(_watched(entry, at, context))
+    return tuple(systems), tuple(hosts)
 
 
-def _name_and_path(raw: WatchRaw | WatchHostRaw, at: KeyPath) -> tuple[str, KeyPath]:
+def _watched_database(raw: WatchDatabaseRaw, at: KeyPath, context: Context) -> model.WatchedDatabase:
+    kind: Literal["postgres", "mariadb"] = "postgres" if raw.mariadb is None else "mariadb"
+    here: KeyPath = (*at, kind)
+    address = raw.postgres if raw.mariadb is None else raw.mariadb
+    assert address is not None  # the raw model has one of them
+    written = address.reveal() if isinstance(address, Secret) else address
+    expected = f"{SCHEMES[kind][0]}://USER@HOST:PORT/DATABASE"
+    if "://" not in written:  # not quoted: it may contain a password
+        context.wrong(here, f"this is not a URL: expected {expected}")
+        written = ""
+    schemes = SCHEMES[kind]
+    endpoint = (
+        database_url.endpoint(address, raw.name, here, schemes, context, is_watched=True) if written else None
+    )
+    known = "" if endpoint is None or endpoint.url is None else endpoint.url
+    url = urlsplit(known.reveal() if isinstance(known, Secret) else known)
+    database = unquote(url.path.strip("/"))
+    if kind == "postgres" and url.hostname and not database:
+        context.wrong(here, f"the URL names no database: expected {expected}")
+    if raw.password is not None and url.password is not None:
+        context.wrong((*at, "password"), "the URL also contains a password: give only one")
+    if raw.tls is not None and "sslmode=disable" in url.query:
+        context.wrong((*at, "tls"), "the URL contains sslmode=disable: give only one")
+    return model.WatchedDatabase(
+        name=raw.name,
+        kind=kind,
+        url=known,
+        shown=HIDDEN if isinstance(address, Secret) else context.as_written(here, address),
+        host=url.hostname or "",
+        database=database,
+        every_ns=raw.every,
+        password=database_url.password(raw.password, (*at, "password"), context),
+        tls=None if raw.tls is None else tls_settings(raw.tls, (*at, "tls"), context),
+        optional=raw.optional,
+    )
+
+
+def _name_and_path(raw: AnyWatch, at: KeyPath) -> tuple[str, KeyPath]:
     """Its name in the results, and the path of that name in the file."""
     if isinstance(raw, WatchHostRaw) and raw.name is None:
         return raw.host, (*at, "host")
@@ -144,16 +205,17 @@ def check_watched(
 ) -> None:
     """Reports names of watched exporters and hosts that are not unique in the results: they must differ from each
     other, from services, and from hosts of testers."""
-    known: dict[str, model.WatchedExporter | WatchedHost] = {}
+    known: dict[str, model.WatchedSystem | WatchedHost] = {}
     testers = {name for host in hosts.hosts for name in (host.name, *host.agent_names)} if hosts.named else ()
     for target in {work.target.name: work.target for work in workloads}.values():
         if target.name not in targets:
             continue
-        resolved = {exporter.name: exporter for exporter in target.watch} | {
-            host.host.name: host for host in target.hosts
+        resolved: dict[str, model.WatchedSystem | WatchedHost] = {
+            system.name: system for system in target.watch
         }
-        for index, raw in enumerate(targets[target.name].watch):
-            name, at = _name_and_path(raw, ("targets", target.name, "watch", index))
+        resolved |= {host.host.name: host for host in target.hosts}
+        for step, raw in steps_of(targets[target.name].watch):
+            name, at = _name_and_path(raw, ("targets", target.name, "watch", step))
             watched = resolved[name]
             host = watched if isinstance(watched, WatchedHost) else None
             if host is not None and host.is_here:

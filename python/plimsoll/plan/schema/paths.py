@@ -72,6 +72,10 @@ def _step(kinds: list[Any], here: Any, part: str, so_far: KeyPath) -> tuple[str 
             names.setdefault(name, []).extend(unwrapped(annotation))
     if part in names:
         return part, names[part]
+    if isinstance(here, list) and any(get_origin(kind) is list for kind in kinds):
+        kinds = [kind for kind in kinds if get_origin(kind) is not dict]
+    elif isinstance(here, Mapping) and any(get_origin(kind) is dict for kind in kinds):
+        kinds = [kind for kind in kinds if get_origin(kind) is not list]
     for kind in kinds:
         if get_origin(kind) is dict:
             return _named(kind, here, part, so_far, names)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from plimsoll.plan.schema.watch import AnyWatch
+from plimsoll.plan.schema.watch import WatchEntries
 from plimsoll.plan.source.fields import Label, Raw, ShortForm, Text
 
 
@@ -30,4 +30,4 @@ class TargetRaw(Raw):
     choose: Literal["per-request", "per-tester"] = "per-request"
     order: Literal["round-robin", "random"] = "round-robin"
     proxies: list[Text] = Field(default_factory=list)
-    watch: list[AnyWatch] = Field(default_factory=list)
+    watch: WatchEntries = Field(default_factory=list)

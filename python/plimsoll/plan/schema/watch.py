@@ -1,8 +1,10 @@
-"""Raw model of `watch:` of a target: exporters and hosts of an existing system. It checks the form only."""
+"""Raw model of `watch:` of a target: exporters, databases, control groups and hosts of an existing system. It checks
+the form only."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.drivers.common import Tls
 from plimsoll.plan.schema.hosts import AgentName, Capacity, Directory, HostName, SshRaw, UserName
 from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.units import NS
@@ -33,7 +36,7 @@ class WatchRaw(Raw):
     """An exporter of Prometheus metrics that is read during a run."""
 
     prometheus: PlainText
-    name: Name
+    name: Name = ""
     kind: Literal["node", "squid"] | None = None
     metrics: list[Annotated[str, Field(pattern=r"^[A-Za-z_:*][A-Za-z0-9_:*]{0,199}$")]] = Field(
         default_factory=list
@@ -50,6 +53,51 @@ class WatchRaw(Raw):
                 "give `kind: node` or `kind: squid` for a known exporter, or `metrics` with the names of "
                 "the metrics to keep, such as [nginx_connections_active, 'myapp_*']",
             )
+        return self
+
+
+class WatchDatabaseRaw(Raw):
+    """A database server whose counters are read during a run."""
+
+    postgres: Text | None = None
+    mariadb: Text | None = None
+    name: Name = ""
+    password: Text | None = None
+    tls: Tls | None = None
+    every: Annotated[Duration, AfterValidator(_check_interval)] = NS["s"]
+    optional: bool = False
+
+    @model_validator(mode="after")
+    def _check_one_url(self) -> WatchDatabaseRaw:
+        if (self.postgres is None) == (self.mariadb is None):
+            raise PydanticCustomError("watch", "give one URL, as postgres or as mariadb")
+        return self
+
+
+def _cgroup(value: str) -> str:
+    parts = value.split("/")
+    if value.startswith("/") and value.isprintable() and ".." not in parts and len(value) <= 4096:
+        return value
+    raise PydanticCustomError(
+        "cgroup",
+        "expected the path of a control group such as /system.slice/nginx.service, got {shown}",
+        {"shown": shown(value)},
+    )
+
+
+class WatchGroupRaw(Raw):
+    """A control group of this host, or the one of a container, whose files are read during a run."""
+
+    container: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,252}$")] | None = None
+    cgroup: Annotated[PlainText, AfterValidator(_cgroup)] | None = None
+    name: Name = ""
+    every: Annotated[Duration, AfterValidator(_check_interval)] = NS["s"]
+    optional: bool = False
+
+    @model_validator(mode="after")
+    def _check_one(self) -> WatchGroupRaw:
+        if (self.container is None) == (self.cgroup is None):
+            raise PydanticCustomError("watch", "give either container or cgroup")
         return self
 
 
@@ -97,13 +145,45 @@ class WatchHostRaw(Raw):
     optional: bool = False
 
 
+_KINDS: Final = {
+    "host": "a host", "postgres": "a database", "mariadb": "a database", "container": "a group", "cgroup": "a group",
+}  # fmt: skip
+"""The kind of an entry by its key; otherwise it is an exporter."""
+
+
 def _kind_of_entry(value: object) -> str:
-    is_host = "host" in value if isinstance(value, dict) else isinstance(value, WatchHostRaw)
-    return "a host" if is_host else "an exporter"
+    keys = value if isinstance(value, dict) else value.model_fields_set if isinstance(value, Raw) else ()
+    return next((kind for key, kind in _KINDS.items() if key in keys), "an exporter")
 
 
 AnyWatch = Annotated[
-    Annotated[WatchRaw, Tag("an exporter")] | Annotated[WatchHostRaw, Tag("a host")],
+    Annotated[WatchRaw, Tag("an exporter")]
+    | Annotated[WatchDatabaseRaw, Tag("a database")]
+    | Annotated[WatchGroupRaw, Tag("a group")]
+    | Annotated[WatchHostRaw, Tag("a host")],
     Discriminator(_kind_of_entry),
 ]
-"""An exporter or a host: the key `host` decides."""
+"""An exporter, a database, a control group or a host: its first key decides."""
+
+
+def _with_names(value: object) -> object:
+    """The entries of a mapping with their keys as names."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: {**entry, "name": key} if isinstance(entry, dict) and "name" not in entry else entry
+        for key, entry in value.items()
+    }
+
+
+WatchEntries = Annotated[
+    Annotated[list[AnyWatch], Tag("a list")] | Annotated[dict[Name, AnyWatch], Tag("a mapping")],
+    Discriminator(lambda value: "a mapping" if isinstance(value, dict) else "a list"),
+    BeforeValidator(_with_names),
+]
+"""A list of entries with names, or a mapping from names to entries."""
+
+
+def steps_of(entries: list[AnyWatch] | dict[str, AnyWatch]) -> Iterator[tuple[str | int, AnyWatch]]:
+    """Each entry with its index or key in the file."""
+    yield from entries.items() if isinstance(entries, dict) else enumerate(entries)
