@@ -167,7 +167,7 @@ def group() -> Iterator[str]:
         yield f"/{places[0].name}"
     finally:
         for place in places:
-            _wait(lambda place=place: _remove(place))  # type: ignore[misc]
+            _wait(lambda place=place: _remove(place))
 
 
 SERVER = """

@@ -188,3 +188,27 @@ def test_the_resources_of_a_host_and_a_squid() -> None:
     (found,) = watched_resources([squid], HOUR)
     assert (found.component, found.cpu, found.memory, found.network_in) == ("cache", 0.5, 7.0, None)
     assert watched_resources([readings], Window(20 * S, 30 * S)) == ()
+
+
+def group(**values: list[float]) -> WatchedReadings:
+    """Three readings, 10 s apart."""
+    named = {name.replace("_", "."): np.array(value) for name, value in values.items()}
+    return WatchedReadings("web", "cgroup", "", np.array([0.0, 10.0, 20.0]), named)
+
+
+def test_the_resources_of_a_control_group() -> None:
+    readings = group(
+        cpu=[5, 9, 15], memory_used=[1e6, 2e6, 4e6], disk_read=[0, 100, 300], disk_write=[7, 7, 7]
+    )
+    (found,) = watched_resources([readings], HOUR)
+    assert (found.component, found.host, found.network_in) == ("web", "", None)
+    assert (found.cpu, found.memory) == (pytest.approx(0.5), pytest.approx(3e6))
+    assert (found.disk_read, found.disk_write) == (pytest.approx(15), 0)
+
+
+def test_a_control_group_is_full_at_its_limit_and_has_no_utilization_without_one() -> None:
+    assert watched_utilizations([group(cpu=[5, 9, 15])], HOUR) == ()
+    utilization = one(group(cpu=[5, 9, 15], cpu_limit=[2, 2, 2], cpu_throttled=[0, 1, 3]))
+    assert (utilization.component, utilization.resource) == ("web", "cpu of its limit")
+    assert utilization.mean == pytest.approx(0.25)
+    assert utilization.detail == {"cores_used": pytest.approx(0.5), "cpu.throttled": pytest.approx(0.15)}

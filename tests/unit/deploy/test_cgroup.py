@@ -129,8 +129,12 @@ def test_a_container_is_found_by_its_main_process(tmp_path: Path, monkeypatch: p
         "the container other cannot be found (docker: Error: No such container: web; podman: exit code 1)"
     )
     engine(tmp_path / "bin", "podman", "echo 0")
+    reader = GroupReader(WatchedGroup("w", "", "web", 10**9))
     with pytest.raises(ValueError, match="podman: the container is not running"):
-        GroupReader(WatchedGroup("w", "", "web", 10**9)).read()
+        reader.read()
+    engine(tmp_path / "bin", "podman", f"echo {os.getpid()}")
+    with pytest.raises(ValueError, match="podman: the container is not running"):
+        reader.read()  # it is not looked up at every reading
 
 
 def test_a_host_without_container_engines_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

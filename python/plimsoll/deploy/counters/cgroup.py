@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from plimsoll.plan.model import WatchedGroup
 
 ENGINES: Final = ("docker", "podman")
 TIMEOUT_S: Final = 5.0
+LOOKUP_INTERVAL_S: Final = 5.0
+"""Minimum time between two lookups of a container that is not running."""
 NO_LIMIT: Final = 1 << 60
 """Version 1 writes a number near 2^63 for a group without a limit of memory."""
 _V1: Final = {"cpuacct": "cpuacct", "cpu": "cpu", "memory": "memory", "blkio": "blkio"}
@@ -52,6 +55,7 @@ class GroupReader:
     def __init__(self, watched: WatchedGroup) -> None:
         self._watched = watched
         self._group: Group | None = None
+        self._failed: tuple[float, str] | None = None
         self.version = ""
 
     def read(self) -> Reading:
@@ -68,9 +72,16 @@ class GroupReader:
         """Does nothing: no file is kept open."""
 
     def _find(self) -> Group:
-        if self._watched.container:
+        if not self._watched.container:
+            return group_at(self._watched.group)
+        # `docker inspect` uses processor time of the host that is measured.
+        if self._failed is not None and time.monotonic() < self._failed[0] + LOOKUP_INTERVAL_S:
+            raise ValueError(self._failed[1])
+        try:
             return group_of_process(main_process(self._watched.container))
-        return group_at(self._watched.group)
+        except (OSError, ValueError) as error:
+            self._failed = time.monotonic(), str(error)
+            raise
 
 
 def group_reading(group: Group) -> Reading:

@@ -102,7 +102,7 @@ class DatabaseReader:
             ssl=_tls_of_mariadb(self._watched),
             ssl_disabled=self._watched.tls is None,
         )
-        self.version = f"MariaDB {connection.server_version}"
+        self.version = f"MariaDB {connection.get_server_info()}"  # type: ignore[no-untyped-call]
         return connection
 
 
