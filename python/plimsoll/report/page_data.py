@@ -162,7 +162,7 @@ def components_note(run: RunResult, points: int) -> str:
     )
     return (
         "CPU, memory, disk and network of each host and service, and its main counters, on the time axis above. "
-        f"Bins of {number(times[1])} s.{left}"
+        f"Bins of {times[1]:g} s.{left}"
     )
 
 
