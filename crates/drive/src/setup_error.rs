@@ -12,7 +12,7 @@ use crate::drivers::frontier::FrontierError;
 use crate::drivers::http::HttpError;
 use crate::drivers::replay::ReplayError;
 use crate::drivers::sql::SqlError;
-use crate::net::error::{HostError, ServerNameError, TlsError};
+use crate::net::error::{HostError, ServerNameError, SourceError, TlsError};
 
 /// Why a driver cannot be prepared, or why a blocking tester cannot be created or cannot continue.
 /// The text begins with the key and states the problem and what to do.
@@ -50,6 +50,9 @@ pub enum SetupError {
     /// The URL of a proxy cannot be used.
     #[error("proxies: {0}")]
     Proxy(#[source] UrlError),
+    /// Connections cannot come from a local address of the settings.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The settings of TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -133,6 +136,9 @@ pub enum UrlError {
     /// The host cannot be looked up.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// No connection to the host can come from the local addresses of the settings.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The host cannot be the name in a certificate.
     #[error(transparent)]
     ServerName(#[from] ServerNameError),

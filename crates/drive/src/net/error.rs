@@ -1,6 +1,7 @@
 //! Why a host or the settings of TLS cannot be used.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use rustls::client::VerifierBuilderError;
@@ -31,6 +32,54 @@ pub enum LookupError {
     /// The name is unknown.
     #[error("no such name")]
     Unknown,
+}
+
+/// Why connections cannot come from a local address. The text begins with the key.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The host does not have the address.
+    #[error(
+        "source_addresses: this host does not have the address {0}: correct the list, or add the address \
+         (ip address add {0}/{length} dev INTERFACE)",
+        length = if .0.is_ipv4() { 32 } else { 128 }
+    )]
+    NotLocal(IpAddr),
+    /// The kernel refuses the address for another reason.
+    #[error("source_addresses: cannot bind to {source_address} ({source}): remove it from the list")]
+    Bind {
+        /// The address.
+        source_address: IpAddr,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// No source has the family of the host's address.
+    #[error(
+        "source_addresses: {0} is an {family} address, and the list contains none: add {family} addresses",
+        family = family(.0)
+    )]
+    Family(IpAddr),
+    /// No address of a host has the family of the source.
+    #[error(
+        "source_addresses: {0} is an {family} address, and no connection goes to an {family} address: \
+         remove it from the list",
+        family = family(.0)
+    )]
+    Unused(IpAddr),
+    /// The kernel refuses connections from the source to the target.
+    #[error(
+        "source_addresses: this host cannot connect from {source_address} to {target}: use addresses of the \
+         interface that leads to {target}"
+    )]
+    Pair {
+        /// The local address.
+        source_address: IpAddr,
+        /// Address of the host.
+        target: IpAddr,
+    },
+}
+
+fn family(address: &IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// Why the settings of TLS cannot be used.

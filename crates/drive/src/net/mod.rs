@@ -1,10 +1,12 @@
 //! TCP on a lane's reactor, and TLS above it.
 //!
-//! This file contains sockets and the lookup of hosts, `tls` the configuration of TLS, `transport`
-//! a connection with or without TLS, and `round_trips` the metrics of connections.
+//! This file contains sockets and the lookup of hosts, `source` the local addresses of connections,
+//! `tls` the configuration of TLS, `transport` a connection with or without TLS, and `round_trips`
+//! the metrics of connections.
 
 pub mod error;
 pub mod round_trips;
+pub mod source;
 pub mod tls;
 pub mod transport;
 
@@ -24,7 +26,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::lane::reactor::{Io, Way};
-use error::{HostError, LookupError};
+use error::{HostError, LookupError, SourceError};
+use source::SourceTurns;
 
 /// A connected, non-blocking TCP socket that belongs to the task that made it.
 pub struct Stream {
@@ -50,14 +53,18 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// Connects to one address. Dropping the future closes the socket.
-    pub async fn connect(io: &Io, address: SocketAddr) -> io::Result<Self> {
+    /// Connects to one address, from the local address `source` or from the one that the kernel
+    /// selects. Dropping the future closes the socket.
+    pub async fn connect(io: &Io, address: SocketAddr, source: Option<IpAddr>) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::STREAM.nonblocking().cloexec(),
             Some(Protocol::TCP),
         )?;
         socket.set_tcp_nodelay(true)?;
+        if let Some(source) = source {
+            source::bind(&socket, source)?;
+        }
         let waiting = match socket.connect(&address.into()) {
             Ok(()) => false,
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => true,
@@ -196,6 +203,8 @@ pub struct Host {
     addresses: Vec<SocketAddr>,
     /// Index of the address that last accepted.
     last_good: AtomicUsize,
+    /// Local addresses of the connections; none: the kernel selects one.
+    sources: Option<SourceTurns>,
 }
 
 impl Host {
@@ -212,7 +221,28 @@ impl Host {
         Ok(Self {
             addresses: addresses.collect(),
             last_good: AtomicUsize::new(0),
+            sources: None,
         })
+    }
+
+    /// Connects from these local addresses in turn, if there are any. Addresses of the host of a
+    /// family that no source has are not used.
+    ///
+    /// # Errors
+    /// No address of the host has the family of a source, or the kernel refuses a source for an
+    /// address of the host.
+    pub fn connect_from(&mut self, sources: &[IpAddr]) -> Result<(), SourceError> {
+        if !sources.is_empty() {
+            self.addresses = source::reachable(&self.addresses, sources)?;
+            self.sources = Some(SourceTurns::new(sources));
+        }
+        Ok(())
+    }
+
+    /// Whether a connection to one of its addresses can come from `source`, by its family.
+    pub fn has_family_of(&self, source: IpAddr) -> bool {
+        let same = |address: &SocketAddr| address.is_ipv4() == source.is_ipv4();
+        self.addresses.iter().any(same)
     }
 
     /// The address that last accepted, or the first.
@@ -227,7 +257,9 @@ impl Host {
         let mut last_error = None;
         for turn in 0..count {
             let index = (first + turn) % count;
-            match Stream::connect(io, self.addresses[index]).await {
+            let address = self.addresses[index];
+            let source = self.sources.as_ref().and_then(|turns| turns.next(address));
+            match Stream::connect(io, address, source).await {
                 Ok(stream) => {
                     if turn > 0 {
                         self.last_good.store(index, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The tcp driver, and failures of connections.
 
 use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_model::Outcome;
@@ -136,5 +137,45 @@ fn timeouts_are_punctual_and_their_codes_state_what_the_tester_waited_for() {
             ran.transactions[1].session, 2,
             "a connection is not used again after a timeout"
         );
+    }
+}
+
+#[test]
+fn connections_come_from_the_source_addresses_in_turn() {
+    let peers = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&peers);
+    let server = Server::start(move |mut stream| {
+        list.lock()
+            .unwrap()
+            .push(stream.peer_addr().unwrap().ip().to_string());
+        let mut bytes = [0; 100];
+        while stream.read(&mut bytes).is_ok_and(|n| n > 0) {
+            let _ = stream.write_all(b"ok\n");
+        }
+    });
+    let mut wanted = tcp(&server, "per-request", json!({"kind": "line"}), 6);
+    let settings = &mut wanted["workloads"][0]["settings"];
+    settings["source_addresses"] = json!(["127.0.0.2", "127.0.0.9", "127.0.0.4"]);
+    assert_eq!(run(wanted).counters.succeeded, 6);
+    let turn = ["127.0.0.2", "127.0.0.9", "127.0.0.4"];
+    assert_eq!(*peers.lock().unwrap(), [turn, turn].concat());
+}
+
+#[test]
+fn source_addresses_that_cannot_be_used_are_refused_before_the_run() {
+    let server = answering(b"ok\n", false);
+    for (addresses, message) in [
+        (
+            json!(["127.0.0.2", "192.0.2.7"]),
+            "does not have the address 192.0.2.7",
+        ),
+        (json!(["::1"]), "endpoint"),
+        (json!(["127.0.0.2", "::1"]), "::1 is an IPv6 address"),
+        (json!(["127.0.0.2", "x"]), "settings"),
+    ] {
+        let mut wanted = tcp(&server, "kept", json!({"kind": "line"}), 1);
+        wanted["workloads"][0]["settings"]["source_addresses"] = addresses;
+        let refusal = refused(wanted);
+        assert!(refusal.contains(message), "{refusal}");
     }
 }

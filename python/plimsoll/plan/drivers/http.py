@@ -20,6 +20,7 @@ from plimsoll.plan.drivers.common import (
 )
 from plimsoll.plan.drivers.driver import Context, Driver, LogRequests, Requests
 from plimsoll.plan.drivers.http_log import log_requests
+from plimsoll.plan.drivers.source_addresses import KEY, SourceAddresses, source_settings
 from plimsoll.plan.model import Json, Operation
 from plimsoll.plan.queries.sections import HttpFromLog
 from plimsoll.plan.source.document import KeyPath
@@ -72,6 +73,7 @@ class HttpSection(Raw):
     tls: Tls = Field(default_factory=Tls)
     token_file: PlainText | None = None
     proxy: Text | None = None
+    source_addresses: SourceAddresses | None = None
 
     @model_validator(mode="after")
     def _check_one_body(self) -> HttpSection:
@@ -99,6 +101,7 @@ def _http_settings(section: HttpSection, at: KeyPath, context: Context) -> dict[
         "token_file": token,
         "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), context)],
         "keep_body": False,  # the engine keeps the body if `expect` needs it
+        **source_settings(section.source_addresses, at, context),
     }
 
 
@@ -150,7 +153,7 @@ def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iter
 
 HTTP = Driver(
     HttpSection,
-    frozenset({"connection", "tls", "token_file", "proxy", "from_log"}),
+    frozenset({"connection", "tls", "token_file", "proxy", "from_log", KEY}),
     ("http", "https"),
     _http_settings,
     _http_requests,

@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.common import Connection
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
+from plimsoll.plan.drivers.source_addresses import KEY, SourceAddresses, source_settings
 from plimsoll.plan.model import Json
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Raw, Text
@@ -23,6 +24,7 @@ class TcpSection(Raw):
     expect_line: Literal[True] | None = None
     expect_close: Literal[True] | None = None
     connection: Connection = "kept"
+    source_addresses: SourceAddresses | None = None
 
     @model_validator(mode="after")
     def _check_one(self) -> TcpSection:
@@ -32,7 +34,10 @@ class TcpSection(Raw):
 
 
 def _tcp_settings(section: TcpSection, at: KeyPath, context: Context) -> dict[str, Json]:
-    return {"connection": section.connection}
+    return {
+        "connection": section.connection,
+        **source_settings(section.source_addresses, at, context),
+    }
 
 
 def _tcp_requests(section: TcpSection, at: KeyPath, context: Context) -> Requests:
@@ -42,4 +47,4 @@ def _tcp_requests(section: TcpSection, at: KeyPath, context: Context) -> Request
     return [("exchange", {"send": section.send, "expect": expect})]
 
 
-TCP = Driver(TcpSection, frozenset({"connection"}), ("tcp",), _tcp_settings, _tcp_requests)
+TCP = Driver(TcpSection, frozenset({"connection", KEY}), ("tcp",), _tcp_settings, _tcp_requests)

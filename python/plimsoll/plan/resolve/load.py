@@ -12,6 +12,7 @@ from plimsoll.plan.drivers.common import proxy
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.frontier import with_target
 from plimsoll.plan.drivers.section import read_section
+from plimsoll.plan.drivers.source_addresses import check_source_families
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.queries import database_url
 from plimsoll.plan.queries.batches import apart
@@ -66,6 +67,7 @@ def resolve_workload(
     made = made_queries(raw, section, target, tree, at, services, numbers, context)
     asked = read_section(raw.driver, section, raw.mix, at, context, made)
     settings, operations = asked.settings, asked.operations
+    check_source_families(settings, target, (*at, raw.driver), context)
     if raw.driver == "sql":
         database_url.check_settings(settings, target, services, (*at, "sql"), context)
     values = {key: _values(key, value, (*at, "values", key), context) for key, value in raw.values.items()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from plimsoll.plan.drivers.source_addresses import KEY, peer_address, source_addresses_of
+from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.hosts.spread import slots_of
-from plimsoll.plan.model import Cell, Config, RampLoad
+from plimsoll.plan.model import Cell, Config, RampLoad, Workload
 from plimsoll.plan.source.units import show_duration
 from plimsoll.plan.tester_time import joined_by, last_join_ns
 
@@ -48,17 +51,42 @@ def many_ports(configs: Iterable[Config]) -> tuple[str, ...]:
     for config in configs:
         hosts = max(1, len(config.hosts.hosts), config.hosts.expected or 0)
         for work in config.workloads:
-            if not work.target.endpoints:
+            pairs = _address_pairs(work)
+            if not pairs:
                 continue
-            connections = slots_of(work.load) / hosts / len(work.target.endpoints)
+            connections = slots_of(work.load) / hosts / pairs
             if connections > MANY_PORTS:
                 warnings[work.name] = (
-                    f"{work.name}: up to {connections:,.0f} connections from one host to one address. A host has about "
+                    f"{work.name}: up to {connections:,.0f} connections {_between(work)}. A host has about "
                     f"{LOCAL_PORTS:,} local ports for them, and connects become slow or fail above "
-                    f"{MANY_PORTS:,}: use "
-                    "more hosts or more addresses of the target, or widen net.ipv4.ip_local_port_range"
+                    f"{MANY_PORTS:,}: {_more_ports(work)}use more hosts or more addresses of the target, or widen "
+                    "net.ipv4.ip_local_port_range"
                 )
     return tuple(warnings.values())
+
+
+def _address_pairs(work: Workload) -> int:
+    """The number of pairs of a local address and an address of the target: each pair has all local ports. For an
+    endpoint whose address is not known, the more frequent family of the local addresses counts."""
+    sources = Counter(source.version for source in source_addresses_of(work.settings))
+    if not sources:
+        return len(work.target.endpoints)
+    peers = [peer_address(endpoint.url) for endpoint in work.target.endpoints]
+    return sum(max(sources.values()) if peer is None else sources[peer.version] for peer in peers)
+
+
+def _between(work: Workload) -> str:
+    if KEY in work.settings:
+        return "from one of the source_addresses of a host to one address"
+    return "from one host to one address"
+
+
+def _more_ports(work: Workload) -> str:
+    if KEY in work.settings:
+        return f"add addresses to {work.driver}.{KEY}, "
+    if KEY in DRIVERS[work.driver].shared_keys:
+        return f"list several local addresses in {work.driver}.{KEY}, "
+    return ""
 
 
 def ramps(configs: Iterable[Config]) -> tuple[str, ...]:

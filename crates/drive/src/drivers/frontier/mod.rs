@@ -185,7 +185,7 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, SetupE
     let proxies: Vec<Arc<Host>> = settings
         .proxies
         .iter()
-        .map(|url| http::proxy(setup, url))
+        .map(|url| http::proxy(setup, url, &[]))
         .collect::<Result<_, _>>()?;
     let is_secure = |url: &str| url.starts_with("https:");
     let connector = if setup.endpoints.iter().any(|endpoint| is_secure(&endpoint.url)) {
@@ -199,10 +199,10 @@ fn servers(setup: &Setup<'_>, settings: &Settings) -> Result<Vec<Server>, SetupE
         let by_proxy = if proxies.is_empty() {
             None
         } else {
-            Some(http::target(setup, endpoint, &proxies, connector.as_ref())?)
+            Some(http::target(setup, endpoint, &proxies, connector.as_ref(), &[])?)
         };
         let direct = if is_direct {
-            let target = http::target(setup, endpoint, &[], connector.as_ref());
+            let target = http::target(setup, endpoint, &[], connector.as_ref(), &[]);
             Some(target.map_err(|error| match &by_proxy {
                 Some(_) => FrontierError::Direct(error).into(),
                 None => SetupError::from(error),

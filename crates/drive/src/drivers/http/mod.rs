@@ -15,6 +15,7 @@
 mod error;
 mod token;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,10 +33,9 @@ use crate::drivers::connection::Connection;
 use crate::http1::connection::{Connections, Exchange, Replace, Route};
 use crate::http1::timeouts::Timeouts;
 use crate::lane::reactor::Io;
-use crate::net::Host;
-use crate::net::error::HostError;
 use crate::net::round_trips::Names;
 use crate::net::tls::{self, TlsSettings};
+use crate::net::{Host, source};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 use token::Token;
 
@@ -67,6 +67,8 @@ struct Settings {
     token_file: Option<PathBuf>,
     proxies: Vec<String>,
     keep_body: bool,
+    #[serde(default)]
+    source_addresses: Vec<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -139,10 +141,12 @@ impl AsyncDriver for Http {
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
+        let sources = &settings.source_addresses;
+        source::check_local(sources)?;
         let proxies = settings
             .proxies
             .iter()
-            .map(|url| proxy(setup, url))
+            .map(|url| proxy(setup, url, sources))
             .collect::<Result<Vec<_>, _>>()?;
         let secure = setup
             .endpoints
@@ -152,12 +156,14 @@ impl AsyncDriver for Http {
             (false, None) => None,
             (_, tls) => Some(TlsConnector::from(tls::client(tls.as_ref())?)),
         };
-        let target = |endpoint| target(setup, endpoint, &proxies, connector.as_ref());
+        let target = |endpoint| target(setup, endpoint, &proxies, connector.as_ref(), sources);
         let targets = setup
             .endpoints
             .iter()
             .map(target)
             .collect::<Result<Vec<_>, _>>()?;
+        let routes = targets.iter().flat_map(|target| &target.routes);
+        source::check_families(sources, routes.map(|route| &*route.host))?;
         let operations = (0..setup.requests.len())
             .map(|index| operation(setup, index, settings.keep_body))
             .collect::<Result<Vec<_>, _>>()?;
@@ -201,21 +207,24 @@ fn parse_url(text: &str) -> Result<Url, UrlError> {
     Ok(url)
 }
 
-fn resolve(setup: &Setup<'_>, url: &Url) -> Result<Host, HostError> {
-    setup.host(
+/// Looks up the host of a URL. Connections to it come from `sources`, if there are any.
+fn resolve(setup: &Setup<'_>, url: &Url, sources: &[IpAddr]) -> Result<Host, UrlError> {
+    let mut host = setup.host(
         url.host_str().unwrap_or_default(),
         url.port_or_known_default().unwrap_or(80),
-    )
+    )?;
+    host.connect_from(sources)?;
+    Ok(host)
 }
 
-pub(super) fn proxy(setup: &Setup<'_>, text: &str) -> Result<Arc<Host>, SetupError> {
+pub(super) fn proxy(setup: &Setup<'_>, text: &str, sources: &[IpAddr]) -> Result<Arc<Host>, SetupError> {
     let url = parse_url(text).map_err(SetupError::Proxy)?;
     if url.scheme() != "http" {
         return Err(SetupError::Proxy(UrlError::form("http://HOST:PORT", text)));
     }
-    resolve(setup, &url)
+    resolve(setup, &url, sources)
         .map(Arc::new)
-        .map_err(|error| SetupError::Proxy(error.into()))
+        .map_err(SetupError::Proxy)
 }
 
 pub(super) fn target(
@@ -223,6 +232,7 @@ pub(super) fn target(
     endpoint: &Endpoint,
     proxies: &[Arc<Host>],
     connector: Option<&TlsConnector>,
+    sources: &[IpAddr],
 ) -> Result<Target, EndpointError> {
     let wrong = |error: UrlError| EndpointError::new(endpoint, error);
     let url = parse_url(&endpoint.url).map_err(wrong)?;
@@ -243,7 +253,7 @@ pub(super) fn target(
     let tunnel = (secure && !proxies.is_empty())
         .then(|| format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n").into_bytes());
     let hosts = if proxies.is_empty() {
-        let host = resolve(setup, &url).map_err(|error| wrong(error.into()))?;
+        let host = resolve(setup, &url, sources).map_err(wrong)?;
         vec![Arc::new(host)]
     } else {
         proxies.to_vec()

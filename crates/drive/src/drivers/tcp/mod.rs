@@ -10,6 +10,7 @@
 //! timeout states what the tester waited for.
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -24,7 +25,7 @@ use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
 use crate::drivers::connection::Connection;
 use crate::lane::reactor::Io;
 use crate::net::round_trips::{Names, RoundTrips};
-use crate::net::{Host, Stream};
+use crate::net::{Host, Stream, source};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 use crate::tester::failure::Failure;
 
@@ -41,6 +42,8 @@ const MAX_LINE: u64 = 16 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 struct Settings {
     connection: Connection,
+    #[serde(default)]
+    source_addresses: Vec<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -71,6 +74,7 @@ impl AsyncDriver for Tcp {
 
     fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
         let settings: Settings = setup.settings()?;
+        source::check_local(&settings.source_addresses)?;
         let mut hosts = Vec::new();
         for endpoint in setup.endpoints {
             let url = Url::parse(&endpoint.url).ok().filter(|url| url.scheme() == "tcp");
@@ -78,12 +82,14 @@ impl AsyncDriver for Tcp {
             let (host, port) = address.ok_or_else(|| {
                 EndpointError::new(endpoint, UrlError::form("tcp://HOST:PORT", &endpoint.url))
             })?;
-            hosts.push(
-                setup
-                    .host(host, port)
-                    .map_err(|error| EndpointError::new(endpoint, error))?,
-            );
+            let mut host = setup
+                .host(host, port)
+                .map_err(|error| EndpointError::new(endpoint, error))?;
+            host.connect_from(&settings.source_addresses)
+                .map_err(|error| EndpointError::new(endpoint, error))?;
+            hosts.push(host);
         }
+        source::check_families(&settings.source_addresses, hosts.iter())?;
         let mut operations = Vec::new();
         for index in 0..setup.requests.len() {
             let request: RequestSettings = setup.request(index)?;
