@@ -161,5 +161,5 @@ def peer_address(url: object) -> Address | None:
 
 def _peers(settings: Mapping[str, Any], target: Target) -> list[Address | None]:
     """The peers of the connections: the proxies, or without proxies the endpoints."""
-    proxies = [*target.proxies] or list(settings.get("proxies", ()))
+    proxies: Sequence[object] = target.proxies or settings.get("proxies", ())
     return [peer_address(peer) for peer in proxies or [endpoint.url for endpoint in target.endpoints]]
