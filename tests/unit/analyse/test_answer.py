@@ -91,9 +91,15 @@ def test_increased_up_to_the_highest_load_claims_nothing_beyond_it() -> None:
 
 
 def test_flat_from_the_lowest_level_and_retrograde() -> None:
-    flat = {"lower": None, "upper": 1.0, "gains": GAINS}
+    level = (Gain(1.0, 2.0, 0.01, -0.02, 0.03), Gain(2.0, 8.0, 0.02, -0.01, 0.05))
+    flat = {"lower": None, "upper": 1.0, "gains": level}
     text = said(with_saturation(verdict="at or below the lowest level", **flat))
     assert "Throughput is flat from 1 tester, the lowest load tried, on." in text
+    # Flat is a rise per doubling: over many doublings, it is much, and the reader sees both ends.
+    rising = {**flat, "gains": (level[0], Gain(2.0, 8.0, 0.2, 0.12, 0.3))}
+    text = said(with_saturation(verdict="at or below the lowest level", **rising))
+    expected = "the lowest load tried, on (21 % more at 8 testers: less than 15 % per doubling of the load)."
+    assert expected in text
     text = said(with_saturation(verdict="retrograde", **flat, falls_from=4.0))
     assert "lowest load tried, on and falls from 4 testers on." in text
     text = said(with_saturation(verdict="retrograde", lower=2.0, upper=8.0, falls_from=8.0))

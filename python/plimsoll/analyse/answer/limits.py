@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Final
 
 from plimsoll.analyse.answer.reasons import figure
 from plimsoll.analyse.answer.words import between, loads
+from plimsoll.analyse.design.saturation import FLAT
 from plimsoll.analyse.results.analysis import Capacity, Saturation
 from plimsoll.analyse.results.verdicts import (
     CapacityKind,
@@ -16,6 +19,9 @@ from plimsoll.analyse.results.verdicts import (
     ThresholdReason,
 )
 from plimsoll.analyse.results.wording import count, factor_word, number, percent, plural, quantity
+
+MIN_RISE: Final = 0.1
+"""Rise of throughput over the flat loads from which on the text contains it."""
 
 
 def capacity_definition(capacity: Capacity) -> str:
@@ -135,9 +141,21 @@ def flattening(saturation: Saturation, label: Callable[[float], str]) -> str:
         tail = f", {basis}{_runs_needed(saturation)}"
     if saturation.lower is not None:
         bracket = between("between", label(saturation.lower), "and", label(saturation.upper), word)
-        return f"throughput flattens {bracket}{tail}"
+        return f"throughput flattens {bracket}{_rise(saturation, at)}{tail}"
     is_lowest = bool(saturation.gains) and saturation.upper == saturation.gains[0].start
-    return f"throughput is flat from {at(saturation.upper)}{', the lowest load tried,' if is_lowest else ''} on{tail}"
+    start = f"{at(saturation.upper)}{', the lowest load tried,' if is_lowest else ''}"
+    return f"throughput is flat from {start} on{_rise(saturation, at)}{tail}"
+
+
+def _rise(saturation: Saturation, at: Callable[[float], str]) -> str:
+    """How much more throughput the highest load has than the first flat one, if that is much: flat is defined by the
+    rise per doubling, and a reader compares the ends."""
+    flat = [gain for gain in saturation.gains if saturation.upper is not None and gain.start >= saturation.upper]
+    total = math.prod(1 + gain.gain for gain in flat) - 1
+    if not flat or total < MIN_RISE or saturation.falls_from is not None:
+        return ""
+    doubling = percent(2**FLAT - 1, 2)
+    return f" ({percent(total, 2)} more at {at(flat[-1].end)}: less than {doubling} per doubling of the load)"
 
 
 def _runs_needed(saturation: Saturation) -> str:
