@@ -2,7 +2,7 @@
 //! processes that map it, so the sum over a tree counts every page once.
 //!
 //! The kernel walks all pages of a process to compute it, during which the process cannot change
-//! its address space: 16 ms for a PostgreSQL backend with 300 MB of shared buffers. Therefore it is
+//! its address space: 16 ms for a database process with 300 MB of shared buffers. Therefore it is
 //! read within a budget of 2 % of the time. A second reads as many processes as the budget allows,
 //! and the next one continues there. A sum is reported when each process was read.
 

@@ -81,14 +81,12 @@ pub(super) fn prove(limits: &Limits, directory: Option<&Path>) -> Result<(), Exe
     ];
     let current = std::env::current_dir().unwrap_or_else(|_| std::env::temp_dir());
     let proofs = plimsoll_limits::self_test(&program, &wanted, directory.unwrap_or(&current));
-    match proofs.into_iter().find(|proof| !proof.reason.is_empty()) {
-        Some(proof) => Err(ExecError::Limits(format!(
+    if let Some(proof) = proofs.into_iter().find(|proof| !proof.reason.is_empty()) {
+        return Err(ExecError::Limits(format!(
             "{} cannot be limited on this host: {}",
             proof.resource, proof.reason
-        ))),
-        None => {
-            proven.extend(wanted);
-            Ok(())
-        }
+        )));
     }
+    proven.extend(wanted);
+    Ok(())
 }
