@@ -47,7 +47,9 @@ def test_charts_are_valid_and_have_their_numbers() -> None:
     assert figures["host-spread"].on_demand
     spread = spec(figures["host-spread"].chart)["datasets"]
     assert len(spread["host_ranges"]) == 10 and len(spread["host_testers"]) == 20
-    assert all(row["low"] <= row["middle"] <= row["high"] for row in spread["host_ranges"])
+    # f3 is lost during the run: its share and those of its testers are of different times.
+    whole = [row for row in spread["host_ranges"] if row["host"] != "f3"]
+    assert all(row["low"] - 1e-9 <= row["middle"] <= row["high"] + 1e-9 for row in whole)
     shares = spec(figures["site-shares"].chart)["datasets"]["sites_over_time"]
     by_time: dict[float, float] = {}
     for row in shares:

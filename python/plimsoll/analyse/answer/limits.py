@@ -150,7 +150,9 @@ def flattening(saturation: Saturation, label: Callable[[float], str]) -> str:
 def _rise(saturation: Saturation, at: Callable[[float], str]) -> str:
     """How much more throughput the highest load has than the first flat one, if that is much: flat is defined by the
     rise per doubling, and a reader compares the ends."""
-    flat = [gain for gain in saturation.gains if saturation.upper is not None and gain.start >= saturation.upper]
+    flat = [
+        gain for gain in saturation.gains if saturation.upper is not None and gain.start >= saturation.upper
+    ]
     total = math.prod(1 + gain.gain for gain in flat) - 1
     if not flat or total < MIN_RISE or saturation.falls_from is not None:
         return ""
