@@ -19,6 +19,7 @@ from plimsoll.analyse.answer.worded import (
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
 from plimsoll.analyse.design.charts import ChartData, charts_of
 from plimsoll.analyse.design.consistency import consistency
+from plimsoll.analyse.design.demands import cell_demands, fan_outs
 from plimsoll.analyse.design.load_line import rankings, saturations
 from plimsoll.analyse.design.memory_growth import memory_growth
 from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
@@ -34,6 +35,7 @@ from plimsoll.assemble.facts import ENDED_AS_PLANNED
 from plimsoll.assemble.left_out import left_out_of, measured_nothing, planned_left_out, within_warmup
 from plimsoll.assemble.one_run import measured_window, one_run
 from plimsoll.assemble.options import Options
+from plimsoll.assemble.set_up import topology_of
 from plimsoll.collect.earlier import read_earlier
 from plimsoll.collect.results import Results, open_results
 from plimsoll.errors import DamagedResults
@@ -93,6 +95,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         groups, rules.design, rules.capacity, [response.metric for response in rules.responses]
     )
     cells = cell_results(groups, rules.design, names)
+    topology = topology_of(results)
     whole = Analysis(
         experiment=info,
         answer=(),
@@ -120,6 +123,8 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         ),
         memory_growth=memory_growth(groups, rules.design),
         charts=_charts(cells, runs, rules, info),
+        demands=cell_demands(groups, rules.prices, topology),
+        fan_out=fan_outs(groups, topology),
         rules=RULES,
     )
     return with_answer(whole)

@@ -14,12 +14,13 @@ from plimsoll.errors import DamagedResults
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
 from plimsoll.plan.model import FIRST, CapacityRules, ChartRequest, Threshold, Validity
+from plimsoll.plan.source.price import Price
 
 
 class AnalysisRequest:
     """Responses, charts, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
     standard ones, as shares of 1. `at_peak`: whether a metric is of the peak window; `first`: the first
-    transactions, of a connection or of a tester, that have a threshold. Raises DamagedResults if plan.json has another
+    transactions, of a connection or of a tester, that have a threshold; `prices`: by component. Raises DamagedResults if plan.json has another
     form."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
@@ -40,6 +41,7 @@ class AnalysisRequest:
             self.capacity = _capacity(plan["capacity"])
             self.thresholds = [_threshold(threshold) for threshold in plan["thresholds"]]
             self.design = _design(plan)
+            self.prices = {name: Price(**price) for name, price in plan.get("costs", {}).items()}
             rules = [threshold.rule for threshold in self.thresholds]
             rules += [rule for rule in (self.capacity.response,) if rule is not None]
             metrics = [response.metric for response in self.responses]

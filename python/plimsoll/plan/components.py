@@ -1,5 +1,5 @@
-"""The names of components and services in metrics such as `cpu.NAME` and `counter.NAME.COUNTER`: those that the results
-of an experiment will have, if they are known before it runs."""
+"""The names of components and services in metrics such as `cpu.NAME` and `counter.NAME.COUNTER`, and in `costs`: those
+that the results of an experiment will have, if they are known before it runs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,27 @@ def check_components(raw: ExperimentRaw, configs: Collection[Config], report: Re
             some = ", ".join(sorted(names)[:MAX_SHOWN]) or "none"
             message = f"there is no {part} {name}; the results will have {some}"
             report.wrong(at, message, nearest(name, names))
+
+
+def check_costs(raw: ExperimentRaw, configs: Collection[Config], report: ResolveContext) -> None:
+    """Reports prices of components that no cell has, of files, and in different currencies."""
+    names = components_of(configs)
+    groups = {name.rpartition(".")[0] for name in services_of(configs) if "." in name}
+    files = {name for name, section in raw.services.items() if not section.starts_process}
+    first = next(iter(raw.costs.items()), None)
+    for name, price in raw.costs.items():
+        at: KeyPath = ("costs", name)
+        if names is not None and name not in names | groups:
+            some = ", ".join(sorted(names | groups)[:MAX_SHOWN])
+            report.wrong(at, f"there is no component {name}; the results will have {some}", nearest(name, names | groups))
+        if name in files:
+            report.wrong(at, f"{name} is a file, not a process: give the price of the component that uses it")
+        if first is not None and price.currency != first[1].currency:
+            report.wrong(
+                at,
+                f'expected a price in {first[1].currency}, the currency of {first[0]}, got "{price}": prices of '
+                "different currencies cannot be added",
+            )
 
 
 def _metrics(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:

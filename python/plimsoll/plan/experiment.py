@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
 from plimsoll.plan.charts import resolve_charts
-from plimsoll.plan.components import check_components, known_metric
+from plimsoll.plan.components import check_components, check_costs, known_metric
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
@@ -36,6 +36,7 @@ from plimsoll.plan.sets import with_sets
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, dotted, parse_document
 from plimsoll.plan.source.fields import shown
 from plimsoll.plan.source.near import nearest
+from plimsoll.plan.source.price import Price
 from plimsoll.plan.source.secret import Redactor
 
 DEFAULT_RESPONSE: Final = "throughput"
@@ -84,6 +85,7 @@ class Experiment:
     thresholds: tuple[model.Threshold, ...]
     validity: model.Validity
     redactor: Redactor = field(repr=False)
+    costs: Mapping[str, Price] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
 
@@ -301,6 +303,7 @@ def _build_experiment(
     if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
         report.wrong(("hosts",), problem)
     check_components(first, [cell.config for cell in resolved.cells], report)
+    check_costs(first, [cell.config for cell in resolved.cells], report)
     if report.problems:
         raise BadInput(report.problems)
     validity = model.Validity(
@@ -342,6 +345,7 @@ def _build_experiment(
         capacity=capacity,
         thresholds=thresholds,
         validity=validity,
+        costs=first.costs,
         redactor=Redactor(resolved.secrets),
     )
 

@@ -161,6 +161,8 @@ class Plan:
             "remarks": list(self.remarks),
             "warnings": list(self.warnings),
         }
+        if experiment.costs:
+            document["costs"] = {name: asdict(price) for name, price in experiment.costs.items()}
         if spreads := self.spreads:
             document["hosts"] = [asdict(config_spread) for config_spread in spreads]
         cleaned: dict[str, Any] = _clean(document, experiment.redactor) if experiment.redactor else document

@@ -164,26 +164,34 @@ def metric_intervals(name: str, groups: Sequence[Group]) -> list[Interval | None
 
 def _intervals(named: MetricReference, groups: Sequence[Group]) -> list[Interval | None]:
     known = [_values(named, group) for group in groups]
+    # The scatter of a time increases with the utilization of the target: pooled over loads, its error is wrong at each.
+    is_distribution = isinstance(named.metric.reader, Distribution)
+    intervals = intervals_of(known, groups, separate=is_distribution)
+    histogram, q = named.histogram, named.quantile
+    if histogram is None or q is None:
+        return intervals
+    return [
+        _with_centre(interval, len(pairs), group.whole(histogram), q, group)
+        for interval, pairs, group in zip(intervals, known, groups, strict=True)
+    ]
+
+
+def intervals_of(
+    known: Sequence[Sequence[tuple[str | None, float]]], groups: Sequence[Group], *, separate: bool = False
+) -> list[Interval | None]:
+    """Mean and interval of a figure in each cell, as those of a metric. `known`: block and value of each valid run, by
+    cell; `separate`: each cell by its own variance."""
     blocks = [[block for block, _ in cell] for cell in known]
     values = [np.array([number for _, number in cell], dtype=np.float64) for cell in known]
     log = all(v.size == 0 or float(v.min()) > 0 for v in values)
-    # The scatter of a time increases with the utilization of the target: pooled over loads, its error is wrong at each.
-    is_distribution = isinstance(named.metric.reader, Distribution)
-    intervals = cell_intervals(
+    return cell_intervals(
         values,
-        separate=is_distribution or _has_unequal_variances(values, groups, log),
+        separate=separate or _has_unequal_variances(values, groups, log),
         log=log,
         error=lambda cells: error_with_blocks(
             [list(zip(labels, cell, strict=True)) for labels, cell in zip(blocks, cells, strict=True)]
         ),
     )
-    histogram, q = named.histogram, named.quantile
-    if histogram is None or q is None:
-        return intervals
-    return [
-        _with_centre(interval, numbers.size, group.whole(histogram), q, group)
-        for interval, numbers, group in zip(intervals, values, groups, strict=True)
-    ]
 
 
 def _values(named: MetricReference, group: Group) -> list[tuple[str | None, float]]:

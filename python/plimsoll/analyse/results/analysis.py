@@ -13,6 +13,7 @@ from typing import Literal
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.charts import Chart
 from plimsoll.analyse.results.component_series import RunComponentSeries
+from plimsoll.analyse.results.demands import CellDemand, FanOut
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.memory import MemoryGrowth
 from plimsoll.analyse.results.regression import Regression
@@ -394,4 +395,8 @@ class Analysis:
     """Of each service, over the runs with at least three numbers of testers."""
     charts: tuple[Chart, ...] = ()
     """Of `charts:` in the experiment file, then the main effects and interactions of the responses."""
+    demands: tuple[CellDemand, ...] = ()
+    """What a transaction costs each component, of each cell with a valid run, in the order of `cells`."""
+    fan_out: tuple[FanOut, ...] = ()
+    """Of each service behind other services that count their requests, in the order of the topology."""
     format: str = FORMAT

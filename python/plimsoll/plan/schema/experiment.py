@@ -36,6 +36,7 @@ from plimsoll.plan.source.fields import (
     format_version,
     shown,
 )
+from plimsoll.plan.source.price import HourlyPrice
 from plimsoll.plan.source.units import NS
 
 FORMAT_VERSION = 1
@@ -222,6 +223,7 @@ class ExperimentRaw(Raw):
     design: DesignRaw = Field(default_factory=DesignRaw)
     run: RunRaw
     cpus: Cpus | None = None
+    costs: dict[PlainText, HourlyPrice] = Field(default_factory=dict)
     responses: list[ResponseRaw] = Field(default_factory=list)
     charts: Annotated[list[ChartRaw], Field(max_length=20)] = Field(default_factory=list)
     capacity: CapacityRaw = Field(default_factory=CapacityRaw)

@@ -21,7 +21,7 @@ from plimsoll.plan.schema.experiment import ExperimentRaw
 from plimsoll.plan.source.document import Document, KeyPath, dotted
 from plimsoll.plan.source.near import nearest
 
-OPEN_NAMES: Final = frozenset({"headers", "env", "values", "base", "where", "settings", "links"})
+OPEN_NAMES: Final = frozenset({"headers", "env", "values", "base", "where", "settings", "links", "costs"})
 """Mappings to which a path may add a key."""
 
 RUN_SECTIONS: Final = frozenset(

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind
-from plimsoll.plan.services.section import SentBytes, ServiceAdditions, Services, ServiceSection
+from plimsoll.plan.services.section import ReceivedBytes, SentBytes, ServiceAdditions, Services, ServiceSection
 from plimsoll.plan.services.server_settings import ServerSettings, check_settings
 from plimsoll.plan.source.fields import Name
 from plimsoll.plan.source.units import NS
@@ -39,6 +39,7 @@ class MariadbService(ServiceSection):
         "Innodb_row_lock_waits",
         "Slow_queries",
     )
+    received_bytes: ClassVar[ReceivedBytes | None] = ReceivedBytes("Bytes_received", 1)
 
     def scheme(self) -> str:
         return "mysql"

@@ -53,6 +53,14 @@ class SentBytes:
     column: Literal["payload", "received"]
 
 
+@dataclass(frozen=True, slots=True)
+class ReceivedBytes:
+    """A counter of the bytes that a service receives from its clients, in units of `unit` bytes."""
+
+    counter: str
+    unit: int
+
+
 class ServiceSection(Raw):
     """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
     methods below where the defaults do not apply. `host`: the host on which the service runs; `site`: its first host
@@ -81,6 +89,8 @@ class ServiceSection(Raw):
     none that is exact."""
     sent_bytes: ClassVar[SentBytes | None] = None
     """The counter of the bytes of its responses. None: it does not count them."""
+    received_bytes: ClassVar[ReceivedBytes | None] = None
+    """The counter of the bytes that it received from its clients. None: it does not count them."""
     forward_counter: ClassVar[str | None] = None
     """The counter of the requests that it sends to the service behind it. None: it does not count them."""
     main_counters: ClassVar[tuple[str, ...]] = ()

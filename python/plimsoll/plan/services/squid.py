@@ -9,6 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.services.section import (
+    ReceivedBytes,
     SentBytes,
     ServiceAdditions,
     Services,
@@ -91,6 +92,7 @@ class SquidService(ServiceSection):
         "server.all.requests",
         "client_http.errors",
     )
+    received_bytes: ClassVar[ReceivedBytes | None] = ReceivedBytes("client_http.kbytes_in", 1024)
 
     def scheme(self) -> str:
         return "http"
