@@ -20,8 +20,8 @@ from plimsoll.plan.source.price import Price
 class AnalysisRequest:
     """Responses, charts, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
     standard ones, as shares of 1. `at_peak`: whether a metric is of the peak window; `first`: the first
-    transactions, of a connection or of a tester, that have a threshold; `prices`: by component. Raises DamagedResults if plan.json has another
-    form."""
+    transactions, of a connection or of a tester, that have a threshold; `prices`: by component. Raises
+    DamagedResults if plan.json has another form."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         try:

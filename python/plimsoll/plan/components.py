@@ -44,7 +44,11 @@ def check_costs(raw: ExperimentRaw, configs: Collection[Config], report: Resolve
         at: KeyPath = ("costs", name)
         if names is not None and name not in names | groups:
             some = ", ".join(sorted(names | groups)[:MAX_SHOWN])
-            report.wrong(at, f"there is no component {name}; the results will have {some}", nearest(name, names | groups))
+            report.wrong(
+                at,
+                f"there is no component {name}; the results will have {some}",
+                nearest(name, names | groups),
+            )
         if name in files:
             report.wrong(at, f"{name} is a file, not a process: give the price of the component that uses it")
         if first is not None and price.currency != first[1].currency:

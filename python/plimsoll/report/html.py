@@ -25,7 +25,7 @@ from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_d
 from plimsoll.report.setup import SetUp
 from plimsoll.report.setup_marks import Picture, picture_of
 from plimsoll.report.tables import analysis as tables
-from plimsoll.report.tables import caches, consistency, counted, hosts, machine, regressions
+from plimsoll.report.tables import caches, consistency, counted, demands, hosts, machine, regressions
 from plimsoll.report.tables import run as run_tables
 from plimsoll.report.tables.analysis import verdict_text
 from plimsoll.report.tables.capacities import capacities
@@ -235,6 +235,12 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             picture=picture_of(labels, setup.topology),
             figures=of("utilization"),
             folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
+        ),
+        Section(
+            "demands",
+            "What a transaction costs",
+            tables=demands.shown(labels),
+            folded=demands.others(labels),
         ),
         Section(
             "responses",

@@ -28,7 +28,8 @@ def test_prices_are_read_and_written(text: str, price: Price) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["0.2", "0.2 eur/h", "-1 EUR/h", "2 EUR/d", "1e3 EUR/h", "1000001 EUR/h", "0.0000001 EUR/h", 5, None]
+    "value",
+    ["0.2", "0.2 eur/h", "-1 EUR/h", "2 EUR/d", "1e3 EUR/h", "1000001 EUR/h", "0.0000001 EUR/h", 5, None],
 )
 def test_other_values_are_refused(value: object) -> None:
     with pytest.raises(UnitError):
@@ -64,7 +65,10 @@ def test_a_price_can_be_added_on_the_command_line() -> None:
             "{web: 1 EUR/h, host: 2 USD/h}",
             'costs.host: expected a price in EUR, the currency of web, got "2 USD/h"',
         ),
-        ("{db: 1 EUR/h}", "costs.db: db is a file, not a process: give the price of the component that uses it"),
+        (
+            "{db: 1 EUR/h}",
+            "costs.db: db is a file, not a process: give the price of the component that uses it",
+        ),
     ],
 )
 def test_malformed_costs_are_refused(costs: str, message: str) -> None:

@@ -14,6 +14,7 @@ from plimsoll.analyse.answer.caches import of_caches
 from plimsoll.analyse.answer.cells import of_cells, of_stages
 from plimsoll.analyse.answer.changes import of_changes
 from plimsoll.analyse.answer.consistency import of_consistency
+from plimsoll.analyse.answer.demands import of_demands
 from plimsoll.analyse.answer.explained import variation_sentences
 from plimsoll.analyse.answer.few import of_few_transactions
 from plimsoll.analyse.answer.hosts import of_hosts
@@ -64,6 +65,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
     answer += of_regressions(analysis)
     answer += of_memory(analysis)
+    answer += of_demands(analysis)
     answer += run_findings(analysis)
     return tuple(answer)
 

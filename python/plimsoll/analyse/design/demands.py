@@ -27,6 +27,8 @@ _MILLION_PER_HOUR: Final = 1e6 / 3600
 _IN_GATEWAY: Final = "in_progress"
 _POOL: Final = "connections_waiting"
 _HELD: Final = "connections_in_use"
+_TIMES: Final = ("pool_ms", "connection_ms", "rest_ms")
+"""Their scatter increases with the load, so each cell has its own error."""
 
 Figure = Callable[[RunResult], float | None]
 
@@ -42,7 +44,9 @@ def cell_demands(
     counters = {name: _request_counter(name, groups) for name in names}
     figures = {name: _figures(name, counters[name]) for name in names}
     intervals = {
-        (name, field): intervals_of([_values(figure, group) for group in groups], groups)
+        (name, field): intervals_of(
+            [_values(figure, group) for group in groups], groups, separate=field in _TIMES
+        )
         for name, of_component in figures.items()
         for field, figure in of_component.items()
     }

@@ -228,6 +228,8 @@ class Topic(StrEnum):
     EFFECTS = "effects"
     REGRESSION = "regression"
     MEMORY = "memory"
+    FAN_OUT = "fan-out"
+    COST = "cost"
     THRESHOLDS = "thresholds"
     VALIDITY = "validity"
     REPETITIONS = "repetitions"

@@ -8,7 +8,13 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model import DatabaseKind
-from plimsoll.plan.services.section import ReceivedBytes, SentBytes, ServiceAdditions, Services, ServiceSection
+from plimsoll.plan.services.section import (
+    ReceivedBytes,
+    SentBytes,
+    ServiceAdditions,
+    Services,
+    ServiceSection,
+)
 from plimsoll.plan.services.server_settings import ServerSettings, check_settings
 from plimsoll.plan.source.fields import Name
 from plimsoll.plan.source.units import NS
