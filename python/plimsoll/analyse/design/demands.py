@@ -257,7 +257,7 @@ def _bytes(name: str, counted: str, measured: str, run: RunResult) -> float | No
     increase = service.window.get(counter.counter)
     if increase is None or not run.traffic.transactions:
         return None
-    return float(increase) * counter.unit / run.traffic.transactions
+    return float(increase * counter.unit / run.traffic.transactions)
 
 
 def _in_gateway(name: str, run: RunResult, gauge: str, less: Sequence[str] = ()) -> float | None:
