@@ -124,7 +124,7 @@ def chart(run: RunResult) -> Chart | None:
             layers.append(strip_frame(name, strip, bare=at < len(found) - 1))
         title = alt.TitleParams(component_title(component), fontSize=13, fontWeight="bold")
         resolve = alt.Resolve(
-            scale=alt.ScaleResolveMap(x="shared", strokeDash="independent", fillOpacity="independent")
+            scale=alt.ScaleResolveMap(x="shared", strokeDash="independent", opacity="independent")
         )
         parts.append(alt.vconcat(*layers, title=title, spacing=8, resolve=resolve))
     return finish(alt.vconcat(*parts), **datasets, **mark_rows(run)) if parts else None
@@ -135,7 +135,11 @@ def strip_frame(dataset: str, strip: Strip, *, bare: bool) -> Chart:
     lines = (_areas if strip.is_stacked else _lines)(dataset, strip, bare)
     behind = (marks.shade(bare=True), *marks.actions(bare=True))
     height = HEIGHT if strip.has_legend else SMALL
-    return alt.layer(*behind, lines, marks.changes(bare=True), width=WIDTH - 20, height=height)
+    # The marks of actions and changes have an opacity of their own, without a legend.
+    resolve = alt.Resolve(scale=alt.ScaleResolveMap(opacity="independent"))
+    return alt.layer(
+        *behind, lines, marks.changes(bare=True), width=WIDTH - 20, height=height, resolve=resolve
+    )
 
 
 def frame(*, stacked: bool) -> Chart:
@@ -162,8 +166,7 @@ def _lines(dataset: str, strip: Strip, bare: bool) -> alt.Chart:
 
 def _areas(dataset: str, strip: Strip, bare: bool) -> alt.Chart:
     """States of the CPU on top of each other, in shades: a colour stands for a combination of factors."""
-    # Not the channel opacity: the marks of actions and changes use it, without a legend.
-    shade = alt.FillOpacity(
+    shade = alt.Opacity(
         "name:O",
         sort=None,
         scale=alt.Scale(domain=list(strip.lines), range=[SHADES[name] for name in strip.lines]),
@@ -176,7 +179,7 @@ def _areas(dataset: str, strip: Strip, bare: bool) -> alt.Chart:
         .encode(
             x=_time(bare),
             y=alt.Y("value:Q", title=strip.title, axis=_axis(), stack="zero", scale=alt.Scale(zero=True)),
-            fillOpacity=shade,
+            opacity=shade,
             order="order:Q",
             tooltip=_tooltip(strip.title),
         )

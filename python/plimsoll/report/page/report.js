@@ -155,8 +155,8 @@
       delete spec.config;
       parts(spec, (node) => {
         if (node.axis && node.field === "t" && number < component.strips.length - 1) node.axis.labels = false;
-        if (node.fillOpacity && node.fillOpacity.scale) {
-          const shades = node.fillOpacity.scale;
+        if (node.opacity && node.opacity.scale && node.opacity.scale.domain) {
+          const shades = node.opacity.scale;
           shades.range = strip.names.map((name) => shades.range[shades.domain.indexOf(name)]);
           shades.domain = strip.names;
         }
@@ -174,7 +174,7 @@
       data["lines-" + number] = table;
       return spec;
     });
-    const scale = { x: "shared", strokeDash: "independent", fillOpacity: "independent" };
+    const scale = { x: "shared", strokeDash: "independent", opacity: "independent" };
     return [{ config: page.frames.lines.spec.config, vconcat: strips, spacing: 8, resolve: { scale } }, data];
   }
 
