@@ -163,7 +163,7 @@ impl SlotRun {
 fn offset(tester: u32, every_ns: u64) -> u64 {
     const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15; // 2^64 / golden ratio
     let fraction = u64::from(tester).wrapping_mul(GOLDEN);
-    (u128::from(fraction) * u128::from(every_ns) >> 64) as u64
+    ((u128::from(fraction) * u128::from(every_ns)) >> 64) as u64
 }
 
 #[cfg(test)]
@@ -181,11 +181,11 @@ mod tests {
         Slots::new(&Presence::of(&load).unwrap(), tester, every_ns, late)
     }
 
-    fn spec(every_ns: u64) -> Option<SlotSpec> {
-        Some(SlotSpec {
+    fn spec(every_ns: u64) -> SlotSpec {
+        SlotSpec {
             every_ns,
             late: Late::Skip,
-        })
+        }
     }
 
     fn ramp(testers: u32, every_ns: u64, life_ns: Option<u64>, slot_ns: u64) -> Presence {
@@ -194,7 +194,7 @@ mod tests {
             every_ns,
             life_ns,
             think: Dist::ZERO,
-            slots: spec(slot_ns),
+            slots: Some(spec(slot_ns)),
         };
         Presence::of(&load).unwrap()
     }
@@ -214,7 +214,7 @@ mod tests {
             arrivals: Arrivals::Even,
             in_flight: 1,
             when_full: WhenFull::Wait,
-            slots: spec(30),
+            slots: Some(spec(30)),
             life_ns,
         };
         Presence::of(&load).unwrap()

@@ -99,7 +99,7 @@ pub fn check_local(sources: &[IpAddr]) -> Result<(), SourceError> {
 /// The first address from which no connection would come.
 pub fn check_families<'a>(
     sources: &[IpAddr],
-    hosts: impl Iterator<Item = &'a Host> + Clone,
+    hosts: &(impl Iterator<Item = &'a Host> + Clone),
 ) -> Result<(), SourceError> {
     let unused = |source: &&IpAddr| !hosts.clone().any(|host| host.has_family_of(**source));
     match sources.iter().find(unused) {
@@ -203,8 +203,8 @@ mod tests {
         );
         host.connect_from(&addresses(&["127.0.0.2", "::1"])).unwrap();
         let hosts = [host];
-        let error = check_families(&addresses(&["127.0.0.2", "::1"]), hosts.iter()).unwrap_err();
+        let error = check_families(&addresses(&["127.0.0.2", "::1"]), &hosts.iter()).unwrap_err();
         assert!(error.to_string().contains("::1 is an IPv6 address"), "{error}");
-        check_families(&addresses(&["127.0.0.2"]), hosts.iter()).unwrap();
+        check_families(&addresses(&["127.0.0.2"]), &hosts.iter()).unwrap();
     }
 }

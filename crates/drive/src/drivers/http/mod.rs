@@ -163,7 +163,7 @@ impl AsyncDriver for Http {
             .map(target)
             .collect::<Result<Vec<_>, _>>()?;
         let routes = targets.iter().flat_map(|target| &target.routes);
-        source::check_families(sources, routes.map(|route| &*route.host))?;
+        source::check_families(sources, &routes.map(|route| &*route.host))?;
         let operations = (0..setup.requests.len())
             .map(|index| operation(setup, index, settings.keep_body))
             .collect::<Result<Vec<_>, _>>()?;

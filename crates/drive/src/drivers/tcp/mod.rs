@@ -89,7 +89,7 @@ impl AsyncDriver for Tcp {
                 .map_err(|error| EndpointError::new(endpoint, error))?;
             hosts.push(host);
         }
-        source::check_families(&settings.source_addresses, hosts.iter())?;
+        source::check_families(&settings.source_addresses, &hosts.iter())?;
         let mut operations = Vec::new();
         for index in 0..setup.requests.len() {
             let request: RequestSettings = setup.request(index)?;
