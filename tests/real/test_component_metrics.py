@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.verdicts import Topic
 from plimsoll.api import analysis
 from plimsoll.report.charts import effect_figures, load_figures
 from plimsoll.report.labels import Labels
@@ -22,6 +26,7 @@ workload:
   timeout: 20s
   frontier: {queries: ["SELECT string FROM t_string LIMIT ${vars.rows}"]}
 load: {testers: 2, think: 1ms}
+costs: {gateway: 0.36 EUR/h, testers: 0.72 EUR/h}
 factors:
   zip:  {path: workload.frontier.zip, low: 0, high: 5}
   size: {1 kB: {vars.rows: 10}, 100 kB: {vars.rows: 1000}}
@@ -68,3 +73,19 @@ def test_utilization_of_the_gateway_is_a_response(lab: Lab) -> None:
     assert all(point.y.low is not None and point.cells == 2 for point in main.lines[0].points)
     assert {"chart-1", "chart-2"} <= figures.keys()
     assert len(found.verdicts) == 8 and all(verdict.passed for verdict in found.verdicts)
+    check_demands(found)
+
+
+def check_demands(found: Analysis) -> None:
+    """What a transaction costs the gateway: at 0.36 EUR per hour a million cost 100 EUR / (transactions per second)."""
+    assert [demand.is_highest for demand in found.demands].count(True) == 1
+    for demand in found.demands:
+        gateway = next(entry for entry in demand.components if entry.component == "gateway")
+        assert gateway.requests is not None and 0.9 < gateway.requests.mean < 1.1
+        assert gateway.cpu_ms is not None and gateway.cpu_ms.mean > 0
+        assert gateway.pool_ms is not None and gateway.rest_ms is not None
+        assert gateway.cost_per_million is not None and demand.cost_per_million is not None
+        assert gateway.cost_per_million.mean == pytest.approx(100 / demand.throughput_per_s.mean)
+        assert demand.cost_per_million.mean == pytest.approx(3 * gateway.cost_per_million.mean)
+    texts = [finding.text for finding in found.findings if finding.topic == Topic.COST]
+    assert len(texts) == 1 and "for testers" in texts[0] and "EUR" in texts[0]

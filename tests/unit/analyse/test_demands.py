@@ -176,7 +176,7 @@ def test_fan_out_is_counted_from_service_to_service() -> None:
     text = fan_out_sentence(behind_gateway)
     assert (
         text
-        == "db receives 5.2 database statements per client request of gw (with n 4), by the counters of both."
+        == "Fan-out: gw sends 5.2 database statements to db per client request (with n 4), by their counters."
     )
     assert [finding.topic for finding in of_demands(result)] == ["fan-out", "cost"]
 

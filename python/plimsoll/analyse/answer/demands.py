@@ -40,12 +40,13 @@ def fan_out_sentence(fan_out: FanOut) -> str:
     section = SERVICE_KINDS.get(fan_out.kind)
     is_database = section is not None and section.database_kind is not None
     what = "database statements" if is_database else "requests"
+    verb = "sends" if len(fan_out.before) == 1 else "send"
     where = f" (with {level_words(fan_out.cell)})" if fan_out.cell else ""
     has_width = fan_out.ratio.low is not None and fan_out.ratio.low < fan_out.ratio.mean
     ratio = plus_minus(fan_out.ratio, "number") if has_width else number(fan_out.ratio.mean, 2)
     return (
-        f"{fan_out.service} receives {ratio} {what} per client request of {listing(fan_out.before)}{where}, by the "
-        "counters of both."
+        f"Fan-out: {listing(fan_out.before)} {verb} {ratio} {what} to {fan_out.service} per client request{where}, by "
+        "their counters."
     )
 
 

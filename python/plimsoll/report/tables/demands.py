@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.results.demands import CellDemand, ComponentDemand
-from plimsoll.analyse.results.wording import UNKNOWN, Kind, plus_minus
+from plimsoll.analyse.results.wording import UNKNOWN, Kind, plus_minus, quantity
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import ONLY, Labels
 from plimsoll.report.tables.table import Column, Table
@@ -27,7 +27,7 @@ OF_GATEWAYS: Final = (
 )
 _FIGURES: Final[tuple[tuple[str, str, Kind], ...]] = (
     ("CPU time", "cpu_ms", "ms"),
-    ("Requests", "requests", "number"),
+    ("Requests, statements", "requests", "number"),
     ("Bytes in", "bytes_in", "bytes"),
     ("Bytes out", "bytes_out", "bytes"),
     ("Disk read", "disk_read", "bytes"),
@@ -105,7 +105,10 @@ def _cells(entry: ComponentDemand, figures: Sequence[tuple[str, str, Kind]]) -> 
 
 
 def _shown(interval: Interval | None, kind: Kind) -> str:
-    return "0" if interval is not None and interval.mean == 0 else plus_minus(interval, kind)
+    """A figure without its interval if all runs have the same value: ± 0 would be read as an exact result."""
+    if interval is None or interval.mean == 0:
+        return UNKNOWN if interval is None else "0"
+    return quantity(interval.mean, kind) if interval.low == interval.high else plus_minus(interval, kind)
 
 
 def _price(entry: ComponentDemand) -> str:
