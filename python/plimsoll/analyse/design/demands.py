@@ -228,7 +228,7 @@ def _figures(name: str, request_counter: str) -> dict[str, Figure]:
 def _used(name: str, resource: str, run: RunResult, factor: float = 1.0) -> float | None:
     """A resource per transaction."""
     entry, rate = _resources(name, run), run.traffic.throughput_per_s
-    used = None if entry is None else getattr(entry, resource)
+    used: float | None = None if entry is None else getattr(entry, resource)
     return None if used is None or rate <= 0 else factor * used / rate
 
 
