@@ -72,9 +72,9 @@ def test_an_address_that_the_host_does_not_have_is_refused_before_the_load(
 ) -> None:
     with peer_server(tmp_path_factory.mktemp("server")) as (file, _):
         port = figures(file)["port"]
-        done = lab.run("run", lab.file(experiment("tcp", port, 4, "[127.0.0.2, 192.0.2.7]")))
+        done = lab.run("run", lab.file(experiment("tcp", port, 4, "[127.0.0.2, 203.0.113.7]")))
         assert done.code != 0
-        assert "source_addresses: this host does not have the address 192.0.2.7" in done.err
+        assert "source_addresses: this host does not have the address 203.0.113.7" in done.err
         assert "127.0.0.2" not in figures(file)["peers"]
 
 
