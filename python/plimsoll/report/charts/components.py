@@ -169,7 +169,10 @@ def _areas(dataset: str, strip: Strip, bare: bool) -> alt.Chart:
     shade = alt.Opacity(
         "name:O",
         sort=None,
-        scale=alt.Scale(domain=list(strip.lines), range=[SHADES[name] for name in strip.lines]),
+        # Not the default, a point scale: it has only the ends of a range.
+        scale=alt.Scale(
+            type="ordinal", domain=list(strip.lines), range=[SHADES[name] for name in strip.lines]
+        ),
         legend=alt.Legend(title=None, symbolType="square", symbolFillColor=INK, symbolStrokeWidth=0),
     )
     drawn: alt.Chart = (
