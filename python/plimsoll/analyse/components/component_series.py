@@ -198,7 +198,7 @@ def _process_bins(samples: Iterable[SampleSeries], edges: Array) -> Bins:
 
 
 def _states(values: Mapping[str, Array]) -> dict[str, Array]:
-    """Each state of the CPU of which at least the first part is known."""
+    """Each state of the CPU, if at least its first part is known."""
     return {
         name: np.sum([values[part] for part in parts if part in values], axis=0)
         for name, parts in _STATES.items()

@@ -158,7 +158,7 @@ def _factor_chart(data: ChartData, request: ChartRequest, log: bool = False) -> 
 def _comparable(
     cells: Sequence[CellResult], x: str, by: Sequence[str], over: Sequence[str], names: Sequence[str]
 ) -> tuple[list[CellResult], bool]:
-    """The cells of which the points are means, and whether these means differ by the factors of the chart only.
+    """The cells whose means are the points, and whether these means differ by the factors of the chart only.
 
     They do if all points have the same combinations of the factors `over`: the cells with other combinations are left
     out. Without a common combination they do if each factor `over` has its levels equally often at all points, as in a

@@ -201,7 +201,7 @@ def _request_counter(name: str, groups: Sequence[Group]) -> str:
 
 
 def _price(name: str, prices: Mapping[str, Price]) -> Price | None:
-    """The price of a component: its own, or that of the service of which it is an instance."""
+    """The price of a component: its own, or that of the service whose instance it is."""
     service, _, number = name.rpartition(".")
     return prices.get(name) or (prices.get(service) if number.isdecimal() else None)
 

@@ -120,8 +120,8 @@ _CHECKS: Final = (
         RuleName.REQUESTS,
         2,  # not 1: the rule was added later, which has to change the version of `validity`
         "A run is doubtful if a service that Plimsoll started counted more or fewer requests than the testers, or the "
-        "service before it, sent, by more than `requests` and by more than 5 requests, beyond those of which it is not "
-        "known whether they arrived; if what is between the two does not count, only if by at most half.",
+        "service before it, sent, by more than `requests` and by more than 5 requests, beyond those that may "
+        "not have arrived; if what is between the two does not count, only if by at most half.",
     ),
 )
 
@@ -138,7 +138,7 @@ RULES: Final = (
         3,
         "The bottleneck of a run is the load generator if that was at 98 % or above, else the memory of a service with "
         "a limit if the kernel killed a process of it there, or if some of its tasks waited for memory for at least "
-        "10 % of the time (lower end of the interval: 2 %), or that of a host of which less than 10 % is available, by "
+        "10 % of the time (lower end of the interval: 2 %), or the memory of a host with less than 10 % available, by "
         "the same wait; else the component of highest utilization if that is at 90 % or above and its interval lies "
         "above that of the second.",
     ),
