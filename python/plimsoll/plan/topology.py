@@ -11,6 +11,7 @@ from plimsoll.plan.links import describe
 from plimsoll.plan.model import Config, Service, Via, Workload
 from plimsoll.plan.model_hosts import LOCAL, Host
 from plimsoll.plan.source.secret import Secret
+from plimsoll.plan.tiers import proxies_of
 
 Role = Literal["testers", "service", "system"]
 """`system`: an existing system, which Plimsoll did not start."""
@@ -135,7 +136,7 @@ def _entries(work: Workload, drafts: dict[str, _Draft]) -> Iterable[str]:
 
 
 def _proxies(work: Workload) -> list[str]:
-    return [proxy.service if isinstance(proxy, Via) else _host_of(proxy) for proxy in work.target.proxies]
+    return [proxy.service if isinstance(proxy, Via) else _host_of(proxy) for proxy in proxies_of(work)]
 
 
 def _endpoints(work: Workload) -> list[str]:

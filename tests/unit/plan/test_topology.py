@@ -72,6 +72,19 @@ run: {duration: 1s}
     assert pairs(found) == {("testers", "cache"), ("cache", "10.0.0.1:8080")}
 
 
+def test_proxies_of_the_driver_are_between_as_well() -> None:
+    text = """\
+plimsoll: 1
+workload:
+  driver: frontier
+  target: "http://10.0.0.1:8000/x"
+  frontier: {queries: ["SELECT 1"], proxy: "http://10.0.0.2:3128"}
+load: {testers: 4}
+run: {duration: 1s}
+"""
+    assert pairs(of(text)) == {("testers", "10.0.0.2:3128"), ("10.0.0.2:3128", "10.0.0.1:8000")}
+
+
 def test_sites_of_a_testbed_are_connected_by_its_links() -> None:
     hosts = f"hosts: {{kind: testbed, testbed: {TESTBED}, sites: {{cern: [cern-1], tokyo: [tokyo-1, tokyo-2]}}}}\n"
     found = of(CHAIN + hosts + "factors: {hosts.links.cern-tokyo.rate: [none]}\n")

@@ -28,6 +28,7 @@ from plimsoll.plan.model import (
     Via,
     Workload,
 )
+from plimsoll.plan.tiers import proxies_of
 
 LIMIT_NS: Final = 5_000_000_000
 """The time for one connection, with its request."""
@@ -80,7 +81,7 @@ def _of_workload(work: Workload, config: Config) -> Iterator[Trial]:
 def _routes(work: Workload) -> Iterator[tuple[Endpoint, Proxies]]:
     if work.driver not in ("http", "frontier", "tcp"):
         return
-    proxies = tuple(work.target.proxies or work.settings.get("proxies", ()))
+    proxies = proxies_of(work)
     if any(isinstance(proxy, Via) for proxy in proxies):
         return  # the proxy is not started yet
     if work.driver == "frontier" and len(proxies) + len(work.target.endpoints) > 1:

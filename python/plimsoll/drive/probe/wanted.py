@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, urlsplit
 from plimsoll.plan.design.filling import Proxies
 from plimsoll.plan.model import Config, Endpoint, Generator, Via, Workload
 from plimsoll.plan.source.secret import Secret, revealed
+from plimsoll.plan.tiers import proxies_of
 
 SAFE_METHODS: Final = ("GET", "HEAD")
 """Requests that change nothing at the target: only these are sent (RFC 9110, section 9.2.1)."""
@@ -170,7 +171,7 @@ def route_to(endpoint: Endpoint, proxies: Proxies) -> Visit | None:
 
 
 def _web(work: Workload, excuse: str) -> Iterator[Visit]:
-    proxies = work.target.proxies or tuple(work.settings.get("proxies", ()))
+    proxies = proxies_of(work)
     named = [proxy for proxy in proxies if not isinstance(proxy, Via)]
     if len(named) < len(proxies):
         return  # the proxy is not started yet
