@@ -12,10 +12,10 @@ from scipy import stats
 from tests.unit.analyse.made import run
 
 from plimsoll.analyse.design.across import Design, cell_results, grouped
-from plimsoll.analyse.design.charts import ChartData, charts_of, combined
+from plimsoll.analyse.design.charts import ChartData, charts_of
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.charts import Chart
-from plimsoll.analyse.stats.means import cell_intervals
+from plimsoll.analyse.stats.means import cell_intervals, mean_of_cells
 from plimsoll.plan.model import ChartRequest
 
 Cell = dict[str, str]
@@ -42,7 +42,7 @@ def test_the_mean_of_several_cells_has_the_error_of_the_effects() -> None:
     """Jain 1991, 18.1 to 18.5: memory and cache, three repetitions, s_e = 3.57 with 8 degrees of freedom. The mean at a
     level is over six runs: its half width is t(0.975; 8) s_e / sqrt(6)."""
     cells = [(15, 18, 12), (25, 28, 19), (45, 48, 51), (75, 75, 81)]
-    low = combined([interval for interval in cell_intervals(cells)[:2] if interval is not None])
+    low = mean_of_cells([interval for interval in cell_intervals(cells)[:2] if interval is not None])
     assert low.mean == pytest.approx(19.5)
     assert low.high is not None and low.high - low.mean == pytest.approx(
         2.306 * 3.5707 / np.sqrt(6), rel=1e-3
@@ -53,7 +53,7 @@ def test_the_mean_of_several_cells_has_the_error_of_the_effects() -> None:
 def test_without_a_common_error_the_degrees_of_freedom_are_those_of_welch() -> None:
     """The mean of two cells is half of the difference between one and the negative of the other."""
     first, second = [10.0, 12.0, 9.0, 14.0, 11.0], [30.0, 50.0, 41.0]
-    both = combined(
+    both = mean_of_cells(
         [interval for interval in cell_intervals([first, second], separate=True) if interval is not None]
     )
     welch = stats.ttest_ind(first, [-value for value in second], equal_var=False)
@@ -66,21 +66,21 @@ def test_constant_relative_errors_stay_relative() -> None:
     rng = np.random.default_rng(5)
     cells = [list(mean * np.exp(rng.normal(0, 0.2, 4))) for mean in (10.0, 1000.0)]
     intervals = [interval for interval in cell_intervals(cells, log=True) if interval is not None]
-    geometric = combined(intervals, log=True)
+    geometric = mean_of_cells(intervals, log=True)
     logs = [np.log(cell) for cell in cells]
     error = np.sqrt(sum(float(np.var(log, ddof=1)) for log in logs) / 2 / 4 / 2)
     half = stats.t.ppf(0.975, 6) * error
     assert geometric.mean == pytest.approx(np.sqrt(intervals[0].mean * intervals[1].mean))
     assert geometric.high == pytest.approx(geometric.mean * np.exp(half))
-    arithmetic = combined(intervals)
+    arithmetic = mean_of_cells(intervals)
     assert arithmetic.mean == pytest.approx(np.mean([np.mean(cell) for cell in cells]))
     assert arithmetic.low is not None and 0 < arithmetic.low < arithmetic.mean
 
 
 def test_a_cell_without_interval_leaves_the_mean_without_one() -> None:
     intervals = [interval for interval in cell_intervals([[1.0], [2.0]]) if interval is not None]
-    assert combined(intervals).mean == 1.5 and combined(intervals).low is None
-    assert combined(intervals[:1]) == intervals[0]
+    assert mean_of_cells(intervals).mean == 1.5 and mean_of_cells(intervals).low is None
+    assert mean_of_cells(intervals[:1]) == intervals[0]
 
 
 LEVELS = {"size": ["1 kB", "10 kB"], "zip": ["0", "5"], "method": ["direct", "cached"]}

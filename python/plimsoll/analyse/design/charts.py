@@ -1,8 +1,6 @@
 """The numbers of the charts over the runs: means of cells, or of several cells, over a factor or a metric.
 
-The mean of several cells has equal weights, like the effects of a balanced design (Jain 1991, 18 and 22). With the
-standard errors s_i of the m cells, its own is sqrt(sum s_i^2) / m. Its degrees of freedom are those of the error that
-the cells share, else those of Welch and Satterthwaite (Jain 13.4): (sum s_i^2)^2 / sum(s_i^4 / df_i).
+The mean of several cells has equal weights, like the effects of a balanced design (Jain 1991, 18 and 22).
 """
 
 from __future__ import annotations
@@ -11,22 +9,19 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
-
-import numpy as np
 
 from plimsoll.analyse.design.across import Design
 from plimsoll.analyse.effects.effects import Scale
 from plimsoll.analyse.results.analysis import CellResult, RunResult
 from plimsoll.analyse.results.charts import Chart, ChartKind, ChartLine, ChartPoint, ChartRun
 from plimsoll.analyse.results.metrics import canonical, metric_value
-from plimsoll.analyse.stats.distributions import t_quantile
-from plimsoll.analyse.stats.interval import Interval
-from plimsoll.analyse.stats.means import POOLED
+from plimsoll.analyse.stats.blocks import Array, Cell, error_across_cells
+from plimsoll.analyse.stats.means import POOLED, MeanError, mean_of_cells
 from plimsoll.plan.model import ChartRequest
 from plimsoll.plan.source.units import level_unit, quantity
 
-COMBINED = "mean of cells"
 Levels = dict[str, str]
 
 
@@ -54,6 +49,11 @@ class ChartData:
         """The valid runs of some cells."""
         return [run for run in self.runs if run.valid and any(cell.cell == run.cell for cell in cells)]
 
+    def in_blocks(self, cell: CellResult, name: str, on_log: bool) -> Cell:
+        """Block and value of each valid run of a cell that has the metric. `on_log`: the logarithm of the value."""
+        values = [(run.block, metric_value(run, name)) for run in self.runs_of([cell])]
+        return [(block, math.log(v) if on_log else v) for block, v in values if v is not None]
+
 
 def charts_of(
     data: ChartData, requests: Sequence[ChartRequest], responses: Sequence[tuple[str, Scale]]
@@ -65,54 +65,6 @@ def charts_of(
         for request in requests
     )
     return (*(chart for chart in own if chart.lines), *_default_charts(data, responses))
-
-
-def combined(intervals: Sequence[Interval], *, log: bool = False, confidence: float = 0.95) -> Interval:
-    """The mean of several cells, with equal weights, from the means of the cells with their intervals. `log`: the
-    geometric mean; it needs means above 0. There is no interval if a cell has none.
-
-    Intervals that are symmetric on the logarithm (a constant relative error) have s_i = mean times the relative error;
-    the result is then symmetric on the logarithm, too, so that it does not extend below 0.
-    """
-    if len(intervals) == 1:
-        return intervals[0]
-    means = np.array([interval.mean for interval in intervals])
-    centre = float(np.exp(np.log(means).mean()) if log else means.mean())
-    relative = [error for interval in intervals if (error := _relative_error(interval)) is not None]
-    absolute = [error for interval in intervals if (error := _standard_error(interval)) is not None]
-    dfs = [interval.df for interval in intervals if interval.df is not None]
-    is_relative = len(relative) == len(intervals)
-    if (not is_relative and (log or len(absolute) < len(intervals))) or len(dfs) < len(intervals):
-        return Interval(centre, None, None, confidence, None, COMBINED)
-    errors = np.array(relative if is_relative else absolute)
-    if is_relative and not log:
-        errors = errors * means / centre
-    squares = errors**2
-    pooled = all(interval.method == POOLED for interval in intervals)
-    below = float(np.sum(squares**2 / np.array(dfs)))
-    df = dfs[0] if pooled or below == 0 else float(squares.sum()) ** 2 / below
-    half = t_quantile(0.5 + confidence / 2, df) * math.sqrt(float(squares.sum())) / len(intervals)
-    low, high = (
-        (centre * math.exp(-half), centre * math.exp(half)) if is_relative else (centre - half, centre + half)
-    )
-    return Interval(centre, low, high, confidence, df, COMBINED)
-
-
-def _relative_error(interval: Interval) -> float | None:
-    """The standard error of the logarithm of a mean, from an interval that is symmetric on the logarithm."""
-    low, high, df = interval.low, interval.high, interval.df
-    if low is None or high is None or df is None or low <= 0 or not math.isfinite(high):
-        return None
-    up, down = math.log(high / interval.mean), math.log(interval.mean / low)
-    return up / t_quantile(0.5 + interval.level / 2, df) if math.isclose(up, down, rel_tol=1e-6) else None
-
-
-def _standard_error(interval: Interval) -> float | None:
-    """The standard error of a mean, from the half width of its interval."""
-    low, high, df = interval.low, interval.high, interval.df
-    if low is None or high is None or df is None:
-        return None
-    return (high - low) / 2 / t_quantile(0.5 + interval.level / 2, df)
 
 
 def _factor_chart(data: ChartData, request: ChartRequest, log: bool = False) -> Chart:
@@ -204,7 +156,20 @@ def _point(
     runs = tuple(ChartRun(run, x, value) for run, value in values if value is not None)
     intervals = [cell.responses[name] for cell in cells]
     use_log = log and all(interval.mean > 0 for interval in intervals)
-    return ChartPoint(levels, x, None, combined(intervals, log=use_log), len(cells), runs)
+    pooled = all(interval.method == POOLED for interval in intervals)
+    mean = mean_of_cells(intervals, log=use_log, error=partial(_error_in_blocks, data, cells, name, pooled))
+    return ChartPoint(levels, x, None, mean, len(cells), runs)
+
+
+def _error_in_blocks(
+    data: ChartData, cells: Sequence[CellResult], name: str, pooled: bool, weights: Array, on_log: bool
+) -> MeanError | None:
+    """The error of a mean of cells that were measured in blocks. `weights`: of `cells`; `pooled`: the error is that of
+    all cells of the design."""
+    used = data.cells if pooled else cells
+    weight_of = {id(cell): weight for cell, weight in zip(cells, weights, strict=True)}
+    values = [data.in_blocks(cell, name, on_log) for cell in used]
+    return error_across_cells(values, [weight_of.get(id(cell), 0.0) for cell in used], pooled=pooled)
 
 
 def _metric_chart(data: ChartData, request: ChartRequest) -> Chart:

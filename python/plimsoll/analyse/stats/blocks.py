@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse.stats.means import PooledError, pooled_error
+from plimsoll.analyse.stats.means import MeanError, PooledError, pooled_error
 
 Array = NDArray[np.float64]
 Cell = Sequence[tuple[str | None, float]]
@@ -80,6 +81,46 @@ def error_with_blocks(cells: Sequence[Cell]) -> PooledError | None:
     total, of_rest = whole.df * whole.sd**2, rest.df * rest.sd**2
     of_blocks = max(0.0, total - of_rest)
     return PooledError(whole.sd, total**2 / (of_blocks**2 / adjusted.taken + of_rest**2 / rest.df))
+
+
+def error_across_cells(cells: Sequence[Cell], weights: Sequence[float], *, pooled: bool) -> MeanError | None:
+    """The standard error of sum(w_i m_i), m_i the means of cells that were measured in the same blocks: the effect of a
+    block is common to its cells, so it does not become smaller by the number of cells. None without blocks.
+
+    With the weight v of each run (w_i / n_i), K = sum over blocks of (sum of v)^2 and S = sum of v^2, the variance is
+    K var_blocks + S var_rest. `pooled`: both variances are the same for all cells. They are estimated from the sums of
+    squares of `error_with_blocks`; the degrees of freedom are Satterthwaite's. Otherwise the variance is that of
+    residuals summed within each block, a cluster-robust variance (Liang and Zeger, Biometrika 73 (1986) 13), with one
+    degree of freedom fewer than blocks. For complete blocks this is the t interval of the means of the blocks.
+    """
+    runs = [
+        (block, value - fmean(v for _, v in cell), weight / len(cell))
+        for cell, weight in zip(cells, weights, strict=True)
+        for block, value in cell
+    ]
+    names = {block for block, _, _ in runs}
+    if len(names) < 2 or None in names:
+        return None
+    if not pooled:
+        sums = [math.fsum(residual * v for block, residual, v in runs if block == name) for name in names]
+        return MeanError(
+            math.sqrt(len(sums) / (len(sums) - 1) * math.fsum(s * s for s in sums)), len(sums) - 1
+        )
+    whole, adjusted = pooled_error([[value for _, value in cell] for cell in cells]), within_blocks(cells)
+    rest = None if adjusted is None else adjusted.error()
+    if whole is None or adjusted is None or rest is None or not adjusted.taken or not whole.sd:
+        return None
+    by_block = math.fsum(math.fsum(v for block, _, v in runs if block == name) ** 2 for name in names)
+    alone = math.fsum(v * v for _, _, v in runs)
+    of_rest = rest.df * rest.sd**2
+    of_blocks = max(0.0, whole.df * whole.sd**2 - of_rest)
+    first = by_block / whole.df * of_blocks
+    second = max(0.0, by_block / whole.df - by_block / rest.df + alone / rest.df) * of_rest
+    if first + second == 0:
+        return None
+    return MeanError(
+        math.sqrt(first + second), (first + second) ** 2 / (first**2 / adjusted.taken + second**2 / rest.df)
+    )
 
 
 def _columns(values: Sequence[object], names: Sequence[object]) -> Array:

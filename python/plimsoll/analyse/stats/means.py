@@ -15,6 +15,7 @@ from plimsoll.analyse.stats.interval import Interval
 POOLED = "pooled over the design"
 SEPARATE = "separate variances"
 SINGLE = "one repetition: no interval"
+COMBINED = "mean of cells"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,19 @@ class PooledError:
 
     sd: float
     df: float
+
+
+@dataclass(frozen=True)
+class MeanError:
+    """Standard error of a mean of cells, and its degrees of freedom."""
+
+    error: float
+    df: float
+
+
+CommonError = Callable[[NDArray[np.float64], bool], MeanError | None]
+"""From the weights of the cells of a mean, and whether the scale is that of logarithms: its error if the cells are not
+independent; None if they are."""
 
 
 def pooled_error(groups: Sequence[Sequence[float] | NDArray[np.float64]]) -> PooledError | None:
@@ -94,3 +108,66 @@ def _from_log(values: NDArray[np.float64], interval: Interval | None) -> Interva
         return Interval(mean, None, None, interval.level, interval.df, interval.method)
     low, high = (mean * math.exp(edge - interval.mean) for edge in (interval.low, interval.high))
     return Interval(mean, low, high, interval.level, interval.df, interval.method)
+
+
+def mean_of_cells(
+    intervals: Sequence[Interval],
+    *,
+    log: bool = False,
+    error: CommonError | None = None,
+    confidence: float = 0.95,
+) -> Interval:
+    """The mean of several cells, with equal weights, from the means of the cells with their intervals. `log`: the
+    geometric mean; it needs means above 0. There is no interval if a cell has none.
+
+    Intervals that are symmetric on the logarithm (a constant relative error) have the weights mean_i / sum(mean); the
+    result is then symmetric on the logarithm, too, so that it does not extend below 0. Independent cells with weights
+    w_i and standard errors s_i have the error sqrt(sum (w_i s_i)^2). Its degrees of freedom are those of the error that
+    the cells share, else those of Welch and Satterthwaite (Jain 13.4): (sum (w_i s_i)^2)^2 / sum((w_i s_i)^4 / df_i).
+    `error` is asked first, as cells measured in the same blocks are not independent.
+    """
+    if len(intervals) == 1:
+        return intervals[0]
+    means = np.array([interval.mean for interval in intervals])
+    centre = float(np.exp(np.log(means).mean()) if log else means.mean())
+    relative = [s for interval in intervals if (s := _relative_error(interval)) is not None]
+    absolute = [s for interval in intervals if (s := _standard_error(interval)) is not None]
+    is_relative = len(relative) == len(intervals)
+    if not is_relative and (log or len(absolute) < len(intervals)):
+        return Interval(centre, None, None, confidence, None, COMBINED)
+    weights = (means / centre if is_relative and not log else np.ones(means.size)) / means.size
+    found = None if error is None else error(weights, is_relative)
+    if found is None:
+        found = _independent(intervals, weights * np.array(relative if is_relative else absolute))
+    half = t_quantile(0.5 + confidence / 2, found.df) * found.error
+    low, high = (
+        (centre * math.exp(-half), centre * math.exp(half)) if is_relative else (centre - half, centre + half)
+    )
+    return Interval(centre, low, high, confidence, found.df, COMBINED)
+
+
+def _independent(intervals: Sequence[Interval], errors: NDArray[np.float64]) -> MeanError:
+    """The error of a sum of independent means with these intervals and weighted standard errors."""
+    dfs = np.array([interval.df for interval in intervals], dtype=np.float64)
+    squares = errors**2
+    below = float(np.sum(squares**2 / dfs))
+    pooled = all(interval.method == POOLED for interval in intervals)
+    df = float(dfs[0]) if pooled or below == 0 else float(squares.sum()) ** 2 / below
+    return MeanError(math.sqrt(float(squares.sum())), df)
+
+
+def _relative_error(interval: Interval) -> float | None:
+    """The standard error of the logarithm of a mean, from an interval that is symmetric on the logarithm."""
+    low, high, df = interval.low, interval.high, interval.df
+    if low is None or high is None or df is None or low <= 0 or not math.isfinite(high):
+        return None
+    up, down = math.log(high / interval.mean), math.log(interval.mean / low)
+    return up / t_quantile(0.5 + interval.level / 2, df) if math.isclose(up, down, rel_tol=1e-6) else None
+
+
+def _standard_error(interval: Interval) -> float | None:
+    """The standard error of a mean, from the half width of its interval."""
+    low, high, df = interval.low, interval.high, interval.df
+    if low is None or high is None or df is None:
+        return None
+    return (high - low) / 2 / t_quantile(0.5 + interval.level / 2, df)
