@@ -35,6 +35,11 @@ def test_the_client_or_nginx_balances_over_the_instances(lab: Lab) -> None:
         started = run["counts"]["started"]
         assert sum(through_web) == started, "no request is counted twice or lost"
         assert max(through_web) - min(through_web) <= 4, "round robin, one counter for each tester or worker"
+    behind_nginx = [
+        tier for run in done.json["runs"] for tier in run.get("tiers", ()) if tier["before"] == ["front"]
+    ]
+    assert [tier["service"] for tier in behind_nginx] == ["web.1, web.2 and web.3"]
+    assert behind_nginx[0]["sent"] > 20 and behind_nginx[0]["difference"] == 0
     record = json.loads((lab.results() / "runs" / "0002" / "run.json").read_text())
     assert [each["name"] for each in record["services"]] == ["web.1", "web.2", "web.3", "front"]
     assert len({each["urls"][0] for each in record["services"]}) == 4

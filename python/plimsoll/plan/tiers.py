@@ -65,7 +65,8 @@ class ServiceRequests:
 class Tier:
     """A service, the counter of its requests, and all clients that are known. `through`: what is between and does not
     count, from the clients on: names of services, or URLs of proxies. `is_watched`: Plimsoll did not start it, so it
-    may have other clients. `sent_bytes`: its counter of bytes, if all its clients are testers that record the same."""
+    may have other clients. `sent_bytes`: its counter of bytes, if all its clients are testers that record the same.
+    `others`: further services of the tier, whose counts are added: a balancer counts only all of its requests."""
 
     service: str
     counter: str
@@ -74,6 +75,7 @@ class Tier:
     through: tuple[str, ...] = ()
     is_watched: bool = False
     sent_bytes: SentBytes | None = None
+    others: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The entry of run.json."""
@@ -102,10 +104,15 @@ def tiers_of(config: Config) -> tuple[Tier, ...]:
 
 def _started(config: Config) -> Iterator[Tier]:
     for service in reversed(config.services):
-        counter = SERVICE_KINDS[service.kind].arrival_counter if service.scheme != "tcp" else None
-        clients = _clients(service, config) if counter is not None else None
-        if counter is None or not clients:
-            continue
+        yield from _alone(service, config)
+        yield from _balanced(service, config)
+
+
+def _alone(service: Service, config: Config) -> Iterator[Tier]:
+    """The tier of one service."""
+    counter = _arrival_counter(service)
+    clients = _clients(service, config) if counter is not None else None
+    if counter is not None and clients:
         testers = tuple(client.requests for client in clients if isinstance(client.requests, TesterRequests))
         services = tuple(
             client.requests for client in clients if isinstance(client.requests, ServiceRequests)
@@ -114,6 +121,26 @@ def _started(config: Config) -> Iterator[Tier]:
         is_direct = not services and not through and all(part.each == 1 for part in testers)
         sent_bytes = SERVICE_KINDS[service.kind].sent_bytes if is_direct else None
         yield Tier(service.name, counter, testers, services, through, sent_bytes=sent_bytes)
+
+
+def _balanced(balancer: Service, config: Config) -> Iterator[Tier]:
+    """The tier of equal services behind a balancer, which is the only client of each of them."""
+    names: list[str] = balancer.settings["origins"] if balancer.kind == "nginx" else []
+    origins = [config.service(name) for name in names]
+    counter = _arrival_counter(origins[0]) if len({origin.kind for origin in origins}) == 1 else None
+    if len(origins) < 2 or counter is None or _changes_count(balancer):
+        return
+    if all(_clients(origin, config, besides=balancer) == [] for origin in origins):
+        senders = tuple(
+            client.requests
+            for client in _forwards(balancer) or ()
+            if isinstance(client.requests, ServiceRequests)
+        )
+        yield Tier(names[0], counter, services=senders, others=tuple(names[1:]))
+
+
+def _arrival_counter(service: Service) -> str | None:
+    return SERVICE_KINDS[service.kind].arrival_counter if service.scheme != "tcp" else None
 
 
 def _watched(config: Config) -> Iterator[Tier]:
@@ -168,10 +195,15 @@ def _requests(work: Workload, endpoints: Iterable[str]) -> TesterRequests:
     return TesterRequests(work.name, names, 1 + int(before), len(names) == len(work.target.endpoints))
 
 
-def _clients(service: Service, config: Config) -> _Clients:
+def _clients(service: Service, config: Config, besides: Service | None = None) -> _Clients:
+    """The clients of a service, without `besides`."""
     found: list[_Client] = []
     sources = (_testers(service, work, config) for work in config.workloads)
-    senders = (_sent_by(other, service, config) for other in config.services if service.name in other.needs)
+    senders = (
+        _sent_by(other, service, config)
+        for other in config.services
+        if service.name in other.needs and other is not besides
+    )
     for clients in (*sources, *senders, _purges(service, config)):
         if clients is None:
             return None
@@ -238,9 +270,8 @@ def _sent_by(other: Service, service: Service, config: Config) -> _Clients:
             # A cache with parents does not connect to the origin itself.
             return _forwards(other) if receivers == [service.name] else []
         case "nginx":
-            changes = any(line.lstrip().startswith(_CHANGES_COUNT) for line in settings["settings"])
-            # It counts the requests to all of its origins together.
-            return None if changes or len(settings["origins"]) > 1 else _forwards(other)
+            # It counts the requests to all of its origins together (`_balanced`).
+            return None if _changes_count(other) or len(settings["origins"]) > 1 else _forwards(other)
         case "frontier" if not any(settings.get(key) for key in _OF_LAST_MODIFIED):
             readers = [work for work in config.workloads if work.driver == "frontier"]
             if not all(map(_has_selects, readers)):
@@ -250,6 +281,11 @@ def _sent_by(other: Service, service: Service, config: Config) -> _Clients:
             return _forwards(other, "database_errors", sessions)
         case _:
             return None
+
+
+def _changes_count(nginx: Service) -> bool:
+    """Whether it sends more or fewer requests than it receives."""
+    return any(line.lstrip().startswith(_CHANGES_COUNT) for line in nginx.settings["settings"])
 
 
 def _forwards(other: Service, errors: str = "", sessions: str = "") -> _Clients:

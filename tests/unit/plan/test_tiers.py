@@ -52,6 +52,22 @@ def test_each_instance_is_compared_with_the_transactions_of_its_endpoint() -> No
     }
 
 
+def test_instances_behind_nginx_are_one_tier() -> None:
+    found = tiers("own: {kind: echo, instances: 3}\n  web: {kind: nginx, origin: own}")
+    assert set(found) == {"web", "own.1"}
+    assert clients(found["own.1"]) == ["web"]
+    assert found["own.1"].others == ("own.2", "own.3")
+    assert found["own.1"].sent_bytes is None
+
+
+def test_instances_with_another_client_are_no_tier() -> None:
+    services = "own: {kind: echo, instances: 2}\n  web: {kind: nginx, origin: own}"
+    program = services + "\n  other: {kind: command, command: [x, '{own.2.url}']}"
+    assert "own.1" not in tiers(program)
+    changed = services.replace("origin: own}", "origin: own, settings: [proxy_next_upstream off]}")
+    assert "own.1" not in tiers(changed)
+
+
 def test_the_origin_of_a_cache_is_compared_with_the_cache() -> None:
     found = tiers("own: {kind: echo}\n  web: {kind: squid, origin: own}")
     assert clients(found["web"]) == ["main"]
@@ -122,7 +138,6 @@ def test_a_forward_proxy_that_counts() -> None:
             "",
             "own",
         ),
-        ("own: {kind: echo, instances: 2}\n  web: {kind: nginx, origin: own}", "web", "", "own.1"),
         ("web: {kind: echo, http: false}\n  x: {kind: echo}", "x", "", "web"),
         ("web: {kind: echo}", "web", "actions: [{at: 100ms, run: [curl, x]}]", "web"),
         (

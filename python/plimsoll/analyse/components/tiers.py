@@ -16,6 +16,8 @@ from plimsoll.collect.requests import RequestCounts
 
 TESTERS = "testers"
 """The name of the testers among the tiers."""
+MAX_NAMES = 3
+"""A tier of more services is named by its first and last one."""
 REFUSED = "refused"
 """The counter of invalid requests, which are not among those that a service of Plimsoll received."""
 
@@ -57,8 +59,10 @@ def _is_whole(record: Mapping[str, Any]) -> bool:
 def _compared(
     tier: Mapping[str, Any], counters: Mapping[str, Mapping[str, float]], testers: Testers, failed: int
 ) -> TierCounts | None:
-    counted = counters.get(tier["service"], {}).get(tier["counter"])
-    if counted is None:
+    names = (tier["service"], *tier.get("others", ()))
+    counts = [counters.get(name, {}).get(tier["counter"]) for name in names]
+    counted = [number for number in counts if number is not None]
+    if len(counted) < len(names):
         return None
     sent = [_of_testers(testers(entry), entry["each"], bool(tier["through"])) for entry in tier["testers"]]
     sent += [
@@ -69,16 +73,20 @@ def _compared(
         return None
     most, certain = sum(part.most for part in known), sum(part.certain for part in known)
     # Plimsoll's services count invalid requests separately.
-    certain -= round(counters[tier["service"]].get(REFUSED, 0.0))
-    counts = compare(
-        tier["service"],
+    certain -= round(sum(counters[name].get(REFUSED, 0.0) for name in names))
+    compared = compare(
+        names[0]
+        if len(names) == 1
+        else listing(names)
+        if len(names) <= MAX_NAMES
+        else f"{names[0]} to {names[-1]}",
         ((TESTERS,) if tier["testers"] else ()) + tuple(entry["service"] for entry in tier["services"]),
         Sent(most, certain),
-        round(counted),
+        round(sum(counted)),
         through=tuple(tier["through"]),
         is_watched=tier["is_watched"],
     )
-    return replace(counts, bytes=_bytes(tier, counters[tier["service"]], testers))
+    return replace(compared, bytes=_bytes(tier, counters[tier["service"]], testers))
 
 
 def _bytes(
