@@ -29,10 +29,11 @@ def test_the_client_or_nginx_balances_over_the_instances(lab: Lab) -> None:
     path = lab.file(FILE.partition("actions")[0])
     done = lab.run("run", path, "--json")
     assert done.code == 0, done.err
-    for run in done.json["runs"]:
+    for run, through_front in zip(done.json["runs"], (False, True), strict=True):
         counted = {each["name"]: each["counters"] for each in run["services"]}
         through_web = [counted[f"web.{number}"]["received"] for number in (1, 2, 3)]
         started = run["counts"]["started"]
+        assert counted["front"]["requests"] == through_front * started
         assert sum(through_web) == started, "no request is counted twice or lost"
         assert max(through_web) - min(through_web) <= 4, "round robin, one counter for each tester or worker"
     behind_nginx = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.plan.helpers import edited, load, problems
 
-from plimsoll.plan import Cell, Experiment
+from plimsoll.plan import Cell, Experiment, load_experiment
 from plimsoll.plan.schema.experiment import ExperimentRaw
 from plimsoll.plan.source.memo import MISSING, Memo
 
@@ -58,6 +58,33 @@ def test_a_cell_is_the_same_among_many_and_alone() -> None:
     for cell in experiment.cells[::59]:
         assert content(cell) == content(cell_alone(cell, experiment))
     assert len({repr(content(cell)) for cell in experiment.cells}) == len(experiment.cells)
+
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted((*(ROOT / "examples").glob("*.yaml"), *(ROOT / "studies").glob("*/*.yaml")))
+INSTANCES = """
+plimsoll: 1
+services:
+  web:   {kind: echo, instances: 2}
+  front: {kind: nginx, origin: web}
+workload: {driver: http, target: web}
+load: {testers: 1}
+run: {duration: 1s}
+factors: {workload.target: [web, front], load.testers: [1, 2], services.web.instances: [2, 3]}
+"""
+
+
+def without_memo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Memo, "known", lambda *_: MISSING)
+
+
+def test_shared_results_of_files_are_those_of_each_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that is stored for fewer sections than it depends on would be that of another cell."""
+    shared = [load_experiment(path, environ={}).cells for path in FILES] + [load(INSTANCES).cells]
+    without_memo(monkeypatch)
+    alone = [load_experiment(path, environ={}).cells for path in FILES] + [load(INSTANCES).cells]
+    for name, first, second in zip((*(path.name for path in FILES), "instances"), shared, alone, strict=True):
+        assert [content(cell) for cell in first] == [content(cell) for cell in second], name
 
 
 def test_equal_sections_of_cells_are_checked_and_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:

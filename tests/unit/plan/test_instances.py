@@ -63,6 +63,13 @@ def test_the_number_of_instances_is_a_path_for_levels() -> None:
     assert [service.name for service in config_of(text).services] == ["web", "front"]
 
 
+def test_other_factors_act_beside_instances() -> None:
+    text = FILE + "factors: {workload.target: [web, front], load.testers: [2, 4]}\n"
+    configs = [cell.config for cell in load(text).cells]
+    assert [len(config.workloads[0].target.endpoints) for config in configs] == [3, 3, 1, 1]
+    assert [config.workloads[0].load.testers for config in configs] == [2, 4, 2, 4]
+
+
 def test_instances_have_metrics_of_their_own() -> None:
     responses = "responses: [{metric: cpu.web.2}, {metric: counter.web.3.received}]\n"
     actions = "actions: [{at: 300ms, kill: {service: web.1}}]\n"

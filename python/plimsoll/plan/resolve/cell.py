@@ -168,11 +168,12 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
 
     groups = once("instances", (raw.services,), lambda: instances_of(raw.services))
     if groups:
-        raw = once(
+        sections = once(
             "sections with instances",
             (raw.services, raw.targets, raw.cpus),
-            lambda: _with_instances(raw, groups, context),
+            lambda: _sections_with_instances(raw, groups, context),
         )
+        raw = raw.model_copy(update=sections)
     services = once(
         "services",
         (raw.services,),
@@ -244,13 +245,14 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
     )
 
 
-def _with_instances(raw: ExperimentRaw, groups: Groups, context: ResolveContext) -> ExperimentRaw:
-    changed = {
+def _sections_with_instances(
+    raw: ExperimentRaw, groups: Groups, context: ResolveContext
+) -> dict[str, object]:
+    return {
         "services": services_with_instances(raw.services, groups, context),
         "targets": targets_with_instances(raw.targets, groups, context),
         "cpus": cpus_with_instances(raw.cpus, groups),
     }
-    return raw.model_copy(update=changed)
 
 
 @dataclass(frozen=True, slots=True)
