@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 from numpy.typing import NDArray
 
 from plimsoll.plan import make_plan, parse_experiment
@@ -23,6 +24,18 @@ design: {seed: 5, order: listed}
 run: {drain: 1s}
 validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     # the machine of the tests may be busy
 """
+STAGES = """
+plimsoll: 1
+name: stages
+services: {web: {kind: echo}}
+workload: {driver: http, target: web, timeout: 5s}
+load:
+  every: 100ms
+  late: skip
+  stages: [{for: 1s, testers: 2}, {for: 1s, testers: 5}, {for: 1s, testers: 1}]
+run: {drain: 1s}
+validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}
+"""
 TESTERS, JOIN, LIFE, EVERY = 4, 500_000_000, 2_000_000_000, 100_000_000
 NEAR = 10_000_000
 """Maximum error of the map of the agent's clock in a short run, ns."""
@@ -38,6 +51,30 @@ def test_testers_join_as_planned_keep_their_interval_and_leave(lab: Lab) -> None
     _check_starts(lab.results() / "runs" / "0001", quick, planned)
     _check_steps(quick)
     _check_slow(lab.results() / "runs" / "0002", slow, planned)
+
+
+@pytest.mark.long
+def test_testers_of_stages_keep_their_interval_and_their_offset(lab: Lab) -> None:
+    done = lab.run("run", lab.file(STAGES), "--json")
+    assert done.code == 0, done.err + done.out
+    (run,) = done.json["runs"]
+    tester, scheduled = _scheduled(lab.results() / "runs" / "0001")
+    active = {0: (0, 3), 1: (0, 2), 2: (1, 2), 3: (1, 2), 4: (1, 2)}
+    for number, (begin, end) in active.items():
+        own = np.sort(scheduled[tester == number])
+        assert begin * 1e9 - NEAR < own[0] < begin * 1e9 + EVERY + NEAR
+        assert end * 1e9 - 2 * EVERY - LATE < own[-1] < end * 1e9 + NEAR
+        # A slot that a busy machine delays is skipped; the next one is at the tester's own offset again.
+        phases = (own - own[0] + EVERY / 2) % EVERY - EVERY / 2
+        assert np.median(np.abs(phases)) < NEAR
+    assert len(tester) + run["counts"]["missed"] == 10 * (3 + 2 + 3 * 1)
+    assert [stage["name"] for stage in run["stages"]] == ["stage-1", "stage-2", "stage-3"]
+
+
+def _scheduled(run: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Tester and planned start of each transaction, from the start of the agent."""
+    tester, early, start = _columns(run, "tester", "scheduled", "start")
+    return tester, start + early - (start + early).min()
 
 
 def _columns(run: Path, *names: str) -> list[NDArray[np.int64]]:

@@ -13,10 +13,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from plimsoll.deploy.testbed import down, running_testbeds, up
@@ -37,6 +40,8 @@ links:
 """
 CONTROLLER = "  controller: {address: 127.0.0.1}\n"
 HOSTS = ("near-1", "far-1", "far-2")
+COLUMNS = ("agent", "tester", "start", "scheduled")
+"""Of transactions.parquet; `scheduled` is relative to `start`."""
 home = test_testbed.home
 
 
@@ -354,3 +359,24 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     assert re.search(r"Cut of link here-far at 1\.\d s for 1(\.\d+)? s", done.out.replace("\u00a0", " ")), (
         done.out
     )
+
+
+@pytest.mark.long
+def test_a_ramp_with_testers_per_host(lab: Lab, bed: Path) -> None:
+    """The testers join host after host: tester i of the ramp at i times 200 ms, two on each of the three hosts."""
+    path = on_testbed(lab)
+    text = path.read_text().replace(
+        "{testers: 6, think: 5ms}", "{ramp: {per_host: 2, every: 200ms}, every: 50ms}"
+    )
+    path.write_text(text)
+    done = lab.run("run", path, "--json")
+    assert done.code == 0, done.err
+    (run,) = done.json["runs"]
+    rows = pq.read_table(lab.results() / "runs" / "0001" / "transactions.parquet").to_pydict()
+    firsts: dict[tuple[int, int], int] = {}
+    for agent, tester, start, early in zip(*(rows[name] for name in COLUMNS), strict=True):
+        firsts[agent, tester] = min(firsts.get((agent, tester), start + early), start + early)
+    assert sorted(Counter(agent for agent, _ in firsts).values()) == [2, 2, 2]
+    joined = np.sort(np.array(list(firsts.values()), dtype=np.float64)) / 1e6
+    assert np.abs(joined - joined[0] - 200 * np.arange(6)).max() < 60, joined
+    assert run["ramp"]["steps"][-1]["load_high"] == 6
