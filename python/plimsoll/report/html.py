@@ -25,7 +25,7 @@ from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_d
 from plimsoll.report.setup import SetUp
 from plimsoll.report.setup_marks import Picture, picture_of
 from plimsoll.report.tables import analysis as tables
-from plimsoll.report.tables import caches, consistency, counted, demands, hosts, machine, regressions
+from plimsoll.report.tables import caches, consistency, counted, demands, hosts, machine, memory, regressions
 from plimsoll.report.tables import run as run_tables
 from plimsoll.report.tables.analysis import verdict_text
 from plimsoll.report.tables.capacities import capacities
@@ -233,7 +233,8 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             "utilization",
             "Bottlenecks",
             picture=picture_of(labels, setup.topology),
-            figures=of("utilization"),
+            tables=tuple(table for table in (memory.table(labels),) if table is not None),
+            figures=of("utilization", "memory"),
             folded=(figures,) if (figures := counted.derived(labels)) is not None else (),
         ),
         Section(

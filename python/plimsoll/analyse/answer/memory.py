@@ -61,14 +61,21 @@ def _full(growth: MemoryGrowth) -> str:
             f"{what}, {size}, is too far away to say at how many testers it is full (at most "
             f"{count(round(growth.reach))} are extrapolated)"
         )
-    at = growth.full_at
-    ends = f" ({count(_digits(at.low))} to {count(_digits(at.high))})" if at.low and at.high else ""
     tried = count(growth.loads[-1])
-    full = f"{count(_digits(at.mean))} testers{ends}"
     return (
-        f"{what}, {size}, is full at about {full} if it keeps this slope, extrapolated from at most {tried}"
+        f"{what}, {size}, is full at about {full_at_words(growth, ' testers')} if it keeps this slope, extrapolated from at most {tried}"
         f"{_if_curved(growth)}"
     )
+
+
+def full_at_words(growth: MemoryGrowth, unit: str = "") -> str:
+    """The number of testers at which memory is full, with its interval: `4,910 (4,700 to 5,140)`. Empty if it is not
+    known."""
+    at = growth.full_at
+    if at is None:
+        return ""
+    ends = f" ({count(_digits(at.low))} to {count(_digits(at.high))})" if at.low and at.high else ""
+    return f"{count(_digits(at.mean))}{unit}{ends}"
 
 
 def _if_curved(growth: MemoryGrowth) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from plimsoll.analyse.components.memory import AVAILABLE, LIMIT
 from plimsoll.analyse.design.across import Design, Group
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.memory import GrowthVerdict, MemoryGrowth
+from plimsoll.analyse.results.memory import GrowthPoint, GrowthVerdict, MemoryGrowth
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import BottleneckReason
 from plimsoll.analyse.stats.distributions import t_quantile
@@ -40,6 +40,7 @@ NEARLY_FULL: Final = 0.9
 class _Point:
     """One run. `capacity`: bytes at which memory is full; None: unknown."""
 
+    run: str
     testers: int
     memory: float
     capacity: float | None
@@ -76,9 +77,9 @@ def _points(name: str, runs: Sequence[RunResult]) -> Iterator[_Point]:
         if limit is not None and memory >= NEARLY_FULL * limit:
             continue
         if limit is not None:
-            yield _Point(len(run.testers), memory, limit, "limit")
+            yield _Point(run.id, len(run.testers), memory, limit, "limit")
         else:
-            yield _Point(len(run.testers), memory, None if free is None else memory + free, "host")
+            yield _Point(run.id, len(run.testers), memory, None if free is None else memory + free, "host")
 
 
 def _growth(name: str, combination: dict[str, str], points: Sequence[_Point]) -> MemoryGrowth | None:
@@ -126,6 +127,8 @@ def _growth(name: str, combination: dict[str, str], points: Sequence[_Point]) ->
         curved_low=ends[0],
         curved_high=ends[1],
         rule=rule(RuleName.MEMORY_GROWTH),
+        points=tuple(GrowthPoint(point.run, point.testers, point.memory) for point in points),
+        intercept=float(y.mean() - slope.value * x.mean()),
     )
 
 

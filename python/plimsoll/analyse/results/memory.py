@@ -20,6 +20,15 @@ class GrowthVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GrowthPoint:
+    """The own memory (bytes) of a service in one run, and the number of testers of this run."""
+
+    run: str
+    testers: int
+    memory: float
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryGrowth:
     """Own memory of one service against the number of testers, over the valid runs of one combination of the other
     factors. `loads`: numbers of testers; `slope`: bytes per tester; `capacity`: bytes at which memory is full, and
@@ -45,3 +54,7 @@ class MemoryGrowth:
     curved_low: float | None = None
     curved_high: float | None = None
     rule: RuleId | None = None
+    points: tuple[GrowthPoint, ...] = ()
+    """The runs of the line. Runs in which memory was full, or nearly full, are left out."""
+    intercept: float | None = None
+    """Bytes at no tester, by the line."""

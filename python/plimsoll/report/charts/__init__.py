@@ -12,6 +12,7 @@ from plimsoll.report.charts import (
     hosts,
     load,
     means,
+    memory,
     operations,
     ramp,
     regressions,
@@ -27,8 +28,8 @@ __all__ = ["Figure", "check_figures", "effect_figures", "load_figures", "run_cha
 
 
 def load_figures(labels: Labels) -> list[Figure]:
-    """Charts against the load: throughput, response time, distribution, errors, utilization, fairness, consistency;
-    then ramps and hosts.
+    """Charts against the load: throughput, response time, distribution, errors, utilization, memory, fairness,
+    consistency; then ramps and hosts.
 
     A single cell has no load axis: its numbers are tables, its distribution and its time series are charts.
     """
@@ -41,6 +42,7 @@ def load_figures(labels: Labels) -> list[Figure]:
         distribution.distribution(labels),
         load.errors(labels) if several else None,
         utilization.utilization(labels),
+        memory.memory(labels),
         operations.operations(labels),
         testers.fairness(labels) if several else None,
         consistency.tradeoff(labels) if several else None,
