@@ -43,7 +43,7 @@ def nominal_of_all(combinations: Sequence[Levels]) -> list[Capacity]:
     out = []
     for levels in combinations:
         bracket = saturation(levels, error)
-        facts = [capacity.Level(load, next(intervals), None, [], [], []) for load in levels]
+        facts = [capacity.Level(load, next(intervals), [], [], []) for load in levels]
         top = highest(levels, error, bracket)
         out.append(capacity.nominal(facts, top, saturated=bracket.upper is not None))
     return out

@@ -42,15 +42,14 @@ class AnalysisRequest:
             self.thresholds = [_threshold(threshold) for threshold in plan["thresholds"]]
             self.design = _design(plan)
             self.prices = {name: Price(**price) for name, price in plan.get("costs", {}).items()}
-            rules = [threshold.rule for threshold in self.thresholds]
+            judged = (*self.thresholds, *self.capacity.usable)
+            rules = [threshold.rule for threshold in judged]
             rules += [rule for rule in (self.capacity.response,) if rule is not None]
             metrics = [response.metric for response in self.responses]
-            metrics += [threshold.metric for threshold in self.thresholds]
+            metrics += [threshold.metric for threshold in judged]
             metrics += self.chart_metrics
             self.at_peak = any(_is_at_peak(metric) for metric in metrics)
-            self.first = tuple(
-                sorted({of for threshold in self.thresholds for of in threshold.parts.get(FIRST, ())})
-            )
+            self.first = tuple(sorted({of for threshold in judged for of in threshold.parts.get(FIRST, ())}))
             self.quantiles = (*STANDARD, *(rule.arg / 100 for rule in rules if rule.arg is not None))
         except (KeyError, TypeError, RuleError) as error:
             raise DamagedResults(
@@ -82,12 +81,19 @@ def _design(plan: Mapping[str, Any]) -> Design:
 def _capacity(capacity: Mapping[str, Any]) -> CapacityRules:
     response, errors = capacity["response"], capacity["errors"]
     parts = {kind: tuple(names) for kind, names in capacity.get("parts", {}).items()}
-    suffix = "".join(f" ({kind} {listing(names)})" for kind, names in parts.items())
 
     def rule(text: str, metric: str) -> Rule | None:
-        return replace(parse_rule(text, metric), text=text + suffix) if text else None
+        return replace(parse_rule(text, metric), text=text + _words_of(parts)) if text else None
 
-    return CapacityRules(rule(response, "response"), rule(errors, "errors"), response, errors, parts)
+    further = (_threshold(threshold) for threshold in capacity.get("usable", ()))
+    usable = tuple(
+        replace(one, rule=replace(one.rule, text=one.text + _words_of(one.parts))) for one in further
+    )
+    return CapacityRules(rule(response, "response"), rule(errors, "errors"), response, errors, parts, usable)
+
+
+def _words_of(parts: Mapping[str, tuple[str, ...]]) -> str:
+    return "".join(f" ({kind} {listing(names)})" for kind, names in parts.items())
 
 
 def _threshold(threshold: Mapping[str, Any]) -> Threshold:

@@ -148,11 +148,13 @@ def one_run(
         result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
     shown = component_series(run, results, options, run_agents, run_summary.series)
     result = replace(result, component_series=shown)
+    parts = run_summary.parts
     if rules.at_peak:
-        peak = at_peak(run, results, options, measured, run_summary.peak, run_agents, placement)
+        peak = at_peak(run, results, options, measured, run_summary.peak, run_agents, placement, rules.first)
         if peak is not None:
             result, histograms = replace(result, at_peak=peak[0]), {**histograms, **peak[1]}
-    return worded_run(result), histograms, run_summary.parts
+            parts = {part: {**own, **peak[2].get(part, {})} for part, own in parts.items()}
+    return worded_run(result), histograms, parts
 
 
 def in_file_order(
@@ -248,6 +250,7 @@ def _with_ramp(
         for rule in (rules.capacity.response, rules.capacity.errors)
         if rule is not None and not rules.capacity.parts
     ]
+    judged_rules += [threshold.rule for threshold in rules.capacity.usable if not threshold.parts]
     result = ramp(run, profile, load_bins(profile, measured), run_summary.bins, judged_rules)
     return replace(run, ramp=replace(result, steps=steps))
 

@@ -15,6 +15,7 @@ from plimsoll.analyse.hosts.clocks import greatest_bound
 from plimsoll.analyse.hosts.hosts import TesterPlacement, places_of
 from plimsoll.analyse.results.run import ComponentResources, NameLookup, Peak, WindowResult
 from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connections
+from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.run.staleness import HISTOGRAM, RunStaleness, staleness
 from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary
 from plimsoll.analyse.stats.quantiles import Histogram
@@ -97,8 +98,9 @@ def layout_of(
     run_agents: RunAgents,
     placement: TesterPlacement | None,
     first: Sequence[str] = (),
+    first_window: Window | None = None,
 ) -> Layout:
-    """The layout with `measured` as the measured window. `first`: as in `Layout`."""
+    """The layout with `measured` as the measured window. `first`, `first_window`: as in `Layout`."""
     record, summary = run.record, run.summary or {}
     return Layout(
         measured=measured,
@@ -119,6 +121,7 @@ def layout_of(
         chart_quantum_ns=_ns(options.chart_quantum_s),
         places=None if placement is None else places_of(placement, run_agents),
         first=first,
+        first_window=first_window,
     )
 
 
@@ -211,17 +214,19 @@ def at_peak(
     peak: Peak | None,
     run_agents: RunAgents,
     placement: TesterPlacement | None,
-) -> tuple[WindowResult, Mapping[str, Histogram]] | None:
-    """The figures of the part of the peak window in `measured`, and its histograms by the names of the metrics. None if
-    there is no such part, or if single transactions were not kept."""
+    first: Sequence[str] = (),
+) -> tuple[WindowResult, Mapping[str, Histogram], OfParts] | None:
+    """The figures of the part of the peak window in `measured`, and its histograms by the names of the metrics: of all
+    transactions, and of each part. None if there is no such part, or if single transactions were not kept. `first`:
+    as in `Layout`."""
     if peak is None or run.transactions is None:
         return None
     start, end = max(measured.start, round(peak.start_s * 1e9)), min(measured.end, round(peak.end_s * 1e9))
     if end <= start:
         return None
     window = Window(start, end)
-    file = transactions_of(run)
-    layout = layout_of(file, run, options, window, [], run_agents, placement)
+    file = transactions_of(run, connected=bool(first))
+    layout = layout_of(file, run, options, window, [], run_agents, placement, first, window)
     summary = summarise_transactions(file, layout, options)
     used = hosts_used_in(run, results, window, run_agents)
     opened = read_connections(run, window)
@@ -240,8 +245,15 @@ def at_peak(
         metrics=metrics_of(run, window),
         staleness=None if versions is None else versions.staleness,
         connections=None if opened is None else opened.connections,
+        workloads=summary.workloads,
+        operations=summary.operations,
+        first=summary.first,
     )
-    return result, {f"{name}{PEAK.suffix}": histogram for name, histogram in histograms.items()}
+    return result, _of_peak(histograms), {part: _of_peak(own) for part, own in summary.parts.items()}
+
+
+def _of_peak(histograms: Mapping[str, Histogram]) -> dict[str, Histogram]:
+    return {f"{name}{PEAK.suffix}": histogram for name, histogram in histograms.items()}
 
 
 def transactions_of(run: RunFiles, *, connected: bool = False) -> TransactionFile:

@@ -21,7 +21,7 @@ MAX_SHOWN: Final = 12
 
 
 def check_components(raw: ExperimentRaw, configs: Collection[Config], report: ResolveContext) -> None:
-    """Reports responses, charts and thresholds on a component or service that no cell has."""
+    """Reports responses, charts, capacities and thresholds on a component or service that no cell has."""
     known = {"component": components_of(configs), "service": services_of(configs)}
     for at, metric in _metrics(raw):
         named = catalogue.METRICS.find(metric)
@@ -72,6 +72,8 @@ def _metrics(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:
             yield ("charts", index, "x"), chart.x
         for at, metric in enumerate(chart.y):
             yield ("charts", index, "y", at), metric
+    for index, rule in enumerate(raw.capacity.usable):
+        yield ("capacity", "usable", index, "metric"), rule.metric
     for index, threshold in enumerate(raw.thresholds):
         yield ("thresholds", index, "metric"), threshold.metric
 

@@ -29,7 +29,13 @@ from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.warnings import unused_targets
-from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw, ResponseRaw
+from plimsoll.plan.schema.experiment import (
+    DesignRaw,
+    ExperimentRaw,
+    ResponseRaw,
+    ThresholdRaw,
+    UsableRuleRaw,
+)
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.sets import with_sets
@@ -433,8 +439,13 @@ def _capacity(raw: ExperimentRaw, report: ResolveContext) -> model.CapacityRules
     if raw.capacity.errors is not None:
         errors = report.rule(raw.capacity.errors, "errors", ("capacity", "errors"))
     parts: dict[str, tuple[str, ...]] = {kind: (name,) for kind, name in raw.capacity.where.items()}
+    usable = []
+    for index, rule in enumerate(raw.capacity.usable):
+        of: dict[str, tuple[str, ...]] = {kind: (name,) for kind, name in rule.where.items()}
+        threshold = _rule_of(rule, {}, of, ("capacity", "usable", index), _ratios(raw), report)
+        usable += [] if threshold is None else [threshold]
     return model.CapacityRules(
-        response, errors, raw.capacity.response or "", raw.capacity.errors or "", parts
+        response, errors, raw.capacity.response or "", raw.capacity.errors or "", parts, tuple(usable)
     )
 
 
@@ -442,7 +453,6 @@ def _thresholds(
     raw: ExperimentRaw, factors: Sequence[Factor], report: ResolveContext
 ) -> tuple[model.Threshold, ...]:
     by_name = {factor.name: factor for factor in factors}
-    ratios = _ratios(raw)
     thresholds = []
     for index, threshold in enumerate(raw.thresholds):
         at: KeyPath = ("thresholds", index)
@@ -452,23 +462,35 @@ def _thresholds(
             name: where.pop(name) for name in model.PARTS if name in where and name not in by_name
         }
         check_labels(where, by_name, (*at, "where"), report, also=model.PARTS)
-        metric = ratios.get(threshold.metric, threshold.metric)
-        if not known_metric(metric, (*at, "metric"), Use.RULE, report):
-            continue
-        metric = _over(metric, threshold.over, at, report)
-        if parts and not catalogue.METRICS.has_parts(metric):
-            report.wrong(
-                (*at, "where"),
-                f"{threshold.metric} is not available for single operations or workloads, or first transactions"
-                + (" of the peak window" if threshold.over else ""),
-                None,
-            )
-        if model.FIRST in parts and len(parts) > 1:
-            report.wrong((*at, "where"), "first cannot be combined with operation or workload", None)
-        rule = report.rule(threshold.test, metric, (*at, "test"))
-        if rule is not None:
-            thresholds.append(model.Threshold(metric, rule, threshold.test, where, parts))
+        resolved = _rule_of(threshold, where, parts, at, _ratios(raw), report)
+        thresholds += [] if resolved is None else [resolved]
     return tuple(thresholds)
+
+
+def _rule_of(
+    written: ThresholdRaw | UsableRuleRaw,
+    where: Mapping[str, tuple[str, ...]],
+    parts: Mapping[str, tuple[str, ...]],
+    at: KeyPath,
+    ratios: Mapping[str, str],
+    report: ResolveContext,
+) -> model.Threshold | None:
+    """A rule on any metric; None if it is not valid. Its problems are reported."""
+    metric = ratios.get(written.metric, written.metric)
+    if not known_metric(metric, (*at, "metric"), Use.RULE, report):
+        return None
+    metric = _over(metric, written.over, at, report)
+    if parts and not catalogue.METRICS.has_parts(metric):
+        report.wrong(
+            (*at, "where"),
+            f"{written.metric} is not available for single operations or workloads, or first transactions: it is "
+            "not computed from single transactions",
+            None,
+        )
+    if model.FIRST in parts and len(parts) > 1:
+        report.wrong((*at, "where"), "first cannot be combined with operation or workload", None)
+    rule = report.rule(written.test, metric, (*at, "test"))
+    return None if rule is None else model.Threshold(metric, rule, written.test, where, parts)
 
 
 def _check_parts(
@@ -489,9 +511,16 @@ def _check_parts(
         model.WORKLOAD: list(dict.fromkeys(work.name for work in loads)),
         model.FIRST: [model.FIRST_OF_CONNECTION, model.FIRST_OF_TESTER],
     }
-    rules: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [(("capacity", "where"), capacity.parts)]
-    rules += [(("thresholds", index, "where"), threshold.parts) for index, threshold in enumerate(thresholds)]
-    for at, parts in rules:
+    of_capacity: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [
+        (("capacity", "where"), capacity.parts)
+    ]
+    of_capacity += [
+        (("capacity", "usable", index, "where"), rule.parts) for index, rule in enumerate(capacity.usable)
+    ]
+    of_thresholds: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [
+        (("thresholds", index, "where"), threshold.parts) for index, threshold in enumerate(thresholds)
+    ]
+    for at, parts in (*of_capacity, *of_thresholds):
         for kind, name in ((kind, name) for kind, names in parts.items() for name in names):
             if name not in known[kind]:
                 some = ", ".join(known[kind][:12]) or "none (no workload has a mix)"
@@ -499,11 +528,11 @@ def _check_parts(
                 if kind == model.FIRST:
                     message = f"expected the first transactions of {' or '.join(known[kind])}, got {name}"
                 report.wrong((*at, kind), message, nearest(name, known[kind]))
-    for name in capacity.parts.get(model.OPERATION, ()):
-        if len(workloads_of.get(name, ())) > 1 and model.WORKLOAD not in capacity.parts:
-            several = ", ".join(sorted(workloads_of[name]))
-            report.wrong(
-                ("capacity", "where"),
-                f"the operation {name} occurs in several workloads ({several}): give the workload too",
-                None,
-            )
+    for at, parts in of_capacity:  # a capacity has one value
+        for name in parts.get(model.OPERATION, ()):
+            if len(workloads_of.get(name, ())) > 1 and model.WORKLOAD not in parts:
+                several = ", ".join(sorted(workloads_of[name]))
+                message = (
+                    f"the operation {name} occurs in several workloads ({several}): give the workload too"
+                )
+                report.wrong(at, message, None)

@@ -523,15 +523,23 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class CapacityRules:
-    """The rules of usable (`response`) and error-limited (`errors`) capacity; None: not computed. The texts are as
-    written."""
+    """The rules of usable (`response` and `usable`) and error-limited (`errors`) capacity; without rules a capacity is
+    not computed. The texts are as written."""
 
     response: Rule | None = None
     errors: Rule | None = None
     response_text: str = ""
     errors_text: str = ""
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The operation and the workload to which the rules apply; empty: all transactions."""
+    """The operation and the workload to which `response` and `errors` apply; empty: all transactions."""
+    usable: tuple[Threshold, ...] = ()
+    """Further rules of the usable capacity, each on all transactions or on one part."""
+
+    @property
+    def of_usable(self) -> tuple[tuple[Rule, Mapping[str, tuple[str, ...]]], ...]:
+        """Every rule of the usable capacity, with the part to which it applies."""
+        own = () if self.response is None else ((self.response, self.parts),)
+        return (*own, *((threshold.rule, threshold.parts) for threshold in self.usable))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from plimsoll.plan.design.estimate import Estimate, estimate, run_times_ns
 from plimsoll.plan.design.factors import Factor
 from plimsoll.plan.experiment import Experiment
 from plimsoll.plan.hosts.spread import Spread, spread
-from plimsoll.plan.model import Cell, Config
+from plimsoll.plan.model import Cell, Config, Threshold
 from plimsoll.plan.resolve.warnings import many_ports, ramps
 from plimsoll.plan.source.secret import Redactor
 from plimsoll.plan.source.units import NS
@@ -128,18 +128,13 @@ class Plan:
                     if experiment.capacity.parts
                     else {}
                 ),
+                **(
+                    {"usable": [_rule_record(rule) for rule in experiment.capacity.usable]}
+                    if experiment.capacity.usable
+                    else {}
+                ),
             },
-            "thresholds": [
-                {
-                    "metric": threshold.metric,
-                    "test": threshold.text,
-                    "where": {k: list(v) for k, v in threshold.where.items()},
-                    **(
-                        {"parts": {k: list(v) for k, v in threshold.parts.items()}} if threshold.parts else {}
-                    ),
-                }
-                for threshold in experiment.thresholds
-            ],
+            "thresholds": [_rule_record(threshold) for threshold in experiment.thresholds],
             "validity": asdict(experiment.validity),
             "runs": [
                 {
@@ -301,3 +296,13 @@ def not_estimable(experiment: Experiment) -> tuple[str, ...]:
                 f"{factor.name} is also the block: its effect includes every difference between the blocks"
             )
     return tuple(terms)
+
+
+def _rule_record(threshold: Threshold) -> dict[str, Any]:
+    """A threshold, or a rule of the usable capacity."""
+    return {
+        "metric": threshold.metric,
+        "test": threshold.text,
+        "where": {name: list(labels) for name, labels in threshold.where.items()},
+        **({"parts": {name: list(of) for name, of in threshold.parts.items()}} if threshold.parts else {}),
+    }

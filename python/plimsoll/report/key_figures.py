@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from plimsoll.analyse.answer.words import loads
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.results.analysis import CellResult, RunResult, Saturation
+from plimsoll.analyse.results.analysis import Capacity, CellResult, RunResult, Saturation
 from plimsoll.analyse.results.run import Latency
 from plimsoll.analyse.results.verdicts import CapacityKind
 from plimsoll.analyse.results.wording import (
@@ -106,7 +106,7 @@ def _capacities(labels: Labels, saturation: Saturation) -> list[KeyFigure]:
         if capacity.value is None:
             return KeyFigure(name, "none", capacity.remark or "no load meets the rule", "bad")
         if not capacity.reached and kind == CapacityKind.USABLE:
-            return KeyFigure(name, "not limited", "no load broke the rule on the response time")
+            return KeyFigure(name, "not limited", f"no load broke {_rules(capacity)}")
         text = plus_minus(capacity.value, metric.kind, metric.unit)
         return KeyFigure(name, text, f"{head}at {at}")
 
@@ -114,6 +114,13 @@ def _capacities(labels: Labels, saturation: Saturation) -> list[KeyFigure]:
     name = "Nominal capacity" if reached is not None and reached.reached else f"Highest {metric.title}"
     shown = (figure(name, CapacityKind.NOMINAL), figure("Usable capacity", CapacityKind.USABLE))
     return [key_figure for key_figure in shown if key_figure is not None]
+
+
+def _rules(capacity: Capacity) -> str:
+    if capacity.also:
+        return "a rule"
+    is_response = capacity.asked_metric in ("", "response")  # empty in results of older versions
+    return f"the rule on {'the response time' if is_response else capacity.asked_metric}"
 
 
 def _throughput(labels: Labels, cell: CellResult) -> KeyFigure:

@@ -22,14 +22,16 @@ from plimsoll.analyse.design.capacity import (
     usable,
 )
 from plimsoll.analyse.design.plateau import HighestLevels
+from plimsoll.analyse.design.rule_bounds import Observed, observed
 from plimsoll.analyse.design.thresholds import Sample, judge, observe
 from plimsoll.analyse.results.analysis import Verdict
 from plimsoll.analyse.results.metrics import canonical, metric_value
-from plimsoll.analyse.results.run import Utilization
+from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.results.verdicts import RunReason, RunVerdict, Severity
 from plimsoll.analyse.run.own_delays import OwnDelay, OwnDelays
 from plimsoll.analyse.run.validity import Judgement, ValidityFigures, is_lower_bound, judge_run
 from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.steady import Trend, TrendVerdict
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.samples import SampleSeries
@@ -147,9 +149,14 @@ def test_no_ended_transaction_fails_an_error_rule() -> None:
 
 def level(load: float, mean: float, observed: list[float], errors: int = 0) -> Level:
     throughput = Interval(mean, mean * 0.95, mean * 1.05, 0.95, 4.0, "pooled over the design")
-    return Level(
-        load, throughput, sum(observed) / len(observed), observed, [errors, errors], [10_000, 10_000]
-    )
+    return Level(load, throughput, [of_runs(observed)], [errors, errors], [10_000, 10_000])
+
+
+def of_runs(values: list[float]) -> Observed:
+    """The mean of times with its interval over the runs."""
+    mean = sum(values) / len(values)
+    [interval] = cell_intervals([np.array(values)], separate=True, log=True)
+    return Observed(mean) if interval is None else Observed(mean, interval.low, interval.high)
 
 
 LEVELS = [
@@ -164,17 +171,17 @@ def test_capacities() -> None:
     top = nominal(LEVELS, HighestLevels((), 1), saturated=True)
     assert (top.load, top.reached, worded_capacity(top).remark) == (4, True, "")
     assert top.value is not None and top.value.mean == 200
-    fast = usable(LEVELS, parse_rule("p(95)<20ms", "response"))
+    fast = usable(LEVELS, [parse_rule("p(95)<20ms", "response")])
     assert (fast.load, fast.reached) == (2, True)
     assert worded_capacity(fast).remark == "the estimate meets the rule, but its upper bound does not", (
         "of two runs"
     )
     tight = [level(2, 180, [0.0150, 0.0151, 0.0149, 0.0150])]
-    assert worded_capacity(usable(tight, parse_rule("p(95)<20ms", "response"))).remark.startswith(
+    assert worded_capacity(usable(tight, [parse_rule("p(95)<20ms", "response")])).remark.startswith(
         "the upper bound meets the rule, too"
     )
     assert efficiency(fast, top) == pytest.approx(0.9)
-    edge = usable(LEVELS, parse_rule("p(95)<50ms", "response"))
+    edge = usable(LEVELS, [parse_rule("p(95)<50ms", "response")])
     assert edge.load == 4 and "its upper bound does not" in worded_capacity(edge).remark
     few = error_limited(LEVELS, parse_rule("rate<1%", "errors"))
     assert (few.load, few.reached) == (4, True)
@@ -184,16 +191,16 @@ def test_capacities() -> None:
 
 def test_capacities_that_are_not_reached_have_a_remark() -> None:
     assert "higher" in worded_capacity(nominal(LEVELS, HighestLevels((), 1), saturated=False)).remark
-    loose = usable(LEVELS, parse_rule("p(95)<1s", "response"))
+    loose = usable(LEVELS, [parse_rule("p(95)<1s", "response")])
     assert not loose.reached and "the limit was not reached" in worded_capacity(loose).remark
-    none = usable(LEVELS, parse_rule("p(95)<1ms", "response"))
+    none = usable(LEVELS, [parse_rule("p(95)<1ms", "response")])
     assert none.value is None and worded_capacity(none).remark == "no level meets the rule"
     assert efficiency(none, nominal(LEVELS, HighestLevels((), 1), saturated=True)) is None
     assert not error_limited(LEVELS, parse_rule("rate<50%", "errors")).reached
     held = error_limited(LEVELS[3:], parse_rule("rate<1%", "errors"))
     assert held.value is None and "no level meets the rule" in worded_capacity(held).remark
     assert nominal([], HighestLevels((), 0), saturated=True).value is None
-    assert usable([], parse_rule("p(95)<1s", "response")).value is None
+    assert usable([], [parse_rule("p(95)<1s", "response")]).value is None
     assert error_limited([], parse_rule("rate<1%", "errors")).value is None
 
 
@@ -209,17 +216,64 @@ def test_errors_limit_where_a_lower_load_breaks_the_rule() -> None:
 
 def test_a_load_with_too_few_requests_to_show_errors_does_not_end_the_capacity() -> None:
     """No error in 100 requests: the upper bound is 2.6 %, which neither satisfies nor breaks 1 %."""
-    few = Level(10.0, Interval(10, None, None), None, (), (0,), (100,))
-    many = Level(100.0, Interval(100, None, None), None, (), (0,), (10_000,))
+    few = Level(10.0, Interval(10, None, None), (), (0,), (100,))
+    many = Level(100.0, Interval(100, None, None), (), (0,), (10_000,))
     capacity = error_limited([few, many], parse_rule("rate<1%", "errors"))
     assert capacity.load == 100.0
     assert "broken" not in worded_capacity(capacity).remark
 
 
 def test_one_repetition_has_no_bound() -> None:
-    single = [dataclasses.replace(level, observed_runs=level.observed_runs[:1]) for level in LEVELS]
-    capacity = usable(single, parse_rule("p(95)<20ms", "response"))
+    single = [dataclasses.replace(level, observed=[Observed(level.observed[0].value)]) for level in LEVELS]
+    capacity = usable(single, [parse_rule("p(95)<20ms", "response")])
     assert "one repetition has no bound" in worded_capacity(capacity).remark
+
+
+def test_a_usable_capacity_by_several_rules_names_the_rule_that_limits() -> None:
+    rules = [parse_rule("p(95)<200ms", "response"), parse_rule("avg<80%", "utilization.db")]
+    shares = [Observed(share, share - 0.05, share + 0.05) for share in (0.4, 0.7, 0.78, 0.99)]
+    levels = [
+        dataclasses.replace(level, observed=[*level.observed, share])
+        for level, share in zip(LEVELS, shares, strict=True)
+    ]
+    capacity = worded_capacity(usable(levels, rules))
+    assert (capacity.load, capacity.reached) == (4, True)
+    assert capacity.definition == (
+        "highest mean throughput at a load that meets response p(95)<200ms and utilization.db avg<80%"
+    )
+    assert "response p(95)<200ms: the upper bound meets the rule, too" in capacity.remark
+    assert (
+        "utilization.db avg<80%: the estimate meets the rule, but its upper bound does not" in capacity.remark
+    )
+    assert "a load of 8 breaks utilization.db avg<80%" in capacity.remark
+    strict = [parse_rule("p(95)>40ms", "response"), parse_rule("avg<50%", "utilization.db")]
+    assert worded_capacity(usable(levels, strict)).remark == "no level meets all rules"
+
+
+def test_the_highest_of_several_loads_that_hold_a_rule_has_a_wider_lower_end() -> None:
+    rules = [parse_rule("p(95)<1s", "response")]
+    one, several = usable(LEVELS, rules), usable(LEVELS, rules, lambda loads: len(loads))
+    assert one.value is not None and several.value is not None
+    assert one.value.high == several.value.high and one.value.low > several.value.low  # type: ignore[operator]
+    assert several.rivals == 4
+
+
+def test_the_interval_of_a_value_fits_its_kind() -> None:
+    busy = [
+        dataclasses.replace(run(), components=(ComponentResources("db", utilization=share),))
+        for share in (0.97, 0.99, 1.0)
+    ]
+    share = observed(parse_rule("avg<80%", "utilization.db"), Sample(busy, [{}] * 3))
+    assert share.value == pytest.approx(0.98667, abs=1e-4) and share.high == 1.0
+    assert share.low == pytest.approx(0.98667 - 4.303 * 0.015275 / 3**0.5, abs=1e-3)
+    none = observed(parse_rule("rate<1%", "errors"), Sample([run(), run()], [{}, {}]))
+    assert none.value == 0 and none.high is not None and 0.001 < none.high < 0.003, "2,000 without error"
+    lost = Sample([run(dropped=8), run(dropped=12)], [{}, {}])
+    total = observed(parse_rule("count<30", "dropped"), lost)
+    assert total.value == 20 and total.low is not None and total.high is not None
+    assert (total.low + total.high) / 2 == pytest.approx(20), "a sum has the interval of a sum"
+    [single] = [observed(parse_rule("avg<80%", "utilization.db"), Sample(busy[:1], [{}]))]
+    assert single == Observed(0.97)
 
 
 def test_stretch_and_scaling() -> None:

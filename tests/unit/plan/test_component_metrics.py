@@ -157,6 +157,8 @@ FIRST = "thresholds: [{metric: response, test: 'p(95)<1s', where: {first: connec
 def test_a_threshold_on_first_transactions() -> None:
     threshold = load(BASE + FIRST).thresholds[0]
     assert (threshold.where, threshold.parts) == ({}, {"first": ("connection",)})
+    threshold = load(BASE + FIRST.replace("test:", "over: peak, test:")).thresholds[0]
+    assert (threshold.metric, threshold.parts) == ("response@peak", {"first": ("connection",)})
 
 
 def test_a_factor_named_first_takes_precedence() -> None:
@@ -173,8 +175,70 @@ def test_a_factor_named_first_takes_precedence() -> None:
     [
         (FIRST.replace("connection", "request"), "expected the first transactions of connection or tester"),
         (FIRST.replace("metric: response", "metric: cpu.web").replace("p(95)<1s", "avg<1"), "not available"),
-        (FIRST.replace("test:", "over: peak, test:"), "of the peak window"),
     ],
 )
 def test_invalid_first_transactions_are_refused(section: str, message: str) -> None:
+    assert any(message in problem for problem in problems(BASE + section))
+
+
+USABLE = "capacity: {usable: [{metric: utilization.web, test: 'avg<80%'}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("metric", "test"),
+    [
+        ("utilization.web", "avg<80%"),
+        ("cpu.host", "avg<1.5"),
+        ("memory.web", "avg<2GB"),
+        ("network_out.host", "rate<10MB/s"),
+        ("counter.web.answered", "rate<100/s"),
+        ("hit_ratio.web", "rate>80%"),
+        ("metric.cpu_s", "avg<2"),
+        ("connect", "p(95)<5ms"),
+        ("first_byte", "p(99)<50ms"),
+        ("transfer", "med<1ms"),
+        ("jain_index", "avg>0.9"),
+        ("errors", "rate<1%"),
+        ("dropped", "count<1"),
+    ],
+)
+def test_a_usable_capacity_accepts_every_metric_of_thresholds(metric: str, test: str) -> None:
+    section = USABLE.replace("utilization.web", metric).replace("avg<80%", test)
+    (rule,) = load(BASE + section).capacity.usable
+    assert (rule.metric, rule.text, rule.parts) == (metric, test, {})
+
+
+def test_a_usable_capacity_of_a_ratio_of_a_part_and_of_the_peak_window() -> None:
+    ratio = RATIO + USABLE.replace("utilization.web", "twice").replace("80%", "2")
+    assert load(BASE + ratio).capacity.usable[0].metric.startswith("twice = ")
+    peak = USABLE.replace("test:", "over: peak, test:")
+    assert load(BASE + peak).capacity.usable[0].metric == "utilization.web@peak"
+    first = "capacity: {usable: [{metric: response, test: 'p(95)<1s', over: peak, where: {first: tester}}]}\n"
+    rule = load(BASE + first).capacity.usable[0]
+    assert (rule.metric, rule.parts) == ("response@peak", {"first": ("tester",)})
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (USABLE.replace("utilization.web", "cpu.nobody"), "usable.0.metric: there is no component nobody"),
+        (USABLE.replace("utilization.web", "qqqq"), "capacity.usable.0.metric: there is no metric qqqq"),
+        (USABLE.replace("80%", "80ms"), "capacity.usable.0.test: "),
+        (
+            USABLE.replace("test:", "where: {first: tester}, test:"),
+            "it is not computed from single transactions",
+        ),
+        (
+            USABLE.replace("utilization.web", "response")
+            .replace("avg<80%", "avg<1s")
+            .replace("test:", "where: {operation: a}, test:"),
+            "no operation a",
+        ),
+        (
+            USABLE.replace("utilization.web", "dropped").replace("test:", "over: peak, test:"),
+            "only known for the whole run",
+        ),
+    ],
+)
+def test_invalid_rules_of_a_usable_capacity_are_refused(section: str, message: str) -> None:
     assert any(message in problem for problem in problems(BASE + section))

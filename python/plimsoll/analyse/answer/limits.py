@@ -18,7 +18,7 @@ from plimsoll.analyse.results.verdicts import (
     SaturationVerdict,
     ThresholdReason,
 )
-from plimsoll.analyse.results.wording import count, factor_word, number, percent, plural, quantity
+from plimsoll.analyse.results.wording import count, factor_word, listing, number, percent, plural, quantity
 
 MIN_RISE: Final = 0.1
 """Rise of throughput over the flat loads from which on the text contains it."""
@@ -32,7 +32,8 @@ def capacity_definition(capacity: Capacity) -> str:
         case CapacityKind.NOMINAL:
             return "highest mean throughput of all load levels"
         case CapacityKind.USABLE:
-            return f"highest mean throughput at a load that meets {capacity.asked_metric} {capacity.asked}"
+            rules = listing((f"{capacity.asked_metric} {capacity.asked}", *capacity.also))
+            return f"highest mean throughput at a load that meets {rules}"
         case _:
             return f"highest load up to which the upper 95 % bound of the error rate meets {capacity.asked}"
 
@@ -51,17 +52,19 @@ def capacity_reason(reason: Reason) -> str:
                 f"the highest of {rivals}: the mean is probably too high, and its interval accounts for that"
             )
         case CapacityReason.HELD_NOWHERE:
-            return "no level meets the rule"
+            return "no level meets all rules" if figure(values, "rules") > 1 else "no level meets the rule"
         case CapacityReason.BOUND_HELD_NOWHERE:
             return f"no level meets the rule; the lowest bound is {percent(figure(values, 'least'), 2)}"
         case CapacityReason.NOTHING_ENDED:
             return "no transaction ended"
         case CapacityReason.HELD_AT_BOUND:
-            return f"the {values['side']} bound meets the rule, too"
+            return f"{values['of']}the {values['side']} bound meets the rule, too"
         case CapacityReason.HELD_AT_ESTIMATE:
-            return f"the estimate meets the rule, but its {values['side']} bound does not"
+            return f"{values['of']}the estimate meets the rule, but its {values['side']} bound does not"
         case CapacityReason.NO_BOUND:
-            return "the estimate meets the rule; one repetition has no bound"
+            return f"{values['of']}the estimate meets the rule; one repetition has no bound"
+        case CapacityReason.LIMITED_BY:
+            return f"a load of {figure(values, 'load'):g} breaks {values['rules']}"
         case CapacityReason.ERROR_RATE:
             rate, upper = figure(values, "rate"), figure(values, "upper")
             return f"error rate {percent(rate)}, upper bound {percent(upper)}"

@@ -61,9 +61,9 @@ def _full(growth: MemoryGrowth) -> str:
             f"{what}, {size}, is too far away to say at how many testers it is full (at most "
             f"{count(round(growth.reach))} are extrapolated)"
         )
-    tried = count(growth.loads[-1])
+    tried, full = count(growth.loads[-1]), full_at_words(growth, " testers")
     return (
-        f"{what}, {size}, is full at about {full_at_words(growth, ' testers')} if it keeps this slope, extrapolated from at most {tried}"
+        f"{what}, {size}, is full at about {full} if it keeps this slope, extrapolated from at most {tried}"
         f"{_if_curved(growth)}"
     )
 

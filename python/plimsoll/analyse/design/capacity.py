@@ -1,29 +1,28 @@
 """Capacities of one combination of the other factors (Jain 3.3), by the rules of `capacity:`.
 
 nominal: the mean throughput of the plateau, else the highest mean of any level. usable: the highest at a level where
-the response rule is held. error-limited: throughput at the highest load whose error rate's upper bound is under the
+its rules are held. error-limited: throughput at the highest load whose error rate's upper bound is under the
 rule.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Final
 
-import numpy as np
-
 from plimsoll.analyse.design.plateau import HighestLevels
+from plimsoll.analyse.design.rule_bounds import Observed
 from plimsoll.analyse.results import verdict_rules
 from plimsoll.analyse.results.analysis import Capacity
 from plimsoll.analyse.results.verdict_rules import RuleName
 from plimsoll.analyse.results.verdicts import CapacityKind, CapacityReason, Reason, Severity, Value
 from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.stats.interval import Interval
-from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.proportion import Rate, error_rate
+from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 
 _RULES: Final = {
@@ -38,13 +37,12 @@ _PLATEAU: Final = "upper end: the highest of the levels"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One load level over its valid runs. `observed`: the value for the response rule, from the merged histograms;
-    `observed_runs`: the same per run, in the unit of the rule. `errors`, `ended`: numbers per run."""
+    """One load level over its valid runs. `observed`: the value for each rule of the usable capacity. `errors`,
+    `ended`: numbers per run."""
 
     load: float
     throughput: Interval | None
-    observed: float | None
-    observed_runs: Sequence[float]
+    observed: Sequence[Observed]
     errors: Sequence[int]
     ended: Sequence[int]
 
@@ -97,28 +95,74 @@ def _of_plateau(flat: Sequence[Interval], blocks: bool) -> Interval:
     return Interval(mean, low, max(highs), first.level, first.df, f"{first.method}; {_PLATEAU}")
 
 
-def usable(levels: Sequence[Level], rule: Rule) -> Capacity:
-    """Usable capacity: highest mean throughput at a level that satisfies the response rule. A reason states whether the
-    upper end of the interval over the runs also satisfies it."""
-    known = [level for level in levels if level.observed is not None]
-    held = [level for level in known if level.observed is not None and rule.holds(level.observed)]
+def usable(
+    levels: Sequence[Level], rules: Sequence[Rule], rivals: Callable[[Sequence[float]], int] = lambda _: 1
+) -> Capacity:
+    """Usable capacity: highest mean throughput at a level that satisfies every rule. `rules`: at least one, in the
+    order of `Level.observed`; `rivals`: how many of some loads may have the highest throughput. Reasons state whether
+    the intervals over the runs also satisfy the rules."""
+    known = [level for level in levels if all(one.value is not None for one in level.observed)]
+    held = [level for level in known if not _broken(level, rules)]
     best = _best(held)
-    if best is None:
-        notes = [_note(CapacityReason.HELD_NOWHERE)]
-        return _capacity(CapacityKind.USABLE, None, rule, bool(known), notes)
+    if best is None or best.throughput is None:
+        notes = [_note(CapacityReason.HELD_NOWHERE, rules=len(rules))]
+        return _of_rules(_capacity(CapacityKind.USABLE, None, rules[0], bool(known), notes), rules)
     reached = len(held) < len(known)
-    notes = [_bound_note(rule, _bounds(known)[known.index(best)])]
+    named = [f"{rule_words(rule)}: " if len(rules) > 1 else "" for rule in rules]
+    notes = [
+        _bound_note(rule, one, head) for rule, one, head in zip(rules, best.observed, named, strict=True)
+    ]
+    if len(rules) > 1 and reached:
+        notes.append(_limiting(known, best, rules))
     if not reached:
         notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
-    return _capacity(CapacityKind.USABLE, best, rule, reached, notes)
+    count = rivals([level.load for level in held])
+    if count > 1:
+        notes.append(_note(CapacityReason.HIGHEST, of=count))
+    capacity = _capacity(CapacityKind.USABLE, best, rules[0], reached, notes)
+    value = _of_highest(best.throughput, count)
+    return replace(_of_rules(capacity, rules), value=value, rivals=max(count, 1))
 
 
-def _bound_note(rule: Rule, edge: Interval | None) -> Reason:
-    if edge is None or edge.low is None or edge.high is None:
-        return _note(CapacityReason.NO_BOUND)
+def _broken(level: Level, rules: Sequence[Rule]) -> list[Rule]:
+    """The rules that a level breaks."""
+    pairs = zip(rules, level.observed, strict=True)
+    return [rule for rule, one in pairs if one.value is not None and not rule.holds(one.value)]
+
+
+def _limiting(known: Sequence[Level], best: Level, rules: Sequence[Rule]) -> Reason:
+    """The rules that are broken at the next higher load that breaks one; else at the next lower one."""
+    others = [level for level in known if _broken(level, rules)]
+    nearest = min(others, key=lambda level: (level.load < best.load, abs(level.load - best.load)))
+    words = " and ".join(map(rule_words, _broken(nearest, rules)))
+    return _note(CapacityReason.LIMITED_BY, load=nearest.load, rules=words)
+
+
+def _of_rules(capacity: Capacity, rules: Sequence[Rule]) -> Capacity:
+    return replace(capacity, also=tuple(map(rule_words, rules[1:])))
+
+
+def rule_words(rule: Rule) -> str:
+    """A rule with its metric: `utilization.db avg<80%`, `response p(95)<2s in the peak window`."""
+    metric, window = _metric_words(rule)
+    return f"{metric} {rule.text}{window}"
+
+
+def _metric_words(rule: Rule) -> tuple[str, str]:
+    """The metric of a rule as in the experiment file, and the words of its part of the run."""
+    named = catalogue.METRICS.find(rule.metric)
+    if named is None or named.scope is None:
+        return rule.metric, ""
+    head, _, _ = rule.metric.rpartition("@")
+    return head, named.scope.title
+
+
+def _bound_note(rule: Rule, edge: Observed, head: str) -> Reason:
+    if edge.low is None or edge.high is None:
+        return _note(CapacityReason.NO_BOUND, of=head)
     bound = edge.high if rule.upper else edge.low
     code = CapacityReason.HELD_AT_BOUND if rule.holds(bound) else CapacityReason.HELD_AT_ESTIMATE
-    return _note(code, side="upper" if rule.upper else "lower", bound=bound)
+    return _note(code, side="upper" if rule.upper else "lower", bound=bound, of=head)
 
 
 def _note(code: CapacityReason, **values: Value) -> Reason:
@@ -128,7 +172,7 @@ def _note(code: CapacityReason, **values: Value) -> Reason:
 def _capacity(
     kind: CapacityKind, level: Level | None, rule: Rule | None, reached: bool, reasons: Sequence[Reason]
 ) -> Capacity:
-    """A capacity without texts. `rule`: the rule of `capacity:`; None: the nominal capacity."""
+    """A capacity without texts. `rule`: the first rule of `capacity:`; None: the nominal capacity."""
     made_by = verdict_rules.rule(_RULES[kind])
     return Capacity(
         kind=kind,
@@ -136,17 +180,11 @@ def _capacity(
         load=None if level is None else level.load,
         definition="",
         reached=reached,
-        asked_metric="" if rule is None else rule.metric,
-        asked="" if rule is None else rule.text,
+        asked_metric="" if rule is None else _metric_words(rule)[0],
+        asked="" if rule is None else rule.text + _metric_words(rule)[1],
         reasons=tuple(replace(reason, rule=made_by) for reason in reasons),
         rule=made_by,
     )
-
-
-def _bounds(levels: Sequence[Level]) -> list[Interval | None]:
-    """Intervals of the observed values over runs, by the variance of each level, on logarithms (times are skewed)."""
-    values = [np.asarray(level.observed_runs, dtype=np.float64) for level in levels]
-    return cell_intervals(values, separate=True, log=True)
 
 
 def error_limited(levels: Sequence[Level], rule: Rule) -> Capacity:

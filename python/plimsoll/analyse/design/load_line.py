@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, full_loads
@@ -17,8 +17,8 @@ from plimsoll.analyse.design.across import (
 )
 from plimsoll.analyse.design.plateau import HighestLevels, highest
 from plimsoll.analyse.design.ranking import Contender, ranking
+from plimsoll.analyse.design.rule_bounds import observed
 from plimsoll.analyse.design.saturation import Bracket, saturation, throughput_error
-from plimsoll.analyse.design.thresholds import Sample, observe
 from plimsoll.analyse.results import verdict_rules
 from plimsoll.analyse.results.analysis import Capacity, Ranking, RunResult, Saturation
 from plimsoll.analyse.results.metrics import canonical, is_capacity, metric_value
@@ -27,6 +27,7 @@ from plimsoll.analyse.results.verdicts import CapacityKind, SaturationReason
 from plimsoll.analyse.run.overload import is_overloaded
 from plimsoll.analyse.stats.blocks import within_blocks
 from plimsoll.analyse.stats.interval import Interval
+from plimsoll.analyse.stats.means import PooledError
 from plimsoll.plan.model import CapacityRules
 
 
@@ -52,9 +53,20 @@ def saturations(
                 throughputs, error, _overloaded_loads(members, design), _full_loads(members, design)
             )
             top = highest(throughputs, error, bracket)
+
+            def rivals(
+                loads: Sequence[float],
+                known: dict[float, list[float]] = throughputs,
+                within: Bracket = bracket,
+                error: PooledError | None = error,
+            ) -> int:
+                return highest({load: known[load] for load in loads}, error, within).rivals
+
             facts = [_level(g, design, by_group[id(g)], rules) for g in members if g.valid]
             out.append(
-                _saturation(dict(rest), name, design.load_factor, bracket, top, facts, rules, members, design)
+                _saturation(
+                    dict(rest), name, design.load_factor, bracket, top, facts, rules, members, design, rivals
+                )
             )
     return tuple(out)
 
@@ -114,22 +126,16 @@ def _levels(
 
 
 def _level(group: Group, design: Design, throughput: Interval | None, rules: CapacityRules) -> capacity.Level:
-    observed, per_run = None, []
     ((_, sample),) = group.sample.of_parts(rules.parts)  # one operation, one workload at most
-    if rules.response is not None:
-        observed, _ = observe(rules.response, sample)
-        for run, histogram in zip(sample.runs, sample.histograms, strict=True):
-            value, _ = observe(rules.response, Sample([run], [histogram]))
-            if value is not None:
-                per_run.append(value)
-        if not all(map(math.isfinite, per_run)):
-            per_run = []  # a value is longer than all measured times: no interval has such an end
     errors, ended = errors_and_ended(sample.runs)
     return capacity.Level(
         load=design.load(group.cell) or 0.0,
         throughput=throughput,
-        observed=observed,
-        observed_runs=per_run,
+        observed=[
+            observed(rule, single)
+            for rule, parts in rules.of_usable
+            for _, single in group.sample.of_parts(parts)
+        ],
         errors=errors,
         ended=ended,
     )
@@ -145,6 +151,7 @@ def _saturation(
     rules: CapacityRules,
     members: Sequence[Group],
     design: Design,
+    rivals: Callable[[Sequence[float]], int],
 ) -> Saturation:
     blocks = {run.block for group in members for run in group.valid}
     saturated = bracket.upper is not None
@@ -152,8 +159,8 @@ def _saturation(
     nominal = capacity.nominal(levels, top, saturated=saturated, blocks=len(blocks) > 1 or design.loop)
     capacities: list[Capacity] = [nominal]
     share = None
-    if rules.response is not None:
-        usable = capacity.usable(levels, rules.response)
+    if rules.of_usable:
+        usable = capacity.usable(levels, [rule for rule, _ in rules.of_usable], rivals)
         capacities.append(usable)
         share = capacity.efficiency(usable, nominal)
     if rules.errors is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from plimsoll.analyse.results import verdict_rules
 from plimsoll.analyse.results.analysis import RunResult, Verdict
 from plimsoll.analyse.results.metrics import at, mean_and_weight, value
-from plimsoll.analyse.results.run import Traffic
+from plimsoll.analyse.results.run import Traffic, WindowResult
 from plimsoll.analyse.results.verdict_rules import RuleName
 from plimsoll.analyse.results.verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict
 from plimsoll.analyse.results.verdicts import Value as Figure
@@ -35,6 +35,10 @@ class Sample:
     runs: Sequence[RunResult]
     histograms: Sequence[Mapping[str, Histogram]]
     parts: Sequence[OfParts] = ()
+
+    def each(self) -> list[Sample]:
+        """The runs one by one."""
+        return [Sample([run], [own]) for run, own in zip(self.runs, self.histograms, strict=True)]
 
     def of_parts(self, parts: Mapping[str, tuple[str, ...]]) -> list[tuple[dict[str, str], Sample]]:
         """The parts that are judged separately, with their labels: all transactions if no part is requested. `parts`:
@@ -67,14 +71,21 @@ class Sample:
 
     def _with_traffic_of(self, key: PartKey) -> Sample:
         pairs = [
-            (replace(run, traffic=traffic), part[key])
+            (replace(run, traffic=traffic, at_peak=_peak_of(run, key)), part[key])
             for run, part in zip(self.runs, self.parts, strict=True)
             if key in part and (traffic := _traffic(run, key)) is not None
         ]
         return Sample([run for run, _ in pairs], [histograms for _, histograms in pairs])
 
 
-def _traffic(run: RunResult, key: PartKey) -> Traffic | None:
+def _peak_of(run: RunResult, key: PartKey) -> WindowResult | None:
+    """The peak window with the traffic of a part; None if the part has none in it."""
+    if run.at_peak is None or (traffic := _traffic(run.at_peak, key)) is None:
+        return None
+    return replace(run.at_peak, traffic=traffic)
+
+
+def _traffic(run: RunResult | WindowResult, key: PartKey) -> Traffic | None:
     if key.first:
         return next((first.traffic for first in run.first if first.of == key.first), None)
     if key.operation is None:

@@ -186,8 +186,11 @@ class Capacity:
     loads: tuple[float, ...] = ()
     """The loads of the plateau of which `value` is the mean; empty: `value` is that of `load` alone."""
     rivals: int = 1
-    """Of a nominal capacity without plateau: number of loads that are not shown to have less throughput than `load`,
-    itself included. From 2 on `value` is likely too high; its interval allows for the selection."""
+    """Of a nominal capacity without plateau, and of a usable capacity among the loads that meet its rules: number of
+    loads that are not shown to have less throughput than `load`, itself included. From 2 on `value` is likely too high;
+    its interval allows for the selection."""
+    also: tuple[str, ...] = ()
+    """The further rules of a usable capacity, each with its metric."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def _run_document(run: dict[str, Any]) -> dict[str, Any]:
             flat.pop(rare, None)
     flat["services"] = [_service(service) for service in flat["services"]]
     if "at_peak" in flat:
-        flat["at_peak"] = _flattened(flat["at_peak"])
+        flat["at_peak"] = _peak_document(flat["at_peak"])
     if "first" in flat:
         flat["first"] = [_flattened(first) for first in flat["first"]]
     flat["utilization"] = {component.pop("component"): component for component in flat["utilization"]}
@@ -46,6 +46,14 @@ def _run_document(run: dict[str, Any]) -> dict[str, Any]:
     flat["workloads"] = [_flattened(workload) for workload in flat["workloads"]]
     flat["operations"] = [_flattened(operation) for operation in flat["operations"]]
     return flat
+
+
+def _peak_document(peak: dict[str, Any]) -> dict[str, Any]:
+    """The peak window, without the parts that it does not have."""
+    parts = {
+        name: [_flattened(part) for part in peak.pop(name)] for name in ("workloads", "operations", "first")
+    }
+    return _flattened(peak) | {name: of for name, of in parts.items() if of}
 
 
 def _service(service: dict[str, Any]) -> dict[str, Any]:

@@ -588,3 +588,7 @@ class WindowResult:
     metrics: tuple[NamedMetric, ...]
     staleness: Staleness | None
     connections: Connections | None
+    workloads: tuple[WorkloadResult, ...] = ()
+    operations: tuple[OperationResult, ...] = ()
+    first: tuple[FirstResult, ...] = ()
+    """Those of the first transactions of the whole run that belong to this window."""

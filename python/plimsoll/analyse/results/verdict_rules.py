@@ -184,7 +184,7 @@ RULES: Final = (
     VerdictRule(
         RuleName.USABLE,
         1,
-        "The usable capacity is the highest mean throughput at a load where the rule on the response time holds.",
+        "The usable capacity is the highest mean throughput at a load where every one of its rules holds.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

@@ -121,6 +121,7 @@ class CapacityReason(StrEnum):
     ERROR_RATE = "error rate"
     LOWER_LOAD = "a lower load breaks the rule"
     LIMIT_NOT_REACHED = "limit not reached"
+    LIMITED_BY = "limited by"
 
 
 class ThresholdVerdict(StrEnum):

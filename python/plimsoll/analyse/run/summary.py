@@ -104,6 +104,8 @@ class Layout:
     availability_ns: int | None = None
     first: Sequence[str] = ()
     """Which first transactions are summed separately: of a connection, of a tester."""
+    first_window: Window | None = None
+    """The window of the first transactions; None: the whole run."""
 
     def is_open(self) -> NDArray[np.bool_]:
         """Whether the load of each workload is open, by number of the workload; empty if none is."""
@@ -237,8 +239,10 @@ class Accumulator:
         )
 
     def _whole_run(self) -> WindowSum:
-        """A sum over the whole run, without transactions that never started: they are no connection's first."""
-        window, layout = Window(0, max(1, self.layout.length_ns)), self.layout
+        """A sum over the whole run, or `first_window`, without transactions that never started: they are no
+        connection's first."""
+        layout = self.layout
+        window = layout.first_window or Window(0, max(1, layout.length_ns))
         parts = allowed_parts(window, layout.bound_ns, BINS)
         given_up = None if layout.not_started else ()
         return WindowSum(

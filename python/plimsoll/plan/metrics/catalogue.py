@@ -50,6 +50,7 @@ PEAK: Final = Scope(
     " in the peak window",
     excluded=("dropped", "missed", "outage_s", "availability", "recovery_s"),
     meaning="in the peak window without the warm-up; written as `over: peak`",
+    divided=True,
 )
 PHASES: Final = (
     Scope("@before", "traffic.", "actions.before.", " before the first action"),

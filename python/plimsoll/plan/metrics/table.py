@@ -233,7 +233,8 @@ class Scope:
 
     `suffix` follows the name of the metric and may have open parts; `title` follows the title. In paths, `to` replaces
     the beginning `root`. `metrics`: names of the metrics of this part (empty: all whose path begins with `root`);
-    `excluded`: those that it lacks. `meaning`: for docs/metrics.md (empty: the title).
+    `excluded`: those that it lacks. `meaning`: for docs/metrics.md (empty: the title). `divided`: whether its
+    workloads, operations and first transactions have figures, too.
     """
 
     suffix: str
@@ -243,6 +244,7 @@ class Scope:
     metrics: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     meaning: str = ""
+    divided: bool = False
 
     def has_metric(self, metric: Metric) -> bool:
         """Whether this part has the metric."""
@@ -388,7 +390,9 @@ class MetricTable:
     def has_parts(self, text: str) -> bool:
         """Whether single workloads and operations have this metric: it is one of the figures of a window."""
         named = self.find(text)
-        return named is not None and named.scope is None and named.metric.reader.path.startswith(TRAFFIC)
+        if named is None or not (named.scope is None or named.scope.divided):
+            return False
+        return named.metric.reader.path.startswith(TRAFFIC)
 
     def by_kind(self, use: Use) -> list[Metric]:
         """The rows that a section accepts, in the order of `Kind`."""

@@ -140,12 +140,22 @@ class ChartRaw(Raw):
     by: Labels | None = None
 
 
+class UsableRuleRaw(Raw):
+    """A rule of the usable capacity, on any metric of thresholds."""
+
+    metric: Annotated[PlainText, MetricName(Use.RULE)]
+    test: PlainText
+    over: Over = None
+    where: dict[Literal["operation", "workload", "first"], PlainText] = Field(default_factory=dict)
+
+
 class CapacityRaw(Raw):
-    """The rules for usable and error-limited capacity: on the response time and on the errors."""
+    """The rules for usable and error-limited capacity: on the response time, on further metrics, and on the errors."""
 
     response: PlainText | None = None
     errors: PlainText | None = None
     where: dict[Literal["operation", "workload"], PlainText] = Field(default_factory=dict)
+    usable: Annotated[list[UsableRuleRaw], Field(max_length=10)] = Field(default_factory=list)
 
 
 class ThresholdRaw(Raw):

@@ -38,7 +38,8 @@ def memory(labels: Labels) -> Figure | None:
     if not growths:
         return None
     services = list(dict.fromkeys(growth.component for growth in growths))[:MAX_PANELS]
-    panels, data = [], {}
+    panels: list[Chart] = []
+    data: dict[str, Rows] = {}
     for at, service in enumerate(services):
         of_service = [growth for growth in growths if growth.component == service]
         most = max((point.memory for growth in of_service for point in growth.points), default=0.0)

@@ -62,8 +62,11 @@ def table(labels: Labels) -> Table | None:
 
 def points(labels: Labels) -> Table:
     """A row for each run of the services whose memory grows: the numbers of the chart."""
-    columns = (Column("Service"), Column("Combination"), Column("Run"))
-    columns += (Column("Testers", numeric=True), Column("Own memory", numeric=True))
+    columns = (
+        *map(Column, ("Service", "Combination", "Run")),
+        Column("Testers", numeric=True),
+        Column("Own memory", numeric=True),
+    )
     rows = (
         (growth.component, labels.combination(growth.combination), point)
         for growth in growing(labels)
