@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from plimsoll.analyse.results.analysis import Analysis
-from plimsoll.analyse.results.run import NamedMetric
+from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
 from plimsoll.report.page_data import chosen_runs, component_data, first_run

@@ -19,8 +19,8 @@ from plimsoll.plan.source.price import Price
 
 class AnalysisRequest:
     """Responses, charts, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
-    standard ones, as shares of 1. `at_peak`: whether a metric is of the peak window; `first`: the first
-    transactions, of a connection or of a tester, that have a threshold; `prices`: by component. Raises
+    standard ones, as shares of 1. `at_peak`, `less_rtt`: whether a metric is of the peak window, or needs round trips;
+    `first`: the first transactions, of a connection or of a tester, that have a rule; `prices`: by component. Raises
     DamagedResults if plan.json has another form."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
@@ -48,6 +48,8 @@ class AnalysisRequest:
             metrics = [response.metric for response in self.responses]
             metrics += [threshold.metric for threshold in judged]
             metrics += self.chart_metrics
+            # Also within a ratio.
+            self.less_rtt = any(catalogue.RESPONSE_LESS_RTT in metric for metric in metrics)
             self.at_peak = any(_is_at_peak(metric) for metric in metrics)
             self.first = tuple(sorted({of for threshold in judged for of in threshold.parts.get(FIRST, ())}))
             self.quantiles = (*STANDARD, *(rule.arg / 100 for rule in rules if rule.arg is not None))

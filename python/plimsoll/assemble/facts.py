@@ -10,7 +10,8 @@ from plimsoll.analyse.components.tiers import foreign_notes, tier_counts
 from plimsoll.analyse.components.utilization_hosts import HostsUsed
 from plimsoll.analyse.components.watched import host_notes, watch_notes, watched_utilizations
 from plimsoll.analyse.results.analysis import OpenLoad
-from plimsoll.analyse.results.run import CountedService, Counts, NamedMetric, TierCounts
+from plimsoll.analyse.results.named import NamedMetric
+from plimsoll.analyse.results.run import CountedService, Counts, TierCounts
 from plimsoll.analyse.run.connections import HISTOGRAMS
 from plimsoll.analyse.run.named import named_metrics
 from plimsoll.analyse.run.runs import RunFacts

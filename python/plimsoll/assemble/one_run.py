@@ -41,6 +41,7 @@ from plimsoll.assemble.asked import AnalysisRequest
 from plimsoll.assemble.component_series import component_series
 from plimsoll.assemble.facts import facts_of, has_balanced_counts
 from plimsoll.assemble.options import Options
+from plimsoll.assemble.round_trips import missing_round_trips, round_trips_of
 from plimsoll.assemble.window import (
     at_peak,
     components_in,
@@ -92,7 +93,7 @@ def one_run(
     stages = _stages(record, measured)
     remarks: tuple[str, ...] = ()
     acts: ActionsResult | None = None
-    run_agents, placement = read_agents(run), None
+    run_agents, placement, trips = read_agents(run), None, None
     if run.transactions is None:
         run_summary = summarise_seconds(
             seconds_of(run.live),
@@ -104,7 +105,8 @@ def one_run(
         )
         remarks = (REMARK,)
     else:
-        file = transactions_of(run, connected=bool(rules.first))
+        trips = round_trips_of(run, rules.less_rtt)
+        file = transactions_of(run, connected=bool(rules.first), round_trips=trips)
         placement = (
             tester_placement(run_agents, owners(run.transactions, file.testers))
             if run_agents.several
@@ -123,6 +125,8 @@ def one_run(
     if changes_by_plan:
         rising = [number for number, stage in enumerate(record["stages"]) if stage.get("changes")]
         run_summary = of_changing_load(run_summary, rising)
+    if rules.less_rtt and (missing := missing_round_trips(run, run_summary.traffic)):
+        remarks = (*remarks, missing)
     live = seconds_of(run.live)
     used = hosts_used_in(run, results, measured, run_agents)
     facts = facts_of(run, measured, _warmup_s(run, options), remarks, used)
@@ -150,7 +154,9 @@ def one_run(
     result = replace(result, component_series=shown)
     parts = run_summary.parts
     if rules.at_peak:
-        peak = at_peak(run, results, options, measured, run_summary.peak, run_agents, placement, rules.first)
+        peak = at_peak(
+            run, results, options, measured, run_summary.peak, run_agents, placement, rules.first, trips
+        )
         if peak is not None:
             result, histograms = replace(result, at_peak=peak[0]), {**histograms, **peak[1]}
             parts = {part: {**own, **peak[2].get(part, {})} for part, own in parts.items()}

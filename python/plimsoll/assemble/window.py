@@ -34,6 +34,7 @@ from plimsoll.collect.hosts import RunAgents, cores_of_hosts, links_of_hosts
 from plimsoll.collect.live import seconds_of
 from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples, read_whole_metrics
 from plimsoll.collect.results import Results, RunFiles
+from plimsoll.collect.round_trips import RoundTrips
 from plimsoll.collect.samples import SampleSeries
 from plimsoll.collect.versions import READ, read_versioned
 from plimsoll.collect.watched import watched_readings
@@ -215,6 +216,7 @@ def at_peak(
     run_agents: RunAgents,
     placement: TesterPlacement | None,
     first: Sequence[str] = (),
+    round_trips: RoundTrips | None = None,
 ) -> tuple[WindowResult, Mapping[str, Histogram], OfParts] | None:
     """The figures of the part of the peak window in `measured`, and its histograms by the names of the metrics: of all
     transactions, and of each part. None if there is no such part, or if single transactions were not kept. `first`:
@@ -225,7 +227,7 @@ def at_peak(
     if end <= start:
         return None
     window = Window(start, end)
-    file = transactions_of(run, connected=bool(first))
+    file = transactions_of(run, connected=bool(first), round_trips=round_trips)
     layout = layout_of(file, run, options, window, [], run_agents, placement, first, window)
     summary = summarise_transactions(file, layout, options)
     used = hosts_used_in(run, results, window, run_agents)
@@ -248,6 +250,8 @@ def at_peak(
         workloads=summary.workloads,
         operations=summary.operations,
         first=summary.first,
+        share_min=summary.fairness.ends[0],
+        share_max=summary.fairness.ends[1],
     )
     return result, _of_peak(histograms), {part: _of_peak(own) for part, own in summary.parts.items()}
 
@@ -256,12 +260,16 @@ def _of_peak(histograms: Mapping[str, Histogram]) -> dict[str, Histogram]:
     return {f"{name}{PEAK.suffix}": histogram for name, histogram in histograms.items()}
 
 
-def transactions_of(run: RunFiles, *, connected: bool = False) -> TransactionFile:
-    """The transactions of a run that kept them. `connected`: whether to read when connections were opened."""
+def transactions_of(
+    run: RunFiles, *, connected: bool = False, round_trips: RoundTrips | None = None
+) -> TransactionFile:
+    """The transactions of a run that kept them. `connected`: whether to read when connections were opened;
+    `round_trips`: those of its connections."""
     assert run.transactions is not None
     return TransactionFile(
         run.transactions,
         tuple(run.record["workloads"]),
         operations="operations" in run.record,
         connected=connected,
+        round_trips=round_trips,
     )

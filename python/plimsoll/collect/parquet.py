@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -57,6 +57,16 @@ class Names:
         return names
 
 
+class EndpointRoundTrips(Protocol):
+    """The round trips of the connections of a run. `endpoints`: names of the endpoints, by number."""
+
+    @property
+    def endpoints(self) -> tuple[str, ...]: ...
+
+    def of(self, tester: NDArray[np.integer], endpoint: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The round trip of each transaction, ns; -1: not measured."""
+
+
 def require_format(file: Any, name: str, path: Path) -> None:
     """Raises DamagedResults unless the Parquet file states the format `name` in a version that this release reads."""
     stated_format = (file.metadata.metadata or {}).get(b"format", b"")
@@ -65,12 +75,25 @@ def require_format(file: Any, name: str, path: Path) -> None:
 
 class TransactionFile:
     """The transactions of one run. `names` contains the texts of the named columns in the row groups that were read.
-    `operations`, `connected`: whether to read these columns. Raises DamagedResults."""
+    `operations`, `connected`: whether to read these columns; `round_trips`: those of the transactions. Raises
+    DamagedResults."""
 
     def __init__(
-        self, path: Path, workloads: tuple[str, ...], *, operations: bool = False, connected: bool = False
+        self,
+        path: Path,
+        workloads: tuple[str, ...],
+        *,
+        operations: bool = False,
+        connected: bool = False,
+        round_trips: EndpointRoundTrips | None = None,
     ) -> None:
-        self._read = (*READ, "operation") if operations else READ
+        has_endpoints = round_trips is not None and len(round_trips.endpoints) > 1
+        self._read = (
+            *READ,
+            *(("operation",) if operations else ()),
+            *(("endpoint",) if has_endpoints else ()),
+        )
+        self._round_trips = round_trips
         try:
             # The format is checked first: a file of another version may lack the columns that are read below.
             require_format(pq.ParquetFile(path), "plimsoll.transactions", path)
@@ -90,6 +113,7 @@ class TransactionFile:
         self._path = path
         self.names = {"outcome": Names.of(OUTCOMES), "code": Names.of(("",)), "workload": Names.of(workloads)}
         self.names["operation"] = Names()
+        self.names["endpoint"] = Names.of(round_trips.endpoints if round_trips else ())
 
     @property
     def rows(self) -> int:
@@ -137,7 +161,16 @@ class TransactionFile:
             operation=self._named(table, "operation") if "operation" in self._read else None,
             first_byte=_ints(table, "first_byte") if "first_byte" in self._read else None,
             connected=_ints(table, "connected") if "connected" in self._read else None,
+            round_trip=self._round_trip_of(table),
         )
+
+    def _round_trip_of(self, table: Any) -> NDArray[np.int64] | None:
+        if self._round_trips is None:
+            return None
+        tester = numbers(table, "tester")
+        has_one = "endpoint" not in self._read
+        endpoint = np.zeros(tester.size, dtype=np.int64) if has_one else self._named(table, "endpoint")
+        return self._round_trips.of(tester, endpoint)
 
     def _named(self, table: Any, column: str) -> NDArray[np.int64]:
         """Numbers of a dictionary column. Each row group has its own dictionary; `self.names` is the same for all."""

@@ -45,6 +45,8 @@ class Transactions:
     """From `start`, ns; -1: no byte of the answer was read. None: not known."""
     connected: Int | None = None
     """From `start`, ns; -1: no connection was opened. None: not read."""
+    round_trip: Int | None = None
+    """The least round trip of the tester's connections to the endpoint, ns; -1: not measured. None: not read."""
 
     def __len__(self) -> int:
         return int(self.start.size)

@@ -59,6 +59,26 @@ def check_costs(raw: ExperimentRaw, configs: Collection[Config], report: Resolve
             )
 
 
+def check_kept(raw: ExperimentRaw, configs: Collection[Config], report: ResolveContext) -> None:
+    """Reports metrics of single transactions if no run keeps them."""
+    if not configs or any(config.run.keep == "all" for config in configs):
+        return
+    why = "needs single transactions, and `run.keep: summaries` does not keep them; use `keep: all`"
+    ratios = {response.name for response in raw.responses if response.ratio is not None}
+    for at, metric in _metrics(raw):
+        named = catalogue.METRICS.find(metric)
+        if metric not in ratios and named is not None and named.metric.needs_transactions:
+            report.wrong(at, f"{metric} {why}")
+    windows: list[tuple[KeyPath, str | None]] = [
+        *((("responses", index), response.over) for index, response in enumerate(raw.responses)),
+        *((("thresholds", index), threshold.over) for index, threshold in enumerate(raw.thresholds)),
+        *((("capacity", "usable", index), rule.over) for index, rule in enumerate(raw.capacity.usable)),
+    ]
+    for at, over in windows:
+        if over is not None:
+            report.wrong((*at, "over"), f"the peak window {why}")
+
+
 def _metrics(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:
     """Path and text of each metric of the file."""
     for index, response in enumerate(raw.responses):

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
 from plimsoll.plan.charts import resolve_charts
-from plimsoll.plan.components import check_components, check_costs, known_metric
+from plimsoll.plan.components import check_components, check_costs, check_kept, known_metric
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
@@ -309,6 +309,7 @@ def _build_experiment(
     if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
         report.wrong(("hosts",), problem)
     check_components(first, [cell.config for cell in resolved.cells], report)
+    check_kept(first, [cell.config for cell in resolved.cells], report)
     check_costs(first, [cell.config for cell in resolved.cells], report)
     if report.problems:
         raise BadInput(report.problems)

@@ -276,6 +276,8 @@ def _latency(style: Style, run: RunResult) -> list[str]:
     # If each answer came with one read, its first byte is its last one, and both lines repeat the request time.
     if transfer is not None and transfer.max:
         rows += [("first byte", first_byte), ("transfer", transfer)] if first_byte is not None else []
+    if (less := run.traffic.response_less_rtt_ms) is not None:
+        rows.append(("less round trip", less))
     for name, times in rows:
         texts = [("avg", milliseconds(times.mean))]
         texts += [(label, percentile(times, field)) for label, field in SHOWN_TIMES]

@@ -18,7 +18,8 @@ from plimsoll.analyse.design.thresholds import Sample, observe
 from plimsoll.analyse.effects.fits import ResponseModel, fit_all
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.metrics import canonical, metric_value
-from plimsoll.analyse.results.run import CountedService, NamedMetric, Peak, Utilization, WorkloadResult
+from plimsoll.analyse.results.named import NamedMetric
+from plimsoll.analyse.results.run import CountedService, Peak, Utilization, WorkloadResult
 from plimsoll.analyse.results.wording import describe
 from plimsoll.plan import json_schema, parse_rule
 from plimsoll.plan.metrics import catalogue
@@ -37,6 +38,7 @@ from plimsoll.plan.metrics.table import (
     Total,
     Use,
     Value,
+    Values,
 )
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
@@ -53,8 +55,9 @@ def test_the_page_of_metrics_is_generated_from_the_table() -> None:
 
 def test_names_are_those_of_earlier_versions() -> None:
     assert ", ".join(METRICS.names(Use.RULE)) == (
-        "response, request, lateness, first_byte, transfer, stale_age, connect, tls_handshake, outage_s, outage, "
-        "recovery_s, recovery, cpu_per_transaction.COMPONENT, throughput, throughput_per_s, items_per_s, "
+        "response, request, lateness, first_byte, transfer, response_less_rtt, stale_age, connect, tls_handshake, "
+        "outage_s, outage, recovery_s, recovery, cpu_per_transaction.COMPONENT, throughput, throughput_per_s, "
+        "items_per_s, "
         "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, throughput_sd, throughput_min, throughput_max, "
         "reads_per_s, writes_per_s, disk_read.COMPONENT, disk_write.COMPONENT, network_in.COMPONENT, "
         "network_out.COMPONENT, counter.SERVICE.COUNTER, errors, stale_share, origin_share, needless_share, "
@@ -63,8 +66,8 @@ def test_names_are_those_of_earlier_versions() -> None:
         "concurrency, cpu.COMPONENT, counter_total.SERVICE.COUNTER, memory.COMPONENT, own_memory.COMPONENT, "
         "disk_read_per_transaction.COMPONENT, disk_write_per_transaction.COMPONENT, "
         "network_in_per_transaction.COMPONENT, network_out_per_transaction.COMPONENT, utilization.COMPONENT, "
-        "jain_index, share_cv, counter_per_transaction.SERVICE.COUNTER, gauge.SERVICE.GAUGE, metric.METRIC, "
-        "RATIO = OF / TO"
+        "jain_index, share_cv, share_min, share_max, counter_per_transaction.SERVICE.COUNTER, gauge.SERVICE.GAUGE, "
+        "metric.METRIC, RATIO = OF / TO"
     )
     durations = [f"{time}_{statistic}" for time in TIMES for statistic in STATISTICS]
     ages = [
@@ -81,21 +84,22 @@ def test_names_are_those_of_earlier_versions() -> None:
         *durations,
         *ages[:4],
         *connections,
-        *(f"metric.METRIC_{statistic}" for statistic in ("mean", "sd", "p50", "p95", "max", "min", "count")),
+        *(f"metric.METRIC_{statistic}" for statistic in (*STATISTICS_OF_METRICS, "count")),
         *ages[4:],
     )
 
 
 CONNECTION_TIMES = ("mean", "p50", "p95", "p99", "max")
 STATISTICS = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max", "min")
-TIMES = ("response", "request", "lateness", "first_byte", "transfer")
+STATISTICS_OF_METRICS = ("mean", "sd", "p50", "p90", "p95", "p99", "max", "min")
+TIMES = ("response", "request", "lateness", "first_byte", "transfer", "response_less_rtt")
 
 
 def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
     times = [f"{time}_ms_{named}" for time in TIMES for named in STATISTICS]
     assert [statistic.name for statistic in METRICS.results] == [
         *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s", "offered_per_s"),
-        *("concurrency", "error_rate", "jain_index", "share_cv", *times),
+        *("concurrency", "error_rate", "jain_index", "share_cv", "share_min", "share_max", *times),
         *("throughput_sd", "throughput_min", "throughput_max", "reads_per_s", "writes_per_s"),
         *("stale_share", *(f"stale_age_ms_{statistic}" for statistic in ("mean", "p50", "p95", "max"))),
         *("origin_share", "needless_share"),
@@ -364,4 +368,4 @@ def test_a_response_that_has_open_parts_is_in_the_cells(with_next: RunResult) ->
 
 def test_every_kind_and_reader_is_known() -> None:
     assert set(KINDS) == set(Kind)
-    assert {type(row.reader) for row in METRICS.rows} == {Value, Total, Part, Distribution, Quotient}
+    assert {type(row.reader) for row in METRICS.rows} == {Value, Total, Part, Distribution, Values, Quotient}

@@ -15,7 +15,7 @@ from plimsoll.analyse.design.thresholds import Sample, judge, no_cell, not_yet
 from plimsoll.analyse.effects.diagnostics import equal_variances_p
 from plimsoll.analyse.results import verdict_rules
 from plimsoll.analyse.results.analysis import CellResult, RunResult, Verdict
-from plimsoll.analyse.results.metrics import metric_value, value
+from plimsoll.analyse.results.metrics import merged_metric, metric_value, value
 from plimsoll.analyse.results.verdict_rules import RuleName
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.stats.blocks import error_with_blocks
@@ -24,7 +24,7 @@ from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.proportion import error_rate
 from plimsoll.analyse.stats.quantiles import Buckets, Histogram, is_large_enough, merged
 from plimsoll.plan.metrics import catalogue
-from plimsoll.plan.metrics.table import Distribution, MetricReference
+from plimsoll.plan.metrics.table import Distribution, MetricReference, Values
 from plimsoll.plan.model import Threshold
 
 VARIANCES_DIFFER = 0.01
@@ -168,6 +168,11 @@ def _intervals(named: MetricReference, groups: Sequence[Group]) -> list[Interval
     is_distribution = isinstance(named.metric.reader, Distribution)
     intervals = intervals_of(known, groups, separate=is_distribution)
     histogram, q = named.histogram, named.quantile
+    if isinstance(named.metric.reader, Values) and q is not None:
+        return [
+            _with_merged_values(interval, len(pairs), named, q, group)
+            for interval, pairs, group in zip(intervals, known, groups, strict=True)
+        ]
     if histogram is None or q is None:
         return intervals
     return [
@@ -210,9 +215,21 @@ def _with_centre(
     quantile = whole.quantile(q)
     if quantile is None or not is_large_enough(q, whole.total):
         return interval
-    centre = quantile / 1e6
     if interval is None and whole.missing:
         return None
+    return _recentred(interval, values, quantile / 1e6, group)
+
+
+def _with_merged_values(
+    interval: Interval | None, values: int, named: MetricReference, q: float, group: Group
+) -> Interval | None:
+    whole = merged_metric(group.valid, named)
+    if whole is None or not is_large_enough(q, whole.total):
+        return interval
+    return _recentred(interval, values, whole.quantile(q), group)
+
+
+def _recentred(interval: Interval | None, values: int, centre: float, group: Group) -> Interval:
     if interval is None or values < len(group.valid):
         return Interval(centre, None, None, method="merged runs, because single runs are too short")
     if interval.mean <= 0:

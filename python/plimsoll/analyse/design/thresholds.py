@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll.analyse.results import verdict_rules
 from plimsoll.analyse.results.analysis import RunResult, Verdict
-from plimsoll.analyse.results.metrics import at, mean_and_weight, value
+from plimsoll.analyse.results.metrics import at, mean_and_weight, merged_metric, value
 from plimsoll.analyse.results.run import Traffic, WindowResult
 from plimsoll.analyse.results.verdict_rules import RuleName
 from plimsoll.analyse.results.verdicts import Reason, Severity, ThresholdReason, ThresholdVerdict
@@ -20,7 +20,16 @@ from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Histogram
 from plimsoll.plan import model
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
-from plimsoll.plan.metrics.table import Distribution, Kind, MetricReference, Part, Quotient, Total, Value
+from plimsoll.plan.metrics.table import (
+    Distribution,
+    Kind,
+    MetricReference,
+    Part,
+    Quotient,
+    Total,
+    Value,
+    Values,
+)
 from plimsoll.plan.model import Threshold
 
 MIN_BEYOND = 10
@@ -115,10 +124,26 @@ def observe(rule: Rule, sample: Sample) -> Observation:
             return _fraction(rule, named, reader, sample)
         case Total():
             return sum(value(run, named) or 0.0 for run in sample.runs), None
-        case Value() | Quotient():
+        case Values() if rule.stat != "avg":
+            return _of_values(rule, named, sample)
+        case Value() | Values() | Quotient():
             known = [figure for run in sample.runs if (figure := value(run, named)) is not None]
             per_unit = 1e3 if named.metric.kind is Kind.TIME else 1.0  # results contain ms, rules contain s
             return (sum(known) / len(known) / per_unit, None) if known else (None, _no_sample())
+
+
+def _of_values(rule: Rule, named: MetricReference, sample: Sample) -> Observation:
+    """A percentile, the least or the greatest of the values of all runs."""
+    whole = merged_metric(sample.runs, named)
+    if whole is None:
+        return None, _no_sample()
+    if rule.stat in ("min", "max"):
+        return (whole.smallest if rule.stat == "min" else whole.largest), None
+    q = 0.5 if rule.arg is None else rule.arg / 100.0
+    at_rank, total = rank(q, whole.total), whole.total
+    beyond = min(at_rank, total - at_rank - 1)
+    weak = _reason(ThresholdReason.FEW_BEYOND, beyond=beyond, of=total) if beyond < MIN_BEYOND else None
+    return whole.quantile(q), weak
 
 
 def _time(rule: Rule, named: MetricReference, reader: Distribution, sample: Sample) -> Observation:

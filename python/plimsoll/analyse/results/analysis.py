@@ -16,6 +16,7 @@ from plimsoll.analyse.results.component_series import RunComponentSeries
 from plimsoll.analyse.results.demands import CellDemand, FanOut
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.memory import MemoryGrowth
+from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.run import (
     CacheTimes,
@@ -26,7 +27,6 @@ from plimsoll.analyse.results.run import (
     Ecdf,
     FewTransactions,
     FirstResult,
-    NamedMetric,
     OperationResult,
     Peak,
     Ramp,
@@ -143,8 +143,11 @@ class RunResult:
     first: tuple[FirstResult, ...] = ()
     """Empty unless a threshold has `where: {first: ...}`."""
     at_peak: WindowResult | None = None
-    """Figures of the part of the peak window after the warm-up; None unless a response or threshold has `over: peak`,
-    and if there is no such part."""
+    """Figures of the part of the peak window after the warm-up; None unless a response or rule has `over: peak`, and if
+    there is no such part."""
+    share_min: float | None = None
+    share_max: float | None = None
+    """The smallest and the greatest share of a tester; None if no tester has a share."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ def _run_document(run: dict[str, Any]) -> dict[str, Any]:
     ):
         if not flat.get(rare):
             flat.pop(rare, None)
+    flat["metrics"] = _metrics(flat["metrics"])
     flat["services"] = [_service(service) for service in flat["services"]]
     if "at_peak" in flat:
         flat["at_peak"] = _peak_document(flat["at_peak"])
@@ -50,10 +51,14 @@ def _run_document(run: dict[str, Any]) -> dict[str, Any]:
 
 def _peak_document(peak: dict[str, Any]) -> dict[str, Any]:
     """The peak window, without the parts that it does not have."""
-    parts = {
-        name: [_flattened(part) for part in peak.pop(name)] for name in ("workloads", "operations", "first")
-    }
+    peak["metrics"] = _metrics(peak["metrics"])
+    parts = {name: list(map(_flattened, peak.pop(name))) for name in ("workloads", "operations", "first")}
     return _flattened(peak) | {name: of for name, of in parts.items() if of}
+
+
+def _metrics(metrics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Named metrics without their single values."""
+    return [{key: value for key, value in metric.items() if key != "values"} for metric in metrics]
 
 
 def _service(service: dict[str, Any]) -> dict[str, Any]:
@@ -70,8 +75,8 @@ def _without_hosts(run: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in run.items() if key != "hosts"} | {"testers": testers}
 
 
-_ANSWERS = ("first_byte_ms", "transfer_ms")
-"""Figures of a window that not every driver has."""
+_ANSWERS = ("first_byte_ms", "transfer_ms", "response_less_rtt_ms")
+"""Figures of a window that not every driver and not every run has."""
 
 
 def _flattened(holder: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ The module `wording` contains the texts of metrics.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.stats.value_histogram import ValueHistogram, merged_values
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Distribution, MetricReference, Quotient, Value
 
@@ -70,6 +71,12 @@ def at(run: RunResult, path: str, parts: Mapping[str, str]) -> float | None:
     """The number at a path: names of fields, separated by dots. `field[key={part}]` is the entry of a list whose `key`
     is the part; `field[{part}]` and `field[name]` are the entry of a mapping. None if any step is None or does not
     exist. Raises ValueError if the path is malformed."""
+    node = node_at(run, path, parts)
+    return None if node is None else float(node)
+
+
+def node_at(run: RunResult, path: str, parts: Mapping[str, str]) -> Any:
+    """What is at a path, as for `at`."""
     node: Any = run
     for name, key, part, literal in _steps(path):
         node = getattr(node, name)
@@ -79,7 +86,13 @@ def at(run: RunResult, path: str, parts: Mapping[str, str]) -> float | None:
             node = node.get(literal or parts[part or ""])
         if node is None:
             return None
-    return float(node)
+    return node
+
+
+def merged_metric(runs: Iterable[RunResult], named: MetricReference) -> ValueHistogram | None:
+    """The merged values of a metric of a driver or client program; None if no run has values."""
+    nodes = (node_at(run, named.scoped(named.metric.reader.path), named.parts) for run in runs)
+    return merged_values(node.values for node in nodes if node is not None and node.values is not None)
 
 
 def mean_and_weight(run: RunResult, named: MetricReference) -> tuple[float | None, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.verdicts import (
     BinOutcome,
     ChangedSeries,
@@ -141,6 +142,9 @@ class Traffic:
     throughput_min: float | None = None
     throughput_max: float | None = None
     """Of the throughput in the whole seconds of the window; None: there is none."""
+    response_less_rtt_ms: Latency | None = None
+    """Response time less the least round trip of the tester's connections to the endpoint, of the transactions whose
+    round trip was measured. None: it was not measured, or it is short and no metric of the experiment file needs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,20 +415,6 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedMetric:
-    """A metric that a driver measured of its transactions, in its own unit (`_s` seconds, `_bytes` bytes)."""
-
-    name: str
-    count: int
-    mean: float
-    sd: float | None
-    p50: float | None
-    p95: float | None
-    max: float
-    min: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Statement:
     """One of the statements of a database with the greatest total time in a run, without its constants."""
 
@@ -592,3 +582,5 @@ class WindowResult:
     operations: tuple[OperationResult, ...] = ()
     first: tuple[FirstResult, ...] = ()
     """Those of the first transactions of the whole run that belong to this window."""
+    share_min: float | None = None
+    share_max: float | None = None

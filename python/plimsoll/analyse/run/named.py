@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse.results.run import NamedMetric
+from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.stats.quantiles import is_large_enough, rank
+from plimsoll.analyse.stats.value_histogram import ValueHistogram
 
 
 def named_metrics(values: Mapping[str, NDArray[np.float64]]) -> tuple[NamedMetric, ...]:
@@ -28,6 +29,9 @@ def named_metrics(values: Mapping[str, NDArray[np.float64]]) -> tuple[NamedMetri
                     p95=_quantile(known, 0.95),
                     max=float(known[-1]),
                     min=float(known[0]),
+                    p90=_quantile(known, 0.9),
+                    p99=_quantile(known, 0.99),
+                    values=ValueHistogram.of(known),
                 )
             )
     return tuple(out)

@@ -77,5 +77,6 @@ def histograms(total: WindowSum) -> dict[str, Histogram]:
         "request": total.request,
         "lateness": total.lateness,
         **{name: value for name, value in total.answers.items() if value.moments.count},
+        **({"response_less_rtt": total.less_rtt} if total.less_rtt.moments.count else {}),
     }
     return {name: Histogram.of(durations.buckets) for name, durations in times.items()}

@@ -9,13 +9,13 @@ from plimsoll.analyse.components.bottleneck import bottleneck
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import OpenLoad, RunResult
 from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.run import (
     CacheTimes,
     ComponentResources,
     Connections,
     CountedService,
     Counts,
-    NamedMetric,
     Staleness,
     TierCounts,
     Utilization,
@@ -117,6 +117,8 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         without_lost=summary.without_lost,
         components=facts.components,
         first=summary.first,
+        share_min=summary.fairness.ends[0],
+        share_max=summary.fairness.ends[1],
         verdict=verdict_of(reasons),
         reasons=reasons,
         validity_rule=rule(RuleName.VALIDITY),

@@ -255,6 +255,7 @@ class WindowSum:
         self.request = Durations(exact=exact)
         self.lateness = Durations(exact=False)
         self.answers = {name: Durations(exact=False) for name in (FIRST_BYTE, TRANSFER)}
+        self.less_rtt = Durations(exact=False)
         self.errors: Counter[tuple[int, int]] = Counter()
         self.codes: Counter[int] = Counter()
         self.items = self.payload = self.wire = self.offered = self.done = 0
@@ -362,6 +363,7 @@ class WindowSum:
         request_float = as_float if block.on_time else request.astype(np.float64)
         self.request.add(request, request_float, bucket if block.on_time else None)
         self._add_answers(rows, mask, request, is_every)
+        self._add_less_rtt(rows, mask, response, is_every)
         at = rows.end
         if self.some_open:
             at = (
@@ -391,6 +393,17 @@ class WindowSum:
             np.maximum(rest, 0, out=rest)
             self.answers[FIRST_BYTE].add(first, first.astype(np.float64))
             self.answers[TRANSFER].add(rest, rest.astype(np.float64))
+
+    def _add_less_rtt(self, rows: Transactions, mask: Mask, response: Int, is_every: bool) -> None:
+        """Adds the response times of these rows less their round trip, without the rows that have none. A reading of
+        another connection may be longer than a response time; the difference is 0 then."""
+        if rows.round_trip is None:
+            return
+        trip = _selected(rows.round_trip, mask, is_every)
+        known = trip >= 0
+        less: Int = np.maximum(response[known] - trip[known], 0)
+        if less.size:
+            self.less_rtt.add(less, less.astype(np.float64))
 
     def _add_balance(self, block: Block, planned: Mask | bool, ended: Mask | bool) -> None:
         for mask, stamps, bins in (
@@ -427,7 +440,7 @@ class WindowSum:
         until = np.minimum(block.left[rows_], np.maximum(block.rows.end[rows_], self.window.end))
         for durations, since in ((self.response, block.rows.scheduled), (self.request, block.rows.start)):
             durations.buckets.note_missing(max(0, int((until - since[rows_]).min())))
-        for durations in self.answers.values():
+        for durations in (*self.answers.values(), self.less_rtt):
             durations.buckets.note_missing(0)  # it may have been cut off before or after its first byte
 
     def _bin(self, end: Int) -> Int:
@@ -447,7 +460,9 @@ class WindowSum:
         """Sets the numbers of missing values of the distributions; may be called again after further blocks."""
         cut = self.cut_off + self.timed_out
         parts = [(durations, cut) for durations in self.answers.values()]
-        for durations, missing in ((self.response, cut + self.never_started), (self.request, cut), *parts):
+        all_cut = cut + self.never_started
+        whole = ((self.response, all_cut), (self.less_rtt, all_cut), (self.request, cut))
+        for durations, missing in (*whole, *parts):
             durations.buckets.missing = missing
             durations.buckets.failed = self.cohort_failed - self.timed_out
 
@@ -482,6 +497,7 @@ class WindowSum:
             throughput_sd=sd,
             throughput_min=least,
             throughput_max=most,
+            response_less_rtt_ms=self.less_rtt.latency() if self.less_rtt.moments.count else None,
         )
 
     def _answer(self, part: str) -> Latency | None:

@@ -33,6 +33,12 @@ class Fairness:
     spans: tuple[float, ...] = ()
     """Time (ns) for which each tester was active in the window."""
 
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """The smallest and the greatest share; None if no tester has one."""
+        known = [share for share in self.shares if share is not None]
+        return (min(known), max(known)) if known else (None, None)
+
 
 def fairness(
     done: Sequence[int] | NDArray[np.int64],

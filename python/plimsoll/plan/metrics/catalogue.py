@@ -19,8 +19,10 @@ from plimsoll.plan.metrics.table import (
     Source,
     Total,
     Value,
+    Values,
 )
 
+RESPONSE_LESS_RTT: Final = "response_less_rtt"
 _TIMES: Final = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max", "min")
 _CONNECTION_TIMES: Final = ("mean", "p50", "p95", "p99", "max")
 _READERS: Final = "staleness.readers"
@@ -150,7 +152,14 @@ METRICS = MetricTable(
             as_response=("error_rate",),
             live={"rate": "error-rate", "avg": "error-rate"},
         ),
-        Metric("jain_index", "fairness (Jain's index)", Kind.INDEX, Value("jain_index"), rules=("avg",)),
+        Metric(
+            "jain_index",
+            "fairness (Jain's index)",
+            Kind.INDEX,
+            Value("jain_index"),
+            rules=("avg",),
+            single=True,
+        ),
         Metric(
             "share_cv",
             "share cv",
@@ -158,6 +167,19 @@ METRICS = MetricTable(
             Value("share_cv"),
             note="coefficient of variation of the testers' shares",
             rules=("avg",),
+            single=True,
+        ),
+        *(
+            Metric(
+                name,
+                f"{title} share of a tester",
+                Kind.INDEX,
+                Value(name),
+                note="work relative to that of a fair share; 1 is fair",
+                rules=("avg",),
+                single=True,
+            )
+            for name, title in (("share_min", "smallest"), ("share_max", "greatest"))
         ),
         Metric(
             "response",
@@ -175,6 +197,7 @@ METRICS = MetricTable(
             Distribution("traffic.request_ms", "request"),
             in_results="request_ms",
             statistics=_TIMES,
+            single=True,
         ),
         Metric(
             "lateness",
@@ -183,6 +206,7 @@ METRICS = MetricTable(
             Distribution("traffic.lateness_ms", "lateness"),
             in_results="lateness_ms",
             statistics=_TIMES,
+            single=True,
         ),
         Metric(
             "first_byte",
@@ -192,6 +216,7 @@ METRICS = MetricTable(
             note="from the start of the request to the first byte of its answer",
             in_results="first_byte_ms",
             statistics=_TIMES,
+            single=True,
         ),
         Metric(
             "transfer",
@@ -201,6 +226,18 @@ METRICS = MetricTable(
             note="from the first byte of the answer to its end",
             in_results="transfer_ms",
             statistics=_TIMES,
+            single=True,
+        ),
+        Metric(
+            RESPONSE_LESS_RTT,
+            "response less round trip",
+            Kind.TIME,
+            Distribution("traffic.response_less_rtt_ms", RESPONSE_LESS_RTT),
+            note="response time less the least round trip of the tester's connections to the endpoint; 0 if that is "
+            "longer",
+            in_results="response_less_rtt_ms",
+            statistics=_TIMES,
+            single=True,
         ),
         Metric(
             "throughput_sd",
@@ -458,11 +495,11 @@ METRICS = MetricTable(
             "metric.{metric}",
             "metric {metric}",
             Kind.INDEX,
-            Value("metrics[name={metric}]"),
+            Values("metrics[name={metric}]"),
             Source.NAMED,
             note="of a driver or client program, in its own unit, of the transactions that started in the window",
-            statistics=("mean", "sd", "p50", "p95", "max", "min", "count"),
-            rules=("avg",),
+            statistics=("mean", "sd", "p50", "p90", "p95", "p99", "max", "min", "count"),
+            rules=("avg", "p", "min", "max", "med"),
         ),
         Metric(
             "{ratio} = {of} / {to}",

@@ -17,6 +17,7 @@ from plimsoll.plan.metrics.table import (
     Total,
     Use,
     Value,
+    Values,
     capitals,
 )
 
@@ -110,6 +111,8 @@ def _over_runs(row: Metric) -> str:
             return "sum of the runs"
         case Part():
             return "sum of the parts / sum of the wholes"
+        case Values():
+            return "merged values; `avg`: mean of the runs"
         case Distribution():
             return "merged histograms"
 

@@ -129,6 +129,14 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """The distribution of values in their own unit, at `path`. Over the runs of a cell: the merged values; the mean is
+    the mean of the runs."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Quotient:
     """The value of the metric that the open part `of` of the name contains, divided by that of the part `to`. Over the
     runs of a cell: the mean."""
@@ -138,7 +146,7 @@ class Quotient:
     path: str = ""
 
 
-Reader = Value | Total | Part | Distribution | Quotient
+Reader = Value | Total | Part | Distribution | Values | Quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,8 @@ class Metric:
     """Whether it is a throughput, whose saturation and capacity the analysis computes."""
     spread: bool = False
     """Whether it is a spread of another metric."""
+    single: bool = False
+    """Whether it is computed from the rows of single transactions, which `keep: summaries` does not keep."""
 
     @property
     def result(self) -> str:
@@ -202,6 +212,11 @@ class Metric:
         if not self.rule_statistics or example.startswith(self.rule_statistics):
             return example
         return _EXAMPLE_STATISTIC.sub(self.rule_statistics[0], example)
+
+    @property
+    def needs_transactions(self) -> bool:
+        """Whether a run that keeps summaries only has no value of it."""
+        return self.single or self.source is Source.NAMED
 
     @property
     def is_work(self) -> bool:
