@@ -14,11 +14,13 @@ from tests.stats.saturation_truths import LONG, NOISES, TRUTHS, Experiment, knee
 from plimsoll.analyse.design import capacity
 from plimsoll.analyse.design.plateau import highest
 from plimsoll.analyse.design.ranking import Contender, ranking
+from plimsoll.analyse.design.rule_bounds import Observed
 from plimsoll.analyse.design.saturation import saturation, throughput_error
 from plimsoll.analyse.results.analysis import Capacity
 from plimsoll.analyse.results.verdicts import CapacityReason, RankingVerdict
 from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.proportion import wilson
+from plimsoll.plan.metrics.rules import parse_rule
 
 Levels = Mapping[float, Sequence[float]]
 CURVED = [
@@ -126,6 +128,45 @@ def test_the_intervals_hold_the_highest_means_of_curves(name: str) -> None:
             print(f"{name}, {runs} runs, {100 * sd:g} %: {coverage}")
             coverage.assert_covered()
             assert coverage.bias > -0.025
+
+
+UTILIZATION = parse_rule("avg<80%", "utilization.db")
+
+
+def usable(levels: Levels, held: Callable[[float], bool]) -> Capacity:
+    """As `plimsoll.analyse.design.load_line` does, for a rule that some loads hold."""
+    error = throughput_error([levels])
+    intervals = cell_intervals(list(levels.values()), log=True)
+    bracket = saturation(levels, error)
+    facts = [
+        capacity.Level(load, interval, [Observed(0.7 if held(load) else 0.9, 0.6, 0.95)], [], [])
+        for load, interval in zip(levels, intervals, strict=True)
+    ]
+    return capacity.usable(
+        facts,
+        [UTILIZATION],
+        lambda loads: highest({load: levels[load] for load in loads}, error, bracket).rivals,
+    )
+
+
+@pytest.mark.parametrize("flat", [0, 1, 3])
+def test_the_interval_of_a_usable_capacity_holds_the_highest_mean_of_the_loads_that_meet_the_rule(
+    flat: int,
+) -> None:
+    """Up to 4 testers throughput rises; `flat` more levels with the same throughput meet the rule, and two do not."""
+    truth, loads = plateau(3 + flat)
+    limit = loads[2 + flat]
+    experiment = Experiment.of(truth, loads)
+    among = [at for at, load in enumerate(loads) if load <= limit]
+    top = math.exp(max(float(experiment.log_throughput[at]) for at in among))
+    for runs, sd in ((2, 0.01), (3, 0.02), (3, 0.1), (5, 0.033)):
+        rng, covered = np.random.default_rng(43), 0
+        for _ in range(150):
+            noisy = experiment.with_noise(NOISES["constant"](rng, experiment, sd, runs))
+            value = usable(noisy, lambda load: load <= limit).value
+            assert value is not None and value.low is not None and value.high is not None
+            covered += value.low <= top <= value.high
+        assert wilson(covered, 150, confidence=0.98)[1] >= 0.95, f"{runs} runs, {sd}: {covered} of 150"
 
 
 def around(mean: float) -> list[float]:

@@ -44,6 +44,7 @@ def made(n: int = 4000, *, seed: int = 1, late: bool = True) -> Transactions:
         operation=rng.integers(0, 3, n),
         first_byte=np.where(rng.random(n) < 0.9, ((end - start) * rng.random(n)).astype(np.int64), -1),
         connected=np.where(rng.random(n) < 0.1, 0, -1),
+        round_trip=np.where(rng.random(n) < 0.9, rng.integers(0, 20_000_000, n), -1),
     )
 
 
@@ -59,6 +60,23 @@ def layout(**changes: object) -> Layout:
         "quantum_ns": S,
     }
     return Layout(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_first_transactions_of_a_window() -> None:
+    """Of the first transactions of the run, those that ended in the window: no tester's own first one in it."""
+    data = made(400)
+    window = Window(0, int(np.quantile(data.end[data.end >= 0], 0.2)))
+    for first_window in (window, None):
+        accumulator = Accumulator(layout(first=("tester", "connection"), first_window=first_window))
+        accumulator.add(data)
+        found = {first.of: first.traffic.response_ms.count for first in accumulator.result().first}
+        inside = (data.outcome == 0) & (data.end >= 0)
+        inside &= data.end < (LENGTH if first_window is None else window.end)
+        earliest = [np.flatnonzero(data.tester == tester) for tester in range(3)]
+        chosen = [int(rows[np.argmin(data.start[rows])]) for rows in earliest]
+        assert data.connected is not None
+        assert found["tester"] == sum(bool(inside[row]) for row in chosen)
+        assert found["connection"] == int(np.count_nonzero(inside & (data.connected >= 0))) > 0
 
 
 def summed(data: Transactions, *, exact: bool = True, parts: int = 3) -> RunSummary:
@@ -84,6 +102,7 @@ def rows_of(data: Transactions) -> list[dict[str, int]]:
         "sent",
         "received",
         "first_byte",
+        "round_trip",
     ]
     return [
         dict(zip(names, row, strict=True))
@@ -116,7 +135,11 @@ def test_traffic_of_the_window(exact: bool, late: bool) -> None:
     assert t.offered_per_s == sum(MEASURED.start <= r["scheduled"] < MEASURED.end for r in rows) / 8
     firsts = [row["first_byte"] for row in done if row["first_byte"] >= 0]
     rests = [row["end"] - row["start"] - row["first_byte"] for row in done if row["first_byte"] >= 0]
-    for part, values in ((t.first_byte_ms, firsts), (t.transfer_ms, rests)):
+    less = [
+        max(0, row["end"] - row["scheduled"] - row["round_trip"]) for row in done if row["round_trip"] >= 0
+    ]
+    parts = ((t.first_byte_ms, firsts), (t.transfer_ms, rests), (t.response_less_rtt_ms, less))
+    for part, values in parts:
         assert part is not None and part.count == len(values) < len(done)
         assert part.mean == pytest.approx(np.mean(values) / 1e6)
         assert part.p95 == pytest.approx(nearest_rank(values, 0.95) / 1e6, rel=6e-4)

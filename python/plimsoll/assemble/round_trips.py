@@ -37,5 +37,5 @@ def missing_round_trips(run: RunFiles, traffic: Traffic) -> str:
         return ""
     return (
         f"response less round trip is that of {less.count:,} of {every:,} successful transactions: no round trip was "
-        "measured on the connections of the others"
+        "measured for the others"
     )

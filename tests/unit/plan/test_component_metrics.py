@@ -242,3 +242,39 @@ def test_a_usable_capacity_of_a_ratio_of_a_part_and_of_the_peak_window() -> None
 )
 def test_invalid_rules_of_a_usable_capacity_are_refused(section: str, message: str) -> None:
     assert any(message in problem for problem in problems(BASE + section))
+
+
+SUMMARIES = BASE.replace("run: {duration: 1s}", "run: {duration: 1s, keep: summaries}")
+
+
+@pytest.mark.parametrize(
+    ("section", "path"),
+    [
+        ("thresholds: [{metric: metric.cpu_s, test: 'p(95)<1'}]\n", "thresholds.0.metric"),
+        ("responses: [{metric: response_less_rtt_p50}]\n", "responses.0.metric"),
+        ("capacity: {usable: [{metric: connect, test: 'p(95)<1s'}]}\n", "capacity.usable.0.metric"),
+        ("thresholds: [{metric: cpu.web, test: 'avg<1', over: peak}]\n", "thresholds.0.over"),
+    ],
+)
+def test_metrics_of_single_transactions_need_single_transactions(section: str, path: str) -> None:
+    assert load(BASE + section).cells
+    (found,) = problems(SUMMARIES + section)
+    assert f"{path}: " in found and "`run.keep: summaries` does not keep them; use `keep: all`" in found
+
+
+def test_other_metrics_do_not_need_single_transactions() -> None:
+    section = "thresholds: [{metric: response, test: 'p(95)<1s'}, {metric: cpu.web, test: 'avg<1'}]\n"
+    assert len(load(SUMMARIES + section).thresholds) == 2
+
+
+def test_rules_on_values_of_a_program_have_percentiles() -> None:
+    for test, value in (
+        ("p(95)<50", 50.0),
+        ("p(99.9)<2.5", 2.5),
+        ("med>1", 1.0),
+        ("max<9", 9.0),
+        ("min>0", 0.0),
+    ):
+        assert parse_rule(test, "metric.query_ms").value == value
+    (found,) = problems(BASE + "thresholds: [{metric: metric.query_ms, test: 'rate<1'}]\n")
+    assert "expected one of avg, p(N), min, max, med" in found
