@@ -14,7 +14,7 @@ from tests.stats.saturation_truths import LONG, NOISES, TRUTHS, Experiment, knee
 from plimsoll.analyse.design import capacity
 from plimsoll.analyse.design.plateau import highest
 from plimsoll.analyse.design.ranking import Contender, ranking
-from plimsoll.analyse.design.rule_bounds import Observed
+from plimsoll.analyse.design.rule_bounds import RuleValue
 from plimsoll.analyse.design.saturation import saturation, throughput_error
 from plimsoll.analyse.results.analysis import Capacity
 from plimsoll.analyse.results.verdicts import CapacityReason, RankingVerdict
@@ -139,7 +139,7 @@ def usable(levels: Levels, held: Callable[[float], bool]) -> Capacity:
     intervals = cell_intervals(list(levels.values()), log=True)
     bracket = saturation(levels, error)
     facts = [
-        capacity.Level(load, interval, [Observed(0.7 if held(load) else 0.9, 0.6, 0.95)], [], [])
+        capacity.Level(load, interval, [RuleValue(0.7 if held(load) else 0.9, 0.6, 0.95)], [], [])
         for load, interval in zip(levels, intervals, strict=True)
     ]
     return capacity.usable(

@@ -8,7 +8,7 @@ from plimsoll.analyse.results.run import Traffic
 from plimsoll.collect.results import RunFiles
 from plimsoll.collect.round_trips import RoundTrips, read_route_round_trips
 
-LEAST_ROUND_TRIP_NS: Final = 1_000_000
+MIN_ROUND_TRIP_NS: Final = 1_000_000
 """Median round trip from which on response less round trip is computed unasked. A shorter one, such as that of the
 loopback interface, changes a response time by less than it scatters."""
 
@@ -18,7 +18,7 @@ def round_trips_of(run: RunFiles, asked: bool) -> RoundTrips | None:
     are short and no metric of the experiment needs them (`asked`)."""
     assert run.transactions is not None
     trips = read_route_round_trips(run.path / "metrics.parquet", run.transactions)
-    return trips if trips is not None and (asked or trips.median_ns >= LEAST_ROUND_TRIP_NS) else None
+    return trips if trips is not None and (asked or trips.median_ns >= MIN_ROUND_TRIP_NS) else None
 
 
 def missing_round_trips(run: RunFiles, traffic: Traffic) -> str:

@@ -22,7 +22,7 @@ from plimsoll.analyse.design.capacity import (
     usable,
 )
 from plimsoll.analyse.design.plateau import HighestLevels
-from plimsoll.analyse.design.rule_bounds import Observed, observed
+from plimsoll.analyse.design.rule_bounds import RuleValue, observed
 from plimsoll.analyse.design.thresholds import Sample, judge, observe
 from plimsoll.analyse.results.analysis import Verdict
 from plimsoll.analyse.results.metrics import canonical, metric_value
@@ -152,11 +152,11 @@ def level(load: float, mean: float, observed: list[float], errors: int = 0) -> L
     return Level(load, throughput, [of_runs(observed)], [errors, errors], [10_000, 10_000])
 
 
-def of_runs(values: list[float]) -> Observed:
+def of_runs(values: list[float]) -> RuleValue:
     """The mean of times with its interval over the runs."""
     mean = sum(values) / len(values)
     [interval] = cell_intervals([np.array(values)], separate=True, log=True)
-    return Observed(mean) if interval is None else Observed(mean, interval.low, interval.high)
+    return RuleValue(mean) if interval is None else RuleValue(mean, interval.low, interval.high)
 
 
 LEVELS = [
@@ -224,14 +224,14 @@ def test_a_load_with_too_few_requests_to_show_errors_does_not_end_the_capacity()
 
 
 def test_one_repetition_has_no_bound() -> None:
-    single = [dataclasses.replace(level, observed=[Observed(level.observed[0].value)]) for level in LEVELS]
+    single = [dataclasses.replace(level, observed=[RuleValue(level.observed[0].value)]) for level in LEVELS]
     capacity = usable(single, [parse_rule("p(95)<20ms", "response")])
     assert "one repetition has no bound" in worded_capacity(capacity).remark
 
 
 def test_a_usable_capacity_by_several_rules_names_the_rule_that_limits() -> None:
     rules = [parse_rule("p(95)<200ms", "response"), parse_rule("avg<80%", "utilization.db")]
-    shares = [Observed(share, share - 0.05, share + 0.05) for share in (0.4, 0.7, 0.78, 0.99)]
+    shares = [RuleValue(share, share - 0.05, share + 0.05) for share in (0.4, 0.7, 0.78, 0.99)]
     levels = [
         dataclasses.replace(level, observed=[*level.observed, share])
         for level, share in zip(LEVELS, shares, strict=True)
@@ -273,7 +273,7 @@ def test_the_interval_of_a_value_fits_its_kind() -> None:
     assert total.value == 20 and total.low is not None and total.high is not None
     assert (total.low + total.high) / 2 == pytest.approx(20), "a sum has the interval of a sum"
     [single] = [observed(parse_rule("avg<80%", "utilization.db"), Sample(busy[:1], [{}]))]
-    assert single == Observed(0.97)
+    assert single == RuleValue(0.97)
 
 
 def test_stretch_and_scaling() -> None:

@@ -14,7 +14,7 @@ from itertools import compress
 from typing import Final
 
 from plimsoll.analyse.design.plateau import HighestLevels
-from plimsoll.analyse.design.rule_bounds import Observed
+from plimsoll.analyse.design.rule_bounds import RuleValue
 from plimsoll.analyse.results import verdict_rules
 from plimsoll.analyse.results.analysis import Capacity
 from plimsoll.analyse.results.verdict_rules import RuleName
@@ -42,7 +42,7 @@ class Level:
 
     load: float
     throughput: Interval | None
-    observed: Sequence[Observed]
+    observed: Sequence[RuleValue]
     errors: Sequence[int]
     ended: Sequence[int]
 
@@ -157,7 +157,7 @@ def _metric_words(rule: Rule) -> tuple[str, str]:
     return head, named.scope.title
 
 
-def _bound_note(rule: Rule, edge: Observed, head: str) -> Reason:
+def _bound_note(rule: Rule, edge: RuleValue, head: str) -> Reason:
     if edge.low is None or edge.high is None:
         return _note(CapacityReason.NO_BOUND, of=head)
     bound = edge.high if rule.upper else edge.low

@@ -19,11 +19,11 @@ from plimsoll.plan.metrics.table import Kind, MetricReference, Part, Total
 
 _SKEWED: Final = (Kind.TIME, Kind.RATE, Kind.SIZE)
 """Kinds whose error is relative, so that their interval is computed on logarithms."""
-_AT_MOST_ONE: Final = (Kind.SHARE, Kind.RESOURCE)
+_SHARES: Final = (Kind.SHARE, Kind.RESOURCE)
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class RuleValue:
     """The value on which a rule is judged, in the unit of the rule. None: no value, or no interval."""
 
     value: float | None
@@ -31,7 +31,7 @@ class Observed:
     high: float | None = None
 
 
-def observed(rule: Rule, sample: Sample) -> Observed:
+def observed(rule: Rule, sample: Sample) -> RuleValue:
     """The value of a cell with its interval.
 
     Shares of counts, such as the error rate, have the interval of counts with a design effect, which is not empty when
@@ -43,13 +43,13 @@ def observed(rule: Rule, sample: Sample) -> Observed:
     named = catalogue.METRICS.find(rule.metric)
     assert named is not None  # parse_rule refuses it
     if value is None or not math.isfinite(value):
-        return Observed(value)
+        return RuleValue(value)
     if isinstance(named.metric.reader, Part) and rule.stat != "count":
         return _of_counts(named, named.metric.reader, value, sample)
     return _of_values(rule, named, value, sample)
 
 
-def _of_counts(named: MetricReference, reader: Part, value: float, sample: Sample) -> Observed:
+def _of_counts(named: MetricReference, reader: Part, value: float, sample: Sample) -> RuleValue:
     def sums(paths: Sequence[str]) -> list[int]:
         return [
             round(sum(at(run, named.scoped(path), named.parts) or 0.0 for path in paths))
@@ -58,22 +58,22 @@ def _of_counts(named: MetricReference, reader: Part, value: float, sample: Sampl
 
     parts, wholes = sums([reader.part]), sums(reader.whole)
     if any(part > whole for part, whole in zip(parts, wholes, strict=True)):
-        return Observed(value)  # fetches per answer: no share of a whole
+        return RuleValue(value)  # fetches per answer: no share of a whole
     rate = error_rate(parts, wholes)
-    return Observed(value) if rate is None else Observed(value, rate.low, rate.high)
+    return RuleValue(value) if rate is None else RuleValue(value, rate.low, rate.high)
 
 
-def _of_values(rule: Rule, named: MetricReference, value: float, sample: Sample) -> Observed:
+def _of_values(rule: Rule, named: MetricReference, value: float, sample: Sample) -> RuleValue:
     values = [single for one in sample.each() if (single := observe(rule, one)[0]) is not None]
     if len(values) < 2 or not all(map(math.isfinite, values)):
-        return Observed(value)
+        return RuleValue(value)
     kind = named.metric.kind
     (interval,) = cell_intervals([np.array(values)], separate=True, log=kind in _SKEWED)
     if interval is None or interval.low is None or interval.high is None:
-        return Observed(value)
+        return RuleValue(value)
     is_sum = isinstance(named.metric.reader, Total) or rule.stat == "count"
     times = len(values) if is_sum and isinstance(named.metric.reader, Total | Part) else 1
     low, high = interval.low * times, interval.high * times
-    if kind in _AT_MOST_ONE and rule.stat != "count":
+    if kind in _SHARES and rule.stat != "count":
         low, high = max(low, 0.0), min(high, 1.0)
-    return Observed(value, low, high)
+    return RuleValue(value, low, high)
