@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,8 @@ from plimsoll.plan.source.price import Price
 class AnalysisRequest:
     """Responses, charts, rules, thresholds and design of plan.json. `quantiles`: those of the rules, in addition to the
     standard ones, as shares of 1. `at_peak`, `less_rtt`: whether a metric is of the peak window, or needs round trips;
-    `first`: the first transactions, of a connection or of a tester, that have a rule; `prices`: by component. Raises
-    DamagedResults if plan.json has another form."""
+    `first`: the first transactions, of a connection or of a tester, that have a rule or a response; `prices`: by
+    component. Raises DamagedResults if plan.json has another form."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         try:
@@ -51,7 +51,8 @@ class AnalysisRequest:
             # Also within a ratio.
             self.less_rtt = any(catalogue.RESPONSE_LESS_RTT in metric for metric in metrics)
             self.at_peak = any(_is_at_peak(metric) for metric in metrics)
-            self.first = tuple(sorted({of for threshold in judged for of in threshold.parts.get(FIRST, ())}))
+            of_rules = {of for threshold in judged for of in threshold.parts.get(FIRST, ())}
+            self.first = tuple(sorted(of_rules | set(_first_of(metrics))))
             self.quantiles = (*STANDARD, *(rule.arg / 100 for rule in rules if rule.arg is not None))
         except (KeyError, TypeError, RuleError) as error:
             raise DamagedResults(
@@ -67,7 +68,17 @@ class AnalysisRequest:
 
 def _is_at_peak(metric: str) -> bool:
     named = catalogue.METRICS.find(metric)
-    return named is not None and named.scope == catalogue.PEAK
+    return (
+        named is not None and named.scope is not None and named.scope.suffix.endswith(catalogue.PEAK.suffix)
+    )
+
+
+def _first_of(metrics: Sequence[str]) -> Iterator[str]:
+    """The kinds of first transactions that the metrics are of."""
+    for metric in metrics:
+        named = catalogue.METRICS.find(metric)
+        if named is not None and named.scope is not None and FIRST in named.parts:
+            yield named.parts[FIRST]
 
 
 def _design(plan: Mapping[str, Any]) -> Design:

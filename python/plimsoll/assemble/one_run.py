@@ -28,7 +28,7 @@ from plimsoll.analyse.results.run import CacheTimes, FewTransactions, OperationR
 from plimsoll.analyse.run.changes import run_changes
 from plimsoll.analyse.run.few import few_transactions
 from plimsoll.analyse.run.own_delays import own_delays
-from plimsoll.analyse.run.parts import OfParts
+from plimsoll.analyse.run.parts import OfParts, by_part
 from plimsoll.analyse.run.runs import RunFacts, run_result
 from plimsoll.analyse.run.seconds import REMARK, summarise_seconds
 from plimsoll.analyse.run.staleness import HISTOGRAM, remark
@@ -160,7 +160,7 @@ def one_run(
         if peak is not None:
             result, histograms = replace(result, at_peak=peak[0]), {**histograms, **peak[1]}
             parts = {part: {**own, **peak[2].get(part, {})} for part, own in parts.items()}
-    return worded_run(result), histograms, parts
+    return worded_run(result), {**histograms, **by_part(parts)}, parts
 
 
 def in_file_order(

@@ -25,7 +25,7 @@ from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
 from plimsoll.plan.hosts.hosts_file import include_hosts_file
 from plimsoll.plan.hosts.testbed_hosts import mixture_problem
 from plimsoll.plan.metrics import catalogue
-from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.metrics.table import MetricReference, Use
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.warnings import unused_targets
@@ -45,6 +45,10 @@ from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.price import Price
 from plimsoll.plan.source.secret import Redactor
 
+NO_PARTS: Final = (
+    "is not available for single operations or workloads, or first transactions: it is not computed from single "
+    "transactions"
+)
 DEFAULT_RESPONSE: Final = "throughput"
 _MAX_FURTHER_CELLS: Final = 200
 """After the first invalid cell, at most this many further cells are checked for problems."""
@@ -305,7 +309,7 @@ def _build_experiment(
     first = resolved.raw
     assert first is not None  # without problems, the form of every cell is valid
     capacity, thresholds, responses, charts = _resolve_rules(first, factors, report)
-    _check_parts(capacity, thresholds, resolved.cells, report)
+    _check_parts(first, capacity, thresholds, resolved.cells, report)
     if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
         report.wrong(("hosts",), problem)
     check_components(first, [cell.config for cell in resolved.cells], report)
@@ -401,9 +405,24 @@ def _responses(raw: ExperimentRaw, report: ResolveContext) -> tuple[model.Respon
         elif text is not None:
             known_metric(text, (*at, "metric"), Use.RESPONSE, report)
         if text is not None:
-            metric = _over(text, response.over, at, report)
+            metric = _over(_where(text, response, raw, at, report), response.over, at, report)
             responses.append(model.Response(metric, response.scale))
     return tuple(responses) or (model.Response(DEFAULT_RESPONSE, "linear"),)
+
+
+def _where(
+    metric: str, response: ResponseRaw, raw: ExperimentRaw, at: KeyPath, report: ResolveContext
+) -> str:
+    """The name of the metric of a part of the transactions. Reports a metric that parts do not have."""
+    for kind, name in response.where.items():
+        if kind == model.WORKLOAD and len(raw.workloads or {}) < 2:
+            continue  # the only workload has no figures of its own
+        of_part = MetricReference.of_part(metric, kind, name)
+        if catalogue.METRICS.find(of_part) is not None:
+            return of_part
+        if catalogue.METRICS.find(metric) is not None:
+            report.wrong((*at, "where"), f"{metric} {NO_PARTS}")
+    return metric
 
 
 def ratio_text(response: ResponseRaw) -> str:
@@ -484,8 +503,7 @@ def _rule_of(
     if parts and not catalogue.METRICS.has_parts(metric):
         report.wrong(
             (*at, "where"),
-            f"{written.metric} is not available for single operations or workloads, or first transactions: it is "
-            "not computed from single transactions",
+            f"{written.metric} {NO_PARTS}",
             None,
         )
     if model.FIRST in parts and len(parts) > 1:
@@ -495,6 +513,7 @@ def _rule_of(
 
 
 def _check_parts(
+    raw: ExperimentRaw,
     capacity: model.CapacityRules,
     thresholds: Sequence[model.Threshold],
     cells: Sequence[model.Cell],
@@ -512,16 +531,18 @@ def _check_parts(
         model.WORKLOAD: list(dict.fromkeys(work.name for work in loads)),
         model.FIRST: [model.FIRST_OF_CONNECTION, model.FIRST_OF_TESTER],
     }
-    of_capacity: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [
-        (("capacity", "where"), capacity.parts)
-    ]
-    of_capacity += [
+    single: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [(("capacity", "where"), capacity.parts)]
+    single += [
         (("capacity", "usable", index, "where"), rule.parts) for index, rule in enumerate(capacity.usable)
+    ]
+    single += [  # each has one value
+        (("responses", index, "where"), {kind: (name,) for kind, name in response.where.items()})
+        for index, response in enumerate(raw.responses)
     ]
     of_thresholds: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [
         (("thresholds", index, "where"), threshold.parts) for index, threshold in enumerate(thresholds)
     ]
-    for at, parts in (*of_capacity, *of_thresholds):
+    for at, parts in (*single, *of_thresholds):
         for kind, name in ((kind, name) for kind, names in parts.items() for name in names):
             if name not in known[kind]:
                 some = ", ".join(known[kind][:12]) or "none (no workload has a mix)"
@@ -529,7 +550,7 @@ def _check_parts(
                 if kind == model.FIRST:
                     message = f"expected the first transactions of {' or '.join(known[kind])}, got {name}"
                 report.wrong((*at, kind), message, nearest(name, known[kind]))
-    for at, parts in of_capacity:  # a capacity has one value
+    for at, parts in single:
         for name in parts.get(model.OPERATION, ()):
             if len(workloads_of.get(name, ())) > 1 and model.WORKLOAD not in parts:
                 several = ", ".join(sorted(workloads_of[name]))

@@ -12,6 +12,7 @@ import math
 import shutil
 import statistics
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(DATA, directory)
     plan = json.loads((directory / "plan.json").read_text())
     plan["responses"] = [
-        {"metric": metric, "scale": "linear"} for metric in ("metric.query_ms_p90", "response_less_rtt_p50")
+        {"metric": metric, "scale": "linear"}
+        for metric in (
+            "metric.query_ms_p90",
+            "response_less_rtt_p50",
+            "response_p50@operation.b@peak",
+            "throughput@operation.a",
+            "response@first.tester",
+        )
     ]
     plan["thresholds"] = RULES
     plan["load_factor"] = "zip"
@@ -159,6 +167,28 @@ def test_a_share_of_an_operation_in_the_peak_window(found: Analysis) -> None:
         ]
         failed, ended = sum(t.errors for t in of), sum(t.errors + t.response_ms.count for t in of)
         assert ended > 50 and verdict.observed == failed / ended
+
+
+def test_a_response_of_an_operation_in_the_peak_window(found: Analysis, results: Path) -> None:
+    for cell in found.cells:
+        runs = [run for run in found.runs if run.cell == cell.cell]
+        times = [
+            [response_s(row) * 1e3 for row in done_at_peak(results, run) if row["operation"] == "b"]
+            for run in runs
+        ]
+        for run, own in zip(runs, times, strict=True):
+            assert metric_value(run, "response_p50@operation.b@peak") == pytest.approx(quantile(own, 0.5))
+            assert metric_value(run, "throughput@operation.a") == pytest.approx(
+                next(part.traffic.throughput_per_s for part in run.operations if part.operation == "a")
+            )
+            assert metric_value(run, "response@first.tester") == next(
+                first.traffic.response_ms.mean for first in run.first if first.of == "tester"
+            )
+        interval = cell.responses["response_ms_p50@operation.b@peak"]
+        assert interval.mean == pytest.approx(quantile([*chain(*times)], 0.5), rel=1e-3), (
+            "of all runs together"
+        )
+    assert "response_ms_p50@operation.b@peak" in {model.response for model in found.models}
 
 
 def test_first_transactions_of_testers_that_belong_to_the_peak_window(found: Analysis, results: Path) -> None:

@@ -278,3 +278,49 @@ def test_rules_on_values_of_a_program_have_percentiles() -> None:
         assert parse_rule(test, "metric.query_ms").value == value
     (found,) = problems(BASE + "thresholds: [{metric: metric.query_ms, test: 'rate<1'}]\n")
     assert "expected one of avg, p(N), min, max, med" in found
+
+
+MIX = BASE.replace(
+    "  target: web\n", "  target: web\n  mix: [{name: page, path: /}, {name: GET /x, path: /x}]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "metric", "title"),
+    [
+        ("{operation: page}", "response_p95@operation.page", "p95 of response time of the operation page"),
+        (
+            "{operation: GET /x}, over: peak",
+            'response_p95@operation."GET /x"@peak',
+            "p95 of response time of the operation GET /x in the peak window",
+        ),
+        (
+            "{first: tester}",
+            "response_p95@first.tester",
+            "p95 of response time of the first transactions of each tester",
+        ),
+        ("{workload: main}", "response_p95", "p95 of response time"),
+    ],
+)
+def test_a_response_of_a_part(where: str, metric: str, title: str) -> None:
+    found = load(f"{MIX}responses: [{{metric: response_p95, where: {where}}}]\n").responses[0].metric
+    assert found == metric and describe(found).title == title
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (
+            "metric: cpu.web, where: {operation: page}",
+            "responses.0.where: cpu.web is not available for single",
+        ),
+        ("metric: response, where: {operation: pag}", "there is no operation pag"),
+        (
+            "metric: response, where: {first: request}",
+            "expected the first transactions of connection or tester",
+        ),
+        ("metric: response, where: {operation: page, first: tester}", "responses.0.where"),
+    ],
+)
+def test_invalid_parts_of_responses_are_refused(response: str, message: str) -> None:
+    assert any(message in problem for problem in problems(f"{MIX}responses: [{{{response}}}]\n"))

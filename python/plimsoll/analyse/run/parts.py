@@ -80,3 +80,20 @@ def histograms(total: WindowSum) -> dict[str, Histogram]:
         **({"response_less_rtt": total.less_rtt} if total.less_rtt.moments.count else {}),
     }
     return {name: Histogram.of(durations.buckets) for name, durations in times.items()}
+
+
+def by_part(parts: OfParts) -> dict[str, Histogram]:
+    """The histograms of parts by the names that metrics of parts have (`response@operation.search@peak`). An operation
+    that several workloads have is left out: its name does not identify it."""
+    operations = [key.operation for key in parts if key.operation is not None]
+    out = {}
+    for key, own in parts.items():
+        if key.operation is not None and operations.count(key.operation) > 1:
+            continue
+        kind, name = ("first", key.first) if key.first else ("workload", key.workload)
+        if key.operation is not None:
+            kind, name = "operation", key.operation
+        for metric, histogram in own.items():
+            base, at, window = metric.partition("@")
+            out[f"{base}@{kind}.{name}{at}{window}"] = histogram
+    return out

@@ -61,6 +61,17 @@ PHASES: Final = (
 )
 """The phases of a run with actions."""
 
+PARTS: Final = tuple(
+    Scope(f"@{kind}.{{{kind}}}{suffix}", "traffic.", f"{to}{path}.traffic.", f" of {title}{words}")
+    for kind, path, title in (
+        ("operation", "operations[operation={operation}]", "the operation {operation}"),
+        ("workload", "workloads[workload={workload}]", "the workload {workload}"),
+        ("first", "first[of={first}]", "the first transactions of each {first}"),
+    )
+    for suffix, to, words in (("", "", ""), (PEAK.suffix, PEAK.to, PEAK.title))
+)
+"""Parts of the transactions, of the measured window and of the peak window; written as `where`."""
+
 METRICS = MetricTable(
     (
         Metric(
@@ -511,6 +522,6 @@ METRICS = MetricTable(
             rules=("avg",),
         ),
     ),
-    (PEAK, *PHASES),
+    (PEAK, *PHASES, *PARTS),
     "response",
 )

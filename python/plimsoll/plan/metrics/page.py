@@ -68,7 +68,7 @@ def metrics_page(table: MetricTable) -> str:
             _table(
                 ("after the name", "meaning"),
                 [
-                    (f"`{capitals(scope.suffix)}`", scope.meaning or scope.title.strip())
+                    (f"`{capitals(scope.suffix)}`", capitals(scope.meaning or scope.title.strip()))
                     for scope in table.scopes
                 ],
             )

@@ -321,6 +321,11 @@ class MetricReference:
         """0.95 for p95, 0.999 for p999; None if it is not a percentile."""
         return float(f"0.{self.meant[1:]}") if _PERCENTILE.fullmatch(self.meant) else None
 
+    @staticmethod
+    def of_part(metric: str, kind: str, name: str) -> str:
+        """The name of a metric of a part of the transactions: `response_p95@operation.search`."""
+        return f"{metric}@{kind}.{_quoted(name, kind, last=True)}"
+
     def scoped(self, path: str) -> str:
         """A path of the reader, changed to that of the scope."""
         if self.scope is None or not path.startswith(self.scope.root):

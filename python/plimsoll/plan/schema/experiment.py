@@ -114,6 +114,9 @@ class ResponseRaw(Raw):
     name: Name | None = None
     ratio: RatioRaw | None = None
     over: Over = None
+    where: Annotated[dict[Literal["operation", "workload", "first"], PlainText], Field(max_length=1)] = Field(
+        default_factory=dict
+    )
     scale: Literal["linear", "log"] = "linear"
 
     @model_validator(mode="after")
