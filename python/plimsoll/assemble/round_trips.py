@@ -9,16 +9,16 @@ from plimsoll.collect.results import RunFiles
 from plimsoll.collect.round_trips import RoundTrips, read_route_round_trips
 
 MIN_ROUND_TRIP_NS: Final = 1_000_000
-"""Median round trip from which on response less round trip is computed unasked. A shorter one, such as that of the
-loopback interface, changes a response time by less than it scatters."""
+"""Reading from which response less round trip is computed unasked. Shorter ones, such as those of the loopback
+interface, change a response time by less than it scatters."""
 
 
 def round_trips_of(run: RunFiles, asked: bool) -> RoundTrips | None:
     """The round trips of the connections of a run that kept its transactions. None if there is no reading, or if they
     are short and no metric of the experiment needs them (`asked`)."""
     assert run.transactions is not None
-    trips = read_route_round_trips(run.path / "metrics.parquet", run.transactions)
-    return trips if trips is not None and (asked or trips.median_ns >= MIN_ROUND_TRIP_NS) else None
+    least = 0 if asked else MIN_ROUND_TRIP_NS
+    return read_route_round_trips(run.path / "metrics.parquet", run.transactions, least)
 
 
 def missing_round_trips(run: RunFiles, traffic: Traffic) -> str:

@@ -24,11 +24,6 @@ class RoundTrips:
     endpoints: tuple[str, ...]
     least: Int
 
-    @property
-    def median_ns(self) -> float:
-        """Median over the testers and endpoints that have a reading."""
-        return float(np.median(self.least[self.least != UNKNOWN]))
-
     def of(self, tester: NDArray[np.integer], endpoint: NDArray[np.integer]) -> Int:
         """The round trip of each transaction, ns; UNKNOWN without a reading."""
         known = (tester < self.least.shape[0]) & (endpoint < self.least.shape[1])
@@ -37,13 +32,14 @@ class RoundTrips:
         return out
 
 
-def read_route_round_trips(metrics: Path, transactions: Path) -> RoundTrips | None:
-    """The round trips of a run; None if no connection has a reading. Raises DamagedResults.
+def read_route_round_trips(metrics: Path, transactions: Path, min_ns: int = 0) -> RoundTrips | None:
+    """The round trips of a run; None if no connection has a reading, or if fewer than a tenth of the readings reach
+    `min_ns`: not the median, because a run may have more near testers than far ones. Raises DamagedResults.
 
     The rows of `metrics` have no endpoint. It is that of the transaction with the same tester and start.
     """
     tester, start, value = _readings(metrics)
-    if tester.size == 0:
+    if tester.size == 0 or np.count_nonzero(np.rint(value * 1e9) >= min_ns) < value.size / 10:
         return None
     names, endpoint = _endpoints(transactions, tester, start)
     least: Int = np.full((int(tester.max()) + 1, len(names)), np.iinfo(np.int64).max, dtype=np.int64)
@@ -74,6 +70,10 @@ def _endpoints(path: Path, tester: Int, start: Int) -> tuple[list[str], Int]:
     if "endpoint" not in pq.ParquetFile(path).schema_arrow.names:
         return [""], np.zeros(tester.size, dtype=np.int64)
     names = Names()
+    for table in row_groups(path, "plimsoll.transactions", ("endpoint",)):
+        numbered(table, "endpoint", names)
+    if len(names.texts) < 2:
+        return names.texts or [""], np.zeros(tester.size, dtype=np.int64)
     found: dict[tuple[int, int], int] = {}
     for table in row_groups(path, "plimsoll.transactions", ("tester", "start", "endpoint")):
         _, number = numbered(table, "endpoint", names)
@@ -81,4 +81,4 @@ def _endpoints(path: Path, tester: Int, start: Int) -> tuple[list[str], Int]:
         for at in np.flatnonzero(np.isin(starts, start)).tolist():
             found[int(table.column("tester")[at].as_py()), int(starts[at])] = int(number[at])
     numbers_of = [found.get(key, 0) for key in zip(tester.tolist(), start.tolist(), strict=True)]
-    return names.texts or [""], np.array(numbers_of, dtype=np.int64)
+    return names.texts, np.array(numbers_of, dtype=np.int64)

@@ -23,7 +23,7 @@ MAX_SHOWN: Final = 12
 def check_components(raw: ExperimentRaw, configs: Collection[Config], report: ResolveContext) -> None:
     """Reports responses, charts, capacities and thresholds on a component or service that no cell has."""
     known = {"component": components_of(configs), "service": services_of(configs)}
-    for at, metric in _metrics(raw):
+    for at, metric in metrics_of(raw):
         named = catalogue.METRICS.find(metric)
         for part, name in (named.parts if named is not None else {}).items():
             names = known.get(part)
@@ -65,7 +65,7 @@ def check_kept(raw: ExperimentRaw, configs: Collection[Config], report: ResolveC
         return
     why = "needs single transactions, and `run.keep: summaries` does not keep them; use `keep: all`"
     ratios = {response.name for response in raw.responses if response.ratio is not None}
-    for at, metric in _metrics(raw):
+    for at, metric in metrics_of(raw):
         named = catalogue.METRICS.find(metric)
         if metric not in ratios and named is not None and named.metric.needs_transactions:
             report.wrong(at, f"{metric} {why}")
@@ -79,7 +79,7 @@ def check_kept(raw: ExperimentRaw, configs: Collection[Config], report: ResolveC
             report.wrong((*at, "over"), f"the peak window {why}")
 
 
-def _metrics(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:
+def metrics_of(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:
     """Path and text of each metric of the file."""
     for index, response in enumerate(raw.responses):
         if response.metric is not None:

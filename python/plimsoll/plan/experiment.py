@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
 from plimsoll.plan.charts import resolve_charts
-from plimsoll.plan.components import check_components, check_costs, check_kept, known_metric
+from plimsoll.plan.components import check_components, check_costs, check_kept, known_metric, metrics_of
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
@@ -539,6 +539,11 @@ def _check_parts(
         (("responses", index, "where"), {kind: (name,) for kind, name in response.where.items()})
         for index, response in enumerate(raw.responses)
     ]
+    single += [
+        (at, {kind: (name,) for kind, name in named.parts.items() if kind in model.PARTS})
+        for at, text in metrics_of(raw)
+        if (named := catalogue.METRICS.find(text)) is not None and named.scope in catalogue.PARTS
+    ]
     of_thresholds: list[tuple[KeyPath, Mapping[str, tuple[str, ...]]]] = [
         (("thresholds", index, "where"), threshold.parts) for index, threshold in enumerate(thresholds)
     ]
@@ -549,12 +554,15 @@ def _check_parts(
                 message = f"there is no {kind} {name}; there are {some}"
                 if kind == model.FIRST:
                     message = f"expected the first transactions of {' or '.join(known[kind])}, got {name}"
-                report.wrong((*at, kind), message, nearest(name, known[kind]))
+                report.wrong((*at, kind) if at[-1] == "where" else at, message, nearest(name, known[kind]))
     for at, parts in single:
         for name in parts.get(model.OPERATION, ()):
             if len(workloads_of.get(name, ())) > 1 and model.WORKLOAD not in parts:
                 several = ", ".join(sorted(workloads_of[name]))
-                message = (
-                    f"the operation {name} occurs in several workloads ({several}): give the workload too"
+                advice = (
+                    "rename it in one of them"
+                    if at[0] in ("responses", "charts")
+                    else "give the workload too"
                 )
+                message = f"the operation {name} occurs in several workloads ({several}): {advice}"
                 report.wrong(at, message, None)

@@ -314,7 +314,11 @@ def test_a_response_of_a_part(where: str, metric: str, title: str) -> None:
             "metric: cpu.web, where: {operation: page}",
             "responses.0.where: cpu.web is not available for single",
         ),
-        ("metric: response, where: {operation: pag}", "there is no operation pag"),
+        (
+            "metric: response, where: {operation: pag}",
+            "responses.0.where.operation: there is no operation pag",
+        ),
+        ("metric: response@operation.pag", "responses.0.metric: there is no operation pag"),
         (
             "metric: response, where: {first: request}",
             "expected the first transactions of connection or tester",
