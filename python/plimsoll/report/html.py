@@ -47,7 +47,7 @@ TERMS: Final = (
     ),
     (
         "Nominal, usable, error-limited capacity",
-        "Nominal: highest throughput. Usable: highest throughput that meets the rule on the response time. "
+        "Nominal: highest throughput. Usable: highest throughput at a load that meets its rules. "
         "Error-limited: highest load at which the upper bound of the error rate meets the rule.",
     ),
     (

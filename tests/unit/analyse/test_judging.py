@@ -250,6 +250,20 @@ def test_a_usable_capacity_by_several_rules_names_the_rule_that_limits() -> None
     assert worded_capacity(usable(levels, strict)).remark == "no level meets all rules"
 
 
+def test_a_load_without_a_value_does_not_count_for_a_usable_capacity() -> None:
+    rules = [parse_rule("p(95)<20ms", "response"), parse_rule("avg<80%", "utilization.db")]
+    none = [dataclasses.replace(level, observed=[*level.observed, RuleValue(None)]) for level in LEVELS]
+    missing = "loads (1, 2, 4 and 8) without a value for utilization.db avg<80%"
+    assert worded_capacity(usable(none, rules)).remark == f"4 {missing}"
+    some = [
+        dataclasses.replace(level, observed=[*level.observed, RuleValue(0.5 if level.load < 8 else None)])
+        for level in LEVELS
+    ]
+    capacity = worded_capacity(usable(some, rules))
+    assert (capacity.load, capacity.reached) == (2, True)
+    assert capacity.remark.endswith("1 load (8) without a value for utilization.db avg<80%")
+
+
 def test_the_highest_of_several_loads_that_hold_a_rule_has_a_wider_lower_end() -> None:
     rules = [parse_rule("p(95)<1s", "response")]
     one, several = usable(LEVELS, rules), usable(LEVELS, rules, lambda loads: len(loads))

@@ -63,6 +63,11 @@ def capacity_reason(reason: Reason) -> str:
             return f"{values['of']}the estimate meets the rule, but its {values['side']} bound does not"
         case CapacityReason.NO_BOUND:
             return f"{values['of']}the estimate meets the rule; one repetition has no bound"
+        case CapacityReason.NO_VALUE:
+            known = values["loads"]
+            assert isinstance(known, tuple)  # loads as texts
+            head = plural(len(known), "load")
+            return f"{head} ({listing(map(str, known))}) without a value for {values['rules']}"
         case CapacityReason.LIMITED_BY:
             return f"a load of {figure(values, 'load'):g} breaks {values['rules']}"
         case CapacityReason.ERROR_RATE:

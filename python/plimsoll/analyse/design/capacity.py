@@ -106,6 +106,8 @@ def usable(
     best = _best(held)
     if best is None or best.throughput is None:
         notes = [_note(CapacityReason.HELD_NOWHERE, rules=len(rules))]
+        if levels and not known:
+            notes = [_no_value(levels, rules)]
         return _of_rules(_capacity(CapacityKind.USABLE, None, rules[0], bool(known), notes), rules)
     reached = len(held) < len(known)
     named = [f"{rule_words(rule)}: " if len(rules) > 1 else "" for rule in rules]
@@ -116,12 +118,23 @@ def usable(
         notes.append(_limiting(known, best, rules))
     if not reached:
         notes.append(_note(CapacityReason.LIMIT_NOT_REACHED))
+    if len(known) < len(levels):
+        notes.append(_no_value([level for level in levels if level not in known], rules))
     count = rivals([level.load for level in held])
     if count > 1:
         notes.append(_note(CapacityReason.HIGHEST, of=count))
     capacity = _capacity(CapacityKind.USABLE, best, rules[0], reached, notes)
     value = _of_highest(best.throughput, count)
     return replace(_of_rules(capacity, rules), value=value, rivals=max(count, 1))
+
+
+def _no_value(levels: Sequence[Level], rules: Sequence[Rule]) -> Reason:
+    """The loads at which some rules have no value, and these rules. Such a load does not count."""
+    unknown = [
+        rule for at, rule in enumerate(rules) if any(level.observed[at].value is None for level in levels)
+    ]
+    loads = tuple(f"{level.load:g}" for level in levels)
+    return _note(CapacityReason.NO_VALUE, loads=loads, rules=" and ".join(map(rule_words, unknown)))
 
 
 def _broken(level: Level, rules: Sequence[Rule]) -> list[Rule]:

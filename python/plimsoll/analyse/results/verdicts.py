@@ -122,6 +122,7 @@ class CapacityReason(StrEnum):
     LOWER_LOAD = "a lower load breaks the rule"
     LIMIT_NOT_REACHED = "limit not reached"
     LIMITED_BY = "limited by"
+    NO_VALUE = "no value"
 
 
 class ThresholdVerdict(StrEnum):
