@@ -27,6 +27,7 @@ EXAMPLES = """examples:
   plimsoll import access-log squid.log -o squid.yaml
   plimsoll import access-log access.log --format '$remote_addr $msec "$request" $status $bytes_sent $request_time'
   plimsoll import access-log access_log --format '%h %{usec}t %D "%r" %>s %b'
+  plimsoll import access-log squid.log --format '%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru'
 """
 
 
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     log.add_argument(
         "--format", default="auto", metavar="NAME|TEXT",
         help=f"program that wrote the log: {', '.join(NAMES)} (default: auto, from the form of each line); or the text "
-        "of nginx's log_format or Apache's LogFormat",
+        "of nginx's log_format, Apache's LogFormat or Squid's logformat",
     )  # fmt: skip
     log.add_argument(
         "--duration", choices=tuple(UNITS_NS),

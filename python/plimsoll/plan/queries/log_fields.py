@@ -1,5 +1,7 @@
 """The variables of nginx's `log_format` and the directives of Apache's `LogFormat`: what a line has for each. Pure.
 
+`squid_format` has those of Squid.
+
 Sources: nginx, ngx_http_core_module and ngx_http_log_module, "Embedded Variables"; Apache HTTP Server 2.4,
 mod_log_config, "Custom Log Formats".
 """
@@ -41,9 +43,11 @@ class LogField:
     names: str = ""
 
 
-_COUNT: Final = r"\d{1,18}|-"
+LOCAL: Final = "local"
+"""Names of the only form of time that servers write by default, `25/Nov/2026:16:49:02 +0100`."""
+COUNT: Final = r"\d{1,18}|-"
 _NUMBER: Final = r"\d{1,12}(?:\.\d{1,9})?|-"
-_LOCAL_TIME: Final = r"\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4}"
+LOCAL_TIME: Final = r"\d{2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2} [+-]\d{4}"
 _DATE_PARTS: Final[Mapping[str, str]] = {
     "Y": r"\d{4}", "m": r"\d{2}", "d": r"\d{2}", "b": r"[A-Z][a-z]{2}", "H": r"\d{2}", "M": r"\d{2}", "S": r"\d{2}",
     "z": r"[+-]\d{4}|[+-]\d{2}:\d{2}",
@@ -69,11 +73,11 @@ NGINX: Final[Mapping[str, LogField]] = {
     "query_string": LogField("query", rank=1),
     "is_args": LogField(pattern=r"\??"),
     "status": LogField("status", r"\d{3}|-"),
-    "body_bytes_sent": LogField("size", _COUNT),
-    "bytes_sent": LogField("size", _COUNT, rank=1),
+    "body_bytes_sent": LogField("size", COUNT),
+    "bytes_sent": LogField("size", COUNT, rank=1),
     "request_time": LogField("duration", _NUMBER, unit_ns=SECOND_NS, grain_ns=UNITS_NS["ms"]),
     "msec": LogField("time", r"\d{9,11}\.\d{3}", 0, SECOND_NS, UNITS_NS["ms"], is_end=True),
-    "time_local": LogField("time", _LOCAL_TIME, 1, 0, SECOND_NS, is_end=True, names="local"),
+    "time_local": LogField("time", LOCAL_TIME, 1, 0, SECOND_NS, is_end=True, names=LOCAL),
     "time_iso8601": LogField(
         "time",
         r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})([+-]\d{2}:\d{2})",
@@ -90,12 +94,12 @@ _APACHE: Final[Mapping[str, LogField]] = {
     "U": LogField("path"),
     "q": LogField("query"),
     "s": LogField("status", r"\d{3}|-"),
-    "b": LogField("size", _COUNT),
-    "B": LogField("size", _COUNT),
-    "O": LogField("size", _COUNT, rank=1),
-    "D": LogField("duration", _COUNT, 0, UNITS_NS["us"], UNITS_NS["us"]),
-    "T": LogField("duration", _COUNT, 2, SECOND_NS, SECOND_NS),
-    "t": LogField("time", _LOCAL_TIME, 1, 0, SECOND_NS, names="local"),
+    "b": LogField("size", COUNT),
+    "B": LogField("size", COUNT),
+    "O": LogField("size", COUNT, rank=1),
+    "D": LogField("duration", COUNT, 0, UNITS_NS["us"], UNITS_NS["us"]),
+    "T": LogField("duration", COUNT, 2, SECOND_NS, SECOND_NS),
+    "t": LogField("time", LOCAL_TIME, 1, 0, SECOND_NS, names=LOCAL),
 }
 _TIMES_OF_APACHE: Final = {
     "sec": (SECOND_NS, r"\d{9,11}"), "msec": (UNITS_NS["ms"], r"\d{12,14}"), "usec": (UNITS_NS["us"], r"\d{15,17}"),
@@ -118,7 +122,7 @@ def apache_field(letter: str, argument: str | None) -> LogField:
         if argument not in UNITS_NS:
             raise FormatError(f"%{{{argument}}}T: expected %{{s}}T, %{{ms}}T or %{{us}}T")
         unit = next(ns for name, ns in UNITS_NS.items() if name == argument)
-        return LogField("duration", _COUNT, 1, unit, unit)
+        return LogField("duration", COUNT, 1, unit, unit)
     if letter == "i" and (argument or "").lower() == "host":
         return LogField("host")
     if argument is not None and letter not in "ahp":
@@ -136,12 +140,13 @@ def _time_of_apache(argument: str) -> LogField:
     if form in _FRACTIONS:
         unit, pattern = _FRACTIONS[form]
         return LogField("fraction", pattern, 0, unit, unit, is_end)
-    pattern, names = _date_pattern(form)
+    pattern, names = date_pattern(form, f"%{{{form}}}t")
     return LogField("time", pattern, 1, 0, SECOND_NS, is_end, names)
 
 
-def _date_pattern(form: str) -> tuple[str, str]:
-    """The pattern of a time in the form of strftime, with a group for each part, and the names of the parts."""
+def date_pattern(form: str, directive: str) -> tuple[str, str]:
+    """The pattern of a time in the form of strftime, with a group for each part, and the names of the parts.
+    `directive`: for messages. Raises FormatError."""
     text = re.sub(r"%([TFR])", lambda found: _SHORT_DATES[found[1]], form)
     pattern, names = "", ""
     for conversion, literal in re.findall(r"%(.)|([^%]+|%)", text):
@@ -149,12 +154,12 @@ def _date_pattern(form: str) -> tuple[str, str]:
             pattern += re.escape(literal)
         elif conversion not in _DATE_PARTS or conversion in names:
             raise FormatError(
-                f"%{{{form}}}t: %{conversion} of a time cannot be read; expected one each of %Y, %m or %b, %d, %H, %M, "
+                f"{directive}: %{conversion} of a time cannot be read; expected one each of %Y, %m or %b, %d, %H, %M, "
                 "%S, and %z"
             )
         else:
             pattern += f"({_DATE_PARTS[conversion]})"
             names += conversion
     if not {"Y", "d", "H", "M", "S"} <= set(names) or not {"m", "b"} & set(names):
-        raise FormatError(f"%{{{form}}}t: a time needs year, month, day, hour, minute and second")
+        raise FormatError(f"{directive}: a time needs year, month, day, hour, minute and second")
     return pattern, names

@@ -1,4 +1,5 @@
-"""Lines in a format that the administrator has defined: nginx's `log_format` or Apache's `LogFormat` as text. Pure.
+"""Lines in a format that the administrator has defined, as text: nginx's `log_format`, Apache's `LogFormat`, or Squid's
+`logformat`. Pure.
 
 A format becomes one regular expression. A field without a form of its own ends at the first unescaped occurrence of the
 literal text that follows it in the format. So the time that a line takes is proportional to its length, and a client
@@ -29,7 +30,8 @@ from plimsoll.plan.queries.access_line import (
     stamp_ns,
     unescape,
 )
-from plimsoll.plan.queries.log_fields import FormatError, LogField, Role, apache_field, nginx_field
+from plimsoll.plan.queries.log_fields import LOCAL, FormatError, LogField, Role, apache_field, nginx_field
+from plimsoll.plan.queries.squid_format import CODE, OF_SQUID, squid_field
 
 MAX_FORMAT: Final = 4000
 """Maximum length of a format string, characters."""
@@ -39,7 +41,6 @@ _NGINX: Final = re.compile(r"\$(?:\{([a-zA-Z0-9_]+)\}|([a-zA-Z0-9_]+))")
 _APACHE: Final = re.compile(r"%(?:(%)|[!\d,]*[<>]?(?:\{([^}]*)\})?(\^[a-zA-Z]{2}|[a-zA-Z]))")
 _PIECES: Final = {"$uri$is_args$args": "$request_uri", "$uri?$args": "$request_uri"}
 """Variables that are the target of the request together."""
-_LOCAL: Final = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +131,23 @@ class LogPattern:
         if "request" not in known and not ("method" in known and {"target", "path"} & set(known)):
             raise FormatError(
                 "the format has no request: expected $request or $request_method and $request_uri (nginx), %r or "
-                "%m and %U%q (Apache)"
+                "%m and %U%q (Apache), %rm and %ru (Squid)"
             )
         if "time" not in known:
             raise FormatError(
                 "the format has no time: expected $msec, $time_local or $time_iso8601 (nginx), %t, %{usec}t or "
-                "%{end:usec}t (Apache)"
+                "%{end:usec}t (Apache), %ts.%03tu, %tS or %tl (Squid)"
             )
         if "status" not in known:
-            raise FormatError("the format has no status: expected $status (nginx) or %>s (Apache)")
+            raise FormatError(
+                "the format has no status: expected $status (nginx), %>s (Apache) or %>Hs (Squid)"
+            )
 
     def _times(self) -> tuple[int, bool]:
         """Resolution of the starts, ns, and whether the time is that of the end."""
-        time, fraction = self._parts["time"].field, self._parts.get("fraction")
+        time = self._parts["time"].field
         grain = time.grain_ns
+        fraction = self._parts.get("fraction") if grain == SECOND_NS else None
         if fraction is not None and fraction.field.is_end != time.is_end:
             raise FormatError("one part of the time is that of the begin, and the other that of the end")
         if fraction is not None:
@@ -155,13 +159,13 @@ class LogPattern:
     def _text(self, match: re.Match[bytes], role: Role) -> bytes:
         """The text of a field; empty if the format does not have it, or the line has `-`."""
         part = self._parts.get(role)
-        text = b"" if part is None else match[part.group]
+        text = b"" if part is None else match[part.group].strip(b" ")  # a width of Squid adds spaces
         return b"" if text == b"-" else text
 
     def _time(self, match: re.Match[bytes]) -> int:
         part = self._parts["time"]
-        field, text = part.field, match[part.group]
-        if field.names == _LOCAL:
+        field, text = part.field, match[part.group].strip(b" ")
+        if field.names == LOCAL:
             at_ns = stamp_ns(text)
         elif field.names:
             values = match.groups()[part.group : part.group + len(field.names)]
@@ -202,8 +206,10 @@ def _scaled(text: bytes, unit_ns: int) -> int:
 
 
 def _without_directive(text: str) -> str:
-    """The format of a line such as `log_format NAME '...' '...';` or `LogFormat "..." NAME`."""
+    """The format of a line such as `log_format NAME '...' '...';`, `LogFormat "..." NAME` or `logformat NAME ...`."""
     head, _, rest = text.strip().partition(" ")
+    if head == "logformat":
+        return rest.strip().partition(" ")[2].strip()
     if head not in ("log_format", "LogFormat"):
         return text.replace('\\"', '"').replace("\\t", "\t")
     try:
@@ -231,18 +237,20 @@ def _items(text: str) -> Iterator[str | LogField]:
     if any(not sign.isprintable() and sign != "\t" for sign in text):
         raise FormatError("the format contains a control character")
     is_nginx = _NGINX.search(text) is not None
+    is_squid = not is_nginx and OF_SQUID.search(text) is not None
     if not is_nginx and _APACHE.search(text) is None:
         known = ", ".join(NAMES)
         raise FormatError(
-            f"expected one of {known}, or a format string of nginx ($remote_addr ...) or Apache (%h ...)"
+            f"expected one of {known}, or a format string of nginx ($remote_addr ...), Apache (%h ...) or Squid "
+            "(%>a ...)"
         )
     for pieces, whole in _PIECES.items():
         text = text.replace(pieces, whole)
-    if not is_nginx:
+    if not is_nginx and not is_squid:
         text = re.sub(r"%U%q", "%{target}U", text)
     end = 0
     before: LogField | None = None
-    for found in (_NGINX if is_nginx else _APACHE).finditer(text):
+    for found in (_NGINX if is_nginx else CODE if is_squid else _APACHE).finditer(text):
         literal = text[end : found.start()]
         end = found.end()
         if not is_nginx:
@@ -252,8 +260,11 @@ def _items(text: str) -> Iterator[str | LogField]:
             before = None
             continue
         # Apache writes the brackets of its time itself.
-        is_bracketed = not is_nginx and (found[2], found[3]) == (None, "t")
-        field = nginx_field(found[1] or found[2]) if is_nginx else _of_apache(found[3], found[2])
+        is_bracketed = not is_nginx and not is_squid and (found[2], found[3]) == (None, "t")
+        if is_nginx:
+            field = nginx_field(found[1] or found[2])
+        else:
+            field = squid_field(found) if is_squid else _of_apache(found[3], found[2])
         if literal or is_bracketed:
             yield literal + ("[" if is_bracketed else "")
         elif before is not None and not before.pattern:
