@@ -23,6 +23,7 @@ from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
 from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.options import Options
+from plimsoll.assemble.profiles import profiles_of
 from plimsoll.assemble.run_table import columns_of, write_runs
 from plimsoll.assemble.set_up import setup_of, topology_of
 from plimsoll.collect.check import check as check_results
@@ -173,7 +174,7 @@ def report(directory: str | Path) -> Path:
     write_json(results.path / "analysis.json", as_document(result))
     write_runs(results, result)
     page = results.path / "report.html"
-    write_text(page, render(result, setup_of(results)))
+    write_text(page, render(result, setup_of(results), profiles_of(results)))
     return page
 
 
@@ -184,7 +185,7 @@ def figures(directory: str | Path, out: str | Path, form: str = "svg") -> list[P
     if form not in ("svg", "png", "pdf"):
         raise BadInput(f"unknown format of figures {form!r}: expected svg, png or pdf")
     results = open_results(directory)
-    return write_figures(analysis_of(results), Path(out), form, topology_of(results))
+    return write_figures(analysis_of(results), Path(out), form, topology_of(results), profiles_of(results))
 
 
 def check(directory: str | Path) -> list[str]:

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from plimsoll.deploy.binary import engine_version, find_engine
 from plimsoll.deploy.environment import host_facts, read
+from plimsoll.deploy.perf.permission import perf_problem
+from plimsoll.deploy.programs import HERE
 from plimsoll.deploy.servers.needs import NEEDS, missing_programs
 from plimsoll.errors import EngineError, ExitCode
 
@@ -49,6 +51,7 @@ def main(args: argparse.Namespace) -> int:
         engine,
         *examine(facts, steal_ticks(read("/proc/stat") or "")),
         _servers(missing_programs(NEEDS)),
+        _perf(perf_problem(HERE)),
     ]
     if args.json:
         print(
@@ -177,6 +180,14 @@ def _servers(missing: list[str]) -> Finding:
         "services of these kinds cannot run on this host",
         f"apt-get install {' '.join(packages)}",
     )
+
+
+def _perf(problem: str) -> Finding:
+    """Whether flame graphs of services on this host are possible."""
+    if not problem:
+        return Finding("perf", "takes samples", "good")
+    what, _, command = problem.rpartition(": ")
+    return Finding("perf", what, "mind", "no flame graphs of services (`perf: true`)", command)
 
 
 def _print(findings: list[Finding]) -> None:

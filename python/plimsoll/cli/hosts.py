@@ -70,7 +70,9 @@ def main(args: argparse.Namespace) -> int:
             ready = kind.prepare()
             checked = check(kind, hosts, engine, ready=ready, baseline=args.baseline)
             if hosts in hosts_of.services:
-                checked = with_service_remarks(kind, ready, checked, hosts_of.kinds, hosts_of.limits)
+                checked = with_service_remarks(
+                    kind, ready, checked, hosts_of.kinds, hosts_of.limits, hosts_of.perf
+                )
         finally:
             kind.clean()
         needed = fewest(hosts)

@@ -11,6 +11,7 @@ from pathlib import Path
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
 from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.profiles import profiles_of
 from plimsoll.assemble.run_table import write_runs
 from plimsoll.assemble.set_up import setup_of
 from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
@@ -62,7 +63,7 @@ def write_files(results: Results, analysis: Analysis, *, all_bins: bool = False)
     write_json(document, as_document(analysis))
     write_runs(results, analysis)
     page = results.path / "report.html"
-    write_text(page, render(analysis, setup_of(results), all_bins=all_bins))
+    write_text(page, render(analysis, setup_of(results), profiles_of(results), all_bins=all_bins))
     return [page, document]
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from plimsoll.assemble.like import Prediction, earlier_runs, predictions
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
+from plimsoll.deploy.perf.permission import perf_problem, profiled_hosts
+from plimsoll.deploy.programs import HERE
 from plimsoll.errors import EngineError, ExitCode
 from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.plan.design.expected import MIN_TRANSACTIONS, Expected
@@ -51,6 +53,8 @@ def main(args: argparse.Namespace) -> int:
             print(line)
         for line in limits:
             print(f"limits: {line}")
+        for line in _perf(plan):
+            print(f"perf: {line}")
     return int(ExitCode.PASSED)
 
 
@@ -67,6 +71,19 @@ def _limits(plan: Plan) -> list[str]:
     proof = prove_here(engine, Path.cwd(), resources)
     require_limits(proof, plan.experiment)
     return [f"tried on this host: {', '.join(resources)}", *proof.remarks]
+
+
+def _perf(plan: Plan) -> list[str]:
+    """Whether perf can take samples of services, tried on this host."""
+    texts = []
+    for name in profiled_hosts(run.config for run in plan.runs):
+        if name is not None:
+            texts.append(f"tried on {name} by `plimsoll hosts check` and before the first run")
+        elif problem := perf_problem(HERE):
+            texts.append(f"no flame graphs of services on this host: {problem}")
+        else:
+            texts.append("tried on this host; each run samples call stacks in its measured window")
+    return texts
 
 
 def lines(plan: Plan, max_runs: int) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.component_series import chart_quantum
 from plimsoll.assemble.options import Options
+from plimsoll.assemble.profiles import profiles_of
 from plimsoll.assemble.set_up import topology_of
 from plimsoll.cli.outcome import write_files
 from plimsoll.collect.results import open_results
@@ -41,7 +42,11 @@ def main(args: argparse.Namespace) -> int:
         from plimsoll.report.figures import write_figures
 
         written = write_figures(
-            analysis, args.out or args.directory / "figures", args.figures, topology_of(results)
+            analysis,
+            args.out or args.directory / "figures",
+            args.figures,
+            topology_of(results),
+            profiles_of(results),
         )
     else:
         written = write_files(results, analysis, all_bins=quantum is not None)

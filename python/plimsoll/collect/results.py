@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from plimsoll.deploy.perf.stacks import Profile, parse_folded
 from plimsoll.errors import DamagedResults
 
 READABLE = {
@@ -98,6 +99,16 @@ class RunFiles:
         """Names of the values of its readings that also decrease."""
         lines = read_lines(self.path / "services" / service / "counters.jsonl")
         return frozenset(name for line in lines if "format" in line for name in line.get("gauges", ()))
+
+    def profile(self, service: str) -> Profile | None:
+        """The samples of a service; None if it has no perf.folded. Raises DamagedResults."""
+        path = self.path / "services" / service / "perf.folded"
+        try:
+            return parse_folded(path.read_text(encoding="utf-8", errors="replace"), str(path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DamagedResults(f"{path} cannot be read: {error}") from error
 
     @cached_property
     def live(self) -> list[dict[str, Any]]:

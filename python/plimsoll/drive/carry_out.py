@@ -62,14 +62,21 @@ class Companion(Protocol):
         """Is called several times a second in the thread of the run, to report what has happened."""
 
 
-class NoCompanion:
-    """Does nothing."""
+class Companions:
+    """Several companions as one."""
+
+    def __init__(self, *companions: Companion) -> None:
+        self._companions = companions
 
     def begin(self, t0_unix_ns: int) -> None:
-        pass
+        """See `Companion`."""
+        for companion in self._companions:
+            companion.begin(t0_unix_ns)
 
     def deliver(self) -> None:
-        pass
+        """See `Companion`."""
+        for companion in self._companions:
+            companion.deliver()
 
 
 def carry_out(
@@ -89,7 +96,7 @@ def carry_out(
     """
     engine.start_run(dict(document), agents, rules)
     progress = _Progress()
-    companion = companion or NoCompanion()
+    companion = companion or Companions()
     next_check = time.monotonic()
     while True:
         message = engine.next_message(POLL_S)

@@ -12,7 +12,9 @@ from plimsoll.deploy.environment import host_facts
 from plimsoll.deploy.hosts import Agent
 from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
+from plimsoll.deploy.perf.permission import perf_problem, profiled_hosts
 from plimsoll.deploy.ports import LOOPBACK
+from plimsoll.deploy.programs import HERE
 from plimsoll.deploy.services import RunningServices
 from plimsoll.deploy.testbed.inside import outer_process
 from plimsoll.drive import registry
@@ -98,6 +100,7 @@ class ExperimentRunner:
         self._stopped_early: list[str] = []
         self._failed_runs = 0
         self._watch_checked = False
+        self._perf_checked = False
         self._agents_lost = False
         self._entry: Path | None = None
 
@@ -141,6 +144,7 @@ class ExperimentRunner:
             **self._prepare_hosts(),
         }
         write_json(self._directory.path / "environment.json", facts)
+        self._check_perf()
         self._try_targets(self._plan.runs)
 
     def _prove_limits(self) -> dict[str, Any]:
@@ -206,6 +210,7 @@ class ExperimentRunner:
                 if todo:
                     self._check_watched()
                     self._prepare_hosts()
+                    self._check_perf()
                     self._try_targets(todo)
                 for run in todo:
                     self._stop.check()
@@ -241,6 +246,17 @@ class ExperimentRunner:
         for remark in check_watched(watched, self._redactor):
             self._listener.note("watch", remark)
         self._watch_checked = True
+
+    def _check_perf(self) -> None:
+        """Reports the hosts on which perf cannot take samples of services. The runs are carried out without flame
+        graphs there."""
+        if self._perf_checked:
+            return
+        self._perf_checked = True
+        for name, config in profiled_hosts(run.config for run in self._plan.runs).items():
+            programs = HERE if name is None else self._hosts.service_hosts.host(config, name).programs
+            if problem := perf_problem(programs):
+                self._listener.note("perf", f"no flame graphs: {problem}")
 
     def _close(self) -> None:
         self._engine.drop()

@@ -37,7 +37,7 @@ def load_hosts(
 class AllHosts:
     """`testers`: where testers run; `services`: hosts that run services, or only services; `watched`: hosts of targets;
     `required`: names of the watched hosts that must respond; `kinds`: kinds of the services on each host, by its
-    name; `limits`: what is limited there."""
+    name; `limits`: what is limited there; `perf`: names of those on which perf takes samples of services."""
 
     testers: tuple[Hosts, ...]
     watched: tuple[Hosts, ...] = ()
@@ -45,6 +45,7 @@ class AllHosts:
     services: tuple[Hosts, ...] = ()
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    perf: frozenset[str] = frozenset()
 
 
 def load_all_hosts(
@@ -71,6 +72,12 @@ def load_all_hosts(
             _hosts_of_services(configs),
             _kinds_of_services(configs),
             _limits_of_services(configs),
+            frozenset(
+                service.host
+                for config in configs
+                for service in config.services
+                if service.perf and service.host is not None
+            ),
         )
     if sets:
         raise BadInput("--set applies to an experiment file, and this is a hosts file")

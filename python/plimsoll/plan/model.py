@@ -322,7 +322,7 @@ class Service:
     """A service that the lab starts. `needs`: services that must run before it; `settings`: the keys of its kind;
     `scheme`: of its URL; `database_kind`: None if it stores no tables; `starts_process`: False if it is a file.
     `host`: name of the host on which it runs (None: that of the lab); `address`: at which clients reach it, if the file
-    states it; `limits`: of all its processes together."""
+    states it; `limits`: of all its processes together; `perf`: whether call stacks are sampled during the runs."""
 
     name: str
     kind: str
@@ -337,6 +337,7 @@ class Service:
     host: str | None = None
     address: str | None = None
     limits: Limits = Limits()
+    perf: bool = False
 
 
 @dataclass(frozen=True, slots=True)

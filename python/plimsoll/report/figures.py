@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -11,6 +12,7 @@ import vl_convert
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.wording import THOUSANDS
+from plimsoll.deploy.perf.stacks import folded_lines
 from plimsoll.errors import BadInput
 from plimsoll.plan.topology import Topology
 from plimsoll.report.charts import check_figures, effect_figures, load_figures, spec
@@ -18,6 +20,8 @@ from plimsoll.report.charts.components import chart as components_chart
 from plimsoll.report.charts.series import chart as series_chart
 from plimsoll.report.charts.testers import chart as testers_chart
 from plimsoll.report.charts.theme import Chart
+from plimsoll.report.flame_graph import flame_svg
+from plimsoll.report.flames import ServiceProfile, flame_graphs
 from plimsoll.report.labels import Labels, has_shares
 from plimsoll.report.page_data import chosen_runs
 from plimsoll.report.setup_marks import marks_of
@@ -30,10 +34,15 @@ FONT: Final = "sans-serif"
 
 
 def write_figures(
-    analysis: Analysis, directory: Path, kind: str, topology: Topology | None = None
+    analysis: Analysis,
+    directory: Path,
+    kind: str,
+    topology: Topology | None = None,
+    profiles: Sequence[ServiceProfile] = (),
 ) -> list[Path]:
     """Writes every chart of the report as KEY.KIND, those of single runs as series-RUN.KIND, components-RUN.KIND and
-    testers-RUN.KIND, and the picture of the set-up as set-up.KIND.
+    testers-RUN.KIND, the picture of the set-up as set-up.KIND, and flame graphs as flame-N-SERVICE.KIND, each with its
+    stacks as flame-N-SERVICE.folded.
 
     Creates `directory` if it is missing. `kind`: svg, png (twice the size) or pdf; any other kind raises BadInput.
     Returns the paths of the files.
@@ -53,6 +62,12 @@ def write_figures(
             _converted(setup_picture(topology, marks_of(labels, topology)[0], as_file=True), kind)
         )
         written.append(path)
+    for graph in flame_graphs(labels, profiles)[0]:
+        path = directory / f"{graph.key}.{kind}"
+        path.write_bytes(_converted(flame_svg(graph.stacks, graph.title, as_file=True), kind))
+        folded = directory / f"{graph.key}.folded"
+        folded.write_text(folded_lines(graph.stacks), encoding="utf-8")
+        written += [path, folded]
     return written
 
 

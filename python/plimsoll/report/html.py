@@ -7,6 +7,7 @@ neither run nor fetch anything. Vega's expressions are interpreted, not compiled
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -19,6 +20,7 @@ from plimsoll.analyse.results.analysis import Analysis, Verdict
 from plimsoll.analyse.results.wording import count, describe, number, percent, plural
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
+from plimsoll.report.flames import FlameGraph, ServiceProfile, flame_graphs
 from plimsoll.report.key_figures import key_figures
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
@@ -95,14 +97,22 @@ class Section:
     texts: tuple[Text, ...] = field(default=())
     warnings: tuple[str, ...] = ()
     picture: Picture | None = None
+    flames: tuple[FlameGraph, ...] = ()
 
 
-def render(analysis: Analysis, setup: SetUp, *, bundle: str | None = None, all_bins: bool = False) -> str:
-    """The report as HTML. `bundle`: a script in place of Vega (about 900 kB), for tests of the page alone; `all_bins`:
-    no bins of time series are merged."""
+def render(
+    analysis: Analysis,
+    setup: SetUp,
+    profiles: Sequence[ServiceProfile] = (),
+    *,
+    bundle: str | None = None,
+    all_bins: bool = False,
+) -> str:
+    """The report as HTML. `profiles`: samples of services; `bundle`: a script in place of Vega (about 900 kB), for
+    tests of the page alone; `all_bins`: no bins of time series are merged."""
     labels = Labels(analysis)
     runs = chosen_runs(labels)
-    sections = _sections(labels, setup, with_runs=bool(runs))
+    sections = _sections(labels, setup, profiles, with_runs=bool(runs))
     script = asset(PACKAGE, "report.js")
     vega = vega_bundle() if bundle is None else bundle
     figures = [figure for section in sections for figure in section.figures]
@@ -182,7 +192,9 @@ def _minute(started: str) -> str:
         return started
 
 
-def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]:
+def _sections(
+    labels: Labels, setup: SetUp, profiles: Sequence[ServiceProfile], *, with_runs: bool
+) -> list[Section]:
     drawn = {figure.key: figure for figure in load_figures(labels)}
     analysis = labels.analysis
 
@@ -243,6 +255,7 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
             tables=demands.shown(labels),
             folded=demands.others(labels),
         ),
+        _flames(labels, profiles),
         Section(
             "responses",
             "Other responses",
@@ -272,6 +285,14 @@ def _sections(labels: Labels, setup: SetUp, *, with_runs: bool) -> list[Section]
         _set_up(labels, setup),
     ]
     return [section for section in sections if _has_content(section)]
+
+
+def _flames(labels: Labels, profiles: Sequence[ServiceProfile]) -> Section:
+    """The section of flame graphs; without contents if no service has `perf: true`."""
+    graphs, remarks = flame_graphs(labels, profiles)
+    return Section(
+        "flames", "Where services spend processor time", flames=tuple(graphs), warnings=tuple(remarks)
+    )
 
 
 def _caches(labels: Labels) -> tuple[Table, ...]:
@@ -329,6 +350,8 @@ def _has_content(section: Section) -> bool:
         or section.folded
         or section.texts
         or section.picture
+        or section.flames
+        or section.warnings
     )
     return bool(shown) or section.key == "one-run"
 

@@ -15,6 +15,7 @@ from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.deploy.limits import TEST_S, LimitProof, limited_resources, proof_of, self_test_words
+from plimsoll.deploy.perf.permission import perf_problem
 from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.process import Program
 from plimsoll.deploy.servers.needs import missing_programs
@@ -155,10 +156,11 @@ def with_service_remarks(
     checked: Sequence[CheckedHost],
     kinds: Mapping[str, Collection[str]],
     limits: Mapping[str, Sequence[str]],
+    perf: Collection[str] = (),
 ) -> list[CheckedHost]:
     """Adds to each host what services there lack: programs, by the package that installs them, and a way from this host
     to their ports; and whether limits hold. `kinds`: kinds of the services on a host, and `limits`: what is limited
-    there, by its name. The caller's `clean` removes the files."""
+    there, by its name; `perf`: names of hosts on which perf takes samples. The caller's `clean` removes the files."""
     assert isinstance(kind, SshHosts), "the plan places services only on hosts that ssh reaches"
     by_name = {ready_host.host.name: ready_host for ready_host in ready}
     result = []
@@ -183,6 +185,8 @@ def with_service_remarks(
                 [*missing_programs(kinds.get(name, ()), host.programs), *filter(None, [proof.text()])]
             )
             remarks += [_reach_remark(host), *proof.remarks]
+            if name in perf and (problem := perf_problem(host.programs)):
+                remarks.append(f"no flame graphs: {problem}")
         finally:
             host.close()
         result.append(replace(checked_host, reason=reason, remarks=(*checked_host.remarks, *remarks)))

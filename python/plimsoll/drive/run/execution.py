@@ -15,7 +15,7 @@ from plimsoll.deploy.counters.recorder import ServiceCounts
 from plimsoll.deploy.counters.watch import CounterReadings
 from plimsoll.deploy.hosts import Agent
 from plimsoll.deploy.running import describe
-from plimsoll.drive.carry_out import RunEnd, carry_out
+from plimsoll.drive.carry_out import Companions, RunEnd, carry_out
 from plimsoll.drive.directory import RUN_RECORD, write_text
 from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record, watching_services
 from plimsoll.drive.resources import WORK, Resources
@@ -33,6 +33,7 @@ from plimsoll.drive.run.facts import (
 )
 from plimsoll.drive.run.filling import fill
 from plimsoll.drive.run.hooks import OnHosts, run_hooks, service_variables
+from plimsoll.drive.run.profiling import ServiceProfiles
 from plimsoll.drive.run.watching import WatchLogs, watched_records
 from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.errors import PlimsollError, ServiceError
@@ -66,6 +67,7 @@ class RunExecution:
         self._watch_events: list[tuple[float, str]] = []
         self._counting_since = 0.0
         self._actions: TimedActions | None = None
+        self._profiles: ServiceProfiles | None = None
 
     def measure(self) -> RunEnd:
         """The whole run, with its hooks. Raises PlimsollError if it could not be measured."""
@@ -93,6 +95,7 @@ class RunExecution:
             self._log(0.0, "watch-lost", f"{name} is not watched: {reason}")
         document = self._document()
         self._actions = self._timed_actions(environment)
+        self._profiles = self._service_profiles()
         end = self._count_while(lambda: self._carry_out(document))
         self._agents = hosts.with_known_hosts(config, self._agents)
         # Agents that dial in can only reach the engine that they have dialled.
@@ -116,6 +119,8 @@ class RunExecution:
             write_text(target / "config", redactor.text(service.configuration) + "\n")
             for name, data in service.logs_of_run().items():
                 write_text(target / name, redactor.data(data).decode("utf-8", "replace"))
+        if self._profiles is not None:
+            self._profiles.keep(self._directory, self._resources.stop.check)
 
     def record(self, end: RunEnd, reason: str) -> dict[str, Any]:
         """The content of run.json. `reason`: of the end, without secrets."""
@@ -164,7 +169,11 @@ class RunExecution:
     def _service_records(self, zero_s: float) -> list[dict[str, Any]]:
         redactor = self._resources.redactor
         return [
-            {**describe(service), **as_record(self._counted.get(service.spec.name), redactor, zero_s)}
+            {
+                **describe(service),
+                **as_record(self._counted.get(service.spec.name), redactor, zero_s),
+                **(self._profiles.record(service.spec.name) if self._profiles is not None else {}),
+            }
             for service in self._resources.services.running
         ]
 
@@ -259,9 +268,11 @@ class RunExecution:
                 on_event,
                 agents,
                 rules_of(self._config),
-                self._actions,
+                Companions(*(each for each in (self._actions, self._profiles) if each is not None)),
             )
         finally:
+            if self._profiles is not None:
+                self._profiles.finish()
             if self._actions is not None:
                 self._actions.finish()
 
@@ -276,10 +287,6 @@ class RunExecution:
             output = " ".join(part for line in lines if (part := line.partition("`: ")[2]))
             return f"ended ({output[:MAX_OUTPUT]})" if output else "ended"
 
-        def report(t_s: float, kind: str, text: str) -> None:
-            self._log(t_s, kind, text)
-            resources.listener.note(kind, f"{t_s:.1f} s: {text}")
-
         return TimedActions(
             self._config.actions,
             ActionMeans(
@@ -288,9 +295,24 @@ class RunExecution:
                 partial(resources.hosts.change_link, self._config),
                 resources.stop.check,
             ),
-            report,
+            self._report,
             redactor.text,
         )
+
+    def _service_profiles(self) -> ServiceProfiles:
+        settings = self._config.run
+        window_s = None if settings.end_ns is None else (settings.end_ns - settings.warmup_ns) / 1e9
+        return ServiceProfiles(
+            self._resources.services.running,
+            settings.warmup_ns / 1e9,
+            window_s,
+            self._report,
+            self._resources.redactor.text,
+        )
+
+    def _report(self, t_s: float, kind: str, text: str) -> None:
+        self._log(t_s, kind, text)
+        self._resources.listener.note(kind, f"{t_s:.1f} s: {text}")
 
     def _count_while(self, measure: Callable[[], RunEnd]) -> RunEnd:
         """Reads the counters of services and of watched systems before, during and after `measure`. A counter that

@@ -19,7 +19,7 @@ from plimsoll.plan.source.units import NS
 
 Fresh = Literal["experiment", "cell", "run"]
 COMMON_KEYS: Final = frozenset(
-    {"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address", "instances", "limits"}
+    {"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address", "instances", "limits", "perf"}
 )
 """Keys of every section. The other keys are the settings of the kind."""
 
@@ -64,7 +64,8 @@ class ReceivedBytes:
 class ServiceSection(Raw):
     """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
     methods below where the defaults do not apply. `host`: the host on which the service runs; `site`: its first host
-    without testers is that host; `address`: at which clients reach the service; `limits`: of all its processes."""
+    without testers is that host; `address`: at which clients reach the service; `limits`: of all its processes;
+    `perf`: whether call stacks are sampled."""
 
     fresh: Fresh = "experiment"
     cpus: Cores | None = None
@@ -73,6 +74,7 @@ class ServiceSection(Raw):
     site: PlainText | None = None
     address: PlainText | None = None
     limits: LimitsRaw = Field(default_factory=LimitsRaw)
+    perf: bool = False
 
     database_kind: ClassVar[DatabaseKind | None] = None
     """The database that the service is. None: it stores no tables."""
