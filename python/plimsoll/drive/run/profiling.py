@@ -31,7 +31,7 @@ Report = Callable[[float, str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _TimedRecording:
     recording: PerfRecording
     began_s: float
 
@@ -61,7 +61,7 @@ class ServiceProfiles:
         self._over = threading.Event()
         self._events: queue.SimpleQueue[tuple[float, str]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._begun: dict[str, _Begun] = {}
+        self._begun: dict[str, _TimedRecording] = {}
         self._errors: dict[str, str] = {}
         self._profiles: dict[str, Profile] = {}
         self._zero = 0.0
@@ -117,7 +117,9 @@ class ServiceProfiles:
             return {"perf": {"error": "the run ended before its measured window"}}
         return {}
 
-    def _keep(self, name: str, begun: _Begun, directory: Path, check_interrupt: Callable[[], None]) -> None:
+    def _keep(
+        self, name: str, begun: _TimedRecording, directory: Path, check_interrupt: Callable[[], None]
+    ) -> None:
         profile = begun.recording.result(begun.began_s, check_interrupt)
         write_text(directory / "services" / name / FILE, profile.to_text())
         self._profiles[name] = profile
@@ -142,7 +144,7 @@ class ServiceProfiles:
             return
         began_s = self._now_s()
         recording = PerfRecording(service.host, service.process.pid)
-        self._begun[service.spec.name] = _Begun(recording, began_s)
+        self._begun[service.spec.name] = _TimedRecording(recording, began_s)
 
     def _guarded(self, name: str, act: Callable[[], None]) -> None:
         """Performs `act`; a failure becomes a remark of the run."""
