@@ -118,6 +118,7 @@ def test_an_interrupt_ends_the_suite_and_keeps_what_was_measured(lab: Lab, targe
     assert document["exit_code"] == 130 and document["ended"]
     assert "interrupted" in (path / "suite.html").read_text() and "Traceback" not in err
     assert "b: interrupted" in out and "c: not run" in out
+    assert f"resume with: plimsoll suite --resume results/{path.name}" in err
 
 
 def test_a_target_that_is_down_fails_before_any_run(lab: Lab) -> None:
@@ -126,3 +127,65 @@ def test_a_target_that_is_down_fails_before_any_run(lab: Lab) -> None:
     assert done.code == 2 and states(document) == {"a": "failed"}
     assert sorted(each.name for each in path.iterdir()) == ["suite.html", "suite.json"]
     assert "127.0.0.1:9" in document["experiments"][0]["reason"]
+
+
+def runs(path: Path) -> dict[str, dict[str, int]]:
+    """The records of all runs, and when each was written."""
+    return {
+        record.relative_to(path).parts[0].split("-")[0] + "/" + record.parent.name: {
+            "written": record.stat().st_mtime_ns,
+            "done": json.loads(record.read_text())["status"] == "done",
+        }
+        for record in path.glob("[abc]-*/runs/*/run.json")
+    }
+
+
+def test_a_suite_that_was_killed_goes_on(lab: Lab, target: str) -> None:
+    """a is finished, b is killed in its second run, c was not reached, d is refused."""
+    go = lab.directory / "go"
+    waiting = f"test $PLIMSOLL_RUN = 0001 || until test -e {go}; do sleep 0.05; done"
+    second_waits = f'before_run: [{{run: [sh, -c, "{waiting}"], on: controller}}]\n'
+    folder = files(
+        lab,
+        a=GOOD + REST,
+        b=GOOD + second_waits + REST,
+        c=GOOD + REST,
+        d=OWN + "data: {}\n" + "factors: {services.web.body: [1kB, 2kB]}\n" + REST,
+    )
+    with lab.start("suite", folder.name, "--target", target, "--quiet") as process:
+        wait_for(lambda: any((lab.directory / "results").glob("suite-*/b-*/runs/0001/run.json")))
+        process.kill()
+        process.communicate(timeout=60)
+    path, killed = result(lab)
+    assert (
+        states(killed) == {"a": "done", "b": "not run", "c": "not run", "d": "refused"}
+        and not killed["ended"]
+    )
+    before = runs(path)
+    assert set(before) == {"a/0001", "a/0002", "b/0001"}
+    go.touch()
+    wait_for(lambda: "no experiment" in lab.run("status").out)
+
+    other = lab.run("suite", folder, "--resume", path, "--target", target)
+    assert other.code == 2 and "do not give them as well" in other.err
+    assert lab.run("suite", "--resume", folder).code == 1
+
+    elsewhere = lab.directory / "elsewhere"
+    elsewhere.mkdir()
+    lab.directory = elsewhere  # file names are relative to the first working directory
+    done = lab.run("suite", "--resume", path, "--json")
+    assert done.code == 0, done.err
+    document = json.loads((path / "suite.json").read_text())
+    assert done.json == document and document["ended"]
+    assert states(document) == {"a": "done", "b": "done", "c": "done", "d": "refused"}
+    after = runs(path)
+    assert set(after) == {f"{name}/000{run}" for name in "abc" for run in (1, 2)}
+    assert all(each["done"] for each in after.values())
+    assert {name: after[name] for name in before} == before  # measured once
+    rows = {Path(entry["file"]).stem: entry for entry in document["experiments"]}
+    assert [rows[name]["validity"] for name in "abc"] == ["all 2 runs valid"] * 3
+    assert rows["a"] == {Path(entry["file"]).stem: entry for entry in killed["experiments"]}["a"]
+    assert len(list(path.glob("b-*"))) == 1
+    assert "has not ended" not in (path / "suite.html").read_text()
+    again = lab.run("suite", "--resume", path, "--json")
+    assert again.code == 0 and runs(path) == after

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from plimsoll.cli.outcome import exit_code, write_files
 from plimsoll.cli.run import execute, probe_targets
 from plimsoll.deploy.binary import find_engine
+from plimsoll.drive.bringing_in import fetch_outstanding
+from plimsoll.drive.resume import done_runs
+from plimsoll.errors import BadInput
 from plimsoll.printable import printable
 
 if TYPE_CHECKING:
@@ -20,8 +23,10 @@ if TYPE_CHECKING:
     from plimsoll.drive.directory import ResultsDirectory
     from plimsoll.drive.experiment import Outcome
     from plimsoll.plan import Plan
+    from plimsoll.suite.conduct import Steps, Suite
     from plimsoll.suite.summary import SuiteResult
 
+RESULTS = Path("results")
 QUICK = (
     "short form of each file: the options of its line `# quick: --set PATH=VALUE ...`; without this line, one "
     "repetition, and at most 1s of warm-up, 5s of duration and 2s for each stage"
@@ -31,15 +36,18 @@ QUICK = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the files and the target."""
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="DIR|FILE",
+        "paths", nargs="*", type=Path, metavar="DIR|FILE",
         help="experiment files; of a directory, its files *.yaml and *.yml",
     )  # fmt: skip
+    parser.add_argument("--target", metavar="URL", help="the service; replaces the target of each file")
     parser.add_argument(
-        "--target", required=True, metavar="URL", help="the service; replaces the target of each file"
-    )
+        "--resume", type=Path, metavar="DIR",
+        help="continue the suite in DIR: finished experiments are kept; the files, the target and --quick are those of "
+        "its start",
+    )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help=QUICK)
     parser.add_argument(
-        "--out", type=Path, default=Path("results"), metavar="PARENT",
+        "--out", type=Path, metavar="PARENT",
         help="parent of the new directory of the suite (default: results)",
     )  # fmt: skip
     parser.add_argument(
@@ -51,28 +59,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Examines the files, runs those that can be run, and writes the page; returns the worst exit code."""
-    from plimsoll.suite.conduct import PAGE, Steps, new_suite
-    from plimsoll.suite.selection import check_target, listed_files, select
+    from plimsoll.suite.conduct import PAGE, Steps
 
     find_engine()  # fails before a file is created
-    check_target(args.target)
-    files = listed_files(args.paths)
-    selections = [select(file, is_named, args.target, quick=args.quick) for file, is_named in files]
+    _check(args)
 
-    def run(plan: Plan, create: Callable[[], ResultsDirectory]) -> Outcome:
-        probe_targets(plan, frozenset(), skipped=args.no_probe)
-        return execute(plan, create(), frozenset(), quiet=args.quiet, probe=not args.no_probe)
+    def run(plan: Plan, create: Callable[[], ResultsDirectory], earlier: ResultsDirectory | None) -> Outcome:
+        done: frozenset[str] = frozenset()
+        if earlier is not None:
+            for fetched in fetch_outstanding(plan, earlier.path, find_engine()):
+                for line in fetched.missing:
+                    note(f"run {fetched.run}: not fetched: {line}")
+            done = done_runs(earlier.path)
+        probe_targets(plan, done, skipped=args.no_probe)
+        return execute(
+            plan,
+            earlier or create(),
+            done,
+            quiet=args.quiet,
+            prepare=earlier is None,
+            probe=not args.no_probe,
+        )
 
     def note(text: str) -> None:
         if not args.quiet:
             print(printable(f"suite: {text}"), file=sys.stderr)
 
-    for selection in selections:
-        if selection.plan is None:
-            note(f"{selection.file}: {selection.state}: {selection.reason}")
-    name = args.paths[0].resolve().name if len(args.paths) == 1 else "Suite"
-    steps = Steps(run, _analyse, note)
-    suite = new_suite(args.out, name, args.target, selections, steps, quick=args.quick)
+    suite = _suite(args, Steps(run, _analyse, note))
     result = suite.carry_out()
     if args.json:
         print(json.dumps(result.to_json(), ensure_ascii=False, allow_nan=False))
@@ -80,7 +93,42 @@ def main(args: argparse.Namespace) -> int:
         for line in summary_lines(result):
             print(printable(line))
         print(f"\nwrote {os.path.relpath(suite.path / PAGE)}")
+    if any(row.state in ("interrupted", "not run") for row in result.rows):
+        text = f"plimsoll: resume with: plimsoll suite --resume {os.path.relpath(suite.path)}"
+        print(printable(text), file=sys.stderr)
     return result.exit_code
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises BadInput if the arguments contradict each other."""
+    if args.resume is not None:
+        if args.paths or args.target is not None or args.quick or args.out is not None:
+            raise BadInput(
+                "--resume reads the files, the target and --quick from the directory of the suite; do not give them as "
+                "well"
+            )
+    elif not args.paths:
+        raise BadInput("give experiment files or a directory of them, or --resume DIR")
+    elif args.target is None:
+        raise BadInput("give the service with --target URL")
+
+
+def _suite(args: argparse.Namespace, steps: Steps) -> Suite:
+    """The suite that was stopped, or a new one. Raises PlimsollError."""
+    from plimsoll.suite.conduct import new_suite
+    from plimsoll.suite.resume import resumed_suite
+    from plimsoll.suite.selection import check_target, listed_files, select
+
+    if args.resume is not None:
+        return resumed_suite(args.resume, steps)
+    check_target(args.target)
+    files = listed_files(args.paths)
+    selections = [select(file, is_named, args.target, quick=args.quick) for file, is_named in files]
+    for selection in selections:
+        if selection.plan is None:
+            steps.note(f"{selection.file}: {selection.state}: {selection.reason}")
+    name = args.paths[0].resolve().name if len(args.paths) == 1 else "Suite"
+    return new_suite(args.out or RESULTS, name, args.target, selections, steps, quick=args.quick)
 
 
 def _analyse(directory: Path, outcome: Outcome | None) -> tuple[Analysis, int]:

@@ -26,6 +26,7 @@ READABLE = {
     "plimsoll.analysis": 1,
     "plimsoll.counters": 1,
     "plimsoll.runs": 1,
+    "plimsoll.suite": 1,
 }
 """Formats and their greatest major version that this release reads."""
 

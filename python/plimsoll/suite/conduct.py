@@ -26,11 +26,11 @@ PAGE: Final = "suite.html"
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of one experiment. `run`: probes the target and carries out the plan, with a new results directory
-    below the given one, which it returns by `create`; `analyse`: writes the files of the analysis, and returns it with
-    the exit code."""
+    """The steps of one experiment. `run`: probes the target and carries out the plan, in a results directory that
+    `create` returns, or completes that of an earlier start; `analyse`: writes the files of the analysis, and returns it
+    with the exit code."""
 
-    run: Callable[[Plan, Callable[[], ResultsDirectory]], Outcome]
+    run: Callable[[Plan, Callable[[], ResultsDirectory], ResultsDirectory | None], Outcome]
     analyse: Callable[[Path, Outcome | None], tuple[Analysis, int]]
     note: Callable[[str], None]
 
@@ -58,7 +58,9 @@ class Suite:
         try:
             with _interrupted_by_signals():
                 for position, selection in enumerate(self._selections):
-                    if selection.plan is not None and not self._measure(position, selection.plan):
+                    if selection.plan is not None and not self._measure(
+                        position, selection.plan, selection.directory
+                    ):
                         break
         except (KeyboardInterrupt, UserInterrupt):
             self._steps.note("interrupted")
@@ -67,14 +69,17 @@ class Suite:
             self.write()
         return self.result
 
-    def _measure(self, position: int, plan: Plan) -> bool:
-        """Runs one experiment. False if the suite must end."""
+    def _measure(self, position: int, plan: Plan, earlier: Path | None) -> bool:
+        """Runs one experiment, or completes its `earlier` results. False if the suite must end."""
         row = self.result.rows[position]
         self._steps.note(f"{position + 1}/{len(self._selections)}  {row.file}")
-        created: list[ResultsDirectory] = []
+        created = [] if earlier is None else [ResultsDirectory(earlier)]
 
         def create() -> ResultsDirectory:
             created.append(ResultsDirectory.create(self.path, plan.experiment.name, _now()))
+            # Stored now, so that the suite can be resumed even if this process is killed.
+            self.result = self.result.with_row(position, replace(row, directory=created[0].path.name))
+            self.write()
             return created[0]
 
         interrupted = True
@@ -84,6 +89,8 @@ class Suite:
             row = replace(row, state="interrupted", exit_code=int(ExitCode.INTERRUPTED))
             raise
         finally:
+            if not row.directory and created and created[0].path.exists():
+                row = replace(row, directory=created[0].path.name)
             self.result = self.result.with_row(position, row)
             self.write()
         return not interrupted
@@ -98,7 +105,7 @@ class Suite:
         """The row of an experiment, and whether a user interrupted it."""
         outcome: Outcome | None = None
         try:
-            outcome = self._steps.run(plan, create)
+            outcome = self._steps.run(plan, create, created[0] if created else None)
         except UserInterrupt:
             raise
         except (PlimsollError, OSError) as error:
@@ -114,7 +121,7 @@ class Suite:
         except PlimsollError as error:  # damaged measurements
             reason = "; ".join(part for part in (row.reason, _one_line(error)) if part)
             return replace(row, state="failed", reason=reason, exit_code=int(error.exit_code)), False
-        row = analysed_row(row, analysis, directory, self.path)
+        row = analysed_row(row, analysis, directory, self.path.resolve())
         if outcome is None:
             return row, False
         reason = "; ".join(plan.experiment.redactor.text(line) for line in outcome.stopped_early)
@@ -130,7 +137,7 @@ def new_suite(
     with contextlib.suppress(OSError):
         (path / "runs").rmdir()  # a suite has no runs of its own
     rows = tuple(first_row(selection) for selection in selections)
-    result = SuiteResult(name, target, quick, utc_now(), rows=rows)
+    result = SuiteResult(name, target, quick, utc_now(), working_directory=str(Path.cwd()), rows=rows)
     return Suite(path, result, selections, steps)
 
 

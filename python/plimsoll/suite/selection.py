@@ -33,13 +33,14 @@ class Refusal(Exception):
 @dataclass(frozen=True, slots=True)
 class Selection:
     """A file of the suite. `plan`: its runs against the service, None if it is not run; `reason`: why not; `remarks`:
-    what of the file is not used."""
+    what of the file is not used; `directory`: results of an earlier start, which are completed."""
 
     file: Path
     state: Literal["selected", "refused", "invalid"]
     plan: Plan | None = None
     reason: str = ""
     remarks: tuple[str, ...] = ()
+    directory: Path | None = None
 
 
 def listed_files(paths: Sequence[Path]) -> list[tuple[Path, bool]]:

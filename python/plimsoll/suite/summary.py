@@ -68,7 +68,8 @@ class ExperimentRow:
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """The suite so far. `started`, `ended`: UTC, ISO 8601, `ended` is empty while it runs."""
+    """The suite so far. `started`, `ended`: UTC, ISO 8601, `ended` is empty while it runs. `working_directory`: names
+    of files are relative to it."""
 
     name: str
     target: str
@@ -76,6 +77,7 @@ class SuiteResult:
     started: str
     ended: str = ""
     rows: tuple[ExperimentRow, ...] = field(default=())
+    working_directory: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -100,6 +102,7 @@ class SuiteResult:
             "quick": self.quick,
             "started": self.started,
             "ended": self.ended,
+            "working_directory": self.working_directory,
             "exit_code": self.exit_code,
             "experiments": [{**asdict(row), "validity": row.validity} for row in self.rows],
         }
@@ -123,7 +126,7 @@ def first_row(selection: Selection) -> ExperimentRow:
 
 def analysed_row(row: ExperimentRow, analysis: Analysis, directory: Path, suite: Path) -> ExperimentRow:
     """The row with the figures of an analysis. `directory`: the results directory, below that of the suite."""
-    relative = directory.relative_to(suite).as_posix()
+    relative = directory.resolve().relative_to(suite).as_posix()
     begun = so_far(analysis)
     return replace(
         row,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from plimsoll.drive.directory import write_json
+from plimsoll.errors import DamagedResults
 from plimsoll.suite.page import render
+from plimsoll.suite.resume import read_suite
 from plimsoll.suite.summary import ExperimentRow, SuiteResult, ThresholdRow
 
 DONE = ExperimentRow(
@@ -63,3 +67,26 @@ def test_the_document_has_a_format_and_an_entry_for_each_file() -> None:
     assert document["format"] == "plimsoll.suite/1"
     assert [entry["state"] for entry in document["experiments"]] == ["done", "refused"]
     assert document["experiments"][0]["thresholds"] == ({"text": "errors < 1 %", "passed": True},)
+
+
+def test_a_suite_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = replace(suite(DONE, REFUSED, ended=""), working_directory="/srv/lab")
+    write_json(tmp_path / "suite.json", written.to_json())
+    assert read_suite(tmp_path) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"format": "plimsoll.suite/1"}', "is not a suite"),
+        ('{"format": "plimsoll.suite/2"}', "use a newer Plimsoll"),
+        ('{"format": "plimsoll.plan/1"}', "not a plimsoll.suite file"),
+        ("{", "cannot be read"),
+    ],
+)
+def test_another_file_is_not_a_suite(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "suite.json").write_text(text)
+    with pytest.raises(DamagedResults, match=why):
+        read_suite(tmp_path)
+    with pytest.raises(DamagedResults, match=r"has no suite\.json"):
+        read_suite(tmp_path / "other")
