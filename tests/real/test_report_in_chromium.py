@@ -17,6 +17,8 @@ import pytest
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.named import NamedMetric
+from plimsoll.deploy.perf.stacks import Profile
+from plimsoll.report.flames import ServiceProfile
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
 from plimsoll.report.page_data import chosen_runs, component_data, first_run
@@ -202,7 +204,11 @@ OPEN_ALL = """
 def test_nothing_is_cut_off_at_the_edge_of_a_page(case: str, width: int, tmp_path: Path) -> None:
     """In a frame of that width: a window of the browser is at least 500 pixels wide."""
     inner = tmp_path / "inner.html"
-    text = render(CASES[case](), set_up(case == "hostile"))
+    analysis = CASES[case]()
+    samples = Profile({("app", "main", "parse"): 3, ("app", "main", "<b>" * 100): 5}, 99, 0.0, 4.0)
+    profiles = [ServiceProfile(run.id, "gate", samples) for run in analysis.runs]
+    text = render(analysis, set_up(case == "hostile"), profiles)
+    assert text.count('class="flame"') >= 1
     inner.write_text(with_script(text, OPEN_ALL), encoding="utf-8")
     page = tmp_path / "outer.html"
     frame = f'<iframe src="{inner.as_uri()}" width="{width}" height="3000" style="border:0"></iframe>'
