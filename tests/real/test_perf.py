@@ -67,7 +67,6 @@ def recorded(run: RunFiles, service: str) -> Profile:
 def test_the_report_shows_where_a_gateway_spends_its_time(lab: Lab) -> None:
     require_perf()
     file = lab.file(EXPERIMENT)
-    assert "perf: tried on this host" in lab.run("plan", file).out
     done = lab.run("run", file)
     assert done.code == 0, done.err
     results = open_results(lab.results())

@@ -30,10 +30,13 @@ ATTEMPTS: Final = 5
 """A process that ends between the listing and the start of perf makes perf fail."""
 BUFFER: Final = "256K"
 """The size of the buffer of each core, which is full after 2.3 s at the greatest depth of stacks that perf records."""
-DRAIN_S: Final = 0.02
+DRAIN_S: Final = 0.01
 """The time that perf runs to write the samples of its buffers."""
-BEGIN_S: Final = 0.2
-"""The time after which perf that has not failed takes samples."""
+ENABLED: Final = b"Events enabled"
+"""The message of perf with -D when it begins to take samples."""
+BEGIN_S: Final = 20.0
+"""The maximum time until this."""
+POLL_S: Final = 0.02
 END_S: Final = 15.0
 """The time that perf may take to write its file after the signal."""
 SCRIPT_S: Final = 120.0
@@ -45,8 +48,8 @@ _CAPTURED: Final = re.compile(rb"Captured and wrote [\d.]+ MB \S+(?: \(~?(\d+) s
 
 class PerfRecording:
     """Samples of a process tree. `root`: its root, the guard, whose own samples are left out. Samples of processes that
-    start later are taken, too. Raises
-    ServiceError if perf cannot be started."""
+    start later are taken, too. `began`: when it began, by the monotonic clock. Raises ServiceError if perf cannot be
+    started."""
 
     def __init__(self, host: ServiceHost, root: int) -> None:
         self._host = host
@@ -57,7 +60,7 @@ class PerfRecording:
         self._root = root
         self._directory, _ = host.create_workplace(PROGRAM, None)
         try:
-            self._began = 0.0
+            self.began = 0.0
             self._process = self._started()
         except BaseException:
             host.remove(self._directory)
@@ -70,12 +73,15 @@ class PerfRecording:
 
     def _started(self) -> ServiceProcess:
         log = self._directory / "log"
+        text = b""
         for _ in range(ATTEMPTS):
-            self._began = time.monotonic()
             process = self._host.start(Program(PROGRAM, self._command(), log, directory=self._directory))
-            process.wait(BEGIN_S)
-            text = self._log_of(process)
-            if not process.has_ended() or b"Captured and wrote" in text:
+            try:
+                text = self._wait_for_begin(process)
+            except BaseException:
+                process.stop()
+                raise
+            if ENABLED in text:
                 return process
             process.stop()
             self._host.remove(log)
@@ -83,9 +89,23 @@ class PerfRecording:
                 break
         raise ServiceError(f"perf ended at once: {last_message(text)}")
 
+    def _wait_for_begin(self, process: ServiceProcess) -> bytes:
+        """Waits until perf takes samples, and stops it (see `drain`); or until it has ended. Returns its messages."""
+        deadline = time.monotonic() + BEGIN_S
+        while time.monotonic() < deadline:
+            has_ended = process.has_ended()
+            text = self._log_of(process)
+            if has_ended or ENABLED in text:
+                self.began = time.monotonic()
+                if not has_ended:
+                    process.pause_tree()
+                return text
+            process.wait(POLL_S)
+        raise ServiceError(f"perf took no sample within {BEGIN_S:g} s: {last_message(self._log_of(process))}")
+
     def _command(self) -> list[str | PurePath]:
         pids = ",".join(map(str, process_tree(self._host, self._root)))
-        sampled = ["-F", str(HZ), "-e", "cpu-clock", "-g", "-p", pids]
+        sampled = ["-D", "1", "-F", str(HZ), "-e", "cpu-clock", "-g", "-p", pids]
         written = ["--no-buildid-cache", "--max-size", MAX_SIZE, "-m", BUFFER, "-o", str(self._data)]
         return [self._perf, "record", *sampled, *written]
 
@@ -106,13 +126,13 @@ class PerfRecording:
     def _has_ended(self) -> bool:
         """Whether perf has ended by itself, at its maximum size."""
         if self._seconds is None and self._process.has_ended():
-            self._seconds = time.monotonic() - self._began
+            self._seconds = time.monotonic() - self.began
         return self._seconds is not None
 
     def end(self) -> None:
         """Ends the sampling. `stop` must be called afterwards. Raises ServiceError."""
         if not self._has_ended():
-            self._seconds = time.monotonic() - self._began
+            self._seconds = time.monotonic() - self.began
             self._process.continue_tree()
             self._process.send_signal(signal.SIGINT, 0.0)
 

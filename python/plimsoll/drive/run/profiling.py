@@ -142,9 +142,8 @@ class ServiceProfiles:
         assert service.process is not None, "selected in __init__"
         if self._over.is_set() or self._now_s() >= self._end_s:
             return
-        began_s = self._now_s()
         recording = PerfRecording(service.host, service.process.pid)
-        self._begun[service.spec.name] = _TimedRecording(recording, began_s)
+        self._begun[service.spec.name] = _TimedRecording(recording, recording.began - self._zero)
 
     def _guarded(self, name: str, act: Callable[[], None]) -> None:
         """Performs `act`; a failure becomes a remark of the run."""
