@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from tests.golden.fixture import designed, set_up, single
 
 from plimsoll.deploy.perf.stacks import Profile
+from plimsoll.report.figures import write_figures
 from plimsoll.report.flame_graph import HEIGHT, MAX_DEPTH, flame_svg, function_shares, rectangles
 from plimsoll.report.flames import ServiceProfile, flame_graphs, shown_runs
 from plimsoll.report.html import render
@@ -107,3 +109,13 @@ def test_a_missing_graph_is_explained(missing: ServiceProfile, text: str) -> Non
     assert graphs == []
     assert len(remarks) == 1
     assert text in remarks[0]
+
+
+def test_figures_have_the_picture_and_the_stacks(tmp_path: Path) -> None:
+    analysis = single()
+    written = write_figures(analysis, tmp_path, "svg", profiles=profiles(analysis.runs[0].id))
+    picture, folded = written[-2:]
+    assert (picture.name, folded.name) == ("flame-1-gate.svg", "flame-1-gate.folded")
+    assert ElementTree.parse(picture).getroot().get("width") == "1200"
+    assert "var(" not in picture.read_text()  # no page defines its colours
+    assert folded.read_text().splitlines()[0] == "app;main 20"
