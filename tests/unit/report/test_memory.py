@@ -87,7 +87,7 @@ def test_without_growth_there_is_neither() -> None:
 def test_the_section_of_bottlenecks_shows_both() -> None:
     labels = Labels(analysis(grown("0", GrowthVerdict.LINEAR)))
     [section] = [
-        section for section in _sections(labels, SetUp(), with_runs=False) if section.key == "utilization"
+        section for section in _sections(labels, SetUp(), (), with_runs=False) if section.key == "utilization"
     ]
     assert [figure.key for figure in section.figures] == ["utilization", "memory"]
     assert section.tables[0].title == "Memory against the number of testers"
