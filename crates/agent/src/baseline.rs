@@ -1,4 +1,4 @@
-//! Measures the speed of this host: a fixed computation, its disk, and its network path to a sink.
+//! Measures the speed of this host: a fixed computation, and its disk.
 //!
 //! The results are compared between the hosts of an experiment. If a host differs from the others
 //! by more than a tenth, the results depend on the host on which a tester runs.
@@ -6,21 +6,18 @@
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use plimsoll_link::{Baseline, Line, Measure, ToController};
 
-/// Number of bytes per write to the disk or to the sink.
+/// Number of bytes per write to the disk.
 const BLOCK: usize = 1024 * 1024;
 /// Maximum size of the file with which the disk is measured, bytes. It is removed afterwards.
 const MAX_DISK: u64 = 512 * 1024 * 1024;
-/// Maximum time for a connection to a sink, and for each write to it.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Measures in a separate thread and sends the result.
-pub(crate) fn measure(request: Measure, line: Line) {
+pub(crate) fn measure(request: &Measure, line: Line) {
     let span = Duration::from_nanos(request.for_ns);
     let work = move || {
         let (disk_write_bytes_s, disk_read_bytes_s) = disk(span).ok().unzip();
@@ -28,7 +25,6 @@ pub(crate) fn measure(request: Measure, line: Line) {
             cpu_per_s: cpu(span),
             disk_write_bytes_s,
             disk_read_bytes_s,
-            network_bytes_s: request.sink.and_then(|sink| network(&sink, span).ok()),
         };
         let _ = line.send(&ToController::Measured(baseline));
     };
@@ -89,32 +85,13 @@ fn write_and_read(name: &str, span: Duration) -> io::Result<(f64, f64)> {
     Ok((write, read as f64 / since.elapsed().as_secs_f64()))
 }
 
-/// Bytes/s over one TCP connection to `sink` (`host:port`).
-fn network(sink: &str, span: Duration) -> io::Result<f64> {
-    let address = sink.to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-    let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
-    stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
-    let block = vec![0x5a; BLOCK];
-    let (since, mut sent) = (Instant::now(), 0_u64);
-    while since.elapsed() < span {
-        sent += stream.write(&block)? as u64;
-    }
-    Ok(sent as f64 / since.elapsed().as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn network_cpu_and_disk_are_measured() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let sink =
-            std::thread::spawn(move || io::copy(&mut listener.accept().unwrap().0, &mut io::sink()).unwrap());
+    fn cpu_and_disk_are_measured() {
         let span = Duration::from_millis(50);
-        assert!(network(&address, span).unwrap() > 0.0);
-        assert!(sink.join().unwrap() >= BLOCK as u64 / 2);
         assert!(cpu(span) > 10_000.0);
         let name = std::env::temp_dir().join(format!("plimsoll-baseline-{}", std::process::id()));
         let (write, read) = write_and_read(name.to_str().unwrap(), span).unwrap();

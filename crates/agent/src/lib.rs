@@ -11,6 +11,7 @@ mod children;
 mod comms;
 mod error;
 mod files;
+mod paths;
 mod probing;
 mod run;
 mod source;
@@ -211,7 +212,8 @@ impl Agent {
                     files.forget(&run);
                 }
             }
-            ToAgent::Measure(request) => baseline::measure(request, self.line.clone()),
+            ToAgent::Measure(request) => baseline::measure(&request, self.line.clone()),
+            ToAgent::MeasurePaths { paths } => paths::measure(paths, self.line.clone()),
             ToAgent::Quit => {}
         }
     }

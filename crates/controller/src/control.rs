@@ -84,9 +84,10 @@ pub fn control(
 
 fn obey(session: &mut Session, command: Command) {
     let named = match &command {
-        Command::Run { agents, .. } | Command::Check { agents, .. } | Command::Collect { agents, .. } => {
-            check_names(agents)
-        }
+        Command::Run { agents, .. }
+        | Command::Check { agents, .. }
+        | Command::MeasurePaths { agents, .. }
+        | Command::Collect { agents, .. } => check_names(agents),
         _ => Ok(()),
     };
     if let Err(error) = named {
@@ -100,6 +101,10 @@ fn obey(session: &mut Session, command: Command) {
         Command::Check { agents, baseline } => {
             check::check(session, &agents, baseline.as_ref());
             Event::Checked
+        }
+        Command::MeasurePaths { agents, paths } => {
+            check::measure_paths(session, &agents, &paths);
+            Event::PathsMeasured
         }
         Command::Collect { directory, agents } => {
             gather::collect(session, &directory, &agents).unwrap_or_else(|error| refused(&error))

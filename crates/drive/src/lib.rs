@@ -24,6 +24,7 @@ pub use drivers::registry::{driver, drivers};
 pub use drivers::replay::ReplayError;
 pub use drivers::sql::SqlError;
 pub use net::error::{HostError, LookupError, ServerNameError, TlsError};
+pub use net::look_up;
 pub use plimsoll_model::MetricRow;
 pub use run::{Drive, lanes_for};
 pub use setup_error::{EndpointError, SetupError, UrlError};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use plimsoll_services::{bind, delay, echo, frontier, null};
+use plimsoll_services::{bind, delay, echo, frontier, null, sink};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,6 +35,7 @@ enum Service {
     Echo,
     Delay,
     Frontier,
+    Sink,
 }
 
 /// Serves until SIGINT or SIGTERM.
@@ -100,6 +101,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let config = config(arguments)?;
             null::serve(listen(arguments)?, config, shutdown).await?;
         }
+        Service::Sink => sink::serve(listen(arguments)?, shutdown).await?,
         Service::Echo => {
             let config = config(arguments)?;
             echo::serve(listen(arguments)?, config, shutdown).await?;

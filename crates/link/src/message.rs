@@ -11,7 +11,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_model::{AgentTotals, HostFacts, HostWatch, RunSpec, SecondReport, format};
+use plimsoll_model::{
+    AgentTotals, HostFacts, HostWatch, PathReport, PathSpec, RunSpec, SecondReport, format,
+};
 use serde::{Deserialize, Serialize};
 
 /// How long an agent that was asked to end waits for the controller to fetch its files.
@@ -130,6 +132,11 @@ pub enum ToAgent {
     },
     /// Measure the speed of this host. The agent answers Measured.
     Measure(Measure),
+    /// Measure network paths from this host. The agent answers Paths.
+    MeasurePaths {
+        /// The paths.
+        paths: Vec<PathSpec>,
+    },
     /// End the process.
     Quit,
 }
@@ -245,9 +252,6 @@ pub struct Prepare {
 pub struct Measure {
     /// Length of each measurement, ns.
     pub for_ns: u64,
-    /// Host and port of a service that discards what it receives. `None`: the network is not
-    /// measured.
-    pub sink: Option<String>,
 }
 
 /// A file of a run.
@@ -336,6 +340,11 @@ pub enum ToController {
     },
     /// Measured speed of the agent's host.
     Measured(Baseline),
+    /// Measured network paths, in the order of the request.
+    Paths {
+        /// The paths.
+        paths: Vec<PathReport>,
+    },
     /// The agent was asked to end while it had measurements to transfer. Its testers stop, Finished
     /// follows, and it waits for at most [`HANDOVER_TIMEOUT`] until its files are fetched and Quit
     /// arrives.
@@ -356,9 +365,6 @@ pub struct Baseline {
     /// Bytes/s when the same file is read, without the page cache if possible; `None` if the
     /// measurement failed.
     pub disk_read_bytes_s: Option<f64>,
-    /// Bytes/s over one TCP connection to the sink; `None` without a sink or if the measurement
-    /// failed.
-    pub network_bytes_s: Option<f64>,
 }
 
 #[cfg(test)]

@@ -30,8 +30,9 @@ pub const SUMMARY: &str = "plimsoll.summary/1";
 ///
 /// 2: both sides send a greeting, so that both can report why they refuse. 3: numbered messages,
 /// files, probes. 4: an agent reports that it was asked to end. 6: second reports contain the
-/// delays of the load generator. 7: the totals contain the lookups of host names.
-pub const LINK_VERSION: u16 = 7;
+/// delays of the load generator. 7: the totals contain the lookups of host names. 8: network
+/// paths are measured.
+pub const LINK_VERSION: u16 = 8;
 
 /// Whether this build, which writes the format `own` (`name/major`), can read the format `found`:
 /// the names are equal and the major version of `found` is at most that of `own`.

@@ -23,5 +23,8 @@ pub use run::{
     Arrivals, BackoffWhen, Ceiling, Choose, Dist, Endpoint, Keep, Late, LoadSpec, OnError, Operation, Order,
     Reading, RunEnd, RunSpec, SlotSpec, SpecError, StageSpec, Watch, WhenFull, Workload,
 };
-pub use session::{BaselineSpec, ClockState, Command, Event, HostReport, ListenSpec, RttReport, RunOutcome};
+pub use session::{
+    BaselineSpec, ClockState, Command, Event, HostReport, ListenSpec, PathReport, PathSpec, RttReport,
+    RunOutcome, TransferSpec,
+};
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

@@ -1,6 +1,7 @@
 //! The messages between lab and engine: JSON, one object per line, commands on stdin and events on
 //! stdout.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,14 @@ pub enum Command {
         #[serde(default)]
         baseline: Option<BaselineSpec>,
     },
+    /// Start these agents and measure network paths from their hosts, one host after the other:
+    /// one [`Event::Paths`] for each agent, then [`Event::PathsMeasured`].
+    MeasurePaths {
+        /// Agents, each on a different host.
+        agents: Vec<AgentSpec>,
+        /// What to measure, by the name of the agent. An agent without an entry is only started.
+        paths: BTreeMap<String, Vec<PathSpec>>,
+    },
     /// Fetch the segments that agents have kept of a run that ended without them into the run's
     /// directory. The response is [`Event::Collected`].
     Collect {
@@ -59,10 +68,49 @@ pub enum Command {
 pub struct BaselineSpec {
     /// Length of each measurement, ns.
     pub for_ns: u64,
-    /// HOST:PORT of a service that reads and discards bytes. None: the engine's own end of a
-    /// connection to `address` discards them.
+}
+
+/// A network path from the host of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathSpec {
+    /// Name of the other end in the results.
+    pub to: String,
+    /// HOST:PORT to which the host connects. The host resolves the name.
+    pub address: String,
+    /// Number of handshakes, from which the round trip is determined.
+    pub handshakes: u32,
+    /// The transfer in each direction, to a sink at `address`. None: only the round trip is measured.
     #[serde(default)]
-    pub sink: Option<String>,
+    pub transfer: Option<TransferSpec>,
+}
+
+/// Limits of a transfer in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransferSpec {
+    /// Minimum duration, ns. The transfer lasts longer if the round trip is long.
+    pub min_ns: u64,
+    /// Maximum duration, ns.
+    pub max_ns: u64,
+    /// Number of bytes after which it ends earlier.
+    pub max_bytes: u64,
+}
+
+/// Results of a [`PathSpec`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathReport {
+    /// Name of the other end.
+    pub to: String,
+    /// Round trips of the handshakes; none if the other end did not answer.
+    pub rtt_ns: Option<RttReport>,
+    /// Payload that the host sent and the other end received, bytes/s; none if it was not measured.
+    pub send_bytes_s: Option<f64>,
+    /// Payload that the host received, bytes/s; none if it was not measured.
+    pub receive_bytes_s: Option<f64>,
+    /// Why a part is missing; none if all was measured.
+    pub error: Option<String>,
 }
 
 /// The address at which agents dial in.
@@ -136,6 +184,17 @@ pub enum Event {
     },
     /// All agents of a [`Command::Check`] were reported.
     Checked,
+    /// Paths from the host of an agent.
+    Paths {
+        /// Name of the agent.
+        name: String,
+        /// The paths, in the order of the command; empty if the agent is not available.
+        paths: Vec<PathReport>,
+        /// Why the agent is not available; none if it is.
+        error: Option<String>,
+    },
+    /// All agents of a [`Command::MeasurePaths`] were reported.
+    PathsMeasured,
     /// Result of a [`Command::Collect`].
     Collected {
         /// The new totals of the run; none if nothing was fetched.

@@ -8,6 +8,7 @@
 //!
 //! | service | description |
 //! |---|---|
+//! | [`sink`] | discards bytes, or sends them: the remote end of a measurement of a network path |
 //! | [`null`] | discards all input, or answers lines: measures the load generator itself |
 //! | [`echo`] | TCP echo, and a minimal HTTP server with fixed responses |
 //! | [`delay`] | c servers and one queue with random service times: M/M/c, whose response time is known from theory |
@@ -21,6 +22,7 @@ pub mod delay;
 pub mod echo;
 pub mod frontier;
 pub mod null;
+pub mod sink;
 
 mod date;
 mod http;

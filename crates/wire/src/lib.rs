@@ -4,4 +4,5 @@
 //! examples, so that client and server cannot share an undetected mistake.
 
 pub mod frontier;
+pub mod sink;
 pub mod sql;

@@ -23,6 +23,7 @@ from plimsoll.analyse.design.demands import cell_demands, fan_outs
 from plimsoll.analyse.design.load_line import rankings, saturations
 from plimsoll.analyse.design.memory_growth import memory_growth
 from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
+from plimsoll.analyse.hosts.pool import pool
 from plimsoll.analyse.results.analysis import Analysis, CellResult, ExperimentInfo, RunResult
 from plimsoll.analyse.results.charts import Chart
 from plimsoll.analyse.results.superseded import NotComparable, with_superseded
@@ -36,6 +37,7 @@ from plimsoll.assemble.left_out import left_out_of, measured_nothing, planned_le
 from plimsoll.assemble.one_run import measured_window, one_run
 from plimsoll.assemble.options import Options
 from plimsoll.assemble.set_up import topology_of
+from plimsoll.collect.baseline import read_baseline
 from plimsoll.collect.earlier import read_earlier
 from plimsoll.collect.results import Results, open_results
 from plimsoll.errors import DamagedResults
@@ -125,6 +127,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         charts=_charts(cells, runs, rules, info),
         demands=cell_demands(groups, rules.prices, topology),
         fan_out=fan_outs(groups, topology),
+        pool=pool(read_baseline(results.path)),
         rules=RULES,
     )
     return with_answer(whole)

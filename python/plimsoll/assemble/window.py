@@ -30,6 +30,7 @@ from plimsoll.assemble.facts import (
     services_on_same_cores,
 )
 from plimsoll.assemble.options import Options
+from plimsoll.collect.baseline import read_baseline
 from plimsoll.collect.hosts import RunAgents, cores_of_hosts, links_of_hosts
 from plimsoll.collect.live import seconds_of
 from plimsoll.collect.parquet import TransactionFile, read_metrics, read_samples, read_whole_metrics
@@ -49,7 +50,7 @@ def hosts_used_in(run: RunFiles, results: Results, window: Window, run_agents: R
     cores, shared = cores_of(run.record, results), services_on_same_cores(run.record)
     if run_agents.several:
         elsewhere = cores_of_hosts(results.environment)
-        links = links_of_hosts(results.environment)
+        links = links_of_hosts(results.environment, read_baseline(results.path))
         placed = {
             f"service:{service['name']}": service["host"]
             for service in run.record["services"]
@@ -57,7 +58,7 @@ def hosts_used_in(run: RunFiles, results: Results, window: Window, run_agents: R
         }
         return hosts_used(samples, window, run_agents.agents, cores, elsewhere, shared, links, placed)
     link = links_of_hosts(results.environment).get(run_agents.agents[0].host) if run_agents.agents else None
-    shown = utilizations(samples, window, cores, shared, link_bytes_s=link)
+    shown = utilizations(samples, window, cores, shared, link=link)
     testers = [usage for usage in shown if usage.role == "testers"]
     busiest, demand = (greatest_detail(testers, detail) for detail in ("busiest_thread", "thread_demand"))
     return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, window))

@@ -68,7 +68,8 @@ def main(args: argparse.Namespace) -> int:
     for hosts, kind in backends:
         try:
             ready = kind.prepare()
-            checked = check(kind, hosts, engine, ready=ready, baseline=args.baseline)
+            network = args.baseline or hosts.baseline
+            checked = check(kind, hosts, engine, ready=ready, baseline=args.baseline, network=network)
             if hosts in hosts_of.services:
                 checked = with_service_remarks(
                     kind, ready, checked, hosts_of.kinds, hosts_of.limits, hosts_of.perf

@@ -15,6 +15,7 @@ from plimsoll.deploy.perf.permission import perf_problem, profiled_hosts
 from plimsoll.deploy.programs import HERE
 from plimsoll.errors import EngineError, ExitCode
 from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.baseline import TRANSFER, TRIES, baseline_cost
 from plimsoll.plan.design.expected import MIN_TRANSACTIONS, Expected
 from plimsoll.plan.hosts.spread import Spread
 from plimsoll.plan.source.units import about_duration, about_size, show_duration
@@ -115,6 +116,7 @@ def lines(plan: Plan, max_runs: int) -> list[str]:
     text_lines += [f"cannot be estimated: {text}" for text in plan.not_estimable]
     text_lines += [f"needs root: {text}" for text in plan.needs_root]
     text_lines += [f"hosts: {text}" for spread in plan.spreads for text in _hosts(spread)]
+    text_lines += [f"baseline: {text}" for text in _baseline(plan)]
     text_lines += [f"services: {text}" for text in _placed(plan)]
     text_lines += [f"on every host: {text}" for text in _on_hosts(plan)]
     text_lines += [f"watched: {text}" for text in _watched(plan)]
@@ -201,6 +203,21 @@ def _hosts(spread: Spread) -> list[str]:
         total = _some(sum(testers.values()), "tester")
         texts.append(f"{work}: {total} on {_some(len(testers), 'agent')}, {amount} each")
     return texts
+
+
+def _baseline(plan: Plan) -> list[str]:
+    cost = baseline_cost([run.config for run in plan.runs])
+    if cost is None:
+        return []
+    of = "each host" if cost.hosts is None else _some(cost.hosts, "host")
+    least, most = (about_duration(seconds * 1e9) for seconds in (cost.least_s, cost.most_s))
+    each = " for each host" if cost.hosts is None else ""
+    return [
+        f"round trip and TCP throughput of {of}, one after the other, before the first run and after the last: "
+        f"{least} to {most}{each} each time, in addition to the time above; a figure that has become worse is measured "
+        f"up to {TRIES} times",
+        f"at most {about_size(TRANSFER['max_bytes'])} per host, other end and direction, each time",
+    ]
 
 
 def _on_hosts(plan: Plan) -> list[str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
+from plimsoll.collect.baseline import Measurement
 from plimsoll.collect.parquet import numbered, numbers, row_groups
 from plimsoll.collect.results import RunFiles, read_json
 from plimsoll.collect.transactions import Int
@@ -26,6 +27,8 @@ START: Final = "start.json"
 """File in `segments/` that exists until all segments of the run have been fetched from other hosts and converted."""
 TESTERS: Final = "testers"
 """Role of an agent that runs testers; other agents only monitor."""
+WIRE: Final = 1514 / 1448
+"""Bytes that an interface counts per byte of TCP payload, in full frames of Ethernet."""
 MAX_CLOCK_BYTES: Final = 64 << 20
 """Limit of the size of a clock.json: 100,000 agents with one piece each need less."""
 MAX_TRIPS: Final = 5_000_000
@@ -161,11 +164,42 @@ def cores_of_hosts(environment: Mapping[str, Any]) -> dict[str, int]:
     return cores
 
 
-def links_of_hosts(environment: Mapping[str, Any]) -> dict[str, float]:
-    """Capacity of a host's network (bytes/s, each direction) by host; without the hosts for which the file of hosts
-    does not state it."""
-    links = ((host.get("name"), host.get("link_bytes_s")) for host in environment.get("hosts", ()))
-    return {str(name): float(link) for name, link in links if isinstance(link, (int, float)) and link > 0}
+@dataclass(frozen=True, slots=True)
+class LinkCapacity:
+    """Capacity of a host's network by direction, bytes/s on the wire. `is_measured`: it is the throughput of a path,
+    which the capacity may exceed; otherwise the file declares it."""
+
+    receive: float
+    send: float
+    is_measured: bool = False
+
+
+def links_of_hosts(
+    environment: Mapping[str, Any], measurements: Sequence[Measurement] = ()
+) -> dict[str, LinkCapacity]:
+    """Capacity of a host's network by host: as the file declares it, else as measured before the first run on the paths
+    to the target; without the hosts of which neither is known."""
+    links = measured_links(measurements)
+    for host in environment.get("hosts", ()):
+        link = host.get("link_bytes_s")
+        if isinstance(link, (int, float)) and link > 0:
+            links[str(host.get("name"))] = LinkCapacity(float(link), float(link))
+    return links
+
+
+def measured_links(measurements: Sequence[Measurement]) -> dict[str, LinkCapacity]:
+    """The greatest throughput of each host in each direction at the first measurement, with headers."""
+    links: dict[str, LinkCapacity] = {}
+    for host in measurements[0].hosts if measurements else ():
+        paths = [path for path in host.paths if path.is_target]
+        receive = max((path.receive_bytes_s or 0.0 for path in paths), default=0.0) * WIRE
+        send = max((path.send_bytes_s or 0.0 for path in paths), default=0.0) * WIRE
+        if receive > 0 and send > 0:
+            known = links.get(host.host, LinkCapacity(0.0, 0.0))
+            links[host.host] = LinkCapacity(
+                max(known.receive, receive), max(known.send, send), is_measured=True
+            )
+    return links
 
 
 def read_round_trips(path: Path, start_ns: int, end_ns: int) -> tuple[Int, NDArray[np.float64]]:

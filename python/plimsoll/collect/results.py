@@ -15,6 +15,7 @@ READABLE = {
     "plimsoll.plan": 1,
     "plimsoll.run-record": 1,
     "plimsoll.environment": 1,
+    "plimsoll.baseline": 1,
     "plimsoll.summary": 1,
     "plimsoll.live": 1,
     "plimsoll.transactions": 1,

@@ -19,7 +19,9 @@ from plimsoll.errors import BadInput, PlimsollError
 
 RUN_RECORD = "plimsoll.run-record/1"
 ENVIRONMENT = "plimsoll.environment/1"
-BEFORE_RUNS = ("experiment.yaml", "effective.yaml", "plan.json", "environment.json")
+BASELINE = "plimsoll.baseline/1"
+BASELINE_FILE = "baseline.json"
+BEFORE_RUNS = ("experiment.yaml", "effective.yaml", "plan.json", "environment.json", BASELINE_FILE)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from plimsoll.deploy.programs import HERE
 from plimsoll.deploy.services import RunningServices
 from plimsoll.deploy.testbed.inside import outer_process
 from plimsoll.drive import registry
+from plimsoll.drive.baseline import NetworkBaseline
 from plimsoll.drive.carry_out import Listener, RunEnd
 from plimsoll.drive.directory import ENVIRONMENT, EventLog, ResultsDirectory, write_json, write_text
 from plimsoll.drive.lookouts import agents_of_run
@@ -96,6 +98,9 @@ class ExperimentRunner:
             engine=self._engine,
             services=self._services,
             hosts=self._hosts,
+        )
+        self._baseline = NetworkBaseline(
+            self._resources, service_address(plan), directory.path.resolve() / WORK / "baseline"
         )
         self._stopped_early: list[str] = []
         self._failed_runs = 0
@@ -194,6 +199,8 @@ class ExperimentRunner:
         known = {host.host.name for host in checked}
         placed = self._hosts.service_hosts.prepare(configs)
         checked += [host for host in placed if host.host.name not in known]
+        left_out = {host.host.name: host for host in self._baseline.before()}
+        checked = [left_out.get(host.host.name, host) for host in checked]
         for host in checked:
             if host.reason:
                 self._listener.note("host-left-out", f"{host.host.name}: {host.reason}")
@@ -214,7 +221,8 @@ class ExperimentRunner:
                     self._try_targets(todo)
                 for run in todo:
                     self._stop.check()
-                    self._execute(run)
+                    is_last = run is todo[-1]
+                    self._execute(run, partial(self._baseline.after, run.config) if is_last else _nothing)
                     done += 1
                     self._stop.check()
             except UserInterrupt:
@@ -279,7 +287,7 @@ class ExperimentRunner:
         registry.unregister(self._entry)
         self._entry = None
 
-    def _execute(self, run: PlannedRun) -> None:
+    def _execute(self, run: PlannedRun, at_end: Callable[[], None]) -> None:
         directory = self._directory.clear_run(run.id)
         (directory / "segments").mkdir()
         events = EventLog(directory / "events.jsonl")
@@ -290,7 +298,7 @@ class ExperimentRunner:
         self._listener.run_begins(run.id, run.order, len(self._plan.runs), run.cell, seconds_of(run))
         execution = RunExecution(self._resources, run, directory, log)
         try:
-            end = execution.measure()
+            end = execution.measure(at_end)
         except (UserInterrupt, BadInput):
             raise
         except PlimsollError as error:
@@ -316,6 +324,10 @@ class ExperimentRunner:
         if self._failed_runs == MAX_FAILED_RUNS:
             kind = AgentsLost if end.status == "agent-lost" else ServiceError
             raise kind(f"run {run.id} measured nothing, like the run before it: {reason}")
+
+
+def _nothing() -> None:
+    """Does nothing at the end of a run."""
 
 
 def _status_of(error: PlimsollError) -> str:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.deploy.hosts import Agent, CleanedHost, Door, HostBackend, ReadyHost
 from plimsoll.deploy.hosts.calls import CommandResult
-from plimsoll.deploy.hosts.check import CheckedHost, check
+from plimsoll.deploy.hosts.check import CheckedHost, check, first_agents
 from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.service_hosts.pool import ServiceHostPool
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
 from plimsoll.errors import AgentsLost
+from plimsoll.plan.baseline import shortcoming
 from plimsoll.plan.hosts.spread import Place, chosen, fewest, usable_words
 from plimsoll.plan.links import describe
 from plimsoll.plan.model import Config
@@ -63,6 +64,7 @@ class TesterHosts:
         self._files: Sequence[Path] = ()
         self._kinds: dict[Hosts, HostBackend] = {}
         self._host_sets: dict[Hosts, _HostSet] = {}
+        self._left_out: dict[Hosts, dict[str, str]] = {}
         self.lookouts = Lookouts(binary, self._token, self._check)
         """The hosts of targets, which have no testers."""
         self.service_hosts = ServiceHostPool(binary, self._token, self._check)
@@ -98,8 +100,27 @@ class TesterHosts:
         if restarted is not None:
             ready = restarted
             checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
+        if key in self._left_out:
+            checked = [_with_reason(host, self._left_out[key], hosts) for host in checked]
         self._host_sets[key] = _HostSet(kind, ready, checked)
         return self._host_sets[key]
+
+    def agents_to_measure(self, config: Config) -> dict[str, Agent]:
+        """An agent of each host that can be used, by the name of the host as it was checked."""
+        host_set = self._host_sets[_set_key(config.hosts)]
+        taken = {checked_host.host.name for checked_host in host_set.checked if checked_host.taken}
+        ready = [ready_host for ready_host in host_set.ready if ready_host.host.name in taken]
+        return first_agents(host_set.kind.agents_by_host(ready))
+
+    def leave_out(self, config: Config, reasons: Mapping[str, str]) -> list[CheckedHost]:
+        """Leaves out hosts for the whole experiment. `reasons`: of every measured host by its name, empty for those
+        that stay. Returns the hosts that are left out. Raises AgentsLost if fewer than `at_least` remain."""
+        key = _set_key(config.hosts)
+        self._left_out[key] = dict(reasons)
+        host_set = self._host_sets[key]
+        host_set.checked = [_with_reason(host, reasons, config.hosts) for host in host_set.checked]
+        self._require_enough(config.hosts)
+        return [host for host in host_set.checked if reasons.get(host.host.name)]
 
     def _require_enough(self, hosts: Hosts) -> None:
         checked = self._host_sets[_set_key(hosts)].checked
@@ -217,9 +238,22 @@ class TesterHosts:
             self._check_interrupt()
 
 
+def one_of_each_set(configs: Iterable[Config]) -> list[Config]:
+    """One of the configurations for each set of hosts, without those that name no hosts."""
+    return list({_set_key(config.hosts): config for config in configs if config.hosts.named}.values())
+
+
+def _with_reason(checked: CheckedHost, reasons: Mapping[str, str], hosts: Hosts) -> CheckedHost:
+    """The host with the reason of the network measurement against it. A host that was not measured does not satisfy a
+    requirement of its network."""
+    name = checked.host.name
+    reason = reasons[name] if name in reasons else shortcoming(hosts.require, ())
+    return replace(checked, reason=reason) if reason and checked.taken else checked
+
+
 def _set_key(hosts: Hosts) -> Hosts:
     """The hosts without the keys that may differ between runs."""
-    return replace(hosts, use=None, at_least=None, links=())
+    return replace(hosts, use=None, at_least=None, links=(), baseline=False)
 
 
 def places_of(agents: Sequence[Agent]) -> tuple[Place, ...] | None:

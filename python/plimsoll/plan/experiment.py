@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
 from plimsoll.plan import model
+from plimsoll.plan.baseline import check_baseline
 from plimsoll.plan.charts import resolve_charts
 from plimsoll.plan.components import check_components, check_costs, check_kept, known_metric, metrics_of
 from plimsoll.plan.design import combinations
@@ -312,6 +313,7 @@ def _build_experiment(
     _check_parts(first, capacity, thresholds, resolved.cells, report)
     if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
         report.wrong(("hosts",), problem)
+    check_baseline([cell.config for cell in resolved.cells], report)
     check_components(first, [cell.config for cell in resolved.cells], report)
     check_kept(first, [cell.config for cell in resolved.cells], report)
     check_costs(first, [cell.config for cell in resolved.cells], report)

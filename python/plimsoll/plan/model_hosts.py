@@ -77,8 +77,8 @@ class WatchedHost:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A bound that a host must satisfy to be used. `what`: the quantity (see `BOUNDS`); `value`: a count, bytes or
-    nanoseconds."""
+    """A bound that a host must satisfy to be used. `what`: the quantity (see `BOUNDS`); `value`: a count, bytes,
+    bytes per second or nanoseconds."""
 
     what: str
     operator: Operator
@@ -138,11 +138,12 @@ class HostClock:
 class Hosts:
     """Where testers run.
 
-    `hosts`: the hosts that the file names, empty if the agents dial in (`slurm`, `dask`, `join`). `use`: the number of
-    responding hosts that are used (None: all). `at_least`: the experiment does not start with fewer hosts (None: all
-    that are to be used). `architecture`: of every host (None: any). `controller`, `ports`: the address and the ports at
-    which agents and testers reach this host. `wait_ns`: the timeout for agents that dial in. `links`: the links of
-    the testbed, with the properties that the file changes; `lab_site`: the site of its host `lab`.
+    `hosts`: the hosts that the file names, empty if the agents dial in (`slurm`, `dask`, `join`). `use`: the number
+    of responding hosts that are used (None: all). `at_least`: the experiment does not start with fewer hosts (None:
+    all that are to be used). `baseline`: whether the network of the hosts is measured. `architecture`: of every
+    host (None: any). `controller`, `ports`: the address and the ports at which agents and testers reach this host.
+    `wait_ns`: the timeout for agents that dial in. `links`: the links of the testbed, with the properties that the
+    file changes; `lab_site`: the site of its host `lab`.
     """
 
     kind: HostKind = "local"
@@ -151,6 +152,7 @@ class Hosts:
     use: int | None = None
     at_least: int | None = None
     require: tuple[Requirement, ...] = ()
+    baseline: bool = False
     architecture: str | None = None
     ssh: Ssh = field(default_factory=Ssh)
     slurm: Slurm | None = None

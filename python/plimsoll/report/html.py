@@ -440,6 +440,6 @@ def _set_up(labels: Labels, setup: SetUp) -> Section:
     return Section(
         "set-up",
         "Set-up",
-        folded=(first, *machine.hosts(setup.environment), *folded),
+        folded=(first, *machine.hosts(setup.environment, labels.analysis.pool), *folded),
         texts=tuple(text for text in texts if text.text),
     )

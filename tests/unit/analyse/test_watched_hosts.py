@@ -11,7 +11,8 @@ from plimsoll.analyse.hosts.clocks import greatest_bound, start_spread, unknown_
 from plimsoll.analyse.hosts.coverage import agents_with_testers, loss, lost_agents
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.hosts import SAME, Agent, AgentClock, RunAgents, links_of_hosts
+from plimsoll.collect.baseline import Measurement
+from plimsoll.collect.hosts import SAME, Agent, AgentClock, LinkCapacity, RunAgents, links_of_hosts
 from plimsoll.collect.samples import SampleSeries
 
 S = 1_000_000_000
@@ -47,8 +48,14 @@ def samples(busy: tuple[float, ...], **more: float) -> list[SampleSeries]:
     ]  # fmt: skip
 
 
-def used(given: list[SampleSeries], cores: int | None = 4, link: float | None = None) -> HostsUsed:
-    links = {} if link is None else {"db1": link}
+def used(
+    given: list[SampleSeries],
+    cores: int | None = 4,
+    link: float | None = None,
+    *,
+    is_measured: bool = False,
+) -> HostsUsed:
+    links = {} if link is None else {"db1": LinkCapacity(link, link, is_measured)}
     known = {} if cores is None else {"db1": cores}
     return hosts_used(given, Window(0, 20 * S), [HERE, DB1], {"host": 2, "testers": 2}, known, (), links)
 
@@ -100,7 +107,30 @@ def test_a_link_is_weighed_where_its_capacity_is_declared() -> None:
     environment = {
         "hosts": [{"name": "db1", "link_bytes_s": 1.25e9}, {"name": "h", "link_bytes_s": None}, {}]
     }
-    assert links_of_hosts(environment) == {"db1": 1.25e9} and links_of_hosts({}) == {}
+    assert links_of_hosts(environment) == {"db1": LinkCapacity(1.25e9, 1.25e9)} and links_of_hosts({}) == {}
+
+
+def measurement(*hosts: tuple[str, list[dict[str, object]]]) -> Measurement:
+    entries = [{"host": host, "agent": host, "paths": paths} for host, paths in hosts]
+    return Measurement.model_validate({"when": "before", "hosts": entries})
+
+
+def test_a_capacity_that_is_not_declared_is_that_of_the_paths_to_the_target() -> None:
+    slow = {"to": "lab", "send_bytes_s": 1e6, "receive_bytes_s": 2e6}
+    fast = {"to": "db", "send_bytes_s": 1.448e6, "receive_bytes_s": 1e6}
+    other = {"to": "lab", "is_target": False, "send_bytes_s": 9e6, "receive_bytes_s": 9e6}
+    before = measurement(("h", [slow, fast]), ("db1", [slow]), ("x", [other]), ("y", [{"to": "lab"}]))
+    links = links_of_hosts({"hosts": [{"name": "db1", "link_bytes_s": 5e6}]}, [before])
+    assert links["db1"] == LinkCapacity(5e6, 5e6) and set(links) == {"h", "db1"}
+    assert links["h"].is_measured and abs(links["h"].send - 1.514e6) < 1
+    assert abs(links["h"].receive - 2e6 * 1514 / 1448) < 1
+
+
+def test_a_measured_capacity_that_the_host_exceeds_is_not_used() -> None:
+    given = samples((0.3, 0.3), **{"net-send_eth0": 1.2e9})
+    assert of(used(given, link=1.15e9, is_measured=True), "db1").resource == "link eth0"
+    assert of(used(given, link=1e9, is_measured=True), "db1").resource == "cpu"
+    assert of(used(given, link=1e9), "db1").resource == "link eth0"
 
 
 def test_an_agent_without_testers_is_neither_lost_nor_does_its_clock_count() -> None:

@@ -19,7 +19,7 @@ from plimsoll.deploy.hosts import Agent, HostBackend, ReadyHost, agents_on, kind
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.check import CheckedHost, shortcomings, with_deviations
 from plimsoll.deploy.hosts.kinds import BACKENDS, hosts_of_kind
-from plimsoll.deploy.hosts.sink import sink
+from plimsoll.deploy.network import lab_sink
 from plimsoll.deploy.talk import FORMAT, EngineTalk
 from plimsoll.errors import BadInput, EngineError, UserInterrupt
 from plimsoll.plan.model_hosts import Host, HostKind, Hosts, Join, Requirement, Slurm
@@ -302,18 +302,27 @@ def test_events_are_yielded_up_to_the_last_type(tmp_path: Path) -> None:
         assert list(talk.ask({"type": "check"}, "checked", 20.0)) == [{"type": "host", "name": "a"}]
 
 
-def test_a_sink_accepts_several_connections() -> None:
-    with sink("127.0.0.1", None) as address:
+def test_a_sink_discards_and_sends(tmp_path: Path) -> None:
+    with lab_sink(find_engine(), tmp_path / "work", "127.0.0.1", None) as address:
         host, _, port = address.rpartition(":")
-        connections = [socket.create_connection((host, int(port)), timeout=5) for _ in range(3)]
-        for connection in connections:
-            connection.sendall(bytes(4_000_000))
-            connection.close()
-    with (
-        pytest.raises(BadInput, match=r"cannot listen on 198\.51\.100\.1"),
-        sink("198.51.100.1", (4000, 4001)),
-    ):
-        pass
+        for first, rest in ((b"T", bytes(4_000_000)), (b"S", b"")):
+            with socket.create_connection((host, int(port)), timeout=20) as connection:
+                connection.sendall(first + rest)
+                if first == b"S":
+                    assert len(connection.recv(1000)) > 0
+    assert not list((tmp_path / "work").rglob("*")), "its log is removed"
+
+
+def test_a_sink_uses_the_ports_of_the_file(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(BadInput, match=r"hosts\.controller\.ports.*cannot listen on 127\.0\.0\.1"),
+            lab_sink(find_engine(), tmp_path / "work", "127.0.0.1", (port, port)),
+        ):
+            pass
 
 
 def test_facts_of_a_program_are_read_from_its_header(tmp_path: Path) -> None:

@@ -116,6 +116,11 @@ WRONG = [
     ("{kind: ssh, hosts: [a], controller: {address: b, ports: 9..1}}", "hosts.controller.ports: expected ports from"),
     ("{kind: dask, dask: {address: x}, hosts: [a]}", "x.yaml:10: hosts.hosts: hosts of kind dask are not listed"),
     ("{kind: dask, dask: {address: x}, link: ssh}", "x.yaml:10: hosts.link: agents of kind dask dial in: tcp or quic"),
+    ("{baseline: true}", "x.yaml:10: hosts.baseline: the testers run on the host of the lab, and a baseline measures"),
+    ("{kind: ssh, hosts: [a], controller: {address: b}, require: {network: '>=1Mbit/s'}}",
+     "x.yaml:10: hosts.require.network: the throughput of a host is known only if it is measured: add baseline: true"),
+    ("{kind: ssh, hosts: [a], baseline: true, require: {network: '>=50MB/s'}}",
+     "x.yaml:10: hosts.require.network: expected a rate of bits such as 10Gbit/s"),
     ("none.yaml", "x.yaml:10: hosts: none.yaml cannot be read: No such file or directory"),
 ]  # fmt: skip
 

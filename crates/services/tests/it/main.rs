@@ -13,4 +13,5 @@ mod frontier;
 mod hostile;
 mod invalidation;
 mod servers;
+mod sink;
 mod support;

@@ -19,6 +19,7 @@ from plimsoll.analyse.answer.explained import variation_sentences
 from plimsoll.analyse.answer.few import of_few_transactions
 from plimsoll.analyse.answer.hosts import of_hosts
 from plimsoll.analyse.answer.memory import of_memory
+from plimsoll.analyse.answer.pool import of_pool
 from plimsoll.analyse.answer.ramp import of_ramps
 from plimsoll.analyse.answer.regressions import of_regressions
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
@@ -61,6 +62,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_actions(analysis)
     answer += of_changes(analysis)
     answer += of_hosts(analysis)
+    answer += of_pool(analysis)
     answer += of_few_transactions(analysis)
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
     answer += of_regressions(analysis)

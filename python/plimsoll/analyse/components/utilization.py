@@ -14,9 +14,12 @@ from plimsoll.analyse.results.verdicts import ResourceKind
 from plimsoll.analyse.stats.batch import batch_mean
 from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.hosts import LinkCapacity
 from plimsoll.collect.samples import SampleSeries
 
 Array = NDArray[np.float64]
+REFUTED = 1.1
+"""A measured capacity of a link is too low if the link carried more than this multiple of it."""
 CPU_LIMIT = "cpu.limit"
 """The limit of a service with limits, in cores."""
 
@@ -27,14 +30,14 @@ def utilizations(
     cores: Mapping[str, int],
     together: Sequence[Sequence[str]] = (),
     *,
-    link_bytes_s: float | None = None,
+    link: LinkCapacity | None = None,
     single_cores: bool = False,
 ) -> tuple[Utilization, ...]:
     """One entry per component: host, each service, the testers, and the cores that several services share.
 
     `cores`: number of cores that a component may use (its pins, else the host's), by component name as in the samples
     ("service:db", "testers", "host"). `together`: components that are bound to the same cores. A sample covers the
-    second before it; it counts if more than half of that second is in the window. `link_bytes_s`: capacity of the
+    second before it; it counts if more than half of that second is in the window. `link`: capacity of the
     host's network in each direction; `single_cores`: the busiest core of the host is also a resource, for hosts on
     which not all processes are watched.
 
@@ -49,7 +52,7 @@ def utilizations(
             if series.component == component
         }
         if component == "host":
-            utilization = _host(values, link_bytes_s, single_cores=single_cores)
+            utilization = _host(values, link, single_cores=single_cores)
         elif component == "monitor":
             continue
         else:
@@ -172,7 +175,7 @@ def sampled_cores(samples: Sequence[SampleSeries]) -> int | None:
 
 
 def _host(
-    series: Mapping[tuple[str, str], Array], link_bytes_s: float | None, *, single_cores: bool
+    series: Mapping[tuple[str, str], Array], link: LinkCapacity | None, *, single_cores: bool
 ) -> Utilization | None:
     busy = series.get(("cpu.busy", ""))
     if busy is None or busy.size == 0:
@@ -184,8 +187,8 @@ def _host(
     }
     resource, values = "cpu", busy
     others = {f"disk {part}": values for (metric, part), values in series.items() if metric == "disk.busy"}
-    if link_bytes_s is not None:
-        links = _busiest_link(series, link_bytes_s)
+    if link is not None:
+        links = _busiest_link(series, link)
         detail |= {name: float(values.mean()) for name, values in links.items()}
         others |= links
     if single_cores and (core := _busiest_core(series)) is not None:
@@ -210,17 +213,20 @@ def _pressure(
     return {} if values is None or not values.size else {SOME: mean_interval(values)}
 
 
-def _busiest_link(series: Mapping[tuple[str, str], Array], capacity: float) -> dict[str, Array]:
+def _busiest_link(series: Mapping[tuple[str, str], Array], capacity: LinkCapacity) -> dict[str, Array]:
     """The busiest network interface except loopback, by its busier direction, because a link is full-duplex. Interfaces
-    that forward the same bytes (a bridge, a tunnel) are not added up."""
+    that forward the same bytes (a bridge, a tunnel) are not added up. Empty if a measured capacity is refuted: the host
+    carried more."""
     interfaces: dict[str, Array] = {}
     for (metric, part), values in sorted(series.items()):
         if metric in ("net.receive", "net.send") and part != "lo" and values.size:
-            share = values / capacity
+            share = values / (capacity.receive if metric == "net.receive" else capacity.send)
             if part not in interfaces or float(share.mean()) > float(interfaces[part].mean()):
                 interfaces[part] = share
     busiest = max(interfaces, key=lambda part: float(interfaces[part].mean()), default=None)
-    return {} if busiest is None else {f"link {busiest}": interfaces[busiest]}
+    if busiest is None or (capacity.is_measured and float(interfaces[busiest].mean()) > REFUTED):
+        return {}
+    return {f"link {busiest}": interfaces[busiest]}
 
 
 def _busiest_core(series: Mapping[tuple[str, str], Array]) -> tuple[str, Array] | None:

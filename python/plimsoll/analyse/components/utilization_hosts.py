@@ -9,7 +9,7 @@ from typing import Final
 from plimsoll.analyse.components.utilization import monitor_cpu, sampled_cores, utilizations
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.hosts import TESTERS, Agent
+from plimsoll.collect.hosts import TESTERS, Agent, LinkCapacity
 from plimsoll.collect.samples import SampleSeries
 
 TESTERS_HOST: Final = "testers' host"
@@ -38,12 +38,12 @@ def hosts_used(
     cores: Mapping[str, int],
     cores_of: Mapping[str, int],
     together: Sequence[Sequence[str]] = (),
-    links: Mapping[str, float] | None = None,
+    links: Mapping[str, LinkCapacity] | None = None,
     placed: Mapping[str, str] | None = None,
 ) -> HostsUsed:
     """The utilizations of all hosts. `cores`, `together`: as for `utilizations`. `cores_of`, `links`: number of cores
-    and capacity (bytes/s) of the other hosts, by name. `placed`: the other host of a service, by component. An agent
-    with the controller's clock is on the lab's host."""
+    and capacity of the network of the other hosts, by name. `placed`: the other host of a service, by component. An
+    agent with the controller's clock is on the lab's host."""
     service_hosts = placed or {}
     services: dict[str, Utilization] = {}
     testers: list[Utilization] = []
@@ -66,7 +66,7 @@ def hosts_used(
             else _cores_there(cores, agent_cores, [series.component for series in host_samples])
         )
         shared = together if agent.clock.same else ()
-        for used in utilizations(host_samples, window, known, shared, link_bytes_s=link):
+        for used in utilizations(host_samples, window, known, shared, link=link):
             elsewhere = "" if agent.clock.same else agent.host
             located = replace(used, host=elsewhere)
             if used.role == TESTERS:
@@ -112,7 +112,7 @@ def _target_host(
     window: Window,
     host: str,
     cores: int | None,
-    link: float | None,
+    link: LinkCapacity | None,
     bound: Mapping[str, int],
     placed: Mapping[str, str],
 ) -> dict[str, Utilization]:
@@ -122,7 +122,7 @@ def _target_host(
     own = {name: number for name, number in bound.items() if placed.get(name) == host}
     components = _cores_there(own, count, [series.component for series in samples])
     watched = {}
-    for used in utilizations(samples, window, components, link_bytes_s=link, single_cores=True):
+    for used in utilizations(samples, window, components, link=link, single_cores=True):
         if used.role != TESTERS:
             is_service = placed.get(f"service:{used.component}") == host
             name = (

@@ -17,6 +17,7 @@ from plimsoll.analyse.results.demands import CellDemand, FanOut
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.memory import MemoryGrowth
 from plimsoll.analyse.results.named import NamedMetric
+from plimsoll.analyse.results.pool import PoolResult
 from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.run import (
     CacheTimes,
@@ -405,4 +406,6 @@ class Analysis:
     """What a transaction costs each component, of each cell with a valid run, in the order of `cells`."""
     fan_out: tuple[FanOut, ...] = ()
     """Of each service behind other services that count their requests, in the order of the topology."""
+    pool: PoolResult | None = None
+    """The network of the testers' hosts before and after the runs; None without `hosts: {baseline: true}`."""
     format: str = FORMAT

@@ -45,6 +45,7 @@ class RuleName(StrEnum):
     RECOVERY = "actions.recovery"
     CHEAPEST = "consistency.cheapest"
     SITES = "fairness.sites"
+    POOL = "hosts.pool"
     VARIANCES = "model.variances"
     DRIFT = "model.drift"
     SCALE = "model.scale"
@@ -241,6 +242,13 @@ RULES: Final = (
         "A service treats its nearest and farthest site alike if their median response times less one round trip "
         "differ by at most a tenth of the shorter one, or of the difference of the round trips.",
         rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.POOL,
+        1,
+        "The pool of testers' hosts changed if, after the last run, a path of a host had lost more than 20 % of its "
+        "throughput in one direction, or its round trip had risen by more than 20 % and more than 1 ms, in the best of "
+        "three measurements.",
     ),
     VerdictRule(
         RuleName.VARIANCES,

@@ -226,6 +226,7 @@ class Topic(StrEnum):
     ACTIONS = "actions"
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"
+    POOL = "pool of hosts"
     FEW_TRANSACTIONS = "few transactions"
     EFFECTS = "effects"
     REGRESSION = "regression"

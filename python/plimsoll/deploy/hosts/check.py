@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from plimsoll.deploy.hosts import Door, HostBackend, ReadyHost
-from plimsoll.deploy.hosts.sink import sink
+from plimsoll.deploy.hosts import Agent, Door, HostBackend, ReadyHost
+from plimsoll.deploy.network import lab_sink, measure_paths
 from plimsoll.deploy.talk import EngineTalk
+from plimsoll.plan.baseline import LAB, PathEnd, PathFigures, shortcoming
 from plimsoll.plan.model_hosts import Host, Hosts, Requirement
 from plimsoll.plan.source.units import NS, about_duration, about_size
 
@@ -77,19 +79,22 @@ def check(
     files: Sequence[Path] = (),
     ready: Sequence[ReadyHost] | None = None,
     baseline: bool = False,
+    network: bool = False,
     check_interrupt: Callable[[], None] = lambda: None,
 ) -> list[CheckedHost]:
-    """Prepares all hosts (unless `ready` is given) and requests the facts of each through the engine. The
-    caller's `clean` ends the agents that were started. Raises EngineError if the engine on this host fails.
+    """Prepares all hosts (unless `ready` is given) and requests the facts of each through the engine. `baseline`: also
+    the speed of its CPU and disk; `network`: also of its path to this host, if its address is known. The caller's
+    `clean` ends the agents that were started. Raises EngineError if the engine on this host fails.
     The failure of another host is reported with that host."""
     if ready is None:
         ready = kind.prepare(files)
     agents_by_host = kind.agents_by_host(ready)
     agents = [agent for host_agents in agents_by_host.values() for agent in host_agents]
     facts: dict[str, _AgentFacts] = {}
+    paths: dict[str, PathFigures] = {}
     if agents:
-        with _network_sink(hosts, baseline) as sink_address, _session(kind, engine, check_interrupt) as talk:
-            measure = {"for_ns": BASELINE_NS, "sink": sink_address} if baseline else None
+        with _session(kind, engine, check_interrupt) as talk:
+            measure = {"for_ns": BASELINE_NS} if baseline else None
             descriptions = [agent.to_json() for agent in agents]
             timeout = CHECK_S + (BASELINE_S * len(agents) if baseline else 0.0)
             for event in talk.ask(
@@ -97,6 +102,7 @@ def check(
             ):
                 if event.get("type") == "host":
                     facts[str(event["name"])] = (event.get("facts"), str(event.get("error") or ""))
+            paths = _paths_to_lab(talk, hosts, engine, first_agents(agents_by_host)) if network else {}
     checked = []
     for ready_host in ready:
         answers = [
@@ -105,8 +111,44 @@ def check(
         ]
         # The facts are those of its first agent. If any of its agents does not answer, the host does not answer.
         worst = next((answer for answer in answers if answer[0] is None), None)
-        checked.append(_checked(ready_host, *(worst or [*answers, (None, "")][0]), hosts))
+        checked_host = _checked(ready_host, *(worst or [*answers, (None, "")][0]), hosts)
+        path = paths.get(ready_host.host.name)
+        checked.append(checked_host if path is None else _with_network(checked_host, path, hosts))
     return with_deviations(checked)
+
+
+def first_agents(agents_by_host: Mapping[str, Sequence[Agent]]) -> dict[str, Agent]:
+    """One agent of each host, by the name of the host: all agents of a host have the same network."""
+    return {name: agents[0] for name, agents in agents_by_host.items() if agents}
+
+
+def _paths_to_lab(
+    talk: Door, hosts: Hosts, engine: Path, agents: Mapping[str, Agent]
+) -> dict[str, PathFigures]:
+    """The path from each host to this host, by the name of the host; empty if the address of this host is not known."""
+    address = hosts.controller if hosts.elsewhere else LOOPBACK
+    if address is None:
+        return {}
+    ends = {agent.name: (PathEnd(LAB, "lab"),) for agent in agents.values()}
+    with (
+        tempfile.TemporaryDirectory(prefix="plimsoll-") as work,
+        lab_sink(engine, Path(work) / "sink", address, hosts.ports) as reached,
+    ):
+        measured = measure_paths(talk, list(agents.values()), ends, {LAB: reached})
+    return {
+        name: next(iter(measured[agent.name].paths), PathFigures(LAB, error=measured[agent.name].error))
+        for name, agent in agents.items()
+        if agent.name in measured
+    }
+
+
+def _with_network(checked: CheckedHost, path: PathFigures, hosts: Hosts) -> CheckedHost:
+    """Adds the throughput of the path, and whether it satisfies the requirement."""
+    if checked.facts is None:
+        return checked
+    figures = {**(checked.facts.get("baseline") or {}), NETWORK: path.throughput_bytes_s}
+    reasons = filter(None, [checked.reason, shortcoming(hosts.require, [path])])
+    return replace(checked, facts={**checked.facts, "baseline": figures}, reason="; ".join(reasons))
 
 
 def _session(
@@ -116,18 +158,6 @@ def _session(
     if kind.door is not None:
         return contextlib.nullcontext(kind.door)
     return EngineTalk(engine, check_interrupt)
-
-
-@contextlib.contextmanager
-def _network_sink(hosts: Hosts, enabled: bool) -> Iterator[str | None]:
-    """The address to which agents send bytes for the baseline; None if the address of this host is not
-    known."""
-    address = hosts.controller if hosts.elsewhere else LOOPBACK
-    if not enabled or address is None:
-        yield None
-        return
-    with sink(address, hosts.ports) as sink_address:
-        yield sink_address
 
 
 def _checked(ready: ReadyHost, facts: Mapping[str, Any] | None, error: str, hosts: Hosts) -> CheckedHost:
@@ -144,7 +174,7 @@ def _checked(ready: ReadyHost, facts: Mapping[str, Any] | None, error: str, host
 def shortcomings(
     facts: Mapping[str, Any], required: Sequence[Requirement], architecture: str | None
 ) -> list[str]:
-    """The requirements that a host does not satisfy, as texts."""
+    """The requirements that a host does not satisfy, as texts, except `network` (`baseline.shortcoming`)."""
     problems = []
     if architecture is not None and facts.get("architecture") != architecture:
         problems.append(f"its architecture is {facts.get('architecture')}; required is {architecture}")
@@ -156,6 +186,8 @@ def shortcomings(
         "clock_bound": 0 if clock.get("same") else clock.get("bound_ns"),
     }
     for requirement in required:
+        if requirement.what not in values:  # it is measured later
+            continue
         value = values[requirement.what]
         if value is None:
             problems.append(f"its {WORDS[requirement.what]} is not known; required is {requirement.text}")

@@ -14,19 +14,12 @@ from urllib.parse import SplitResult, urlsplit
 
 from plimsoll.plan.design.filling import Proxies
 from plimsoll.plan.model import Config, Endpoint, Generator, Via, Workload
+from plimsoll.plan.source.addresses import DEFAULT_PORTS
 from plimsoll.plan.source.secret import Secret, revealed
 from plimsoll.plan.tiers import proxies_of
 
 SAFE_METHODS: Final = ("GET", "HEAD")
 """Requests that change nothing at the target: only these are sent (RFC 9110, section 9.2.1)."""
-_PORTS: Final = {
-    "http": 80,
-    "https": 443,
-    "postgresql": 5432,
-    "postgres": 5432,
-    "mysql": 3306,
-    "mariadb": 3306,
-}
 _PLACE: Final = re.compile(r"\{\{(\w+)\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
 """A name in double braces, which is written in single braces, or a name that is replaced by a value."""
 
@@ -144,11 +137,11 @@ def _url(endpoint: Endpoint) -> SplitResult | None:
     if endpoint.service is not None or endpoint.url is None:
         return None
     url = urlsplit(endpoint.url.reveal() if isinstance(endpoint.url, Secret) else endpoint.url)
-    return url if url.hostname and (url.port or url.scheme in _PORTS) else None
+    return url if url.hostname and (url.port or url.scheme in DEFAULT_PORTS) else None
 
 
 def _address(url: SplitResult) -> Address:
-    return Address(url.hostname or "", url.port or _PORTS[url.scheme])
+    return Address(url.hostname or "", url.port or DEFAULT_PORTS[url.scheme])
 
 
 def _visit(url: SplitResult, excuse: str) -> Visit:

@@ -69,8 +69,9 @@ class RunExecution:
         self._actions: TimedActions | None = None
         self._profiles: ServiceProfiles | None = None
 
-    def measure(self) -> RunEnd:
-        """The whole run, with its hooks. Raises PlimsollError if it could not be measured."""
+    def measure(self, at_end: Callable[[], None] = lambda: None) -> RunEnd:
+        """The whole run, with its hooks. `at_end` is called after them, while links have the properties of the end of
+        the run. Raises PlimsollError if it could not be measured."""
         if self._pins.remark:
             self._log(0.0, "cpus", self._pins.remark)
         self._prepare_services()
@@ -78,7 +79,9 @@ class RunExecution:
         if changed:
             self._log(0.0, "links", changed)
         try:
-            return self._measure()
+            end = self._measure()
+            at_end()
+            return end
         finally:
             # A slow link would delay the start of the services of the next run, which reports a lost testbed.
             with contextlib.suppress(ServiceError):

@@ -64,6 +64,9 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
     if raw.controller is None and raw.kind == "ssh" and raw.link in ("tcp", "quic"):
         message = f"with link: {raw.link} agents dial this host: give the address that they connect to, "
         context.wrong((*AT, "link"), message + "controller: {address: ...}, or leave link out")
+    if raw.require and raw.require.network is not None and not raw.baseline:
+        message = "the throughput of a host is known only if it is measured: add baseline: true"
+        context.wrong((*AT, "require", "network"), message)
     resolved = Hosts(
         kind=raw.kind,
         hosts=hosts,
@@ -71,6 +74,7 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         use=raw.use,
         at_least=raw.at_least,
         require=_requirements(raw),
+        baseline=raw.baseline,
         architecture=raw.require.architecture if raw.require else None,
         ssh=_ssh(raw.ssh or SshRaw(), context),
         slurm=Slurm(raw.slurm.tasks, raw.slurm.partition, raw.slurm.time, tuple(raw.slurm.options))
@@ -102,7 +106,12 @@ def testers_of(hosts: Hosts) -> Hosts:
         return hosts
     if testers:
         return replace(hosts, hosts=testers)
-    return Hosts(controller=hosts.controller, ports=hosts.ports, link_grace_ns=hosts.link_grace_ns)
+    return Hosts(
+        controller=hosts.controller,
+        ports=hosts.ports,
+        link_grace_ns=hosts.link_grace_ns,
+        baseline=hosts.baseline,
+    )
 
 
 def _controller(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> str | None:

@@ -69,14 +69,23 @@ def number_of(value: object) -> float:
     return float(text)
 
 
+def bit_rate_of(value: object) -> float:
+    """Bytes per second of a rate of bits: "10Gbit/s". Raises UnitError."""
+    match = _BITS.match(value) if isinstance(value, str) else None
+    if match is None or float(match[1]) == 0:
+        raise units.UnitError(f"expected a rate of bits such as 10Gbit/s, got {shown(value)}")
+    return float(match[1]) * _BITS_SCALE[match[2]] / 8
+
+
 BOUNDS: Final[dict[str, tuple[Callable[[object], float], str]]] = {
     "cores": (number_of, ">=2"),
     "memory": (units.parse_size, ">=4GB"),
     "rtt": (units.parse_duration, "<5ms"),
     "clock_bound": (units.parse_duration, "<1ms"),
+    "network": (bit_rate_of, ">=50Mbit/s"),
 }
-"""Quantities of a host that can be required: the parser of the value (a count, bytes or nanoseconds), and an
-example."""
+"""Quantities of a host that can be required: the parser of the value (a count, bytes, nanoseconds or bytes per second),
+and an example."""
 
 
 def read_bound(quantity: str, text: str) -> tuple[Operator, float]:
@@ -108,6 +117,7 @@ class RequireRaw(Raw):
     memory: Annotated[str, *_bound("memory")] | None = None
     rtt: Annotated[str, *_bound("rtt")] | None = None
     clock_bound: Annotated[str, *_bound("clock_bound")] | None = None
+    network: Annotated[str, *_bound("network")] | None = None
     architecture: PlainText | None = None
 
 
@@ -137,14 +147,14 @@ Ports = Annotated[
 
 
 def _capacity(value: object) -> float:
-    match = _BITS.match(value) if isinstance(value, str) else None
-    if match is None or float(match[1]) == 0:
+    try:
+        return bit_rate_of(value)
+    except units.UnitError:
         raise PydanticCustomError(
             "capacity",
             "expected the capacity of a link such as 10Gbit/s, got {shown}",
             {"shown": shown(value)},
-        )
-    return float(match[1]) * _BITS_SCALE[match[2]] / 8
+        ) from None
 
 
 Capacity = Annotated[
@@ -247,6 +257,7 @@ class HostsRaw(Raw):
     use: Count | None = None
     at_least: Count | None = None
     require: RequireRaw | None = None
+    baseline: bool = False
     ssh: SshRaw | None = None
     slurm: SlurmRaw | None = None
     dask: DaskRaw | None = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from plimsoll.analyse.results.pool import PoolPath, PoolResult
 from plimsoll.analyse.results.wording import count, quantity
 from plimsoll.deploy.hosts.check import FIGURES
+from plimsoll.plan.baseline import shown_bits
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.tables.table import Column, Table
 
@@ -62,8 +65,9 @@ def _joined(values: Iterable[object]) -> str:
     return ", ".join(map(str, values))
 
 
-def hosts(environment: Mapping[str, object]) -> tuple[Table, ...]:
-    """A table with a row for each host, without empty columns. Empty if the environment has no other hosts."""
+def hosts(environment: Mapping[str, object], pool: PoolResult | None = None) -> tuple[Table, ...]:
+    """A table with a row for each host, without empty columns, and one with a row for each path of `pool`. Empty if the
+    environment has no other hosts."""
     stored = environment.get(HOSTS)
     entries = (
         [entry for entry in stored if isinstance(entry, Mapping)] if isinstance(stored, list | tuple) else []
@@ -73,12 +77,83 @@ def hosts(environment: Mapping[str, object]) -> tuple[Table, ...]:
     words = ("Host", "Site", "Role", "Kernel", "Architecture", "Engine", "Left out", "Remarks")
     figures = ("Cores", "Memory", "Open files", "Round trip", "Clock within")
     measured = tuple(title[:1].upper() + title[1:] for title, _ in FIGURES.values())
-    columns = [Column(name) for name in words] + [Column(name, numeric=True) for name in figures + measured]
-    rows = [_host(entry) for entry in entries]
+    columns = [Column(name) for name in words]
+    columns += [Column(name, numeric=True) for name in (*figures, *measured, *NETWORK)]
+    slowest = {} if pool is None else _slowest(pool)
+    rows = [(*_host(entry), *_network(slowest.get(str(entry.get("name"))))) for entry in entries]
     filled = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     kept = tuple(tuple(row[index] for index in filled) for row in rows)
     note = "Measured before the first run. Round trip: the minimum of the probes."
-    return (Table("Hosts", tuple(columns[index] for index in filled), kept, note),)
+    if slowest:
+        note += f" {NETWORK_NOTE}"
+    table = Table("Hosts", tuple(columns[index] for index in filled), kept, note)
+    return (table,) if pool is None else (table, paths(pool))
+
+
+NETWORK: Final = ("Path before", "Path after", "Throughput before", "Throughput after")
+NETWORK_NOTE: Final = (
+    "Path, throughput: round trip and TCP throughput in the slower direction on the slowest path of the host, before "
+    "the first run and after the last one."
+)
+
+
+def _slowest(pool: PoolResult) -> dict[str, PoolPath]:
+    """The path of each host with the smallest throughput before the first run, by the names of host and agent."""
+    found: dict[str, PoolPath] = {}
+    for path in sorted(pool.paths, key=lambda path: _slower(path, "before") or math.inf):
+        found.setdefault(path.host, path)
+        found.setdefault(path.agent, path)
+    return found
+
+
+def _slower(path: PoolPath, when: str) -> float | None:
+    """The throughput in the slower direction."""
+    both = [getattr(path, f"{way}_{when}_bytes_per_s") for way in ("send", "receive")]
+    return None if None in both else min(both)
+
+
+def _network(path: PoolPath | None) -> tuple[str, ...]:
+    if path is None:
+        return ("",) * len(NETWORK)
+    trips = (path.rtt_before_ms, path.rtt_after_ms)
+    rates = (_slower(path, "before"), _slower(path, "after"))
+    return (
+        *("" if trip is None else quantity(trip, "ms") for trip in trips),
+        *("" if rate is None else shown_bits(rate) for rate in rates),
+    )
+
+
+def paths(pool: PoolResult) -> Table:
+    """A row for each path of the testers' hosts, with its figures before the first run and after the last one."""
+    rows = [
+        (
+            path.agent,
+            path.site,
+            path.to,
+            ", ".join(path.worse) or path.error,
+            *(
+                "" if trip is None else quantity(trip, "ms")
+                for trip in (path.rtt_before_ms, path.rtt_after_ms)
+            ),
+            *(
+                "" if rate is None else shown_bits(rate)
+                for rate in (
+                    path.send_before_bytes_per_s,
+                    path.send_after_bytes_per_s,
+                    path.receive_before_bytes_per_s,
+                    path.receive_after_bytes_per_s,
+                )
+            ),
+        )
+        for path in pool.paths
+    ]
+    heads = ("Round trip before", "after", "Sends before", "after", "Receives before", "after")
+    columns = (*map(Column, ("Host", "Site", "To", "Worse")), *(Column(name, numeric=True) for name in heads))
+    note = (
+        "Round trip: the minimum of TCP handshakes. Sends, receives: payload of a TCP connection from and to the host. "
+        "An existing system receives no data, only handshakes."
+    )
+    return Table("Network of the hosts", columns, tuple(rows), note)
 
 
 def _host(entry: Mapping[str, Any]) -> tuple[str, ...]:
