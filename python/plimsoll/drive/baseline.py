@@ -46,7 +46,7 @@ class NetworkBaseline:
         found: list[dict[str, Any]] = []
         for config in one_of_each_set(self._configs):
             agents = self._resources.hosts.agents_to_measure(config)
-            self._note(f"the network of {len(agents)} hosts is measured before the first run")
+            self._note(f"{_some_hosts(agents)} measured before the first run")
             measured = self._measure_on_links(config, agents)
             self._first |= measured
             found += _entries(agents, measured)
@@ -73,7 +73,7 @@ class NetworkBaseline:
                     self._resources.hosts.change_link(first, link)
             for config in one_of_each_set(self._configs):
                 agents = self._resources.hosts.agents_to_measure(config)
-                self._note(f"the network of {len(agents)} hosts is measured after the last run")
+                self._note(f"{_some_hosts(agents)} measured after the last run")
                 measured = self._measure(config, agents, self._has_become_worse)
                 found += _entries(agents, measured)
             self._store("after", found)
@@ -142,6 +142,11 @@ class NetworkBaseline:
 
     def _note(self, text: str) -> None:
         self._resources.listener.note("baseline", text)
+
+
+def _some_hosts(agents: Mapping[str, Agent]) -> str:
+    number = len(agents)
+    return f"the network of {number} {'host' if number == 1 else 'hosts'} is"
 
 
 def _measurements(path: Path) -> list[Any]:

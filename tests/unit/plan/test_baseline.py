@@ -21,7 +21,7 @@ services:
 targets:
   near: {{endpoints: [web]}}
   far: {{endpoints: [db]}}
-  old: {{endpoints: ["http://old.example/x", "https://user:word@old.example:8443"]}}
+  old: {{endpoints: ["http://old.example/x", "https://old.example:8443"]}}
   file: {{endpoints: [web], proxies: ["http://proxy.example:3128"]}}
 workloads:
 {workloads}
