@@ -25,8 +25,8 @@ const BLOCK: usize = 64 * 1024;
 const CALLS: usize = 16;
 /// Pause when the connection waits for the network.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Duration of a transfer in round trips, within the limits of the request. A connection needs about
-/// ten round trips to reach the rate of the path; only the second half counts.
+/// Duration of a transfer in round trips, within the limits of the request. A connection needs
+/// about ten round trips to reach the rate of the path; only the second half counts.
 const ROUND_TRIPS: u32 = 20;
 
 /// Direction of a transfer, from this host.

@@ -80,7 +80,8 @@ pub struct PathSpec {
     pub address: String,
     /// Number of handshakes, from which the round trip is determined.
     pub handshakes: u32,
-    /// The transfer in each direction, to a sink at `address`. None: only the round trip is measured.
+    /// The transfer in each direction, to a sink at `address`. None: only the round trip is
+    /// measured.
     #[serde(default)]
     pub transfer: Option<TransferSpec>,
 }
