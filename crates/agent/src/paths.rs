@@ -1,10 +1,12 @@
 //! Measures network paths from this host: the round trip of TCP handshakes, and the throughput of
 //! one TCP connection in each direction.
 //!
+//! Sent bytes count when the receiver has acknowledged them. Bytes that a program has written are
+//! no measure: the send buffer holds seconds of a slow path.
+//!
 //! Rejected: four connections at the same time. Bytes that arrive after a lost one count only when
 //! it was sent again. At 20 Mbit/s with a short queue, four connections, each with its own losses,
-//! spread from 16.6 to 20.4 Mbit/s, and one connection from 19.1 to 19.2 Mbit/s. Sent bytes count when the receiver has acknowledged them. Bytes that a program has written are
-//! no measure: the send buffer holds seconds of a slow path.
+//! spread from 16.6 to 20.4 Mbit/s, and one connection from 19.1 to 19.2 Mbit/s.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
