@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -267,6 +268,18 @@ def test_hosts_that_dial_in_are_checked(lab: Lab) -> None:
     nothing_left(lab)
     done = lab.run("hosts", "clean", path)
     assert done.code == 0 and "no process or file of Plimsoll is left" in done.out
+
+
+@pytest.mark.long
+def test_the_network_of_hosts_that_dial_in_is_measured(lab: Lab) -> None:
+    done = lab.run("run", submitting(lab, 'baseline: true\nrequire: {network: ">=1kbit/s"}'))
+    assert done.code == 0, done.err
+    document = json.loads((lab.results() / "baseline.json").read_text())
+    assert [measurement["when"] for measurement in document["measurements"]] == ["before", "after"]
+    for measurement in document["measurements"]:
+        assert [host["agent"] for host in measurement["hosts"]] == ["join.1", "join.2"]
+        assert all(path["send_bytes_s"] > 0 for host in measurement["hosts"] for path in host["paths"])
+    nothing_left(lab)
 
 
 def test_an_engine_that_is_killed_is_replaced_and_agents_come_anew(lab: Lab, start: Start) -> None:
