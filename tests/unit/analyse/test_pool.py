@@ -90,7 +90,10 @@ def test_the_table_of_hosts_has_the_slowest_path_and_all_paths_have_a_table() ->
         "19 Mbit/s",
         "5 Mbit/s",
     )
-    assert [row[:4] for row in paths.rows] == [("a", "far", "lab", "send, receive"), ("a", "far", "db1", "")]
+    assert [row[:4] for row in paths.rows] == [
+        ("a", "far", "lab", "worse: send, receive"),
+        ("a", "far", "db1", ""),
+    ]
 
 
 def test_a_file_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.collect.baseline import MeasuredHost, Measurement
 from plimsoll.plan.baseline import PathFigures, worse
 
-NO_AGENT: Final = "the host was not available"
+NO_AGENT: Final = "not measured after the last run"
 
 
 def pool(measurements: Sequence[Measurement]) -> PoolResult | None:

@@ -130,7 +130,7 @@ def paths(pool: PoolResult) -> Table:
             path.agent,
             path.site,
             path.to,
-            ", ".join(path.worse) or path.error,
+            f"worse: {', '.join(path.worse)}" if path.worse else path.error,
             *(
                 "" if trip is None else quantity(trip, "ms")
                 for trip in (path.rtt_before_ms, path.rtt_after_ms)
@@ -147,8 +147,11 @@ def paths(pool: PoolResult) -> Table:
         )
         for path in pool.paths
     ]
-    heads = ("Round trip before", "after", "Sends before", "after", "Receives before", "after")
-    columns = (*map(Column, ("Host", "Site", "To", "Worse")), *(Column(name, numeric=True) for name in heads))
+    heads = [f"{what} {when}" for what in ("Round trip", "Sends", "Receives") for when in ("before", "after")]
+    columns = (
+        *map(Column, ("Host", "Site", "To", "Remark")),
+        *(Column(name, numeric=True) for name in heads),
+    )
     note = (
         "Round trip: the minimum of TCP handshakes. Sends, receives: payload of a TCP connection from and to the host. "
         "An existing system receives no data, only handshakes."
