@@ -84,14 +84,20 @@ def utilizations(lab: Lab) -> dict[str, str]:
 
 def test_a_database_and_a_service_of_ours_on_a_second_host(lab: Lab, second: SecondHost) -> None:
     lab.limit_s = 300
-    file = lab.file(experiment(second, "4s"))
+    hook = """{run: 'h="$PLIMSOLL_HOST"; test -n "$h" || h=here; echo "$h."', on: """
+    file = lab.file(
+        experiment(second, "4s") + f"before_run: [{hook}second}}, {hook}all}}]\nafter_run: [{hook}hosts}}]\n"
+    )
     planned = lab.run("plan", file)
     assert planned.code == 0, planned.err
-    assert "second" in planned.out
+    assert "on second: " in planned.out and "on every host: " in planned.out
     done = lab.run("run", file)
     assert done.code == 0, done.err
     run = lab.results() / "runs" / "0001"
     assert succeeded(run)
+    outputs = [one["text"].rpartition("`")[2] for one in events(run, "hook")]
+    here, there = ": here.", " on second: second."
+    assert outputs == [there, here, there, here, there]
     assert (service(run, "db")["host"], service(run, "gate")["host"]) == ("second", "")
     for name in ("db", "web", "gate"):
         assert len(counted(run, name)) >= 3, name

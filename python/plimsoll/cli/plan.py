@@ -118,7 +118,7 @@ def lines(plan: Plan, max_runs: int) -> list[str]:
     text_lines += [f"hosts: {text}" for spread in plan.spreads for text in _hosts(spread)]
     text_lines += [f"baseline: {text}" for text in _baseline(plan)]
     text_lines += [f"services: {text}" for text in _placed(plan)]
-    text_lines += [f"on every host: {text}" for text in _on_hosts(plan)]
+    text_lines += _on_hosts(plan)
     text_lines += [f"watched: {text}" for text in _watched(plan)]
     text_lines += [f"log: {text}" for text in plan.remarks]
     text_lines += [f"warning: {text}" for text in plan.warnings]
@@ -222,7 +222,11 @@ def _baseline(plan: Plan) -> list[str]:
 
 def _on_hosts(plan: Plan) -> list[str]:
     """Texts of the hooks that run on hosts other than the controller."""
-    configs = [run.config for run in plan.runs if run.config.hosts.elsewhere]
+    configs = [
+        config
+        for config in (run.config for run in plan.runs)
+        if config.hosts.elsewhere or config.service_hosts is not None
+    ]
     commands = [
         (when, hook)
         for config in configs
@@ -230,7 +234,11 @@ def _on_hosts(plan: Plan) -> list[str]:
         for hook in hooks
     ]
     return list(
-        dict.fromkeys(f"{hook.shown}, {when} each run" for when, hook in commands if hook.on != "controller")
+        dict.fromkeys(
+            f"{hook.where.removeprefix('here and ')}: {hook.shown}, {when} each run"
+            for when, hook in commands
+            if hook.where
+        )
     )
 
 

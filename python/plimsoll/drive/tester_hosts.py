@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -154,14 +154,26 @@ class TesterHosts:
         used = {host.name for host in chosen(hosts, answering)}
         return [ready_host for ready_host in host_set.ready if ready_host.host.name in used]
 
-    def run_command(self, config: Config, line: str, timeout_s: float) -> list[tuple[str, CommandResult]]:
-        """Runs a line of shell (`remote.command_line`) on every host of a run, in parallel; returns the result by the
-        name of the host. An interrupt does not end it, as it does not end commands on this host."""
+    def run_command(
+        self, config: Config, line: str, timeout_s: float, names: Collection[str] | None = None
+    ) -> list[tuple[str, CommandResult]]:
+        """Runs a line of shell (`remote.command_line`) on the hosts of testers, then on the other hosts of services of
+        a run, in parallel; returns the result by the name of the host. `names`: only on these hosts. An interrupt does
+        not end it, as it does not end commands on this host."""
         hosts = config.hosts
-        used = self._hosts_in_use(hosts)
+        testers = self._hosts_in_use(hosts) if hosts.elsewhere else []
+        wanted = [ready for ready in testers if names is None or ready.host.name in names]
         with self._ignoring_interrupts():
-            results = self._host_sets[_set_key(hosts)].kind.run_command(used, line, timeout_s)
-        return [(ready.host.name, result) for ready, result in zip(used, results, strict=True)]
+            results = (
+                self._host_sets[_set_key(hosts)].kind.run_command(wanted, line, timeout_s) if wanted else []
+            )
+            others = self.service_hosts.run_command(
+                config, line, timeout_s, names, without={ready.host.name for ready in testers}
+            )
+        return [
+            *((ready.host.name, result) for ready, result in zip(wanted, results, strict=True)),
+            *others,
+        ]
 
     def change_links(self, config: Config) -> str:
         """Gives the links of the testbed the properties of a run. Returns those that differ from its file, as a text.

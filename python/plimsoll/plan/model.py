@@ -387,14 +387,26 @@ class Ceiling:
     for_ns: int
 
 
+HookHosts = Literal["controller", "hosts", "all"] | tuple[str, ...]
+"""Where a command runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A command before or after a run. `on`: this host, every host with testers of the run, or both."""
+    """A command before or after a run. `on`: this host, every host with testers or services of the run, both, or the
+    hosts of these names."""
 
     argv: tuple[str | Secret, ...]
-    on: Literal["controller", "hosts", "all"]
+    on: HookHosts
     needs_root: bool
     timeout_ns: int
+
+    @property
+    def where(self) -> str:
+        """The other hosts on which it runs, as text; empty: none."""
+        if not isinstance(self.on, str):
+            return f"on {', '.join(self.on)}"
+        return {"hosts": "on every host", "all": "here and on every host"}.get(self.on, "")
 
     @property
     def shown(self) -> str:

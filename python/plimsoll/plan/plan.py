@@ -244,9 +244,9 @@ def _needs_root(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
         hosts = run.config.hosts
         of_actions = (action.hook for action in run.config.actions if action.hook is not None)
         for hook in (*run.config.before_run, *of_actions, *run.config.after_run):
-            where = {"hosts": " (on every host)", "all": " (here and on every host)"}.get(hook.on, "")
             if hook.needs_root:
-                commands[hook.shown + (where if hosts.elsewhere else "")] = None
+                is_elsewhere = hook.where and (hosts.elsewhere or run.config.service_hosts is not None)
+                commands[hook.shown + (f" ({hook.where})" if is_elsewhere else "")] = None
     return tuple(commands)
 
 

@@ -374,6 +374,24 @@ def test_commands_on_hosts_that_run_none_are_rejected(section: str, monkeypatch:
     assert found.endswith(f"{section}.1.on: {message} ssh: {advice}")
 
 
+def test_commands_run_on_hosts_of_testers_or_of_services_by_name() -> None:
+    text = edited("{kind: echo}", "{kind: echo, host: s1}") + (
+        "hosts: {kind: ssh, hosts: [t1, {host: s1, agents: 0}, {host: idle, agents: 0}]}\n"
+    )
+    hook = "before_run: [{run: [sync], on: s1}, {run: [sync], on: [t1, s1, t1]}, {run: [sync], on: all}]\n"
+    hooks = load(text + hook).cells[0].config.before_run
+    assert [hook.on for hook in hooks] == [("s1",), ("t1", "s1"), "all"]
+    assert [hook.where for hook in hooks] == ["on s1", "on t1, s1", "here and on every host"]
+    (found,) = problems(text + "after_run: [{run: [sync], on: idle}]\n")
+    assert "after_run.0.on: no host with testers or services of the run has the name idle" in found
+    assert "(its other hosts: t1, s1)" in found
+    (found,) = problems(BASE + "before_run: [{run: [sync], on: hots}]\n")
+    assert "(it has no other hosts than this one)" in found
+    assert 'did you mean "hosts"?' in found
+    (found,) = problems(BASE + "before_run: [{run: [sync], on: 3}]\n")
+    assert "before_run.0.on: expected controller, hosts, all, or names of hosts, got 3" in found
+
+
 def test_the_choice_of_hosts_and_the_version_of_a_server_are_levels() -> None:
     levels = "{near: {cern: [c1]}, far: {lyon: [l1, l2]}}"
     builds = '{old: [server-1, "{port}"], new: [server-2, "{port}"]}'

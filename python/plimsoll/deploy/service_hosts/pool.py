@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from plimsoll.deploy.hosts import Agent, CleanedHost, HostBackend, ReadyHost
+from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.hosts.ssh import SshHosts
@@ -135,6 +136,27 @@ class ServiceHostPool:
             and self._checked[key, host.name].taken
         ]
         return [replace(agent, role=ROLE) for agent in self._kinds[key].agents(watched)] if watched else []
+
+    def run_command(
+        self,
+        config: Config,
+        line: str,
+        timeout_s: float,
+        names: Collection[str] | None,
+        without: Collection[str],
+    ) -> list[tuple[str, CommandResult]]:
+        """Runs a line of shell on the hosts of services of a run, in parallel; returns the result by the name of the
+        host. `names`: only on these hosts; `without`: not on these."""
+        if config.service_hosts is None:
+            return []
+        key = _key(config.service_hosts)
+        wanted = [
+            self._ready[key, host.name]
+            for host in config.service_hosts.hosts
+            if host.name not in without and (names is None or host.name in names)
+        ]
+        results = self._kinds[key].run_command(wanted, line, timeout_s) if wanted else []
+        return [(ready.host.name, result) for ready, result in zip(wanted, results, strict=True)]
 
     def close(self) -> None:
         """Ends all services, and the connections to the hosts."""

@@ -17,6 +17,7 @@ from plimsoll.deploy.hosts import Agent
 from plimsoll.deploy.running import describe
 from plimsoll.drive.carry_out import Companions, RunEnd, carry_out
 from plimsoll.drive.directory import RUN_RECORD, write_text
+from plimsoll.drive.hook_hosts import HookRunner
 from plimsoll.drive.lookouts import agents_of_run, watched_hosts_record, watching_services
 from plimsoll.drive.resources import WORK, Resources
 from plimsoll.drive.run.actions.context import ActionMeans
@@ -219,10 +220,10 @@ class RunExecution:
             self._log(0.0, "hook", line)
 
     def _on_hosts(self) -> OnHosts | None:
-        """Runs commands on the hosts of the run; None if this is the only host."""
-        if not self._config.hosts.elsewhere:
+        """The other hosts of the run; None if this is the only one."""
+        if not self._config.hosts.elsewhere and self._config.service_hosts is None:
             return None
-        return lambda line, timeout_s: self._resources.hosts.run_command(self._config, line, timeout_s)
+        return HookRunner(self._resources.hosts, self._config)
 
     def _prepare_services(self) -> None:
         resources, run = self._resources, self._run

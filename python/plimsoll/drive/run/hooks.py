@@ -1,10 +1,11 @@
-"""`before_run` and `after_run`: commands on this host, and on the hosts of the testers."""
+"""`before_run` and `after_run`: commands on this host, and on the other hosts of a run."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from plimsoll.deploy.hosts import remote
 from plimsoll.deploy.hosts.calls import CommandResult
@@ -15,10 +16,20 @@ from plimsoll.plan.source.secret import Redactor, hidden, revealed
 
 QUOTED = 2000
 """The maximum number of characters of a command's output that are kept, from its end."""
+_HERE = ("controller", "all")
 MAX_NAMED = 10
 """The maximum number of failed hosts that a message names."""
-OnHosts = Callable[[str, float], list[tuple[str, CommandResult]]]
-"""Runs a line of shell on every host with a timeout in s; returns the results by the name of the host."""
+
+
+class OnHosts(Protocol):
+    """The hosts of a run other than this one."""
+
+    @property
+    def has_testers(self) -> bool:
+        """Whether testers run there, and not on this host."""
+
+    def run(self, hook: Hook, line: str) -> list[tuple[str, CommandResult]]:
+        """Runs a line of shell on the hosts of a hook; returns the results by the name of the host."""
 
 
 def service_variables(addresses: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -35,12 +46,12 @@ def run_hooks(
 ) -> list[str]:
     """Runs the hooks in order. Returns a line for each hook on this host, and for each hook on each other
     host. Raises PlimsollError at the first failure. `environment`: variables that are added to those of this
-    process and of the hosts, such as PLIMSOLL_RUN and PLIMSOLL_DIRECTORY. `on_hosts`: None if the testers run
-    on this host."""
+    process and of the hosts, such as PLIMSOLL_RUN and PLIMSOLL_DIRECTORY. `on_hosts`: None if the run
+    has only this host."""
     outputs = []
     for hook in hooks:
         label = f"{when}: `{' '.join(hidden(list(hook.argv)))}`"
-        if on_hosts is None or hook.on != "hosts":
+        if hook.on in _HERE or on_hosts is None or (hook.on == "hosts" and not on_hosts.has_testers):
             outputs.append(_run_here(hook, label, environment, redactor))
         if on_hosts is not None and hook.on != "controller":
             outputs += _run_on_hosts(hook, label, environment, redactor, on_hosts)
@@ -76,7 +87,7 @@ def _run_on_hosts(
     line = remote.command_line(revealed(list(hook.argv)), environment, hook.needs_root)
     timeout_s = hook.timeout_ns / 1e9
     outputs, failed = [], []
-    for name, result in on_hosts(line, timeout_s):
+    for name, result in on_hosts.run(hook, line):
         output = _shortened(remote.command_output(result.out), redactor)
         if result.code == 0:
             outputs.append(f"{label} on {name}" + (f": {output}" if output else ""))

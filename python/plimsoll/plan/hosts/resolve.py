@@ -278,20 +278,6 @@ def check_reach(
             )
 
 
-def check_hooks(hosts: Hosts, on: Sequence[str], at: KeyPath, context: Context) -> None:
-    """Reports hooks that would run on hosts on which Plimsoll cannot start a command. `on`: of each hook."""
-    if hosts.runs_commands:
-        return
-    why = ", because their agents dial in" if hosts.dials_in else ""
-    for index, location in enumerate(on):
-        if location != "controller":
-            context.wrong(
-                (*at, index, "on"),
-                f"Plimsoll cannot start a command on hosts of kind {hosts.kind}{why}: leave "
-                f"`on: {location}` out, and run the command where the agents are started",
-            )
-
-
 def on_hosts(
     work: model.Workload,
     raw: WorkloadRaw,

@@ -8,7 +8,7 @@ from typing import Final
 
 from plimsoll.plan import model
 from plimsoll.plan.actions.section import ActionScope, ActionSection
-from plimsoll.plan.hosts.resolve import check_hooks
+from plimsoll.plan.hosts.hook_hosts import check_hooks
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.source.units import show_duration
@@ -20,6 +20,7 @@ def resolve_actions(
     sections: Sequence[ActionSection],
     services: Mapping[str, model.Service],
     hosts: Hosts,
+    service_hosts: Hosts | None,
     end_ns: int | None,
     context: ResolveContext,
 ) -> tuple[model.Action, ...]:
@@ -29,8 +30,10 @@ def resolve_actions(
         (index, section.resolve((SECTION, index), scope, context)) for index, section in enumerate(sections)
     ]
     actions = [(index, action) for index, action in resolved if action is not None]
-    on = ["controller" if action is None or action.hook is None else action.hook.on for _, action in resolved]
-    check_hooks(hosts, on, (SECTION,), context)
+    on: list[model.HookHosts] = [
+        "controller" if action is None or action.hook is None else action.hook.on for _, action in resolved
+    ]
+    check_hooks(hosts, service_hosts, on, (SECTION,), context)
     for index, action in actions:
         _check_end(index, action, end_ns, context)
     _check_sequence(actions, context)

@@ -18,8 +18,9 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import Problem
 from plimsoll.plan import model
+from plimsoll.plan.hosts.hook_hosts import check_hooks
 from plimsoll.plan.hosts.placement import place_services
-from plimsoll.plan.hosts.resolve import check_hooks, check_reach, on_hosts, resolve_hosts, testers_of
+from plimsoll.plan.hosts.resolve import check_reach, on_hosts, resolve_hosts, testers_of
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import Use
@@ -224,7 +225,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
     at_each = [population.at for population in populations]
     check_reach(hosts, known, list(zip(workloads, at_each, strict=True)), context)
     for name, hooks in (("before_run", raw.before_run), ("after_run", raw.after_run)):
-        check_hooks(hosts, [hook.on for hook in hooks], (name,), context)
+        check_hooks(hosts, service_hosts, [hook.on for hook in hooks], (name,), context)
     run = resolve_run(
         raw.run,
         [(work.load, population.load_at) for work, population in zip(workloads, populations, strict=True)],
@@ -240,7 +241,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         before_run=once("hooks", (raw.before_run,), lambda: tuple(hook.hook() for hook in raw.before_run)),
         after_run=once("hooks", (raw.after_run,), lambda: tuple(hook.hook() for hook in raw.after_run)),
         hosts=hosts,
-        actions=resolve_actions(raw.actions, known, hosts, run.end_ns, context),
+        actions=resolve_actions(raw.actions, known, hosts, service_hosts, run.end_ns, context),
         service_hosts=service_hosts,
     )
 
