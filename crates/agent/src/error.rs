@@ -1,6 +1,7 @@
 //! Why an agent cannot prepare a run.
 
 use plimsoll_drive::DriveError;
+use plimsoll_limits::LimitError;
 use plimsoll_model::SpecError;
 use plimsoll_record::RecordError;
 
@@ -22,6 +23,9 @@ pub(crate) enum PrepareError {
     /// The thread cannot be bound to the cores of the run.
     #[error(transparent)]
     Affinity(#[from] AffinityError),
+    /// This process cannot have the limits of the run.
+    #[error("hosts.limits: {0}")]
+    Limits(#[from] LimitError),
     /// The run document cannot be carried out.
     #[error(transparent)]
     Spec(#[from] SpecError),

@@ -11,6 +11,7 @@ mod children;
 mod comms;
 mod error;
 mod files;
+mod limited;
 mod paths;
 mod probing;
 mod run;
@@ -32,6 +33,7 @@ use crate::affinity::Affinity;
 use crate::comms::{AgentInput, Comms, DEFAULT_GRACE};
 use crate::error::PrepareError;
 use crate::files::Files;
+use crate::limited::Limited;
 use crate::probing::Probing;
 use crate::run::Run;
 
@@ -104,6 +106,7 @@ pub fn run_agent(
         probing,
         files: directory.map(Files::below),
         affinity: Affinity::current(),
+        limited: Limited::default(),
         grace_ns,
         run: None,
         leaving: None,
@@ -120,6 +123,7 @@ struct Agent {
     /// The spool, if the agent has its own directory.
     files: Option<Files>,
     affinity: Affinity,
+    limited: Limited,
     grace_ns: Arc<AtomicU64>,
     run: Option<Run>,
     /// Time at which the agent ends at the latest, once it was asked to end.
@@ -239,6 +243,7 @@ impl Agent {
             (Spool::Own(_), None) => return Err(PrepareError::NoDirectory),
         };
         self.affinity.bind(&prepare.spec.tester_cpus)?;
+        self.limited.set(prepare.limits)?;
         self.run = Some(Run::prepare(prepare, spool, self.probing.clone())?);
         Ok(())
     }

@@ -300,7 +300,7 @@ fn wanted(limits: &Limits) -> Vec<(&'static str, &'static str)> {
     if limits.cpu.is_some() {
         names.push(("cpu", "cpu"));
     }
-    if limits.limits_disks() {
+    if limits.has_disks() {
         names.push(("blkio", "io"));
     }
     names

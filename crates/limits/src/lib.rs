@@ -12,54 +12,32 @@
 mod error;
 mod group;
 mod hierarchy;
+mod membership;
 mod readings;
 mod self_test;
 mod sweep;
 
 pub use error::LimitError;
 pub use group::{Group, enter};
-pub use readings::{GroupReader, GroupReading};
+pub use membership::Membership;
+pub use plimsoll_model::Limits;
+pub use readings::{DiskBytes, GroupReader, GroupReading};
 pub use self_test::{Proof, load, self_test};
 pub use sweep::sweep;
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of a program with all its descendants. None: not limited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Memory and swap space together, bytes.
-    pub memory: Option<u64>,
-    /// Processor time, in cores: 0.5 is half of the time of one core.
-    pub cpu: Option<f64>,
-    /// Bytes per second that are read from each disk.
-    pub disk_read: Option<u64>,
-    /// Bytes per second that are written to each disk.
-    pub disk_write: Option<u64>,
-}
-
-impl Limits {
-    /// Whether nothing is limited.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// What is limited.
-    pub fn resources(&self) -> Vec<Resource> {
-        [
-            (Resource::Memory, self.memory.is_some()),
-            (Resource::Cpu, self.cpu.is_some()),
-            (Resource::DiskRead, self.disk_read.is_some()),
-            (Resource::DiskWrite, self.disk_write.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(resource, is_limited)| is_limited.then_some(resource))
-        .collect()
-    }
-
-    fn limits_disks(&self) -> bool {
-        self.disk_read.is_some() || self.disk_write.is_some()
-    }
+/// What is limited.
+pub fn resources(limits: &Limits) -> Vec<Resource> {
+    [
+        (Resource::Memory, limits.memory.is_some()),
+        (Resource::Cpu, limits.cpu.is_some()),
+        (Resource::DiskRead, limits.disk_read.is_some()),
+        (Resource::DiskWrite, limits.disk_write.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(resource, is_limited)| is_limited.then_some(resource))
+    .collect()
 }
 
 /// What a limit restricts.

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_model::{
-    AgentTotals, HostFacts, HostWatch, PathReport, PathSpec, RunSpec, SecondReport, format,
+    AgentTotals, HostFacts, HostWatch, Limits, PathReport, PathSpec, RunSpec, SecondReport, format,
 };
 use serde::{Deserialize, Serialize};
 
@@ -244,6 +244,8 @@ pub struct Prepare {
     pub grace_ns: u64,
     /// Declared bound of the rate error between the clocks of agent and controller, ppm.
     pub max_rate_error_ppm: f64,
+    /// Limits of the process of this agent.
+    pub limits: Limits,
 }
 
 /// A request to measure the speed of a host.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Limits;
+
 /// Properties of a host and of the agent's process on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,6 +60,9 @@ pub struct AgentSpec {
     /// path on the host.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// Limits of the agent's process, with its testers, recorder, monitor and client programs.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 /// Task of an agent on its host.

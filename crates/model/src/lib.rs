@@ -7,6 +7,7 @@ mod count;
 pub mod format;
 mod generator;
 mod host;
+mod limits;
 mod live;
 mod metric;
 mod run;
@@ -17,6 +18,7 @@ pub use codes::{Code, Codes};
 pub use count::grouped;
 pub use generator::Generator;
 pub use host::{AgentRules, AgentSpec, AgentStartKind, HostFacts, HostLimits, HostWatch, Role};
+pub use limits::Limits;
 pub use live::{AgentTotals, Counters, NameLookup, SecondReport};
 pub use metric::MetricRow;
 pub use run::{

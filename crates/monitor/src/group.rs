@@ -1,6 +1,6 @@
-//! The control group of a service with limits, as rows of the component.
+//! The control group of a component with limits, as its rows.
 
-use plimsoll_limits::{GroupReader, GroupReading};
+use plimsoll_limits::{DiskBytes, GroupReader, GroupReading};
 
 use crate::rows::Rows;
 
@@ -17,11 +17,14 @@ impl LimitedGroup {
         GroupReader::of(pid).map(|reader| Self { reader, last: None })
     }
 
-    /// Appends a reading, with rates if there is a previous one, `seconds` ago.
-    pub(crate) fn sample(&mut self, seconds: Option<f64>, rows: &mut Rows) {
+    /// Appends a reading, with rates if there is a previous one, `seconds` ago. Returns whether it
+    /// contains the memory: with version 1, only a group with a limit of memory counts it.
+    pub(crate) fn sample(&mut self, seconds: Option<f64>, rows: &mut Rows) -> bool {
         let now = self.reader.read();
         push_reading(&now, self.last.as_ref().zip(seconds), rows);
+        let has_memory = now.memory.is_some();
         self.last = Some(now);
+        has_memory
     }
 }
 
@@ -35,7 +38,23 @@ fn push_reading(now: &GroupReading, then: Option<(&GroupReading, f64)>, rows: &m
     if let Some(cores) = now.cpu_limit {
         rows.push("cpu.limit", cores);
     }
+    for (metric, limit) in [
+        ("disk.read_limit", now.disk_read_limit),
+        ("disk.write_limit", now.disk_write_limit),
+    ] {
+        if let Some(limit) = limit {
+            rows.push(metric, limit as f64);
+        }
+    }
     let Some((then, seconds)) = then else { return };
+    for (metric, limit, of) in [
+        ("disk.read", now.disk_read_limit, read as fn(&DiskBytes) -> u64),
+        ("disk.write", now.disk_write_limit, written),
+    ] {
+        if limit.is_some() {
+            rows.push(metric, of_busiest(now, then, of) as f64 / seconds);
+        }
+    }
     let mut push = |metric, now: Option<u64>, then: Option<u64>, unit: f64| {
         if let (Some(now), Some(then)) = (now, then) {
             rows.push(metric, now.saturating_sub(then) as f64 / unit);
@@ -73,6 +92,24 @@ fn push_reading(now: &GroupReading, then: Option<(&GroupReading, f64)>, rows: &m
     }
 }
 
+fn read(disk: &DiskBytes) -> u64 {
+    disk.read
+}
+
+fn written(disk: &DiskBytes) -> u64 {
+    disk.written
+}
+
+/// The greatest number of bytes of one disk between two readings: each disk has the limit of its
+/// own.
+fn of_busiest(now: &GroupReading, then: &GroupReading, of: fn(&DiskBytes) -> u64) -> u64 {
+    now.disks
+        .iter()
+        .map(|(disk, bytes)| of(bytes).saturating_sub(then.disks.get(disk).map_or(0, of)))
+        .max()
+        .unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +140,25 @@ mod tests {
         assert_eq!(of("psi.memory.some"), Some(0.25));
         assert_eq!(of("psi.memory.full"), None);
         assert_eq!(of("cpu.throttled"), None);
+        assert_eq!(of("disk.read"), None);
+    }
+
+    #[test]
+    fn the_rate_of_the_busiest_disk_is_that_of_its_limit() {
+        let disks = |first, second| {
+            let of = |read| DiskBytes { read, written: 900 };
+            [("8:0".to_owned(), of(first)), ("8:16".to_owned(), of(second))].into()
+        };
+        let reading = |disks| GroupReading {
+            disk_read_limit: Some(10_000),
+            disks,
+            ..GroupReading::default()
+        };
+        let then = reading(disks(1000, 4000));
+        let now = reading(disks(3000, 5000));
+        let mut rows = Rows::new(0, "service:db".into());
+        push_reading(&now, Some((&then, 2.0)), &mut rows);
+        let found: Vec<_> = rows.0.iter().map(|row| (row.metric, row.value)).collect();
+        assert_eq!(found, [("disk.read_limit", 10_000.0), ("disk.read", 1000.0)]);
     }
 }

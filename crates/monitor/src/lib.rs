@@ -19,12 +19,14 @@
 //! | service:NAME, testers | `processes` `threads` `fds` | count | |
 //! | service:NAME, testers | `memory.rss` | bytes, shared pages counted once per process | |
 //! | service:NAME, testers | `memory.own` | bytes, each page counted once: the proportional set size, read within a budget; of a service with limits, anonymous and shared memory of its control group | |
-//! | service with limits | `memory.limit` | bytes | |
-//! | service with limits | `cpu.limit` | cores | |
-//! | service with limits | `memory.oom_kills` | processes that the kernel killed for lack of memory in the interval | |
-//! | service with limits | `memory.reclaims` `memory.major_faults` | 1/s | |
-//! | service with limits | `psi.memory.some` `.full` `psi.io.some` `.full` | fraction of the interval | |
-//! | service with limits | `cpu.throttled` | cores that waited because of the limit | |
+//! | service or testers with limits | `memory.limit` | bytes | |
+//! | service or testers with limits | `cpu.limit` | cores | |
+//! | service or testers with limits | `memory.oom_kills` | processes that the kernel killed for lack of memory in the interval | |
+//! | service or testers with limits | `memory.reclaims` `memory.major_faults` | 1/s | |
+//! | service or testers with limits | `psi.memory.some` `.full` `psi.io.some` `.full` | fraction of the interval | |
+//! | service or testers with limits | `cpu.throttled` | cores that waited because of the limit | |
+//! | service or testers with limits | `disk.read` `disk.write` | bytes/s of the busiest disk, of its control group, for those that are limited | |
+//! | service or testers with limits | `disk.read_limit` `disk.write_limit` | bytes/s | |
 //! | service:NAME, testers | `io.read` `io.write` | bytes/s from and to storage | |
 //! | testers | `spin` | cores on which lanes spun instead of sleeping: not load | |
 //! | monitor | `cpu` | cores in use by the monitor itself | |

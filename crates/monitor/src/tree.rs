@@ -157,15 +157,24 @@ impl Tree {
         seconds: Option<f64>,
         rows: &mut Rows,
     ) {
-        // Below testers, each client program may have a group of its own.
-        if self.group.is_none() && self.component.starts_with("service:") {
-            // The root is a guard, which is no member of the group.
-            let first = living.keys().copied().find(|&pid| pid != self.root);
-            self.group = first.and_then(LimitedGroup::of);
+        if self.group.is_none() {
+            // The root of a service is a guard, which is no member of its group. Below testers, the
+            // group of the agent counts: each client program may have one of its own.
+            let is_service = self.component.starts_with("service:");
+            let member = living
+                .keys()
+                .copied()
+                .find(|&pid| is_service == (pid != self.root));
+            self.group = member.and_then(LimitedGroup::of);
         }
-        if let Some(group) = &mut self.group {
-            group.sample(seconds, rows);
-        } else if let Some(size) = self.proportional.advance(proc, living.keys(), seconds) {
+        let is_known = self
+            .group
+            .as_mut()
+            .is_some_and(|group| group.sample(seconds, rows));
+        if is_known {
+            return;
+        }
+        if let Some(size) = self.proportional.advance(proc, living.keys(), seconds) {
             rows.push("memory.own", size as f64);
         }
     }

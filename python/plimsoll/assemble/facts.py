@@ -73,6 +73,7 @@ def facts_of(
         started=started,
         busiest_thread=used.busiest_thread,
         thread_demand=used.thread_demand,
+        throttled=used.throttled,
         steal=used.steal,
         monitor_cpu=used.monitor_cpu,
         metrics=metrics_of(run, measured),

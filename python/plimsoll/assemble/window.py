@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plimsoll.analyse.components.resources import component_resources
-from plimsoll.analyse.components.utilization import monitor_cpu, utilizations
+from plimsoll.analyse.components.utilization import CPU_THROTTLED, monitor_cpu, utilizations
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
 from plimsoll.analyse.components.watched import watched_resources, watched_utilizations
 from plimsoll.analyse.hosts.clocks import greatest_bound
@@ -61,7 +61,8 @@ def hosts_used_in(run: RunFiles, results: Results, window: Window, run_agents: R
     shown = utilizations(samples, window, cores, shared, link=link)
     testers = [usage for usage in shown if usage.role == "testers"]
     busiest, demand = (greatest_detail(testers, detail) for detail in ("busiest_thread", "thread_demand"))
-    return HostsUsed(shown, busiest, demand, None, {}, monitor_cpu(samples, window))
+    throttled = greatest_detail(testers, CPU_THROTTLED) or 0.0
+    return HostsUsed(shown, busiest, demand, throttled, None, {}, monitor_cpu(samples, window))
 
 
 def read_connections(run: RunFiles, window: Window | None = None) -> RunConnections | None:

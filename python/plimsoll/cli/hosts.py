@@ -15,6 +15,7 @@ from plimsoll.deploy.binary import engine_version, find_engine, require_same_ver
 from plimsoll.deploy.hosts import CleanedHost, HostBackend
 from plimsoll.deploy.hosts.check import FIGURES, CheckedHost, check
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.hosts.limited import with_proofs
 from plimsoll.deploy.service_hosts.pool import with_service_remarks
 from plimsoll.deploy.testbed.inside import run_on_lab
 from plimsoll.errors import ExitCode
@@ -70,6 +71,8 @@ def main(args: argparse.Namespace) -> int:
             ready = kind.prepare()
             network = args.baseline or hosts.baseline
             checked = check(kind, hosts, engine, ready=ready, baseline=args.baseline, network=network)
+            if hosts in hosts_of.testers:
+                checked = with_proofs(kind, ready, checked, hosts_of.tester_limits, {})
             if hosts in hosts_of.services:
                 checked = with_service_remarks(
                     kind, ready, checked, hosts_of.kinds, hosts_of.limits, hosts_of.perf

@@ -1,7 +1,8 @@
-"""Proof that limits of services hold on a host: the engine's self-test (crates/limits/src/self_test.rs)."""
+"""Proof that limits hold on a host: the engine's self-test (crates/limits/src/self_test.rs)."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +45,9 @@ def _limited(config: Config) -> Iterator[_Limited]:
     for service in config.services:
         yield _Limited(("services", service.name, "limits"), tuple(service.limits.to_json()), service.host)
     if config.hosts.elsewhere:
-        return  # the engine tests the limits of client programs on each host of testers
+        return  # of testers: see `HostBackend.prove_limits`; of client programs: the engine tests them there
+    for limits in dict.fromkeys(config.hosts.limits_by_host.values()):
+        yield _Limited(("hosts", "limits"), tuple(limits.to_json()), None)
     for workload in config.workloads:
         one = ("workload",) if len(config.workloads) == 1 else ("workloads", workload.name)
         yield _Limited((*one, workload.driver, "limits"), tuple(workload.settings.get("limits", ())), None)
@@ -97,6 +100,19 @@ def prove_here(engine: Path, directory: Path, resources: Sequence[str]) -> Limit
     except OSError as error:
         return proof_of(1, str(error), resources)
     return proof_of(done.returncode, done.stdout, resources)
+
+
+def remove_groups(engine: Path) -> None:
+    """Removes the control groups of processes on this host that were killed, so that they could not do it."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [engine, "limits", "clean"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TEST_S,
+            check=False,
+        )
 
 
 def require_limits(proof: LimitProof, experiment: Experiment) -> None:

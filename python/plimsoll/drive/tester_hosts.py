@@ -18,6 +18,8 @@ from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.check import CheckedHost, check, first_agents
 from plimsoll.deploy.hosts.dial_in import Lab
 from plimsoll.deploy.hosts.kinds import hosts_of_kind
+from plimsoll.deploy.hosts.limited import with_proofs
+from plimsoll.deploy.limits import LimitProof, remove_groups
 from plimsoll.deploy.service_hosts.pool import ServiceHostPool
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
@@ -25,8 +27,10 @@ from plimsoll.errors import AgentsLost
 from plimsoll.plan.baseline import shortcoming
 from plimsoll.plan.hosts.spread import Place, chosen, fewest, usable_words
 from plimsoll.plan.links import describe
+from plimsoll.plan.load_hosts import limits_of_testers
 from plimsoll.plan.model import Config
 from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model_limits import NO_LIMITS
 from plimsoll.plan.model_links import Link
 
 TOKEN_DIGITS: Final = 12
@@ -65,16 +69,20 @@ class TesterHosts:
         self._kinds: dict[Hosts, HostBackend] = {}
         self._host_sets: dict[Hosts, _HostSet] = {}
         self._left_out: dict[Hosts, dict[str, str]] = {}
+        self._limited: dict[str, tuple[str, ...]] = {}
+        """What is limited on each host, by its name."""
+        self._proofs: dict[Hosts, dict[str, LimitProof]] = {}
         self.lookouts = Lookouts(binary, self._token, self._check)
         """The hosts of targets, which have no testers."""
         self.service_hosts = ServiceHostPool(binary, self._token, self._check)
         """The other hosts on which services run."""
 
-    def prepare(self, configs: Iterable[Config], files: Sequence[Path] = ()) -> list[CheckedHost]:
+    def prepare(self, configs: Sequence[Config], files: Sequence[Path] = ()) -> list[CheckedHost]:
         """Prepares every host, copies `files` of workloads to it, and requests its facts. Returns the hosts
         that were checked, with the reason of each that is left out. Raises AgentsLost if fewer than
         `at_least` can be used."""
         self._files = files
+        self._limited = limits_of_testers(config.hosts for config in configs)
         checked: list[CheckedHost] = []
         for hosts in dict.fromkeys(config.hosts for config in configs if config.hosts.named):
             key = _set_key(hosts)
@@ -102,6 +110,10 @@ class TesterHosts:
             checked = check(kind, hosts, self._binary, ready=ready, check_interrupt=self._check)
         if key in self._left_out:
             checked = [_with_reason(host, self._left_out[key], hosts) for host in checked]
+        proofs = self._proofs.setdefault(
+            key, {}
+        )  # kept, because agents that dial back are checked before each run
+        checked = with_proofs(kind, ready, checked, self._limited, proofs)
         self._host_sets[key] = _HostSet(kind, ready, checked)
         return self._host_sets[key]
 
@@ -137,10 +149,14 @@ class TesterHosts:
         raise AgentsLost(f"{usable_words(hosts, taken, len(checked), fewest(hosts))}: {why}")
 
     def agents(self, config: Config) -> list[Agent]:
-        """The agents of a run, in the order in which testers are distributed. Empty if there is only the
-        agent of this host, which needs no description."""
+        """The agents of a run, in the order in which testers are distributed, with their limits. Empty if there is
+        only the agent of this host, which needs no description."""
         if not config.hosts.named:
             return []
+        limits = config.hosts.limits_by_host
+        return [replace(agent, limits=limits.get(agent.host, NO_LIMITS)) for agent in self._agents(config)]
+
+    def _agents(self, config: Config) -> list[Agent]:
         if config.hosts.dials_in:
             return self._dialled_in_agents(config.hosts)
         if config.hosts.dials_back:  # the engine cannot start them again
@@ -230,6 +246,8 @@ class TesterHosts:
         with self._ignoring_interrupts():
             cleaned = [cleaned_host for kind in self._kinds.values() for cleaned_host in kind.clean()]
             cleaned += [*self.lookouts.clean(), *self.service_hosts.clean()]
+            if self._limited:
+                remove_groups(self._binary)
         self._kinds, self._host_sets = {}, {}
         return cleaned
 
@@ -265,7 +283,7 @@ def _with_reason(checked: CheckedHost, reasons: Mapping[str, str], hosts: Hosts)
 
 def _set_key(hosts: Hosts) -> Hosts:
     """The hosts without the keys that may differ between runs."""
-    return replace(hosts, use=None, at_least=None, links=(), baseline=False)
+    return replace(hosts.without_limits(), use=None, at_least=None, links=(), baseline=False)
 
 
 def places_of(agents: Sequence[Agent]) -> tuple[Place, ...] | None:

@@ -1,16 +1,17 @@
-"""`limits` of services and of client programs: memory, processor time and disk bandwidth, which a control group of
-their host enforces."""
+"""`limits` of services, of testers and of client programs: memory, processor time and disk bandwidth, which a control
+group of their host enforces."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from pydantic import PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import PlainValidator
 
-from plimsoll.plan.model import Limits
+from plimsoll.plan.model_limits import Limits
 from plimsoll.plan.source import units
 from plimsoll.plan.source.fields import Raw
 
@@ -83,6 +84,11 @@ class LimitsRaw(Raw):
     def resolve(self) -> Limits:
         """The limits of the model."""
         return Limits(self.memory, self.cpu, self.disk_read, self.disk_write)
+
+    def over(self, base: Limits) -> Limits:
+        """`base` with the limits that are given here; `none` removes one."""
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        return replace(base, **given)
 
 
 def too_high(limits: Limits, cores: int | None) -> str:

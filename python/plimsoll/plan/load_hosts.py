@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,7 +37,8 @@ def load_hosts(
 class AllHosts:
     """`testers`: where testers run; `services`: hosts that run services, or only services; `watched`: hosts of targets;
     `required`: names of the watched hosts that must respond; `kinds`: kinds of the services on each host, by its
-    name; `limits`: what is limited there; `perf`: names of those on which perf takes samples of services."""
+    name; `limits`: what is limited there; `perf`: names of those on which perf takes samples of services;
+    `tester_limits`: what is limited of testers, by the name of their host."""
 
     testers: tuple[Hosts, ...]
     watched: tuple[Hosts, ...] = ()
@@ -46,6 +47,7 @@ class AllHosts:
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     perf: frozenset[str] = frozenset()
+    tester_limits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def load_all_hosts(
@@ -78,13 +80,19 @@ def load_all_hosts(
                 for service in config.services
                 if service.perf and service.host is not None
             ),
+            limits_of_testers(config.hosts for config in configs),
         )
     if sets:
         raise BadInput("--set applies to an experiment file, and this is a hosts file")
     part = hosts_document(text, name, file.absolute().parent, file.absolute().parent)
     whole = _resolve_section(part, file.absolute().parent, environment)
     idle = tuple(replace(host, agents=1) for host in whole.hosts if not host.agents)
-    return AllHosts((testers_of(whole),), services=(replace(whole, hosts=idle, link="ssh"),) if idle else ())
+    testers = testers_of(whole)
+    return AllHosts(
+        (testers.without_limits(),),
+        services=(replace(whole, hosts=idle, link="ssh"),) if idle else (),
+        tester_limits=limits_of_testers([testers]),
+    )
 
 
 def _hosts_of_services(configs: Sequence[Config]) -> tuple[Hosts, ...]:
@@ -112,13 +120,22 @@ def _limits_of_services(configs: Sequence[Config]) -> dict[str, tuple[str, ...]]
     return {host: tuple(sorted(names)) for host, names in found.items()}
 
 
+def limits_of_testers(variants: Iterable[Hosts]) -> dict[str, tuple[str, ...]]:
+    """What is limited of testers in any of these variants of `hosts:`, by the name of their host."""
+    found: dict[str, set[str]] = {}
+    for hosts in variants:
+        for host, limits in hosts.limits_by_host.items():
+            found.setdefault(host, set()).update(limits.to_json())
+    return {host: tuple(sorted(names)) for host, names in found.items()}
+
+
 def _distinct_hosts(configs: Sequence[Config]) -> tuple[Hosts, ...]:
     """Every list of hosts once. `at_least` is the maximum of all cells with this list."""
     needs: dict[Hosts, int] = {}
     for config in configs:
-        without_limits = replace(config.hosts, use=None, at_least=None)
-        needs[without_limits] = max(needs.get(without_limits, 0), fewest(config.hosts))
-    return tuple(replace(without_limits, at_least=need) for without_limits, need in needs.items())
+        plain = replace(config.hosts.without_limits(), use=None, at_least=None)
+        needs[plain] = max(needs.get(plain, 0), fewest(config.hosts))
+    return tuple(replace(plain, at_least=need) for plain, need in needs.items())
 
 
 def _resolve_section(part: Document, directory: Path, environ: Mapping[str, str]) -> Hosts:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.model_hosts import Hosts, WatchedHost
+from plimsoll.plan.model_limits import NO_LIMITS, Limits
 from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
 
@@ -302,22 +303,6 @@ DatabaseKind = Literal["sqlite", "postgres", "mariadb"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a service may use with all its processes; None: not limited. `memory`: bytes; `cpu`: cores (0.5: half of one
-    core); `disk_read`, `disk_write`: bytes per second of each disk."""
-
-    memory: int | None = None
-    cpu: float | None = None
-    disk_read: int | None = None
-    disk_write: int | None = None
-
-    def to_json(self) -> dict[str, float]:
-        """The limits that are set, by name, as the engine reads them."""
-        names = ("memory", "cpu", "disk_read", "disk_write")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class Service:
     """A service that the lab starts. `needs`: services that must run before it; `settings`: the keys of its kind;
     `scheme`: of its URL; `database_kind`: None if it stores no tables; `starts_process`: False if it is a file.
@@ -336,7 +321,7 @@ class Service:
     starts_process: bool
     host: str | None = None
     address: str | None = None
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
     perf: bool = False
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from plimsoll.plan.metrics.rules import Operator
+from plimsoll.plan.model_limits import NO_LIMITS, Limits
 from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
 
@@ -24,7 +25,7 @@ WATCHER = "lab"
 @dataclass(frozen=True, slots=True)
 class Host:
     """A host that the file names. `name`: in the results; `address`: for ssh; `link_bytes_s`: declared capacity of its
-    network, bytes per second."""
+    network, bytes per second; `limits`: of each of its agents."""
 
     name: str
     address: str
@@ -33,6 +34,7 @@ class Host:
     user: str | None = None
     port: int | None = None
     link_bytes_s: float | None = None
+    limits: Limits = NO_LIMITS
 
     @property
     def agent_names(self) -> tuple[str, ...]:
@@ -193,8 +195,21 @@ class Hosts:
 
     @property
     def named(self) -> bool:
-        """Whether there are agents other than the local agent of a file without `hosts:`."""
-        return self.elsewhere or [host.agent_names for host in self.hosts] != [(LOCAL,)]
+        """Whether there are agents other than the local agent of a file without `hosts:`, or with limits."""
+        return (
+            self.elsewhere
+            or [host.agent_names for host in self.hosts] != [(LOCAL,)]
+            or bool(self.limits_by_host)
+        )
+
+    @property
+    def limits_by_host(self) -> dict[str, Limits]:
+        """The limits of each agent of a host, by the name of the host, for hosts that have some."""
+        return {host.name: host.limits for host in self.hosts if host.limits != NO_LIMITS}
+
+    def without_limits(self) -> Hosts:
+        """The same hosts without limits."""
+        return replace(self, hosts=tuple(replace(host, limits=NO_LIMITS) for host in self.hosts))
 
     @property
     def sites(self) -> tuple[str, ...]:

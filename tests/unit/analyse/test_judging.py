@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.unit.analyse.made import histogram, run
 
+from plimsoll.analyse.answer.components import limiting
 from plimsoll.analyse.answer.reasons import bottleneck_reason
 from plimsoll.analyse.answer.worded import worded_capacity, worded_reasons, worded_verdict
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
@@ -27,7 +28,7 @@ from plimsoll.analyse.design.thresholds import Sample, judge, observe
 from plimsoll.analyse.results.analysis import Verdict
 from plimsoll.analyse.results.metrics import canonical, metric_value
 from plimsoll.analyse.results.run import ComponentResources, Utilization
-from plimsoll.analyse.results.verdicts import RunReason, RunVerdict, Severity
+from plimsoll.analyse.results.verdicts import BottleneckVerdict, RunReason, RunVerdict, Severity
 from plimsoll.analyse.run.own_delays import OwnDelay, OwnDelays
 from plimsoll.analyse.run.validity import Judgement, ValidityFigures, is_lower_bound, judge_run
 from plimsoll.analyse.stats.interval import Interval
@@ -342,6 +343,22 @@ def test_invalid(change: dict[str, float], reason: str) -> None:
     assert why.rule is not None and why.rule.name.startswith("validity.")
 
 
+def test_delays_by_a_limit_of_the_experiment_are_no_fault_of_the_host() -> None:
+    late = own((0.5, 0.05, 0.01), (0.99, 0.08, 0.02), stopped=0.7)
+    limited = dataclasses.replace(FINE, own=late, throttled=0.75)
+    assert judge_run(limited, Validity()).verdict == RunVerdict.VALID
+    assert judge_run(dataclasses.replace(limited, throttled=0.0), Validity()).verdict == RunVerdict.INVALID
+    # The host stopped it for longer than the limit did.
+    (text,) = texts(judge_run(dataclasses.replace(limited, throttled=0.3), Validity()), Severity.INVALID)
+    assert "did not run for 40.0\u00a0% of the window" in text
+    # A limit that hardly stopped it excuses no lateness.
+    rare = dataclasses.replace(FINE, own=own((0.99, 0.08, 0.02)), throttled=0.005)
+    assert judge_run(rare, Validity()).verdict == RunVerdict.INVALID
+    # A thread that waited for a core of the host: `thread_demand` does not contain what the limit caused.
+    full = dataclasses.replace(limited, thread_demand=0.99)
+    assert judge_run(full, Validity()).verdict == RunVerdict.INVALID
+
+
 def test_lateness_needs_both_its_share_and_its_floor() -> None:
     quick = dataclasses.replace(FINE, own=own((0.5, 0.0009, 0.001)))
     assert judge_run(quick, Validity()).verdict == RunVerdict.VALID, "below 1 ms"
@@ -460,6 +477,58 @@ def test_bottleneck(parts: list[Utilization], name: str) -> None:
 def cpu(component: str, *values: float) -> SampleSeries:
     at = np.arange(1, len(values) + 1, dtype=float)
     return SampleSeries(component, "cpu", "", at, np.array(values))
+
+
+def series(component: str, metric: str, *values: float) -> SampleSeries:
+    at = np.arange(1, len(values) + 1, dtype=float)
+    return SampleSeries(component, metric, "", at, np.array(values))
+
+
+def test_testers_at_their_limit_are_a_bottleneck_and_no_full_generator() -> None:
+    samples = [
+        series("testers", "cpu", 0.2, 0.19, 0.2),
+        series("testers", "cpu.limit", 0.2, 0.2, 0.2),
+        series("testers", "cpu.throttled", 0.7, 0.72, 0.71),
+        series("testers", "cpu.thread_demand", 0.99, 1.0, 0.98),
+        series("service:web", "cpu", 0.1, 0.1, 0.1),
+    ]
+    shown = utilizations(samples, Window(0, 3_000_000_000), {"testers": 2, "service:web": 1})
+    testers = next(used for used in shown if used.role == "testers")
+    assert testers.detail["thread_demand"] == pytest.approx(0.28)
+    found = bottleneck(shown)
+    assert (found.component, found.verdict) == ("testers", BottleneckVerdict.RESOLVED)
+    assert bottleneck_reason(found.reason).startswith("cpu of its limit of 0.2 cores 98 % busy")
+    assert limiting("testers", [dataclasses.replace(run(), utilization=shown)]) == (
+        "the testers (CPU of their limit of 0.200 cores at 98\u00a0%)"
+    )
+    unlimited = utilizations(
+        [one for one in samples if one.metric not in ("cpu.limit", "cpu.throttled")],
+        Window(0, 3_000_000_000),
+        {"testers": 2, "service:web": 1},
+    )
+    assert bottleneck(unlimited).verdict == BottleneckVerdict.LOAD_GENERATOR
+
+
+def test_a_disk_limit_is_a_resource_with_its_own_capacity() -> None:
+    def shown(read: float, written: float) -> Utilization:
+        samples = [
+            series("service:db", "cpu", 0.3, 0.3, 0.3),
+            series("service:db", "disk.read", *[read] * 3),
+            series("service:db", "disk.read_limit", *[20e6] * 3),
+            series("service:db", "disk.write", *[written] * 3),
+            series("service:db", "disk.write_limit", *[10e6] * 3),
+        ]
+        (used,) = utilizations(samples, Window(0, 3_000_000_000), {"service:db": 1})
+        return used
+
+    busy = shown(19.4e6, 1e6)
+    assert busy.resource == "disk reads of its limit of 20 MB/s"
+    assert busy.mean == pytest.approx(0.97)
+    assert bottleneck([busy]).component == "db"
+    assert shown(1e6, 9.9e6).resource == "disk writes of its limit of 10 MB/s"
+    assert shown(1e6, 1e6).resource == "cpu of its core"
+    assert shown(1e6, 1e6).mean == pytest.approx(0.3)
+    assert bottleneck([shown(1e6, 1e6)]).verdict == BottleneckVerdict.NOT_RESOLVED
 
 
 def test_cores_that_services_share_are_full_when_none_of_them_is() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plimsoll.analyse.answer.components import evidence
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
 from plimsoll.analyse.components.watched import watch_notes, watched_resources, watched_utilizations
 from plimsoll.analyse.results.run import Utilization
@@ -210,4 +211,9 @@ def test_a_control_group_is_full_at_its_limit_and_has_no_utilization_without_one
     utilization = one(group(cpu=[5, 9, 15], cpu_limit=[2, 2, 2], cpu_throttled=[0, 1, 3]))
     assert (utilization.component, utilization.resource) == ("web", "cpu of its limit")
     assert utilization.mean == pytest.approx(0.25)
-    assert utilization.detail == {"cores_used": pytest.approx(0.5), "cpu.throttled": pytest.approx(0.15)}
+    assert utilization.detail == {
+        "cores_used": pytest.approx(0.5),
+        "cpu.limit": 2.0,
+        "cpu.throttled": pytest.approx(0.15),
+    }
+    assert evidence([utilization]) == " (CPU of its limit of 2.00 cores at 25\u00a0%)"

@@ -147,6 +147,7 @@ def test_agents_are_created_only_on_hosts_that_are_ready() -> None:
         "start": {"kind": "local"},
         "watch": [],
         "files": {},
+        "limits": {},
     }
     copied = ReadyHost(Host("a", "a", "s"), files={"/x": "/there/x"})
     assert agents_on([copied], {"a": {"kind": "local"}})[0].to_json()["files"] == {"/x": "/there/x"}

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
@@ -17,7 +17,7 @@ use plimsoll_link::{
     ClockReport, FrameError, Greeting, Line, LineEvent, LineHandler, LinkError, LinkTimeouts, LoginText,
     TimeService, ToAgent,
 };
-use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Role, grouped};
+use plimsoll_model::{AgentSpec, AgentStartKind, HostFacts, Limits, Role, grouped};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -160,6 +160,7 @@ impl Peer {
             start: AgentStartKind::Joined,
             watch: Vec::new(),
             files: BTreeMap::new(),
+            limits: Limits::default(),
         };
         let incarnation = arrival.greeting.incarnation;
         let (links, arrivals) = unbounded_channel();
@@ -291,6 +292,8 @@ impl Peer {
             return String::new();
         };
         let own = child.try_wait().ok().flatten();
+        let is_killed = own.is_some_and(|status| status.signal() == Some(libc::SIGKILL));
+        let at_limit = self.spec.limits.memory.filter(|_| is_killed);
         let _ = child.kill();
         // A process that waits for a disk that does not respond cannot be killed, so the wait is
         // limited.
@@ -302,8 +305,15 @@ impl Peer {
             }
             std::thread::sleep(Duration::from_millis(1));
         };
-        own.or(ended)
-            .map_or_else(|| "it cannot be killed".to_owned(), |status| status.to_string())
+        let text = own
+            .or(ended)
+            .map_or_else(|| "it cannot be killed".to_owned(), |status| status.to_string());
+        match at_limit {
+            Some(bytes) => {
+                format!("{text}; it may have met its memory limit of {bytes} bytes (hosts.limits)")
+            }
+            None => text,
+        }
     }
 }
 

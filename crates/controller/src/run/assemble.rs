@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_link::{Portion, Prepare, Spool, ToAgent, ToController};
-use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Role, RunSpec};
+use plimsoll_model::{AgentRules, AgentSpec, AgentStartKind, Limits, Role, RunSpec};
 
 use super::host_files::with_host_files;
 use crate::agents::peer::Peer;
@@ -132,6 +132,7 @@ pub(crate) fn crew(agents: &[AgentSpec]) -> Vec<AgentSpec> {
         start: AgentStartKind::Local,
         watch: Vec::new(),
         files: BTreeMap::new(),
+        limits: Limits::default(),
     }]
 }
 
@@ -188,6 +189,7 @@ pub(crate) fn ask_to_prepare(
         watch: crew[index].watch.clone(),
         grace_ns: rules.grace_ns,
         max_rate_error_ppm: rules.max_rate_error_ppm,
+        limits: crew[index].limits,
     })));
     Ok(())
 }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plimsoll.analyse.answer.reasons import figure, memory_words
+from plimsoll.analyse.components.bottleneck import is_limited
 from plimsoll.analyse.components.utilization import CPU_LIMIT
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Utilization
@@ -26,7 +27,7 @@ def component_words(name: str, utilizations: Sequence[Utilization]) -> str:
     if role == "service":
         return name if "service" in name else f"the {name} service"
     if role == "testers":
-        return "the load generator itself"
+        return "the testers" if is_limited(utilizations[0]) else "the load generator itself"
     return f"the host {name}" if role == "host" and "host" not in name else f"the {name}"
 
 
@@ -70,7 +71,8 @@ def evidence(utilizations: Sequence[Utilization]) -> str:
     )
     used = most_used(utilizations)
     parts = ", ".join(part for part in (f"{_resource(utilizations[0], shown)}", used) if part)
-    return f" ({parts})" + (": the target may serve more" if utilizations[0].role == "testers" else "")
+    is_generator = utilizations[0].role == "testers" and not is_limited(utilizations[0])
+    return f" ({parts})" + (": the target may serve more" if is_generator else "")
 
 
 def _resource(utilization: Utilization, shown: str) -> str:
@@ -81,7 +83,8 @@ def _resource(utilization: Utilization, shown: str) -> str:
         case ResourceKind.CPU_OF_CORES:
             name = f"CPU of its {cores}"
         case ResourceKind.CPU_OF_LIMIT:
-            name = f"CPU of its limit of {number(utilization.detail[CPU_LIMIT])} cores"
+            whose = "their" if utilization.role == "testers" else "its"
+            name = f"CPU of {whose} limit of {number(utilization.detail[CPU_LIMIT])} cores"
         case ResourceKind.CPU_OF_SHARED_CORES:
             name = f"CPU of the {cores} that they share"
         case _:

@@ -10,7 +10,14 @@ from plimsoll.analyse.components import memory
 from plimsoll.analyse.components.memory import short_of_memory
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
-from plimsoll.analyse.results.verdicts import BottleneckReason, BottleneckVerdict, Reason, Severity, Value
+from plimsoll.analyse.results.verdicts import (
+    BottleneckReason,
+    BottleneckVerdict,
+    Reason,
+    ResourceKind,
+    Severity,
+    Value,
+)
 
 NOT_RESOLVED: Final = BottleneckVerdict.NOT_RESOLVED.value
 """Stored instead of the name of a component if no bottleneck was identified."""
@@ -36,11 +43,13 @@ def bottleneck(components: Sequence[Utilization], *, threshold: float = THRESHOL
 
     If the testers are at GENERATOR_FULL, the load generator itself was the limit. Else, if there is evidence that
     memory was short (`memory.short_of_memory`), it is the limit, even if a CPU or a disk is full: reclaim and repeated
-    reads use both. Else the bottleneck is the component
-    with the highest utilization, if that is at least the threshold and its interval is above that of the second.
-    Testers are candidates if they are at the threshold. A host is not compared with the services and testers that run
-    on it, because their work is its work: it is a candidate only if no service on it is watched, or if it is full and
-    no service on it is. Cores that services share are candidates if they are full and none of the services is.
+    reads use both. Else the bottleneck is the component with the highest utilization, if that is at least the threshold
+    and its interval is above that of the second.
+    Testers are candidates if they are at the threshold. Testers with a CPU limit of the experiment are a part of what
+    is measured: at their limit, they are a bottleneck as a service is. A host is not compared with the services and
+    testers that run on it, because their work is its work: it is a candidate only if no service on it is watched, or if
+    it is full and no service on it is. Cores that services share are candidates if they are full and none of the
+    services is.
     """
     testers = [c for c in components if c.role == "testers"]
     full = max((c for c in testers if _demand(c) >= GENERATOR_FULL), key=_demand, default=None)
@@ -72,7 +81,13 @@ def full_loads(busy: Mapping[float, Sequence[float]]) -> set[float]:
 
 
 def _demand(testers: Utilization) -> float:
-    return max(testers.mean, testers.detail.get("thread_demand", 0.0))
+    demand = testers.detail.get("thread_demand", 0.0)
+    return demand if is_limited(testers) else max(testers.mean, demand)
+
+
+def is_limited(testers: Utilization) -> bool:
+    """Whether these testers have a limit by the experiment, whose use is their utilization."""
+    return testers.kind in (ResourceKind.CPU_OF_LIMIT, ResourceKind.DISK_OF_LIMIT)
 
 
 def _load_generator(testers: Utilization) -> Bottleneck:
@@ -123,7 +138,7 @@ def _bottleneck_of(ranked: list[Utilization], threshold: float) -> Bottleneck:
         second_high = second.high if second.high is not None else second.mean
         if first_low <= second_high:
             return _not_resolved(_reason(BottleneckReason.NOT_TOLD_APART, first, second))
-    if first.role == "testers":
+    if first.role == "testers" and not is_limited(first):
         return _load_generator(first)
     return Bottleneck(
         first.component, BottleneckVerdict.RESOLVED, _reason(BottleneckReason.FULL, first, *ranked[1:2])

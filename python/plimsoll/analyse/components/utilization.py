@@ -16,12 +16,20 @@ from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import LinkCapacity
 from plimsoll.collect.samples import SampleSeries
+from plimsoll.plan.source.units import about_size
 
 Array = NDArray[np.float64]
 REFUTED = 1.1
 """A measured capacity of a link is too low if the link carried more than this multiple of it."""
 CPU_LIMIT = "cpu.limit"
-"""The limit of a service with limits, in cores."""
+"""The limit of a component with limits, in cores."""
+CPU_THROTTLED = "cpu.throttled"
+"""Cores that waited because of this limit."""
+DISK_LIMITS = (
+    ("disk.read", "disk.read_limit", "disk reads"),
+    ("disk.write", "disk.write_limit", "disk writes"),
+)
+"""Bytes/s of the busiest disk, with their limit, and their name in texts."""
 
 
 def utilizations(
@@ -37,12 +45,14 @@ def utilizations(
 
     `cores`: number of cores that a component may use (its pins, else the host's), by component name as in the samples
     ("service:db", "testers", "host"). `together`: components that are bound to the same cores. A sample covers the
-    second before it; it counts if more than half of that second is in the window. `link`: capacity of the
+    time since the one before it, at most 1 s; it counts if more than half of that time is in the window. (The last one
+    of a run covers less than a second, in which testers only wait for their last responses.) `link`: capacity of the
     host's network in each direction; `single_cores`: the busiest core of the host is also a resource, for hosts on
     which not all processes are watched.
 
     A component with one busy thread is full at one core even if other cores are idle, so its binding resource is the
-    larger of "cpu of its cores" and "busiest thread".
+    larger of "cpu of its cores" and "busiest thread". The limits of a component take the place of its cores, and those
+    of disks are further resources.
     """
     out = []
     for component in sorted({series.component for series in samples}, key=_sort_key):
@@ -113,7 +123,8 @@ def _sort_key(component: str) -> tuple[int, str]:
 
 
 def _values_in_window(series: SampleSeries, window: Window) -> Array:
-    middle = series.t_s - 0.5
+    since = np.diff(series.t_s, prepend=series.t_s[:1] - 1.0)
+    middle = series.t_s - np.minimum(since, 1.0) / 2
     values: Array = series.value[(middle >= window.start / 1e9) & (middle < window.end / 1e9)]
     return values[np.isfinite(values)]
 
@@ -151,22 +162,46 @@ def _processes(component: str, series: Mapping[tuple[str, str], Array], cores: i
         if float(thread.mean()) > float(values.mean()):
             resource, values = "busiest thread", thread
             kind = ResourceKind.BUSIEST_THREAD
+    for text, disk in _limited_disks(series).items():
+        if float(disk.mean()) > float(values.mean()):
+            resource, values = text, disk
+            kind = ResourceKind.DISK_OF_LIMIT
     mean, low, high = mean_interval(values)
     detail = {"cpu": float(share.mean()), "cores_used": float(cpu.mean())}
     if threads:
         detail["busiest_thread"] = float(np.concatenate(threads).mean())
-    if demands:
-        detail["thread_demand"] = max(0.0, float(np.concatenate(demands).mean()) - idle)
-    for metric in ("memory.rss", "threads", "io.read", "io.write"):
+    throttled = series.get((CPU_THROTTLED, ""), np.zeros(0))
+    by_limit = float(throttled.mean()) if throttled.size and limit_cores < math.inf else 0.0
+    if demands:  # a thread that the limit stopped did not wait for a core of the host
+        detail["thread_demand"] = max(0.0, float(np.concatenate(demands).mean()) - idle - by_limit)
+    for metric in (
+        "memory.rss",
+        "threads",
+        "io.read",
+        "io.write",
+        *(name for row in DISK_LIMITS for name in row[:2]),
+    ):
         metric_values = series.get((metric, ""))
         if metric_values is not None and metric_values.size:
             detail[metric] = float(metric_values.mean())
     if limit_cores < math.inf:
-        detail[CPU_LIMIT] = limit_cores
+        detail |= {CPU_LIMIT: limit_cores, CPU_THROTTLED: by_limit}
     detail |= memory_details(series, _pressure(series))
     role = "testers" if component == "testers" else "service"
     on = cores if kind == ResourceKind.CPU_OF_CORES else 0
     return Utilization(name, role, resource, mean, low, high, detail, kind=kind, cores=on)
+
+
+def _limited_disks(series: Mapping[tuple[str, str], Array]) -> dict[str, Array]:
+    """The use of each limit of disks, by its text."""
+    found = {}
+    for metric, limit_metric, name in DISK_LIMITS:
+        values, limit = series.get((metric, "")), series.get((limit_metric, ""))
+        if values is not None and values.size and limit is not None and limit.size and limit.mean() > 0:
+            found[f"{name} of its limit of {about_size(float(limit.mean()))}/s"] = values / float(
+                limit.mean()
+            )
+    return found
 
 
 def sampled_cores(samples: Sequence[SampleSeries]) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from plimsoll.analyse.components.utilization import monitor_cpu, sampled_cores, utilizations
+from plimsoll.analyse.components.utilization import CPU_THROTTLED, monitor_cpu, sampled_cores, utilizations
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import TESTERS, Agent, LinkCapacity
@@ -25,6 +25,8 @@ class HostsUsed:
     shown: tuple[Utilization, ...]
     busiest_thread: float | None
     thread_demand: float | None
+    throttled: float
+    """The greatest number of cores that testers of a host waited for because of their CPU limit."""
     steal: float | None
     cpu: Mapping[str, float]
     monitor_cpu: float | None
@@ -85,6 +87,7 @@ def hosts_used(
         shown=(*of_lab, *full, *watched.values(), *services.values(), *busiest),
         busiest_thread=greatest_detail(testers, "busiest_thread"),
         thread_demand=greatest_detail(testers, "thread_demand"),
+        throttled=greatest_detail(testers, CPU_THROTTLED) or 0.0,
         steal=max(
             (used.detail["cpu.steal"] for used in hosts.values() if "cpu.steal" in used.detail), default=None
         ),

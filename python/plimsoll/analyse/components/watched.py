@@ -230,6 +230,7 @@ def _group(readings: WatchedReadings, steps: _Steps) -> Utilization | None:
         return None
     detail: dict[str, float | None] = {
         "cores_used": mean,
+        "cpu.limit": limit,
         "memory.used": steps.gauge("memory.used"),
         "cpu.throttled": steps.mean(steps.share("cpu.throttled", steps.width)),
     }

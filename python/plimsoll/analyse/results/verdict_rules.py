@@ -73,9 +73,9 @@ _CHECKS: Final = (
     ),
     VerdictRule(
         RuleName.TESTER_CPU,
-        3,
+        4,
         "A run in which a thread of an agent used, or waited for, more of a core than `tester_cpu` is invalid, and "
-        "doubtful above 90 %.",
+        "doubtful above 90 %, without the time for which a CPU limit of the experiment stopped it.",
     ),
     VerdictRule(
         RuleName.STARTED,
@@ -85,15 +85,16 @@ _CHECKS: Final = (
     ),
     VerdictRule(
         RuleName.LATENESS,
-        2,
+        3,
         "A run is invalid if at a reported percentile, up to p99, the load generator's own lateness is above "
-        "`lateness_share` of the response time and above `lateness_floor`; it is doubtful if so above p99.",
+        "`lateness_share` of the response time and above `lateness_floor`; it is doubtful if so above p99; "
+        "it is not judged by this if a CPU limit of the experiment stopped testers for more of the window than `gaps`.",
     ),
     VerdictRule(
         RuleName.GAPS,
-        1,
+        2,
         "A run is invalid if a thread of the load generator stood still for more of the window than `gaps`, and "
-        "doubtful if for at most 50 ms.",
+        "doubtful if for at most 50 ms, without the time for which a CPU limit of the experiment stopped it.",
     ),
     VerdictRule(
         RuleName.RECORD, 1, "A run is invalid if records of it were lost, or if its counts do not balance."
@@ -136,12 +137,12 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.BOTTLENECK,
-        3,
-        "The bottleneck of a run is the load generator if that was at 98 % or above, else the memory of a service with "
-        "a limit if the kernel killed a process of it there, or if some of its tasks waited for memory for at least "
-        "10 % of the time (lower end of the interval: 2 %), or the memory of a host with less than 10 % available, by "
-        "the same wait; else the component of highest utilization if that is at 90 % or above and its interval lies "
-        "above that of the second.",
+        4,
+        "The bottleneck of a run is the load generator if that was at 98 % or above and has no limit, else the memory "
+        "of a service with a limit if the kernel killed a process of it there, or if some of its tasks waited for "
+        "memory for at least 10 % of the time (lower end of the interval: 2 %), or the memory of a host with less than "
+        "10 % available, by the same wait; else the component of highest utilization if that is at 90 % or above and "
+        "its interval lies above that of the second, where a limit of CPU or disks counts as a resource.",
     ),
     VerdictRule(
         RuleName.COMMON_BOTTLENECK,

@@ -374,13 +374,15 @@ class Gain:
 
 
 class ResourceKind(StrEnum):
-    """Kinds of resources of a utilization. OTHER: a core, disk or link; the utilization contains its name."""
+    """Kinds of resources of a utilization. OTHER: a core, disk or link. With OTHER and DISK_OF_LIMIT, the utilization
+    contains its name."""
 
     CPU = "cpu"
     CPU_OF_CORES = "cpu of its cores"
     CPU_OF_SHARED_CORES = "cpu of shared cores"
     CPU_OF_PROCESS = "cpu of its process"
     CPU_OF_LIMIT = "cpu of its limit"
+    DISK_OF_LIMIT = "disk of its limit"
     BUSIEST_THREAD = "busiest thread"
     OTHER = "other"
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll.analyse.components.bottleneck import bottleneck
+from plimsoll.analyse.components.utilization import CPU_LIMIT
+from plimsoll.analyse.components.utilization_hosts import greatest_detail
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import OpenLoad, RunResult
 from plimsoll.analyse.results.hosts import HostsResult
@@ -22,6 +24,7 @@ from plimsoll.analyse.results.run import (
 )
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import Reason, RunReason, RunVerdict, Severity
+from plimsoll.analyse.results.wording import percent
 from plimsoll.analyse.run.own_delays import NOT_RECORDED, OwnDelays
 from plimsoll.analyse.run.summary import RunSummary, without_overload
 from plimsoll.analyse.run.validity import Loss, ValidityFigures, against, judge_run, verdict_of
@@ -50,6 +53,8 @@ class RunFacts:
     started: float | None = None
     busiest_thread: float | None = None
     thread_demand: float | None = None
+    throttled: float = 0.0
+    """Cores that the testers of one host waited for because of their CPU limit, at most."""
     own: OwnDelays = NOT_RECORDED
     monitor_cpu: float | None = None
     notes: Sequence[str] = ()
@@ -74,7 +79,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
     """The result of the run with its verdicts, without texts. `limits`: the section `validity:`."""
     verdict = judge_run(_observed(facts, summary), limits)
     reasons = (*_unfinished(facts), *verdict.reasons)
-    if verdict_of(reasons) == RunVerdict.INVALID:
+    if verdict_of(reasons) == RunVerdict.INVALID or _are_throttled(facts, limits):
         summary = without_overload(summary)
     limiting = bottleneck(facts.utilization)
     return RunResult(
@@ -104,7 +109,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         ecdf=summary.ecdf,
         warmup_s=facts.warmup_s,
         monitor_cpu=facts.monitor_cpu,
-        notes=(*facts.notes, *_advice(facts, summary)),
+        notes=(*facts.notes, *_by_limit(facts, limits), *_advice(facts, summary)),
         metrics=facts.metrics,
         open_load=facts.open_load,
         services=facts.services,
@@ -146,6 +151,7 @@ def _observed(facts: RunFacts, summary: RunSummary) -> ValidityFigures:
         planned=facts.planned,
         started=facts.started,
         thread_demand=facts.thread_demand,
+        throttled=min(1.0, facts.throttled),
         own=facts.own,
         trend=summary.trend,
         balanced=facts.counts.balanced,
@@ -170,6 +176,23 @@ def _tiers(facts: RunFacts) -> tuple[TierCounts, ...]:
     """The comparisons of a run whose requests are all on record."""
     is_whole = facts.loss is None and facts.counts.balanced and not facts.counts.lost_records
     return facts.tiers if is_whole else ()
+
+
+def _are_throttled(facts: RunFacts, limits: Validity) -> bool:
+    """Whether a CPU limit of the experiment stopped testers: starts that are missing may be theirs, so nothing is said
+    about an overload of the target."""
+    return facts.throttled > limits.gaps
+
+
+def _by_limit(facts: RunFacts, limits: Validity) -> tuple[str, ...]:
+    """Whether the CPU limit of the testers stopped them, which the experiment asked for."""
+    cores = greatest_detail((used for used in facts.utilization if used.role == "testers"), CPU_LIMIT)
+    if cores is None or not _are_throttled(facts, limits):
+        return ()
+    return (
+        f"the testers used their CPU limit of {percent(cores, 2)} of a core (`hosts.limits`), which stopped them for "
+        f"{percent(min(1.0, facts.throttled), 2)} of the window: this is no reason against the run",
+    )
 
 
 def _advice(facts: RunFacts, summary: RunSummary) -> tuple[str, ...]:

@@ -49,7 +49,9 @@ class ValidityFigures:
     """The figures by which a run is judged. `busiest_thread`: share of a core that the generator's busiest thread used;
     `thread_demand`: share that one of its threads used or waited for (None: not watched). `planned`, `started`: starts
     in the window, without those dropped or skipped on request (None: a closed load plans none). `steal`: share of the
-    processor time of the host that the hypervisor assigned to other guests (None: not watched)."""
+    processor time of the host that the hypervisor assigned to other guests (None: not watched). `throttled`: share of
+    the window for which a CPU limit of the experiment stopped the testers of one host, at most; `thread_demand` is
+    without this time."""
 
     succeeded: int
     failed: int
@@ -65,6 +67,7 @@ class ValidityFigures:
     unknown_clocks: tuple[str, ...] = ()
     tiers: tuple[TierCounts, ...] = ()
     loss: Loss | None = None
+    throttled: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,8 @@ def _started(share: float | None, limits: Validity) -> Reason | None:
 def _lateness(observed: ValidityFigures, limits: Validity) -> Reason | None:
     """Own lateness at each reported percentile. Above p99 the sample may consist of a few stalls of the host."""
     floor_s = limits.lateness_floor_ns / 1e9
+    if observed.throttled > limits.gaps:
+        return None  # of the delays of the testers, those by their limit cannot be told apart
     late = [
         delay for delay in observed.own.at if delay.share > limits.lateness_share and delay.own_s > floor_s
     ]
@@ -162,10 +167,14 @@ def _lateness(observed: ValidityFigures, limits: Validity) -> Reason | None:
 
 
 def _gaps(observed: ValidityFigures, limits: Validity) -> Reason | None:
-    if observed.own.stopped is None or observed.own.stopped <= limits.gaps:
+    if observed.own.stopped is None:
         return None
-    severity = Severity.INVALID if observed.own.stopped_s > MAX_STALL_S else Severity.DOUBTFUL
-    return against(RunReason.GAPS, severity, share=observed.own.stopped, limit=limits.gaps)
+    by_host = max(0.0, observed.own.stopped - observed.throttled)
+    if by_host <= limits.gaps:
+        return None
+    stopped_s = observed.own.stopped_s * by_host / observed.own.stopped
+    severity = Severity.INVALID if stopped_s > MAX_STALL_S else Severity.DOUBTFUL
+    return against(RunReason.GAPS, severity, share=by_host, limit=limits.gaps)
 
 
 def _damage(observed: ValidityFigures, limits: Validity) -> Reason | None:
@@ -255,6 +264,7 @@ def _evidence(observed: ValidityFigures, share: float | None) -> dict[str, float
             (delay.share for delay in observed.own.at if delay.quantile <= MAX_JUDGED_QUANTILE), default=None
         ),
         "gaps": observed.own.stopped,
+        **({"throttled": observed.throttled} if observed.throttled else {}),
         "trend_change": observed.trend.change if observed.trend else None,
         "steal": observed.steal,
         "trend_p": observed.trend.p_value if observed.trend else None,

@@ -14,9 +14,11 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, Protocol
 
 from plimsoll.deploy.hosts.calls import CommandResult
+from plimsoll.deploy.limits import LimitProof
 from plimsoll.errors import EngineError
 from plimsoll.plan.hosts.spread import Place, places
 from plimsoll.plan.model_hosts import Host
+from plimsoll.plan.model_limits import NO_LIMITS, Limits
 from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
 
@@ -27,7 +29,7 @@ class Agent:
 
     `start`: {"kind": "local"}, {"kind": "command", "argv": [...]} whose stdin and stdout are the link, or
     {"kind": "joined"}. `watch`: the processes that an agent on a target's host monitors. `files`: maps local
-    names to names on the host.
+    names to names on the host. `limits`: of its process.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Agent:
     role: Literal["testers", "watch"] = "testers"
     watch: tuple[Mapping[str, Any], ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = NO_LIMITS
 
     def to_json(self) -> dict[str, Any]:
         """The agent as the engine reads it."""
@@ -48,6 +51,7 @@ class Agent:
             "start": dict(self.start),
             "watch": [dict(process) for process in self.watch],
             "files": dict(self.files),
+            "limits": self.limits.to_json(),
         }
 
 
@@ -177,6 +181,10 @@ class HostBackend(ABC):
         """Runs a line of shell on the hosts, in parallel. Raises EngineError if this kind of hosts runs no
         commands; the plan rejects such a file."""
         raise EngineError("commands cannot be run on hosts of this kind")
+
+    def prove_limits(self, ready: Sequence[ReadyHost], resources: Sequence[str]) -> list[LimitProof]:
+        """Tests on each host whether limits hold, in parallel. On this host, the lab tests them for all kinds."""
+        return [LimitProof({}) for _ in ready]
 
 
 def agents_on(ready: Sequence[ReadyHost], start: Mapping[str, Mapping[str, Any]]) -> list[Agent]:

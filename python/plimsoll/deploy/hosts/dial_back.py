@@ -18,6 +18,7 @@ from plimsoll.deploy.hosts import Agent, CleanedHost, Door, ReadyHost, agents_on
 from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.dial_in import POLL_S, DialingHosts, Lab
 from plimsoll.deploy.hosts.ssh import SshHosts
+from plimsoll.deploy.limits import LimitProof
 from plimsoll.plan.model_hosts import Hosts
 from plimsoll.plan.model_links import Link
 from plimsoll.plan.source.secret import Secret
@@ -79,6 +80,10 @@ class DialBack(DialingHosts):
     def run_command(self, ready: Sequence[ReadyHost], line: str, timeout_s: float) -> list[CommandResult]:
         """See `HostBackend`."""
         return self.over_ssh.run_command(ready, line, timeout_s)
+
+    def prove_limits(self, ready: Sequence[ReadyHost], resources: Sequence[str]) -> list[LimitProof]:
+        """See `HostBackend`."""
+        return self.over_ssh.prove_limits(ready, resources)
 
     @property
     def links(self) -> Sequence[Link]:

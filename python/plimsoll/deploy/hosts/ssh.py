@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from plimsoll import __version__
@@ -22,6 +23,7 @@ from plimsoll.deploy.binary import elf_facts
 from plimsoll.deploy.hosts import Agent, CleanedHost, HostBackend, ReadyHost, agents_on, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.remote import Item
+from plimsoll.deploy.limits import TEST_S, LimitProof, proof_of, self_test_words
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.model_hosts import Host, Hosts
 
@@ -123,6 +125,16 @@ class SshHosts(HostBackend):
             timeout_s,
             line.encode(),
         )
+
+    def prove_limits(self, ready: Sequence[ReadyHost], resources: Sequence[str]) -> list[LimitProof]:
+        """See `HostBackend`."""
+
+        def command(ready_host: ReadyHost) -> str:
+            words = self_test_words(PurePath(ready_host.engine), PurePath(ready_host.directory), resources)
+            return f"exec {shlex.join(map(str, words))}"
+
+        results = self.run_script(ready, command, TEST_S)
+        return [proof_of(result.code, result.out or result.complaint, resources) for result in results]
 
     @cached_property
     def _engine(self) -> FileCopy:

@@ -10,6 +10,7 @@ from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.resolve import SECTION_EXAMPLES
 from plimsoll.plan.model import Service
 from plimsoll.plan.model_hosts import LOCAL, WATCHER, Host, Hosts
+from plimsoll.plan.model_limits import NO_LIMITS
 from plimsoll.plan.services.section import Services, ServiceSection, kind_of
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest
@@ -40,7 +41,7 @@ def place_services(
     _check_relations({service.name: service for service in placed}, sections, hosts, context)
     if not used:
         return tuple(placed), None
-    in_order = tuple(replace(host, agents=1) for host in hosts.hosts if host.name in used)
+    in_order = tuple(replace(host, agents=1, limits=NO_LIMITS) for host in hosts.hosts if host.name in used)
     return tuple(placed), replace(
         Hosts(
             kind=hosts.kind, hosts=in_order, ssh=hosts.ssh, testbed=hosts.testbed, directory=hosts.directory

@@ -13,6 +13,7 @@ from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.spread import carriers, chosen, expected_agents, of_hosts, places
 from plimsoll.plan.hosts.testbed import TestbedSpec
 from plimsoll.plan.hosts.testbed_hosts import hosts_of, lab_address, links_of, testbed_of
+from plimsoll.plan.hosts.tester_limits import check_section, host_limits, section_limits
 from plimsoll.plan.model_hosts import (
     DIAL_IN_KINDS,
     LOCAL,
@@ -54,6 +55,7 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         context.wrong(
             (*AT, "links"), f"hosts of kind {raw.kind} have no emulated links: only kind testbed has"
         )
+    check_section(raw, context)
     hosts = () if missing else _hosts(raw, testbed, context)
     _check_unique_names(raw, hosts, context)
     if raw.link == "ssh" and raw.kind in DIAL_IN_KINDS:
@@ -133,7 +135,7 @@ def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> tupl
             context.wrong(at if raw.sites else (*AT, "hosts"), message)
         return ()
     if not sites and raw.kind == LOCAL:
-        return (Host(LOCAL, "", LOCAL, raw.agents),)
+        return (Host(LOCAL, "", LOCAL, raw.agents, limits=section_limits(raw)),)
     if not sites:
         example = "sites: {NAME: [HOST, ...]} or hosts: [HOST, ...]"
         context.wrong(AT, f"hosts of kind {raw.kind} must be listed: {example}")
@@ -141,18 +143,19 @@ def _hosts(raw: HostsRaw, testbed: TestbedSpec | None, context: Context) -> tupl
     for site, listed in sites.items():
         for index, raw_host in enumerate(listed):
             host_at: KeyPath = (*at, "hosts", index) if raw.hosts is not None else (*at, site, index)
-            hosts.append(_host(raw_host, site, raw.agents, host_at, context))
+            hosts.append(_host(raw_host, site, raw, host_at, context))
     return tuple(hosts)
 
 
-def _host(raw: HostRaw, site: str, agents: int, at: KeyPath, context: Context) -> Host:
+def _host(raw: HostRaw, site: str, section: HostsRaw, at: KeyPath, context: Context) -> Host:
     name = raw.name or raw.host
     if set(name) & set(":%"):
         context.wrong(
             at, f"{name} is not valid in a file name: give the host a name, {{host: '{name}', name: ...}}"
         )
-    count = agents if raw.agents is None else raw.agents
-    return Host(name, raw.host, site, count, raw.user, raw.port, raw.link)
+    count = section.agents if raw.agents is None else raw.agents
+    limits = host_limits(raw, section, count, at, context)
+    return Host(name, raw.host, site, count, raw.user, raw.port, raw.link, limits)
 
 
 def _file(name: str | None, at: KeyPath, context: Context) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from plimsoll.errors import BadInput
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.testbed import LAB, TestbedSpec, load_testbed
+from plimsoll.plan.hosts.tester_limits import host_limits, section_limits
 from plimsoll.plan.links import changed_link, report_link
 from plimsoll.plan.model_hosts import LOCAL, Host, Hosts
 from plimsoll.plan.model_links import Link
@@ -61,7 +62,10 @@ def hosts_of(spec: TestbedSpec, raw: HostsRaw, context: Context) -> tuple[Host, 
     if not available:
         context.wrong((*AT, "testbed"), f"the testbed {spec.name} has no hosts for testers")
     if raw.hosts is None and raw.sites is None:
-        return tuple(Host(host.name, host.name, host.site, raw.agents) for host in available.values())
+        limits = section_limits(raw)
+        return tuple(
+            Host(host.name, host.name, host.site, raw.agents, limits=limits) for host in available.values()
+        )
     hosts = []
     for site, at, raw_host in _listed_hosts(spec, raw, context):
         host = available.get(raw_host.host)
@@ -83,6 +87,7 @@ def hosts_of(spec: TestbedSpec, raw: HostsRaw, context: Context) -> tuple[Host, 
                     host.site,
                     agents,
                     link_bytes_s=raw_host.link,
+                    limits=host_limits(raw_host, raw, agents, at, context),
                 )
             )
     return tuple(hosts)

@@ -21,6 +21,7 @@ from plimsoll.plan import model
 from plimsoll.plan.hosts.hook_hosts import check_hooks
 from plimsoll.plan.hosts.placement import place_services
 from plimsoll.plan.hosts.resolve import check_reach, on_hosts, resolve_hosts, testers_of
+from plimsoll.plan.hosts.tester_limits import check_programs
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import Use
@@ -223,6 +224,7 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
     workloads = tuple(map(workload, populations))
     check_watched(workloads, known, raw.targets, hosts, context)
     at_each = [population.at for population in populations]
+    check_programs(hosts, list(zip(workloads, at_each, strict=True)), context)
     check_reach(hosts, known, list(zip(workloads, at_each, strict=True)), context)
     for name, hooks in (("before_run", raw.before_run), ("after_run", raw.after_run)):
         check_hooks(hosts, service_hosts, [hook.on for hook in hooks], (name,), context)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.limits import LimitsRaw
 from plimsoll.plan.links import LinkChangesRaw
 from plimsoll.plan.metrics.rules import Operator
 from plimsoll.plan.model_hosts import HostKind
@@ -171,7 +172,7 @@ Capacity = Annotated[
 class HostRaw(Raw):
     """One host. `host`: the address for ssh; `name`: the name in the results, if `host` is not valid in file names;
     `agents`: 0 for a host that runs only services; `link`: the capacity of its network, if it is known better than it
-    can be measured."""
+    can be measured; `limits`: of each of its agents, instead of those of the section."""
 
     host: HostName
     name: AgentName | None = None
@@ -179,6 +180,7 @@ class HostRaw(Raw):
     user: UserName | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     link: Capacity | None = None
+    limits: LimitsRaw | None = None
 
 
 def _host(value: object) -> object:
@@ -258,6 +260,7 @@ class HostsRaw(Raw):
     at_least: Count | None = None
     require: RequireRaw | None = None
     baseline: bool = False
+    limits: LimitsRaw | None = None
     ssh: SshRaw | None = None
     slurm: SlurmRaw | None = None
     dask: DaskRaw | None = None

@@ -64,8 +64,7 @@ pub(super) fn word(exit: &ProgramExit, group: Option<&mut ProgramGroup>) -> Stri
 pub(super) fn prove(limits: &Limits, directory: Option<&Path>) -> Result<(), ExecError> {
     static PROVEN: Mutex<Vec<Resource>> = Mutex::new(Vec::new());
     let mut proven = PROVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let wanted: Vec<Resource> = limits
-        .resources()
+    let wanted: Vec<Resource> = plimsoll_limits::resources(limits)
         .into_iter()
         .filter(|resource| !proven.contains(resource))
         .collect();
