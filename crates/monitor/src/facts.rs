@@ -4,6 +4,8 @@ use std::fs;
 
 use plimsoll_model::{HostFacts, HostLimits};
 
+use crate::parse;
+
 /// Reads the facts about this host. A fact that cannot be read is 0 or empty. `engine` is the
 /// version of the engine.
 pub fn host_facts(engine: &str) -> HostFacts {
@@ -41,11 +43,7 @@ fn total_memory(meminfo: &str) -> u64 {
 }
 
 fn local_ports(range: &str) -> u64 {
-    let mut ends = range.split_ascii_whitespace().map(str::parse::<u64>);
-    match (ends.next(), ends.next()) {
-        (Some(Ok(first)), Some(Ok(last))) if first <= last => last - first + 1,
-        _ => 0,
-    }
+    parse::net::local_ports(range).map_or(0, |(first, last)| u64::from(last - first) + 1)
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //! `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::network::Network;
 use crate::parse::{self, CpuTimes, Disk, Stat};
+use crate::proc_files::ProcFiles;
 use crate::rows::Rows;
 
 /// The previous readings of the counters.
@@ -14,20 +15,22 @@ use crate::rows::Rows;
 pub(crate) struct Host {
     stat: Option<Stat>,
     disks: BTreeMap<String, Disk>,
-    nets: BTreeMap<String, (u64, u64)>,
-    retransmits: Option<u64>,
+    network: Network,
+    files: ProcFiles,
+    /// Sum and number of the readings of the run queue since the previous sample.
+    runnable: (u64, u64),
     pressure: BTreeMap<&'static str, u64>,
     /// Names of the block devices that are not partitions.
     whole: BTreeSet<String>,
 }
 
-/// Metric, file in `/proc/pressure`, first word of the line.
+/// Metric, file, first word of the line.
 const PRESSURE: [(&str, &str, &str); 5] = [
-    ("psi.cpu.some", "cpu", "some"),
-    ("psi.io.some", "io", "some"),
-    ("psi.io.full", "io", "full"),
-    ("psi.memory.some", "memory", "some"),
-    ("psi.memory.full", "memory", "full"),
+    ("psi.cpu.some", "pressure/cpu", "some"),
+    ("psi.io.some", "pressure/io", "some"),
+    ("psi.io.full", "pressure/io", "full"),
+    ("psi.memory.some", "pressure/memory", "some"),
+    ("psi.memory.full", "pressure/memory", "full"),
 ];
 
 impl Host {
@@ -41,7 +44,8 @@ impl Host {
 
     /// Appends a reading to `rows`, with rates if there is a previous reading, `seconds` ago.
     pub(crate) fn sample(&mut self, proc: &Path, seconds: Option<f64>, rows: &mut Rows) {
-        let read = |name: &str| fs::read_to_string(proc.join(name)).ok();
+        let mut files = std::mem::take(&mut self.files);
+        let mut read = |name: &'static str| files.read(proc, name);
         if let Some(stat) = read("stat").as_deref().and_then(parse::stat) {
             self.cpu(stat, seconds, rows);
         }
@@ -60,22 +64,29 @@ impl Host {
         if let Some(text) = read("diskstats") {
             self.disk(&text, seconds, rows);
         }
-        if let Some(text) = read("net/dev") {
-            self.net(&text, seconds, rows);
+        self.network.sample(proc, seconds, rows);
+        let (sum, count) = std::mem::take(&mut self.runnable);
+        if count > 0 {
+            rows.push("cpu.runnable", sum as f64 / count as f64);
         }
-        let retransmits = read("net/snmp").as_deref().and_then(parse::retransmits);
-        if let (Some(now), Some(then), Some(seconds)) = (retransmits, self.retransmits, seconds) {
-            rows.push("net.retransmits", now.saturating_sub(then) as f64 / seconds);
-        }
-        self.retransmits = retransmits;
         for (metric, file, line) in PRESSURE {
-            let Some(now) = read(&format!("pressure/{file}")).and_then(|text| parse::pressure(&text, line))
-            else {
+            let Some(now) = read(file).and_then(|text| parse::pressure(&text, line)) else {
                 continue;
             };
             if let (Some(then), Some(seconds)) = (self.pressure.insert(metric, now), seconds) {
                 rows.push(metric, (now.saturating_sub(then) as f64 / 1e6 / seconds).min(1.0));
             }
+        }
+        self.files = files;
+    }
+
+    /// Reads the number of tasks that run or wait for a core, without the reader itself. The next
+    /// sample contains the mean of all readings.
+    pub(crate) fn count_runnable(&mut self, proc: &Path) {
+        let text = self.files.read(proc, "loadavg");
+        if let Some(tasks) = text.as_deref().and_then(parse::runnable) {
+            self.runnable.0 += tasks.saturating_sub(1);
+            self.runnable.1 += 1;
         }
     }
 
@@ -113,22 +124,16 @@ impl Host {
                 );
                 let busy = now.busy_ms.saturating_sub(then.busy_ms) as f64 / 1e3 / seconds;
                 rows.push_part("disk.busy", &part, busy.min(1.0));
+                let completed = now.completed.saturating_sub(then.completed) as f64;
+                rows.push_part("disk.iops", &part, completed / seconds);
+                let queued = now.queued_ms.saturating_sub(then.queued_ms) as f64 / 1e3;
+                rows.push_part("disk.queue", &part, queued / seconds);
+                if completed > 0.0 {
+                    let waited = now.waited_ms.saturating_sub(then.waited_ms) as f64 / 1e3;
+                    rows.push_part("disk.wait", &part, waited / completed);
+                }
             }
             self.disks.insert(now.name.clone(), now);
-        }
-    }
-
-    fn net(&mut self, text: &str, seconds: Option<f64>, rows: &mut Rows) {
-        for (name, received, sent) in parse::interfaces(text) {
-            let part: Arc<str> = name.as_str().into();
-            if let (Some(then), Some(seconds)) = (self.nets.insert(name, (received, sent)), seconds) {
-                rows.push_part(
-                    "net.receive",
-                    &part,
-                    received.saturating_sub(then.0) as f64 / seconds,
-                );
-                rows.push_part("net.send", &part, sent.saturating_sub(then.1) as f64 / seconds);
-            }
         }
     }
 }
@@ -162,6 +167,8 @@ fn shares(then: &CpuTimes, now: &CpuTimes, part: &str, rows: &mut Rows) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -192,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_pressure_and_disks_has_the_other_metrics() {
+    fn a_host_without_pressure_and_network_has_the_other_metrics() {
         let directory = std::env::temp_dir().join(format!("plimsoll-proc-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         fs::write(
@@ -200,7 +207,9 @@ mod tests {
             "cpu 10 0 0 90\ncpu0 10 0 0 90\nctxt 100\n",
         )
         .unwrap();
-        let mut host = Host::new(BTreeSet::new());
+        let disk = |numbers: &str| fs::write(directory.join("diskstats"), format!("8 0 sda {numbers}\n"));
+        disk("100 0 0 1000 100 0 0 500 0 0 3000").unwrap();
+        let mut host = Host::new(BTreeSet::from(["sda".to_owned()]));
         let mut rows = Rows::new(0, "host".into());
         host.sample(&directory, None, &mut rows);
         assert!(rows.0.is_empty());
@@ -209,6 +218,11 @@ mod tests {
             "cpu 60 0 0 140\ncpu0 60 0 0 140\nctxt 300\n",
         )
         .unwrap();
+        disk("120 0 0 1200 120 0 0 700 1 500 4000").unwrap();
+        fs::write(directory.join("loadavg"), "0 0 0 5/99 7\n").unwrap();
+        host.count_runnable(&directory);
+        fs::write(directory.join("loadavg"), "0 0 0 2/99 7\n").unwrap();
+        host.count_runnable(&directory);
         host.sample(&directory, Some(2.0), &mut rows);
         fs::remove_dir_all(&directory).unwrap();
         let value = |metric: &str, part: &str| {
@@ -221,6 +235,10 @@ mod tests {
         assert_eq!(value("cpu.busy", "0"), Some(0.5));
         assert_eq!(value("context_switches", ""), Some(100.0));
         assert_eq!(value("psi.cpu.some", ""), None);
-        assert_eq!(value("disk.read", "sda"), None);
+        assert_eq!(value("disk.read", "sda"), Some(0.0));
+        assert_eq!(value("disk.iops", "sda"), Some(20.0));
+        assert_eq!(value("disk.wait", "sda"), Some(0.01));
+        assert_eq!(value("disk.queue", "sda"), Some(0.5));
+        assert_eq!(value("cpu.runnable", ""), Some(2.5));
     }
 }

@@ -6,11 +6,21 @@
 //! | component | metric | unit | part |
 //! |---|---|---|---|
 //! | host | `cpu.user` `.nice` `.system` `.irq` `.softirq` `.steal` `.iowait` `.idle` `.busy` | fraction of the interval; busy is the sum without idle and iowait | core number, empty: mean of all |
+//! | host | `cpu.runnable` | mean number of tasks that run or wait for a core | |
 //! | host | `load.1` | processes | |
 //! | host | `memory.total` `.available` `.used`, `swap.used` | bytes | |
 //! | host | `disk.read` `disk.write` | bytes/s | whole device |
 //! | host | `disk.busy` | fraction | whole device |
+//! | host | `disk.iops` | requests completed, 1/s | whole device |
+//! | host | `disk.wait` | mean time of these requests, s | whole device |
+//! | host | `disk.queue` | mean number of requests in progress | whole device |
 //! | host | `net.receive` `net.send` | bytes/s | interface |
+//! | host | `net.receive_packets` `net.send_packets` | 1/s | interface |
+//! | host | `net.receive_drops` `net.send_drops` | packets dropped in the interval | interface |
+//! | host | `net.softnet_drops` | packets dropped in the interval because the queue of a core was full | |
+//! | host | `tcp.listen_overflows` `.listen_drops` `.request_queue_drops` `.syn_retransmits` | events in the interval | |
+//! | host | `sockets` | TCP sockets | state, within a budget; empty: all |
+//! | host | `ports.used` | fraction of the local ports in use toward one address, within a budget | |
 //! | host | `net.retransmits`, `context_switches` | 1/s | |
 //! | host | `psi.cpu.some` `psi.io.some` `.full` `psi.memory.some` `.full` | fraction of the interval | |
 //! | service:NAME, testers | `cpu` `cpu.user` `cpu.system` | cores in use, whole process tree | |
@@ -27,17 +37,23 @@
 //! | service or testers with limits | `cpu.throttled` | cores that waited because of the limit | |
 //! | service or testers with limits | `disk.read` `disk.write` | bytes/s of the busiest disk, of its control group, for those that are limited | |
 //! | service or testers with limits | `disk.read_limit` `disk.write_limit` | bytes/s | |
+//! | service:NAME | `listen.queue` `listen.backlog` | connections that wait to be accepted, and their maximum | port |
+//! | service:NAME | `listen.drops` | requests for a connection that were dropped in the interval | port |
 //! | service:NAME, testers | `io.read` `io.write` | bytes/s from and to storage | |
 //! | testers | `spin` | cores on which lanes spun instead of sleeping: not load | |
 //! | monitor | `cpu` | cores in use by the monitor itself | |
 
+mod diag;
 mod facts;
 mod find;
 mod group;
 mod host;
+mod network;
 mod parse;
+mod proc_files;
 mod proportional;
 mod rows;
+mod sockets;
 mod thread;
 mod tree;
 mod watched_process;
@@ -51,6 +67,7 @@ use plimsoll_record::Sample;
 
 use crate::host::Host;
 use crate::rows::Rows;
+use crate::sockets::{Members, Sockets};
 use crate::tree::{Tree, Units};
 use crate::watched_process::WatchedProcess;
 
@@ -65,6 +82,7 @@ pub struct Monitor {
     services: Vec<(String, Tree)>,
     sought: Vec<WatchedProcess>,
     testers: Tree,
+    sockets: Sockets,
     spun_ns: u64,
     last_ns: Option<i64>,
 }
@@ -108,9 +126,16 @@ impl Monitor {
             services,
             sought: sought.iter().map(WatchedProcess::new).collect(),
             testers: Tree::new("testers".into(), testers),
+            sockets: Sockets::new(),
             spun_ns: 0,
             last_ns: None,
         }
+    }
+
+    /// Counts the tasks that run or wait for a core. The next reading contains the mean of these
+    /// counts.
+    pub fn count_runnable(&mut self) {
+        self.host.count_runnable(&self.proc);
     }
 
     /// Takes a reading at the time `now_ns`. `spun_ns` is the total time for which lanes have spun,
@@ -137,6 +162,14 @@ impl Monitor {
             let spun = spun_ns.saturating_sub(self.spun_ns) as f64 / 1e9 / seconds;
             rows.of(&self.testers.component.clone()).push("spin", spun);
         }
+        let trees: Vec<Members<'_>> = self
+            .services
+            .iter()
+            .map(|(_, tree)| tree)
+            .chain(self.sought.iter().filter_map(WatchedProcess::tree))
+            .filter_map(Tree::members)
+            .collect();
+        self.sockets.sample(&self.proc, &trees, seconds, &mut rows);
         self.spun_ns = spun_ns;
         self.last_ns = Some(now_ns);
         Reading {

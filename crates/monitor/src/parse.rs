@@ -1,5 +1,7 @@
 //! Parsers of the files of `/proc`. A value that the kernel does not report is None, not zero.
 
+pub(crate) mod net;
+
 /// Times of one core, or of all cores, in ticks since boot: the fields of a `cpu` line of
 /// `/proc/stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,6 +79,12 @@ pub fn load(text: &str) -> Option<f64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Number of tasks that run or are ready to run, from `/proc/loadavg`. The reader is one of them.
+pub fn runnable(text: &str) -> Option<u64> {
+    let field = text.split_ascii_whitespace().nth(3)?;
+    field.split_once('/')?.0.parse().ok()
+}
+
 /// Contents of `/proc/meminfo`, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -124,6 +132,12 @@ pub struct Disk {
     pub written: u64,
     /// Time since boot with I/O in progress, ms.
     pub busy_ms: u64,
+    /// Requests completed since boot.
+    pub completed: u64,
+    /// Times of these requests, from their start to their end, together, ms.
+    pub waited_ms: u64,
+    /// Integral of the number of requests in progress since boot, ms.
+    pub queued_ms: u64,
 }
 
 /// Parses `/proc/diskstats`. The result contains devices and partitions; the caller selects the
@@ -140,33 +154,12 @@ pub fn disks(text: &str) -> Vec<Disk> {
                 read: number(5)?.wrapping_mul(SECTOR),
                 written: number(9)?.wrapping_mul(SECTOR),
                 busy_ms: number(12)?,
+                completed: number(3)?.wrapping_add(number(7)?),
+                waited_ms: number(6)?.wrapping_add(number(10)?),
+                queued_ms: number(13)?,
             })
         })
         .collect()
-}
-
-/// Parses `/proc/net/dev`. Returns name, bytes received and bytes sent of each interface.
-pub fn interfaces(text: &str) -> Vec<(String, u64, u64)> {
-    text.lines()
-        .filter_map(|line| {
-            let (name, counters) = line.split_once(':')?;
-            let numbers: Vec<u64> = counters
-                .split_ascii_whitespace()
-                .map_while(|word| word.parse().ok())
-                .collect();
-            Some((name.trim().to_owned(), *numbers.first()?, *numbers.get(8)?))
-        })
-        .collect()
-}
-
-/// Number of segments that TCP has retransmitted since boot, from `/proc/net/snmp`.
-pub fn retransmits(text: &str) -> Option<u64> {
-    let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
-    let index = lines
-        .next()?
-        .split_ascii_whitespace()
-        .position(|word| word == "RetransSegs")?;
-    lines.next()?.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 /// Stall time since boot in µs, from the line that begins with `kind` (`some` or `full`) of a file
@@ -301,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_and_interfaces_are_parsed_and_other_lines_skipped() {
+    fn disks_are_parsed_and_other_lines_skipped() {
         let text = "   8       0 sda 100 5 2048 30 200 6 4096 40 0 77 70 0 0 0 0 0 0\n   8       1 sda1 1 2 3 4 5 6 7 8 9 10 11\n bad line\n";
         let disks = disks(text);
         assert_eq!(
@@ -310,23 +303,17 @@ mod tests {
                 name: "sda".into(),
                 read: 1_048_576,
                 written: 2_097_152,
-                busy_ms: 77
+                busy_ms: 77,
+                completed: 300,
+                waited_ms: 70,
+                queued_ms: 70,
             }
         );
         assert_eq!(disks.len(), 2);
-        let text = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs\n  eth0: 111 1 0 0 0 0 0 0 222 2 0 0 0 0 0 0\n    lo:7 1 0 0 0 0 0 0 8 2 0 0 0 0 0 0\n";
-        assert_eq!(
-            interfaces(text),
-            [("eth0".to_owned(), 111, 222), ("lo".to_owned(), 7, 8)]
-        );
     }
 
     #[test]
-    fn retransmits_and_pressure_are_parsed() {
-        let text =
-            "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm RetransSegs InErrs\nTcp: 1 42 0\nUdp: A\nUdp: 1\n";
-        assert_eq!(retransmits(text), Some(42));
-        assert_eq!(retransmits("Tcp: A\n"), None);
+    fn pressure_is_parsed() {
         let text = "some avg10=0.00 avg60=0.12 avg300=0.30 total=123456\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=789\n";
         assert_eq!(pressure(text, "some"), Some(123_456));
         assert_eq!(pressure(text, "full"), Some(789));
@@ -354,6 +341,8 @@ mod tests {
     #[test]
     fn load_schedstat_and_io_are_parsed() {
         assert_eq!(load("0.52 0.58 0.59 1/467 12345\n"), Some(0.52));
+        assert_eq!(runnable("0.52 0.58 0.59 3/467 12345\n"), Some(3));
+        assert_eq!(runnable("0.52 0.58\n"), None);
         assert_eq!(on_core_ns("123456789 55 7\n"), Some(123_456_789));
         assert_eq!(waited_ns("123456789 55 7\n"), Some(55));
         assert_eq!(

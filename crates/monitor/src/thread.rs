@@ -18,6 +18,9 @@ use crate::{Monitor, MonitorEvent};
 /// long.
 const MIN_NS: i64 = 200_000_000;
 
+/// Number of counts of the run queue per second.
+const COUNTS_PER_SECOND: i64 = 3;
+
 /// How long [`MonitorThread::finish`] waits for a disk that does not answer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -82,7 +85,7 @@ impl MonitorThread {
                     // µs early on the raw clock. Seconds during which the thread did not run are
                     // skipped.
                     second = (second + 1).max((clock.raw_ns() - t0) / 1_000_000_000);
-                    let ended = wait(&stopped, (t0 + second * 1_000_000_000 - clock.raw_ns()).max(0));
+                    let ended = recording.count_until(&stopped, t0, second);
                     if !ended || clock.raw_ns() - recording.last_ns >= MIN_NS {
                         recording.read(&spun, &report);
                     }
@@ -127,6 +130,16 @@ fn wait(stopped: &Receiver<()>, ns: i64) -> bool {
     )
 }
 
+/// The time between a count and the end of its second, ns. The counts are at irregular times,
+/// because testers that start at whole or half seconds would be counted too often at regular ones.
+/// `index`: of the count in the run; `number`: how many follow it in its second.
+fn count_before_ns(index: i64, number: i64) -> i64 {
+    /// Multiples of the golden ratio are spread evenly over an interval.
+    const GOLDEN: f64 = 0.618_033_988_749_894_9;
+    let fraction = (index as f64 * GOLDEN).fract();
+    ((number as f64 + fraction) * 1e9 / COUNTS_PER_SECOND as f64) as i64
+}
+
 /// A monitor and its open files.
 struct Recording {
     monitor: Monitor,
@@ -154,6 +167,24 @@ impl Recording {
             part: "".into(),
             last_ns: 0,
         }
+    }
+
+    /// Waits for the end of a second of the run, and counts the tasks that are ready to run at
+    /// times within it. Returns true if the monitor is stopped.
+    fn count_until(&mut self, stopped: &Receiver<()>, t0_raw_ns: i64, second: i64) -> bool {
+        let due = t0_raw_ns + second * 1_000_000_000;
+        for number in (0..COUNTS_PER_SECOND).rev() {
+            let left =
+                due - count_before_ns(second * COUNTS_PER_SECOND + number, number) - self.clock.raw_ns();
+            if left <= 0 {
+                continue;
+            }
+            if wait(stopped, left) {
+                return true;
+            }
+            self.monitor.count_runnable();
+        }
+        wait(stopped, (due - self.clock.raw_ns()).max(0))
     }
 
     fn read(&mut self, spun: &dyn Fn() -> u64, report: &dyn Fn(i64, &MonitorEvent)) {

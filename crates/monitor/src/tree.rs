@@ -15,6 +15,7 @@ use crate::group::LimitedGroup;
 use crate::parse::{self, Process};
 use crate::proportional::ProportionalSize;
 use crate::rows::Rows;
+use crate::sockets::Members;
 
 /// Maximum number of members that are read, so that a fork bomb does not stop the monitor.
 const MAX_MEMBERS: usize = 4096;
@@ -146,6 +147,15 @@ impl Tree {
         }
         self.last = Some(now);
         false
+    }
+
+    /// The members at the last reading. None if the tree has ended.
+    pub(crate) fn members(&self) -> Option<Members<'_>> {
+        (!self.gone).then(|| Members {
+            component: &self.component,
+            root: self.root,
+            pids: self.members.keys().copied().collect(),
+        })
     }
 
     /// Appends the memory that belongs to the members: that of their group if they have limits,

@@ -60,6 +60,11 @@ impl WatchedProcess {
         Some(MonitorEvent::WatchLost(format!("{} has ended", self.wanted.name)))
     }
 
+    /// The process tree, while the process exists.
+    pub(crate) fn tree(&self) -> Option<&Tree> {
+        self.tree.as_ref()
+    }
+
     fn schedule_search(&mut self, now_ns: i64) {
         let is_by_pid = self.wanted.pid.is_some();
         self.next_search_ns = (!is_by_pid).then_some(now_ns + SEARCH_INTERVAL_NS);

@@ -45,6 +45,7 @@ from plimsoll.assemble.round_trips import missing_round_trips, round_trips_of
 from plimsoll.assemble.window import (
     at_peak,
     components_in,
+    conditions_in,
     hosts_used_in,
     layout_of,
     planned_load,
@@ -150,6 +151,7 @@ def one_run(
     result = replace(result, few=_few(result, record))
     if not changes_by_plan and facts.loss is None:
         result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
+    result = replace(result, conditions=conditions_in(run, measured, run_agents, result.traffic))
     shown = component_series(run, results, options, run_agents, run_summary.series)
     result = replace(result, component_series=shown)
     parts = run_summary.parts

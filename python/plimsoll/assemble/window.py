@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from plimsoll.analyse.components.conditions import run_conditions
+from plimsoll.analyse.components.cpu_series import cpu_of_hosts, whole_seconds
+from plimsoll.analyse.components.outside import with_outside_cpu
 from plimsoll.analyse.components.resources import component_resources
 from plimsoll.analyse.components.utilization import CPU_THROTTLED, monitor_cpu, utilizations
 from plimsoll.analyse.components.utilization_hosts import HostsUsed, greatest_detail, hosts_used
 from plimsoll.analyse.components.watched import watched_resources, watched_utilizations
 from plimsoll.analyse.hosts.clocks import greatest_bound
 from plimsoll.analyse.hosts.hosts import TesterPlacement, places_of
-from plimsoll.analyse.results.run import ComponentResources, NameLookup, Peak, WindowResult
-from plimsoll.analyse.run.connections import HISTOGRAMS, RunConnections, connections
+from plimsoll.analyse.results.conditions import Condition
+from plimsoll.analyse.results.run import ComponentResources, NameLookup, Peak, Traffic, WindowResult
+from plimsoll.analyse.run.connections import CONNECT, HISTOGRAMS, RunConnections, connections
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.run.staleness import HISTOGRAM, RunStaleness, staleness
 from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary
@@ -42,6 +46,8 @@ from plimsoll.collect.watched import watched_readings
 from plimsoll.plan.metrics.catalogue import PEAK
 
 ONLY_AGENT = "local"
+SYN_TIMEOUT_S: Final = 1.0
+"""Time after which Linux repeats a SYN without an answer (RFC 6298)."""
 
 
 def hosts_used_in(run: RunFiles, results: Results, window: Window, run_agents: RunAgents) -> HostsUsed:
@@ -197,16 +203,49 @@ def components_in(
 ) -> tuple[ComponentResources, ...]:
     """The resources of each component in the window. `used`: the utilizations of the same window."""
     watched = watched_readings(run)
-    return component_resources(
-        samples_of(run),
+    samples = samples_of(run)
+    components = component_resources(
+        samples,
         window,
         cores_of(run.record, results)["host"],
         run_agents.agents if run_agents.several else (),
         (*used.shown, *watched_utilizations(watched, window)),
         used.cpu,
         watched_resources(watched, window),
-        {service["name"]: service.get("host") or "" for service in run.record["services"]},
+        hosts_of_services(run),
     )
+    return with_outside_cpu(components, cpu_of_hosts(samples, run_agents.agents, whole_seconds(window)))
+
+
+def conditions_in(
+    run: RunFiles, window: Window, run_agents: RunAgents, traffic: Traffic
+) -> tuple[Condition, ...]:
+    """The conditions of hosts and services in the window that can explain slow or failed transactions."""
+    samples = samples_of(run)
+    return run_conditions(
+        samples,
+        run_agents.agents if run_agents.several else (),
+        window,
+        hosts_of_services(run),
+        cpu_of_hosts(samples, run_agents.agents, whole_seconds(window)),
+        traffic,
+        lambda: slow_connects(run, window),
+    )
+
+
+def slow_connects(run: RunFiles, window: Window) -> int | None:
+    """Number of connections of the window that took at least SYN_TIMEOUT_S; None if single transactions were not
+    kept."""
+    metrics = run.path / "metrics.parquet"
+    if not metrics.exists():
+        return None
+    times = read_metrics(metrics, window.start, window.end).get(CONNECT)
+    return 0 if times is None else int((times >= SYN_TIMEOUT_S).sum())
+
+
+def hosts_of_services(run: RunFiles) -> dict[str, str]:
+    """The host of each service by name, empty for the host of the lab."""
+    return {service["name"]: service.get("host") or "" for service in run.record["services"]}
 
 
 def at_peak(

@@ -161,7 +161,8 @@ def components_note(run: RunResult, points: int) -> str:
         else ""
     )
     return (
-        "CPU, memory, disk and network of each host and service, and its main counters, on the time axis above. "
+        "CPU, memory, disk and network of each host and service, its queues and what was dropped, and its main "
+        "counters, on the time axis above. "
         f"Bins of {times[1]:g} s.{left}"
     )
 

@@ -13,6 +13,7 @@ from plimsoll.analyse.answer.actions import of_actions
 from plimsoll.analyse.answer.caches import of_caches
 from plimsoll.analyse.answer.cells import of_cells, of_stages
 from plimsoll.analyse.answer.changes import of_changes
+from plimsoll.analyse.answer.conditions import of_conditions
 from plimsoll.analyse.answer.consistency import of_consistency
 from plimsoll.analyse.answer.demands import of_demands
 from plimsoll.analyse.answer.explained import variation_sentences
@@ -61,6 +62,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_ramps(analysis)
     answer += of_actions(analysis)
     answer += of_changes(analysis)
+    answer += of_conditions(analysis)
     answer += of_hosts(analysis)
     answer += of_pool(analysis)
     answer += of_few_transactions(analysis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from plimsoll.analyse.answer.changes import change_text
+from plimsoll.analyse.answer.conditions import condition_text
 from plimsoll.analyse.answer.explained import model_reason
 from plimsoll.analyse.answer.limits import (
     bracket_text,
@@ -22,7 +23,8 @@ from plimsoll.analyse.results.verdicts import Reason, Severity
 
 
 def worded_run(run: RunResult) -> RunResult:
-    """The run with the texts of the reasons against it, of its bottleneck, its lost agents and its changes."""
+    """The run with the texts of the reasons against it, of its bottleneck, its lost agents, its changes
+    and its conditions."""
     reasons = worded_reasons(run.reasons)
     why = run.bottleneck_why and replace(run.bottleneck_why, text=bottleneck_reason(run.bottleneck_why))
     return replace(
@@ -33,6 +35,7 @@ def worded_run(run: RunResult) -> RunResult:
         bottleneck_why=why,
         bottleneck_reason=why.text if why else "",
         hosts=run.hosts and _worded_hosts(run.hosts),
+        conditions=tuple(replace(condition, text=condition_text(condition)) for condition in run.conditions),
         changes=run.changes and tuple(replace(change, text=change_text(change)) for change in run.changes),
     )
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from plimsoll.analyse.components import kernel_figures as kernel
 from plimsoll.analyse.components.binned import Array, bins_of_counter, bins_of_gauge, bins_of_samples
 from plimsoll.analyse.components.resources import is_stacked, place
 from plimsoll.analyse.components.utilization import sampled_cores
@@ -37,6 +38,15 @@ _STATES: Final = {
     "cpu_steal": ("cpu.steal",),
 }
 """The states of the CPU, as sums of the kernel's."""
+_QUEUES: Final = {
+    "run_queue": (kernel.RUNNABLE,),
+    "disk_queue": (kernel.DISK_QUEUE,),
+    "listen_queue": (kernel.SERVICE_QUEUE,),
+    "listen_drops": (kernel.LISTEN_DROPS, kernel.SERVICE_DROPS),
+    "syn_retransmits": (kernel.SYN_RETRANSMITS,),
+    "packet_drops": kernel.PACKET_DROPS,
+}
+"""Queues and events, as sums of the metrics of the samples over their parts. They are left out if they are always 0."""
 
 Bins = Mapping[str, Array]
 """The bins of a component by resource."""
@@ -145,6 +155,7 @@ def _host_bins(samples: Iterable[SampleSeries], cores: int, edges: Array) -> Bin
     """Samples of a host: shares of its CPU become cores, disks are summed, of the network interfaces the one with the
     most bytes counts."""
     parts: dict[str, dict[str, Array]] = {}
+    samples = list(samples)
     for series in samples:
         is_disk = series.metric in ("disk.read", "disk.write") and not is_stacked(series.part)
         is_network = series.metric in ("net.receive", "net.send") and series.part != "lo"
@@ -155,7 +166,23 @@ def _host_bins(samples: Iterable[SampleSeries], cores: int, edges: Array) -> Bin
     out = {name: values * cores for name, values in _states(whole).items()}
     out |= {"cpu": whole["cpu.busy"] * cores} if "cpu.busy" in whole else {}
     out |= {"memory": whole["memory.used"]} if "memory.used" in whole else {}
-    return out | _devices(parts)
+    return out | _devices(parts) | _queues(samples, edges)
+
+
+def _queues(samples: Iterable[SampleSeries], edges: Array) -> dict[str, Array]:
+    """Queues and events that are not 0 in the whole run."""
+    samples = list(samples)
+    out: dict[str, Array] = {}
+    for name, metrics in _QUEUES.items():
+        parts = [
+            bins_of_samples(series.t_s, series.value, edges)
+            for series in samples
+            if series.metric in metrics and not is_stacked(series.part)
+        ]
+        if any(np.nansum(values) > 0 for values in parts):
+            known = np.any([np.isfinite(values) for values in parts], axis=0)
+            out[name] = np.where(known, np.nansum(parts, axis=0), np.nan)
+    return out
 
 
 def _devices(parts: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
@@ -178,6 +205,7 @@ def _devices(parts: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
 def _process_bins(samples: Iterable[SampleSeries], edges: Array) -> Bins:
     """Samples of a process tree. Testers that spin instead of sleeping do no work in that time, and the kernel does not
     say which of their states it belongs to."""
+    samples = list(samples)
     values = {
         series.metric: bins_of_samples(series.t_s, series.value, edges)
         for series in samples
@@ -189,6 +217,7 @@ def _process_bins(samples: Iterable[SampleSeries], edges: Array) -> Bins:
         ("disk_write", "io.write"),
     )
     out = {name: values[metric] for name, metric in named if metric in values}
+    out |= _queues(samples, edges)
     spin = values.get("spin")
     if "cpu" not in values:
         return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ class HostCpu:
     `host`: name of the host, empty for the host of the lab. `busy`: cores in use; `components`: cores in use by each
     service and watched process. `outside`: share (0..1) of all cores that was used by processes other than these, the
     testers and the monitor, including the kernel's work that belongs to no process; None if the number of cores is
-    unknown. `only_testers`: the host has testers and is not the host of the lab.
+    unknown. `interrupts`: share of all cores for interrupts and for the hypervisor, which `outside` contains.
+    `only_testers`: the host has testers and is not the host of the lab.
     """
 
     host: str
@@ -33,6 +35,7 @@ class HostCpu:
     components: Mapping[str, Array]
     outside: Array | None
     only_testers: bool = False
+    interrupts: Array | None = None
 
 
 def whole_seconds(window: Window) -> range:
@@ -86,7 +89,16 @@ def _host_cpu(
         },
         outside=np.maximum(busy_share - inside / cores, 0.0),
         only_testers=only_testers,
+        interrupts=_sum(filter(_is_known, _interrupts(samples, seconds)), len(seconds)),
     )
+
+
+def _interrupts(samples: Sequence[SampleSeries], seconds: range) -> Iterable[Array | None]:
+    return (_values(samples, "host", metric, seconds) for metric in ("cpu.irq", "cpu.softirq", "cpu.steal"))
+
+
+def _is_known(values: Array | None) -> TypeGuard[Array]:
+    return values is not None
 
 
 def _sum(parts: Iterable[Array], length: int) -> Array:

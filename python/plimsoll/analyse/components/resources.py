@@ -12,6 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from plimsoll.analyse.components.kernel_figures import (
+    WindowSamples,
+    figures_of_host,
+    figures_of_service,
+)
 from plimsoll.analyse.components.utilization import mean_in_window, sampled_cores
 from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.window.transactions import Window
@@ -47,9 +52,18 @@ def component_resources(
             located = place(agent, component, services)
             if located is None:
                 continue
-            means = _means([series for series in of_agent if series.component == component], window)
+            own = [series for series in of_agent if series.component == component]
+            means = _means(own, window)
             found = _host(means, sampled_cores(of_agent) or cores) if component == "host" else _process(means)
-            found = replace(found, component=located[0], host=located[1])
+            figures = WindowSamples(own, window)
+            found = replace(
+                found,
+                component=located[0],
+                host=located[1],
+                kernel=figures_of_host(figures, is_stacked)
+                if component == "host"
+                else figures_of_service(figures),
+            )
             before = out.get(found.component)
             if before is None:
                 out[found.component] = found

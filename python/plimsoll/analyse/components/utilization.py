@@ -57,7 +57,7 @@ def utilizations(
     out = []
     for component in sorted({series.component for series in samples}, key=_sort_key):
         values = {
-            (series.metric, series.part): _values_in_window(series, window)
+            (series.metric, series.part): in_window(series, window)
             for series in samples
             if series.component == component
         }
@@ -82,7 +82,7 @@ def _shared_cores(
 ) -> Utilization | None:
     """The cores that several services share. They can be full although none of the services is."""
     used = {
-        series.component: _values_in_window(series, window)
+        series.component: in_window(series, window)
         for series in samples
         if series.component in names and (series.metric, series.part) == ("cpu", "")
     }
@@ -111,7 +111,7 @@ def _shared_cores(
 def monitor_cpu(samples: Sequence[SampleSeries], window: Window) -> float | None:
     """Mean share of one core that the monitor itself used in the window; of several monitors, the greatest."""
     shares = (
-        _values_in_window(series, window)
+        in_window(series, window)
         for series in samples
         if (series.component, series.metric) == ("monitor", "cpu")
     )
@@ -122,7 +122,9 @@ def _sort_key(component: str) -> tuple[int, str]:
     return ({"host": 0, "testers": 2}.get(component, 1), component)
 
 
-def _values_in_window(series: SampleSeries, window: Window) -> Array:
+def in_window(series: SampleSeries, window: Window) -> Array:
+    """The values of the samples that lie in the window by more than half. A sample covers the time since the one before
+    it, at most 1 s."""
     since = np.diff(series.t_s, prepend=series.t_s[:1] - 1.0)
     middle = series.t_s - np.minimum(since, 1.0) / 2
     values: Array = series.value[(middle >= window.start / 1e9) & (middle < window.end / 1e9)]
@@ -131,7 +133,7 @@ def _values_in_window(series: SampleSeries, window: Window) -> Array:
 
 def mean_in_window(series: SampleSeries, window: Window) -> float | None:
     """Mean of a series over the seconds of the window; None without a sample."""
-    values = _values_in_window(series, window)
+    values = in_window(series, window)
     return float(values.mean()) if values.size else None
 
 
@@ -302,15 +304,19 @@ DETAIL_METRICS = (
 
 
 def mean_interval(values: Array) -> tuple[float, float | None, float | None]:
-    """Mean with a 95 % interval, cut to 0..1: batch means from 10 seconds on, else t over at least 3 seconds."""
+    """Mean of shares with a 95 % interval, cut to 0..1."""
+    mean, *ends = mean_bounds(values)
+    cut = [None if edge is None else min(1.0, max(0.0, edge)) for edge in ends]
+    return min(mean, 1.0), cut[0], cut[1]
+
+
+def mean_bounds(values: Array) -> tuple[float, float | None, float | None]:
+    """Mean with a 95 % interval: batch means from 10 seconds on, else t over at least 3 seconds."""
     mean = float(values.mean())
     batched = batch_mean(values)
     if batched is not None:
-        low, high = batched.interval.low, batched.interval.high
-    elif values.size >= 3:
-        half = t_quantile(0.975, values.size - 1) * float(values.std(ddof=1)) / math.sqrt(values.size)
-        low, high = mean - half, mean + half
-    else:
-        return min(mean, 1.0), None, None
-    cut = [None if edge is None else min(1.0, max(0.0, edge)) for edge in (low, high)]
-    return min(mean, 1.0), cut[0], cut[1]
+        return mean, batched.interval.low, batched.interval.high
+    if values.size < 3:
+        return mean, None, None
+    half = t_quantile(0.975, values.size - 1) * float(values.std(ddof=1)) / math.sqrt(values.size)
+    return mean, mean - half, mean + half

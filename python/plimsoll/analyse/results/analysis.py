@@ -13,6 +13,7 @@ from typing import Literal
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.charts import Chart
 from plimsoll.analyse.results.component_series import RunComponentSeries
+from plimsoll.analyse.results.conditions import Condition
 from plimsoll.analyse.results.demands import CellDemand, FanOut
 from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.results.memory import MemoryGrowth
@@ -141,6 +142,9 @@ class RunResult:
     components: tuple[ComponentResources, ...] = ()
     component_series: RunComponentSeries | None = None
     """None: no component was measured."""
+    conditions: tuple[Condition, ...] = ()
+    """Conditions of hosts and services that can explain slow or failed transactions. They are no reason against the
+    run."""
     first: tuple[FirstResult, ...] = ()
     """Empty unless a threshold has `where: {first: ...}`."""
     at_peak: WindowResult | None = None

@@ -19,8 +19,10 @@ class ComponentSeries:
     """The series of one component. A resource or counter that was not measured is absent.
 
     `resources`: means by name. `cpu`, `cpu_user`, `cpu_system`, `cpu_iowait`, `cpu_steal` are in cores, `memory` is in
-    bytes, and `disk_read`, `disk_write`, `network_in`, `network_out` are in bytes per second. `counters`: increases per
-    second of the main counters, by the names of the service.
+    bytes, and `disk_read`, `disk_write`, `network_in`, `network_out` are in bytes per second. `run_queue`,
+    `disk_queue`, `listen_queue` are numbers of tasks, requests and connections, `listen_drops`, `syn_retransmits`,
+    `packet_drops` are events per second; any of these six that is 0 in the whole run is absent. `counters`: increases
+    per second of the main counters, by the names of the service.
     """
 
     component: str

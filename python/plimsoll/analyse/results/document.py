@@ -26,6 +26,7 @@ def _run_document(run: dict[str, Any]) -> dict[str, Any]:
         "connections",
         "components",
         "component_series",
+        "conditions",
         "few",
         "first",
         "at_peak",

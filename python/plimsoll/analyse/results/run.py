@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from plimsoll.analyse.results.kernel import KernelFigures
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.verdicts import (
     BinOutcome,
@@ -323,6 +324,8 @@ class ComponentResources:
     network_in: float | None = None
     network_out: float | None = None
     """Bytes per second."""
+    kernel: KernelFigures | None = None
+    """None: no monitor, or an older one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class RuleName(StrEnum):
     OUTLIERS = "model.outliers"
     REGRESSION = "model.regression"
     MEMORY_GROWTH = "memory.growth"
+    CONDITIONS = "conditions"
 
 
 def combined_version(checks: Iterable[VerdictRule]) -> int:
@@ -289,6 +290,17 @@ RULES: Final = (
         "at least 3 numbers is above 0 and the growth is at least 5 % of the mean; in proportion, if a quadratic term "
         "has p of 0.05 or more, and only then it is extended, to at most 10 times the highest number.",
         rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.CONDITIONS,
+        1,
+        "A condition that can explain slow or failed transactions is reported if in the window a service dropped "
+        "requests for a connection, or its host did and connections of testers failed or took 1 s; packets were "
+        "dropped (of an interface, at least 10 and 0.01 %); 80 % of the local ports were in use toward one address; "
+        "a request of a disk that was less than 90 % busy took 20 ms (lower end of the interval: 10 ms) while tasks "
+        "waited for I/O for 10 % of the time; the interval of the number of tasks that ran or waited for a core is "
+        "above the number of cores; or processes outside the experiment used 10 % of the CPU of a host (lower end: "
+        "5 %).",
     ),
 )
 """All rules, each of them once."""

@@ -223,6 +223,7 @@ class Topic(StrEnum):
     STAGES = "stages"
     RAMP = "ramp"
     CHANGES = "changes"
+    CONDITIONS = "conditions"
     ACTIONS = "actions"
     SITES = "sites"
     SITES_FAIRNESS = "fairness of sites"

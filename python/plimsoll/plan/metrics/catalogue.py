@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from plimsoll.plan.metrics.kernel import KERNEL_METRICS
 from plimsoll.plan.metrics.table import (
     BYTES,
     Distribution,
@@ -432,6 +433,7 @@ METRICS = MetricTable(
             )
             for name, title, note in _FLOWS
         ),
+        *KERNEL_METRICS,
         Metric(
             "cpu_per_transaction.{component}",
             "CPU time of {component} per transaction",

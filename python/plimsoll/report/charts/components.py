@@ -34,6 +34,14 @@ _TRANSFERS: Final = {
     "network_in": "network in",
     "network_out": "network out",
 }
+_QUEUES: Final = {"run_queue": "tasks ready", "disk_queue": "at disks", "listen_queue": "to accept"}
+_LOST: Final = {
+    "listen_drops": "connect requests",
+    "syn_retransmits": "SYN repeated",
+    "packet_drops": "packets",
+}
+MIN_QUEUE: Final = 0.5
+"""Queues that are always shorter are not drawn."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +60,20 @@ class Strip:
 
 
 def strips(component: ComponentSeries) -> tuple[Strip, ...]:
-    """The strips of a component: CPU, memory, disk and network, counters. Lines that are zero in the whole run are left
-    out, except for requests; so are strips without lines."""
+    """The strips of a component: CPU, memory, disk and network, queues, what was dropped, counters. Lines that are zero
+    in the whole run are left out, except for requests; so are strips without lines."""
     resources = component.resources
     states = {word: resources[name] for name, word in _STATES.items() if name in resources}
     states = {word: values for word, values in states.items() if any(values) or word == "user"}
     cpu = states or ({"in use": resources["cpu"]} if "cpu" in resources else {})
     memory = {"memory": resources["memory"]} if "memory" in resources else {}
     transfers = {word: resources[name] for name, word in _TRANSFERS.items() if any(resources.get(name) or ())}
+    queues = {
+        word: resources[name]
+        for name, word in _QUEUES.items()
+        if any(value is not None and value >= MIN_QUEUE for value in resources.get(name, ()))
+    }
+    lost = {word: resources[name] for name, word in _LOST.items() if any(resources.get(name, ()))}
     counters = {
         name: values
         for name, values in component.counters.items()
@@ -69,6 +83,8 @@ def strips(component: ComponentSeries) -> tuple[Strip, ...]:
         Strip("CPU (cores)", cpu, is_stacked=bool(states)),
         _scaled("memory", memory, "bytes"),
         _scaled("transfer", transfers, "bytes_rate"),
+        Strip("waiting", queues),
+        Strip("dropped/s", lost),
         Strip("counted/s", counters),
     )
     return tuple(strip for strip in found if strip.lines)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import OutsideCpu, RunChange
 from plimsoll.analyse.results.verdicts import ChangedSeries
-from plimsoll.analyse.results.wording import count, listing, number, p_value, percent, quantity, with_unit
+from plimsoll.analyse.results.wording import (
+    capitalized,
+    count,
+    listing,
+    number,
+    p_value,
+    percent,
+    quantity,
+    with_unit,
+)
 from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.report.tables import counted
 from plimsoll.report.tables.actions import action_tables
@@ -19,6 +31,8 @@ def run_tables(run: RunResult) -> list[Table]:
         *action_tables(run),
         stages(run) if run.stages or run.workloads else None,
         changes(run) if run.changes else None,
+        conditions(run) if run.conditions else None,
+        kernel_figures(run),
         connections(run),
         metrics(run) if run.metrics else None,
         counted.counted(run) if run.services else None,
@@ -90,6 +104,60 @@ def _series(change: RunChange) -> str:
 def _outside_words(other: OutsideCpu) -> str:
     on = other.host or "the host"
     return f"{on}: {percent(other.before, 2)} to {percent(other.after, 2)} at {count(round(other.at_s))} s"
+
+
+def conditions(run: RunResult) -> Table:
+    """The conditions that can explain slow or failed transactions."""
+    rows = [
+        (capitalized(entry.kind), entry.component, capitalized(entry.text) + ".") for entry in run.conditions
+    ]
+    columns = (Column("Condition"), Column("Component"), Column("In the window"))
+    note = "They can explain slow or failed transactions, and are no reason against the run."
+    return Table(f"Conditions of hosts and services in run {run.id}", columns, tuple(rows), note)
+
+
+def kernel_figures(run: RunResult) -> Table | None:
+    """Events and queues of hosts and listening services, without columns of zeros; None if nothing is left."""
+    cells = [
+        (
+            part.component,
+            *(
+                show(value) if (value := getattr(part.kernel, name)) else ""
+                for name, _, show in _KERNEL_COLUMNS
+            ),
+        )
+        for part in run.components
+        if part.kernel is not None
+    ]
+    heads = ("Component", *(head for _, head, _ in _KERNEL_COLUMNS))
+    kept = [0, *(at for at in range(1, len(heads)) if any(row[at] for row in cells))]
+    rows = tuple(tuple(row[at] for at in kept) for row in cells if any(row[1:]))
+    if not rows:
+        return None
+    note = (
+        "Means of the window; an empty cell is zero, or not measured. Local ports: greatest share in use toward one "
+        "address. Disk: the one with the longest queue. CPU outside: share of the CPU that processes outside the "
+        "experiment used."
+    )
+    columns = tuple(Column(heads[at], numeric=at > 0) for at in kept)
+    return Table(f"Queues and events of the kernel in run {run.id}", columns, rows, note)
+
+
+_KERNEL_COLUMNS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
+    ("run_queue", "Tasks ready", number),
+    ("disk_iops", "Disk requests/s", number),
+    ("disk_wait_ms", "Disk wait", milliseconds),
+    ("disk_queue", "Disk queue", number),
+    ("sockets", "TCP sockets", number),
+    ("ports", "Local ports", lambda share: percent(share, 2)),
+    ("listen_queue", "Listen queue", number),
+    ("listen_drops", "Requests dropped/s", number),
+    ("listen_overflows", "Overflows/s", number),
+    ("syn_retransmits", "SYN repeated/s", number),
+    ("packet_drops", "Packets dropped/s", number),
+    ("outside_cpu", "CPU outside", lambda share: percent(share, 2)),
+)
+"""Fields of `KernelFigures`, their heads, and their form."""
 
 
 def connections(run: RunResult) -> Table | None:

@@ -1,0 +1,164 @@
+"""Conditions of hosts and services, from samples with known values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.unit.analyse.made import latency
+
+from plimsoll.analyse.answer import conditions as sentences
+from plimsoll.analyse.components.conditions import run_conditions
+from plimsoll.analyse.components.cpu_series import HostCpu
+from plimsoll.analyse.components.kernel_figures import WindowSamples, figures_of_host, figures_of_service
+from plimsoll.analyse.components.outside import outside_shares
+from plimsoll.analyse.components.resources import is_stacked
+from plimsoll.analyse.results.conditions import Condition, ConditionKind
+from plimsoll.analyse.results.run import ErrorCount, Traffic
+from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.samples import SampleSeries
+
+SECONDS = 12
+WINDOW = Window(0, SECONDS * 10**9)
+
+
+def traffic(**errors: int) -> Traffic:
+    """A window with failed transactions by code; `_` stands for a space."""
+    kinds = tuple(ErrorCount("error", code.replace("_", " "), number) for code, number in errors.items())
+    none = latency([])
+    return Traffic(SECONDS, 1, 0, 0.0, kinds, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, none, none, none)
+
+
+def series(component: str, metric: str, part: str, values: float | list[float]) -> SampleSeries:
+    t = np.arange(1.0, SECONDS + 1)
+    return SampleSeries(component, metric, part, t, np.broadcast_to(np.asarray(values, float), t.shape))
+
+
+def found(
+    *samples: SampleSeries, slow: int | None = 0, cpu: HostCpu | None = None, **errors: int
+) -> list[Condition]:
+    every = [series("host", "cpu.busy", part, 0.5) for part in ("", "0", "1")]
+    hosts = () if cpu is None else (cpu,)
+    return list(
+        run_conditions([*every, *samples], (), WINDOW, {"web": ""}, hosts, traffic(**errors), lambda: slow)
+    )
+
+
+def condition_text(condition: Condition) -> str:
+    return sentences.condition_text(condition).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def listening(drops: float, queue: float = 3) -> list[SampleSeries]:
+    return [
+        series("service:web", "listen.drops", "80", drops),
+        series("service:web", "listen.queue", "80", queue),
+        series("service:web", "listen.backlog", "80", 2),
+    ]
+
+
+def test_a_full_listen_queue_is_reported_with_the_connections_that_it_delayed() -> None:
+    own = series("host", "tcp.listen_overflows", "", 4), series("host", "tcp.listen_drops", "", 4)
+    [condition] = found(*listening(3), *own, slow=12, timeout_connect=2)
+    assert (condition.kind, condition.component) == (ConditionKind.LISTEN_QUEUE, "web")
+    assert condition_text(condition) == (
+        "the listen queue of web (port 80) was full (up to 3 of 2): the kernel dropped 36 requests for a connection; "
+        "2 connections failed and 12 connections took 1 s or longer, after which a client repeats a SYN"
+    )
+    assert found(*listening(0)) == []
+
+
+def test_drops_of_the_host_count_only_with_slow_or_failed_connections() -> None:
+    own = series("host", "tcp.listen_overflows", "", 0), series("host", "tcp.listen_drops", "", 1)
+    assert found(*own) == []
+    [condition] = found(*own, slow=1)
+    assert condition_text(condition).startswith(
+        "the kernel of the host dropped 12 requests for a connection; 1 conn"
+    )
+    [condition] = found(*own, slow=None, no_answer_to_connect=3)
+    assert condition_text(condition).endswith("; 3 connections failed")
+
+
+@pytest.mark.parametrize(("used", "number"), [(0.79, 0), (0.85, 1)])
+def test_local_ports_are_reported_from_80_percent_on(used: float, number: int) -> None:
+    peak = [0.1] * (SECONDS - 1) + [used]
+    conditions = found(series("host", "ports.used", "", peak), no_free_local_port=7)
+    assert len(conditions) == number
+    for condition in conditions:
+        assert condition_text(condition) == (
+            "up to 85 % of the local ports of the host were in use toward one address: 7 transactions found no free one"
+        )
+
+
+def test_packets_that_an_unused_interface_drops_are_not_reported() -> None:
+    def interface(name: str, packets: float, drops: float) -> list[SampleSeries]:
+        return [
+            series("host", "net.receive_packets", name, packets),
+            series("host", "net.receive_drops", name, drops),
+        ]
+
+    assert found(*interface("eth0", 10_000, 0), *interface("eth1", 10, 10)) == []
+    assert found(*interface("eth0", 1_000_000, 5)) == []
+    [condition] = found(*interface("eth0", 1000, 5), series("host", "net.softnet_drops", "", 1))
+    assert condition_text(condition) == (
+        "the host dropped 60 received packets on eth0 and 12 packets for which the queue of a core was full"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "number"),
+    [({}, 1), ({"disk.busy": 0.95}, 0), ({"disk.wait": 0.01}, 0), ({"psi.io.some": 0.01}, 0)],
+)
+def test_a_slow_disk_that_is_not_busy_is_reported(change: dict[str, float], number: int) -> None:
+    values = {
+        "disk.wait": 0.05,
+        "disk.iops": 40,
+        "disk.queue": 2,
+        "disk.busy": 0.35,
+        "psi.io.some": 0.4,
+    } | change
+    conditions = found(
+        *(
+            series("host", metric, "sda" if metric[0] == "d" else "", value)
+            for metric, value in values.items()
+        )
+    )
+    assert len(conditions) == number
+    for condition in conditions:
+        assert "the disk sda of the host was busy for only 35 % of the time" in condition_text(condition)
+        assert "took 50.0 ms on average (40.0 requests/s, 2.00 in progress)" in condition_text(
+            condition
+        ).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_a_run_queue_is_compared_with_the_cores() -> None:
+    assert found(series("host", "cpu.runnable", "", 2)) == []
+    [condition] = found(series("host", "cpu.runnable", "", [5, 6] * (SECONDS // 2)))
+    assert condition_text(condition).startswith("on average, 5.50 tasks (")
+    assert condition_text(condition).endswith(" ran or waited for the 2 cores of the host")
+
+
+def test_interrupts_and_the_hypervisor_are_no_processes_outside() -> None:
+    shares = np.full(SECONDS, 0.4)
+    host = HostCpu(
+        "db1", np.zeros(SECONDS), {"db": np.zeros(SECONDS)}, shares, interrupts=np.full(SECONDS, 0.1)
+    )
+    [condition] = found(cpu=host)
+    assert condition_text(condition) == "processes outside the experiment used 30 % (30 %) of the CPU of db1"
+    assert found(cpu=replace(host, interrupts=np.full(SECONDS, 0.35))) == []
+    assert outside_shares(replace(host, components={})) is None, "the target may be one of them"
+
+
+def test_the_wait_of_a_disk_counts_requests_and_figures_may_be_missing() -> None:
+    waits = SampleSeries("host", "disk.wait", "sda", np.array([2.0, 3.0]), np.array([0.01, 0.05]))
+    rates = series("host", "disk.iops", "sda", [0, 300, 100, *([0] * (SECONDS - 3))])
+    queue = [series("host", "disk.queue", name, length) for name, length in (("sda", 1), ("dm-0", 9))]
+    figures = figures_of_host(WindowSamples([waits, rates, *queue], WINDOW), is_stacked)
+    assert figures.disk_wait_ms == pytest.approx(20)
+    assert figures.disk_queue == 1
+    assert figures.disk_iops == pytest.approx(400 / SECONDS)
+    assert (figures.ports, figures.listen_drops, figures.packet_drops) == (None, None, None)
+    own = figures_of_service(WindowSamples(listening(3), WINDOW))
+    assert own is not None
+    assert (own.listen_drops, own.listen_queue, own.sockets) == (3, 3, None)
+    assert figures_of_service(WindowSamples([rates], WINDOW)) is None
