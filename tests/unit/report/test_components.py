@@ -41,6 +41,22 @@ def test_each_component_has_strips_of_what_was_measured(run: RunResult) -> None:
     assert (found["testers"][0].is_stacked, list(found["testers"][0].lines)) == (False, ["in use"])
 
 
+def test_queues_and_what_was_dropped_are_drawn_where_they_are_not_negligible(run: RunResult) -> None:
+    assert run.component_series is not None
+    db = run.component_series.components[0]
+    queues = {
+        "run_queue": (0.1, 0.4),
+        "disk_queue": (0.0, 3.0),
+        "packet_drops": (None, 2.0),
+        "listen_drops": (0.0, None),
+    }
+    found = strips(replace(db, resources=queues, counters={}))
+    assert [(strip.title, strip.lines) for strip in found] == [
+        ("waiting", {"at disks": (0.0, 3.0)}),
+        ("dropped/s", {"packets": (None, 2.0)}),
+    ]
+
+
 def test_titles_name_the_kind_and_the_host(run: RunResult) -> None:
     assert run.component_series is not None
     titles = [component_title(each) for each in run.component_series.components]
