@@ -38,10 +38,16 @@ plimsoll: 1
 name: full
 services:
   web: {{kind: command, command: [python3, "{server}", "{{port}}"]}}
-workload: {{driver: http, target: web, timeout: 2s, http: {{path: /}}}}
+workload: {{driver: http, target: web, timeout: 1200ms, http: {{path: /}}}}
 load: {{testers: 10}}
-run: {{duration: 3s}}
-responses: [listen_drops.web, listen_queue.web, sockets.host, run_queue.host]
+run: {{duration: 2s}}
+responses:
+  - {{metric: listen_drops.web}}
+  - {{metric: listen_queue.web}}
+  - {{metric: sockets.host}}
+  - {{metric: run_queue.host}}
+thresholds:
+  - {{metric: listen_drops.web, test: "rate<1000/s"}}
 validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}}
 """
     done = lab.run("run", lab.file(text), "--json")

@@ -14,10 +14,10 @@ use crate::rows::Rows;
 
 /// Share of the time that may be spent on the list of all sockets.
 const BUDGET: f64 = 0.000_2;
-/// The same if a tenth of the local ports may be in use: the list is then long, and its result
-/// important.
+/// The same with more than MANY sockets: the list is then long, and its result important.
 const BUDGET_IF_MANY: f64 = 0.005;
-const MANY: f64 = 0.1;
+/// A tenth of the local ports of a host with the usual range.
+const MANY: f64 = 2800.0;
 /// Maximum number of descriptors of a process that are searched for a listening socket. A server
 /// opens it before its connections.
 const MAX_DESCRIPTORS: usize = 2048;
@@ -124,71 +124,63 @@ impl Sockets {
     /// descriptors of all members.
     fn find_owners(&mut self, proc: &Path, trees: &[Members<'_>], found: &[Socket]) {
         let roots: Vec<u32> = trees.iter().map(|tree| tree.root).collect();
-        if self.roots != roots {
-            // A tree that was found later may have a socket that was known before.
-            self.listeners.retain(|_, known| known.component.is_some());
-            self.roots = roots;
-        }
+        // A tree that was found later may have a socket that was known before.
+        let is_changed = std::mem::replace(&mut self.roots, roots) != self.roots;
         let inodes: HashSet<u32> = found.iter().map(|socket| socket.inode).collect();
         self.listeners.retain(|inode, _| inodes.contains(inode));
-        let mut new: HashSet<u32> = inodes
-            .into_iter()
-            .filter(|inode| !self.listeners.contains_key(inode))
-            .collect();
+        let mut new = HashSet::new();
+        for socket in found {
+            // The counter of a socket that was opened since the previous reading began at 0.
+            let drops = if self.is_first { socket.drops } else { 0 };
+            let is_known = self.listeners.contains_key(&socket.inode);
+            let known = self.listeners.entry(socket.inode).or_insert(Listener {
+                component: None,
+                drops,
+            });
+            if !is_known || (is_changed && known.component.is_none()) {
+                new.insert(socket.inode);
+            }
+        }
         if new.is_empty() {
             return;
         }
-        // The counter of a socket that was opened since the previous reading began at 0.
-        let before = |socket: &Socket| if self.is_first { socket.drops } else { 0 };
-        let before: HashMap<u32, u32> = found
-            .iter()
-            .map(|socket| (socket.inode, before(socket)))
-            .collect();
-        let listener = |inode: u32, component: Option<Arc<str>>| {
-            let drops = before.get(&inode).copied().unwrap_or(0);
-            (inode, Listener { component, drops })
-        };
         for tree in trees {
             for pid in &tree.pids {
                 for inode in sockets_of(&proc.join(format!("{pid}/fd"))) {
-                    if new.remove(&inode) {
-                        self.listeners
-                            .extend([listener(inode, Some(tree.component.clone()))]);
+                    if let (true, Some(known)) = (new.remove(&inode), self.listeners.get_mut(&inode)) {
+                        known.component = Some(tree.component.clone());
                     }
                 }
             }
         }
-        self.listeners
-            .extend(new.into_iter().map(|inode| listener(inode, None)));
     }
 
     /// Appends the number of sockets by state, and the share of the local ports that is in use
     /// toward one address, if the budget of the `seconds` since the previous call allows it.
     fn all(&mut self, proc: &Path, seconds: Option<f64>, rows: &mut Rows) {
-        let read = |name: &str| fs::read_to_string(proc.join(name)).unwrap_or_default();
-        let Some((first, last)) = local_ports(&read("sys/net/ipv4/ip_local_port_range")) else {
-            return;
-        };
-        let ports = f64::from(last - first) + 1.0;
-        let reuse = read("sys/net/ipv4/tcp_tw_reuse");
         let sockets = rows
             .0
             .iter()
             .rev()
             .find(|row| row.metric == "sockets" && row.part.is_empty());
-        let has_many = sockets.is_some_and(|row| row.value > MANY * ports);
+        let has_many = sockets.is_some_and(|row| row.value > MANY);
         let budget = if has_many { BUDGET_IF_MANY } else { BUDGET };
         self.credit_s = (self.credit_s + budget * seconds.unwrap_or(0.0)).min(budget);
         if self.credit_s <= 0.0 {
             return;
         }
         let Some(diag) = &mut self.diag else { return };
+        let read = |name: &str| fs::read_to_string(proc.join(name)).unwrap_or_default();
+        let Some((first, last)) = local_ports(&read("sys/net/ipv4/ip_local_port_range")) else {
+            return;
+        };
+        let reuse = read("sys/net/ipv4/tcp_tw_reuse");
         let begin = cpu_time_s();
         let mut census = Census::new(first..=last, reuse.trim());
         let is_complete = diag.dump(!(1 << LISTEN), |socket| census.add(&socket)).is_ok();
         self.credit_s -= cpu_time_s() - begin;
         if is_complete {
-            census.push(ports, rows);
+            census.push(f64::from(last - first) + 1.0, rows);
         } else {
             self.diag = None;
         }
