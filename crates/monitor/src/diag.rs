@@ -1,4 +1,4 @@
-//! The kernel's list of TCP sockets in the network namespace of the monitor: sock_diag(7).
+//! The kernel's list of TCP sockets in the network namespace of the monitor: `sock_diag(7)`.
 //! Rejected: `/proc/net/tcp`, which takes ten times as long and does not contain dropped requests.
 
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -53,7 +53,7 @@ def test_queues_and_what_was_dropped_are_drawn_where_they_are_not_negligible(run
     found = strips(replace(db, resources=queues, counters={}))
     assert [(strip.title, strip.lines) for strip in found] == [
         ("waiting", {"at disks": (0.0, 3.0)}),
-        ("dropped/s", {"packets": (None, 2.0)}),
+        ("events/s", {"packets dropped": (None, 2.0)}),
     ]
 
 

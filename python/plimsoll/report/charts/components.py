@@ -36,9 +36,9 @@ _TRANSFERS: Final = {
 }
 _QUEUES: Final = {"run_queue": "tasks ready", "disk_queue": "at disks", "listen_queue": "to accept"}
 _LOST: Final = {
-    "listen_drops": "connect requests",
+    "listen_drops": "requests dropped",
     "syn_retransmits": "SYN repeated",
-    "packet_drops": "packets",
+    "packet_drops": "packets dropped",
 }
 MIN_QUEUE: Final = 0.5
 """Queues that are always shorter are not drawn."""
@@ -84,7 +84,7 @@ def strips(component: ComponentSeries) -> tuple[Strip, ...]:
         _scaled("memory", memory, "bytes"),
         _scaled("transfer", transfers, "bytes_rate"),
         Strip("waiting", queues),
-        Strip("dropped/s", lost),
+        Strip("events/s", lost),
         Strip("counted/s", counters),
     )
     return tuple(strip for strip in found if strip.lines)
