@@ -10,6 +10,7 @@ import pytest
 from tests.golden.fixture import make_run, single, with_components
 
 from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.component_series import Values
 from plimsoll.report.charts import spec
 from plimsoll.report.charts.components import LINES, chart, component_title, strips
 from plimsoll.report.charts.marks import cut_rows
@@ -44,7 +45,7 @@ def test_each_component_has_strips_of_what_was_measured(run: RunResult) -> None:
 def test_queues_and_what_was_dropped_are_drawn_where_they_are_not_negligible(run: RunResult) -> None:
     assert run.component_series is not None
     db = run.component_series.components[0]
-    queues = {
+    queues: dict[str, Values] = {
         "run_queue": (0.1, 0.4),
         "disk_queue": (0.0, 3.0),
         "packet_drops": (None, 2.0),
