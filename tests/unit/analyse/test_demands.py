@@ -135,6 +135,40 @@ def test_times_in_a_gateway_by_littles_law() -> None:
     assert demand.components[1].pool_ms is None
 
 
+def test_times_that_a_gateway_counted() -> None:
+    """400 requests in the window, 0.4 for each of 1,000 transactions: 12 s of waiting are 30 ms each."""
+    counted = {"request_count": 400.0, "request_ns": 20e9, "pool_ns": 12e9, "query_ns": 6e9}
+    counted |= {"compression_ns": 1e9, "sending_ns": 0.4e9, "pool_count": 390.0}
+    before = run("0001", "4", 100.0)
+    gateway = replace(before.services[1], window={**before.services[1].window, **counted})
+    both = replace(before, services=(before.services[0], gateway, before.services[2]))
+    (demand,) = analysis(both).demands
+    times = demand.components[2].gateway
+    assert times is not None and times.per_transaction is not None
+    shown = (times.request_ms, times.pool_ms, times.query_ms, times.compression_ms, times.sending_ms)
+    assert [interval.mean for interval in shown] == pytest.approx([50.0, 30.0, 15.0, 2.5, 1.0])
+    assert times.per_transaction.mean == pytest.approx(0.4)
+    assert demand.components[1].gateway is None
+    table = tables.shown(Labels(analysis(both)))[1]
+    assert [column.name for column in table.columns][1:4] == [
+        "Waiting for a connection",
+        "Query",
+        "Compression",
+    ]
+    assert [cell.replace("\xa0", " ") for cell in table.rows[0]] == [
+        "gw",
+        "30.0 ms",
+        "15.0 ms",
+        "2.50 ms",
+        "1.00 ms",
+        "50.0 ms",
+        "0.400",
+    ]
+    assert table.note == tables.OF_GATEWAYS
+    old = tables.shown(Labels(analysis(before)))[1]
+    assert (old.note, old.rows[0][1]) == (tables.ESTIMATED, "15.0\xa0ms")
+
+
 def test_costs_of_a_million_transactions() -> None:
     """100 transactions per second are 360,000 in an hour: 0.20 EUR / 0.36 for a million."""
     (demand,) = analysis(run("0001", "4", 100.0)).demands

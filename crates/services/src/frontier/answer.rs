@@ -6,10 +6,12 @@
 //! the end of the connection with HTTP/1.0. Its headers are then final.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use plimsoll_wire::frontier::frame;
 
 use super::config::unix_now;
+use super::tally::{Step, StepParts};
 use crate::date::date;
 use crate::http::{Framing, Head, HttpConnection, Response};
 
@@ -32,6 +34,7 @@ pub(super) struct Answer<'a> {
     stale: Option<String>,
     /// Time of the last change of the data, in seconds since 1970.
     last_modified: Option<u64>,
+    sending: StepParts<'a>,
 }
 
 impl<'a> Answer<'a> {
@@ -40,6 +43,7 @@ impl<'a> Answer<'a> {
         head: &'a Head,
         max_age: u64,
         stale_if_error: bool,
+        sending: &'a Step,
     ) -> Self {
         let stale = if stale_if_error { max_stale(head) } else { None };
         Self {
@@ -51,7 +55,15 @@ impl<'a> Answer<'a> {
             kept: true,
             stale,
             last_modified: None,
+            sending: StepParts::new(sending),
         }
+    }
+
+    async fn write(&mut self, parts: &[&[u8]]) -> bool {
+        let begin = Instant::now();
+        let sent = self.connection.write(parts).await;
+        self.sending.add(begin.elapsed());
+        sent
     }
 
     /// Whether the headers were sent. Later errors can then be reported only in the body.
@@ -136,7 +148,7 @@ impl<'a> Answer<'a> {
         };
         out.extend_from_slice(&self.held);
         self.held.clear();
-        let sent = self.connection.write(&[&out, piece, end]).await;
+        let sent = self.write(&[&out, piece, end]).await;
         self.connection.recycle(out);
         sent
     }
@@ -166,23 +178,23 @@ impl<'a> Answer<'a> {
     }
 
     /// Responds that the client has the current data (304), without body, type and length.
-    pub(super) async fn not_modified(self) -> bool {
+    pub(super) async fn not_modified(mut self) -> bool {
         let response = self.response(304, false);
         let out = self.connection.head_of(self.head, &response, Framing::None);
-        let sent = self.connection.write(&[&out]).await;
+        let sent = self.write(&[&out]).await;
         self.connection.recycle(out);
         sent
     }
 
     /// Sends a text that is not a Frontier document.
-    pub(super) async fn plain(self, text: &[u8]) -> bool {
+    pub(super) async fn plain(mut self, text: &[u8]) -> bool {
         let response = Response {
             content_type: "text/plain;charset=US-ASCII",
             ..self.response(200, false)
         };
         let framing = Framing::Length(text.len());
         let out = self.connection.head_of(self.head, &response, framing);
-        let sent = self.connection.write(&[&out, text]).await;
+        let sent = self.write(&[&out, text]).await;
         self.connection.recycle(out);
         sent
     }
@@ -195,7 +207,7 @@ impl<'a> Answer<'a> {
             let response = self.response(status, false);
             let framing = Framing::Length(self.held.len());
             let out = self.connection.head_of(self.head, &response, framing);
-            return self.connection.write(&[&out]).await;
+            return self.write(&[&out]).await;
         }
         if self.committed.is_none() && self.held.len() <= HELD && !cut {
             let response = self.response(status, status == 503);
@@ -203,7 +215,7 @@ impl<'a> Answer<'a> {
                 .connection
                 .head_of(self.head, &response, Framing::Length(self.held.len()));
             out.extend_from_slice(&self.held);
-            let sent = self.connection.write(&[&out]).await;
+            let sent = self.write(&[&out]).await;
             self.connection.recycle(out);
             return sent;
         }
@@ -226,7 +238,7 @@ impl<'a> Answer<'a> {
             out.extend_from_slice(b"\r\n");
         }
         out.extend_from_slice(b"0\r\n\r\n");
-        self.connection.write(&[&out]).await
+        self.write(&[&out]).await
     }
 }
 

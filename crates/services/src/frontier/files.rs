@@ -111,7 +111,7 @@ impl Files {
                 Err(Some(failure)) => Err(failure),
                 Ok(()) => Ok(()),
             };
-            let _ = parts.blocking_send(Part::End(End::new(packer, outcome, Ttl::Long)));
+            let _ = parts.blocking_send(Part::End(End::new(packer, outcome, Ttl::Long, None)));
         });
         received
     }

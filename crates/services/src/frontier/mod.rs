@@ -168,6 +168,7 @@ impl Gateway {
             invalidation: self.invalidation.as_ref().map(Invalidation::stats),
             connections_limit: self.config.connections,
             threads_limit: self.config.threads,
+            times: tally.times(),
         }
     }
 }

@@ -65,8 +65,10 @@ impl Gateway {
     /// Responds to one request. Returns false if the connection must be closed.
     pub(super) async fn answer(&self, connection: &mut HttpConnection, head: &Head) -> bool {
         let (_in_progress, number) = Presence::enter(&self.tally.in_progress);
+        let _request = self.tally.request.time();
         let ages = &self.config.ages;
-        let mut answer = Answer::new(connection, head, ages.error, self.config.stale_if_error);
+        let stale = self.config.stale_if_error;
+        let mut answer = Answer::new(connection, head, ages.error, stale, &self.tally.sending);
         let request = match command::parse(head, self.signer.is_some()) {
             Ok(RequestKind::Payloads(payloads)) => payloads,
             Ok(RequestKind::Certificate) => return self.certificate(answer).await,
@@ -333,6 +335,7 @@ impl Gateway {
         let mut keepalive = Keepalive::new(config.keepalive_s, config.max_acquire_s);
         let acquired = {
             let _waiting = Presence::enter(&self.tally.waiting);
+            let _pool = self.tally.pool.time();
             let limit = Duration::from_secs_f64(config.max_acquire_s);
             let acquire = timeout(limit, self.database.acquire());
             self.wait(answer, &mut keepalive, acquire).await
@@ -386,7 +389,10 @@ impl Gateway {
             (Some(time), held)
         } else {
             let sql = self.database.dialect().changed(tables, change_table);
-            match self.wait(answer, keepalive, held.value(&sql)).await {
+            let query = self.tally.query.time();
+            let value = self.wait(answer, keepalive, held.value(&sql)).await;
+            drop(query);
+            match value {
                 None => return Err(PayloadResult::Gone),
                 Some(Err(Failure::Refused(why) | Failure::Database(why))) => {
                     let names = last_modified::names(tables);
@@ -450,7 +456,17 @@ impl Gateway {
                         return PayloadResult::Gone;
                     }
                 }
-                Some(Part::End(End { text, seal, outcome })) => {
+                Some(Part::End(End {
+                    text,
+                    seal,
+                    outcome,
+                    query,
+                    compression,
+                })) => {
+                    if let Some(query) = query {
+                        self.tally.query.add(query);
+                    }
+                    self.tally.compression.add(compression);
                     if !answer.last(&text).await {
                         return PayloadResult::Gone;
                     }

@@ -537,3 +537,56 @@ fn a_thousand_simultaneous_clients_all_receive_their_response() {
         assert_eq!(service.count(), 1000);
     }
 }
+
+/// A closed queue with a known answer: one connection, four clients without think time, and queries
+/// of a known length. While one query runs, three requests wait, so each waits for three queries;
+/// the first four wait for none to three.
+#[test]
+fn the_time_in_the_pool_is_that_of_three_queries() {
+    const CLIENTS: u32 = 4;
+    const EACH: u32 = 8;
+    const QUERY_S: f64 = 0.03;
+    for server in servers::all() {
+        let sql = match server.kind {
+            Kind::Postgres => "SELECT 'x' AS x FROM pg_sleep(0.03)",
+            Kind::Mariadb => "SELECT sleep(0.03)",
+        };
+        let (service, _) = lab(&server, |config| config.connections = 1);
+        let begin = Instant::now();
+        let client = || {
+            let mut client = service.connect();
+            let responses = (0..EACH).map(|_| {
+                let sent = Instant::now();
+                verified(&client.request("GET", &target(sql), ID, b""));
+                sent.elapsed().as_secs_f64()
+            });
+            responses.sum::<f64>()
+        };
+        let response_times: f64 = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).sum()
+        });
+        let elapsed = begin.elapsed().as_secs_f64();
+        // The end of a request is counted after its client has the response.
+        wait_until("no request", || service.stats()["in_progress"] == 0);
+        let stats = service.stats();
+        for step in ["request", "pool", "query", "compression", "sending"] {
+            assert_eq!(stats[format!("{step}_count")], CLIENTS * EACH, "{step}");
+        }
+        let seconds = |step: &str| stats[format!("{step}_ns")].as_u64().unwrap() as f64 / 1e9;
+        let number = f64::from(CLIENTS * EACH);
+        let (pool, query, request) = (seconds("pool"), seconds("query"), seconds("request"));
+        // One connection, so the queries follow each other.
+        assert!(
+            (QUERY_S * number..=elapsed).contains(&query),
+            "{elapsed} s: {stats}"
+        );
+        let steps = pool + query + seconds("compression") + seconds("sending");
+        assert!(steps <= request, "{stats}");
+        assert!(pool <= response_times - QUERY_S * number, "{stats}");
+        // Half a query per request is for the time that a client and the gateway need between the
+        // end of a query and the next request.
+        let waits = (3.0 - 0.5) * number - 6.0;
+        assert!(pool >= waits * QUERY_S, "{stats}");
+    }
+}

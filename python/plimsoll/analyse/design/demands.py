@@ -1,18 +1,20 @@
 """What a transaction costs each component: CPU time, requests, bytes, time in a gateway, and money. The service demands
 of operational analysis (Jain 33.3): busy time and counts per completed transaction.
 
-The mean times in a gateway follow from Little's law (Jain 30.3): the mean number of requests at a place is their rate
-times their mean time there. A gateway reports these numbers every second.
+A gateway counts the times of its requests and of their steps. Results of gateways that did not have only the numbers of
+requests at a place, every second. The mean times then follow from Little's law (Jain 30.3): the mean number of requests
+at a place is their rate times their mean time there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from plimsoll.analyse.design.across import Group, intervals_of, metric_intervals
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.demands import CellDemand, ComponentDemand, FanOut
+from plimsoll.analyse.results.demands import CellDemand, ComponentDemand, FanOut, GatewayTimes
 from plimsoll.analyse.results.run import ComponentResources, CountedService
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.plan.services.section import ServiceSection
@@ -27,7 +29,16 @@ _MILLION_PER_HOUR: Final = 1e6 / 3600
 _IN_GATEWAY: Final = "in_progress"
 _POOL: Final = "connections_waiting"
 _HELD: Final = "connections_in_use"
-_TIMES: Final = ("pool_ms", "connection_ms", "rest_ms")
+_ENDED: Final = "request_count"
+_STEPS: Final = ("request", "pool", "query", "compression", "sending")
+"""The steps of a request whose times a gateway counts, as STEP_ns."""
+_TIMES: Final = (
+    "pool_ms",
+    "connection_ms",
+    "rest_ms",
+    *(f"gateway {step}" for step in _STEPS),
+    "gateway requests",
+)
 """Their scatter increases with the load, so each cell has its own error."""
 
 Figure = Callable[[RunResult], float | None]
@@ -62,7 +73,8 @@ def cell_demands(
                 continue
             price = _price(name, prices)
             values = {field: intervals[name, field][at] for field in figures[name]}
-            if price is None and not any(values.values()):
+            gateway = _gateway([values.pop(f"gateway {step}") for step in (*_STEPS, "requests")])
+            if price is None and gateway is None and not any(values.values()):
                 continue
             components.append(
                 ComponentDemand(
@@ -71,6 +83,7 @@ def cell_demands(
                     request_counter=counters[name] if values["requests"] is not None else "",
                     price_per_hour=None if price is None else price.per_hour,
                     cost_per_million=None if price is None else cost_per_million(price.per_hour, rate),
+                    gateway=gateway,
                     **values,
                 )
             )
@@ -222,7 +235,26 @@ def _figures(name: str, request_counter: str) -> dict[str, Figure]:
         "pool_ms": lambda run: _in_gateway(name, run, _POOL),
         "connection_ms": lambda run: _in_gateway(name, run, _HELD),
         "rest_ms": lambda run: _in_gateway(name, run, _IN_GATEWAY, less=(_POOL, _HELD)),
+        **{f"gateway {step}": partial(_per_request, name, f"{step}_ns", factor=1e-6) for step in _STEPS},
+        "gateway requests": lambda run: _requests(name, _ENDED, run),
     }
+
+
+def _gateway(values: Sequence[Interval | None]) -> GatewayTimes | None:
+    """The times of the steps, and the requests per transaction; None if a time is not known."""
+    request, pool, query, compression, sending, requests = values
+    if request is None or pool is None or query is None or compression is None or sending is None:
+        return None
+    return GatewayTimes(request, pool, query, compression, sending, requests)
+
+
+def _per_request(name: str, counter: str, run: RunResult, *, factor: float) -> float | None:
+    """A counter of a gateway per request that ended in the window."""
+    service = _service(name, run)
+    if service is None or service.kind != "frontier" or counter not in service.window:
+        return None
+    ended = service.window.get(_ENDED, 0.0)
+    return factor * service.window[counter] / ended if ended > 0 else None
 
 
 def _used(name: str, resource: str, run: RunResult, factor: float = 1.0) -> float | None:

@@ -8,6 +8,20 @@ from plimsoll.analyse.stats.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)
+class GatewayTimes:
+    """Mean times of a request in a gateway, ms, by its own counters: waiting for a connection to the database; the
+    query, with reading its rows; compression; sending. `request_ms`: the whole time in the gateway. A step of a
+    long result may overlap another one. `per_transaction`: requests of the gateway per transaction."""
+
+    request_ms: Interval
+    pool_ms: Interval
+    query_ms: Interval
+    compression_ms: Interval
+    sending_ms: Interval
+    per_transaction: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentDemand:
     """What one component uses for one successful transaction, as means over the valid runs of a cell. None: not
     measured, or not counted by this component.
@@ -15,7 +29,8 @@ class ComponentDemand:
     `requests`: increase of `request_counter`, its requests or statements; `bytes_in`, `bytes_out`: of a service its own
     counters, of a host its busiest network interface, of the testers what they received. `pool_ms`: the time that
     requests wait in a gateway for a connection to the database, per transaction; `connection_ms`: the time that they
-    hold a connection; `rest_ms`: the other time in the gateway.
+    hold a connection; `rest_ms`: the other time in the gateway. These three are estimates from gauges; `gateway`: the
+    times that the gateway counted, None if it did not.
     """
 
     component: str
@@ -33,6 +48,7 @@ class ComponentDemand:
     price_per_hour: float | None = None
     cost_per_million: Interval | None = None
     """Cost of a million transactions at the throughput of the cell."""
+    gateway: GatewayTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)

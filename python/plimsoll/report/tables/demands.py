@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.results.demands import CellDemand, ComponentDemand
+from plimsoll.analyse.results.demands import CellDemand, ComponentDemand, GatewayTimes
 from plimsoll.analyse.results.wording import UNKNOWN, Kind, plus_minus, quantity
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import ONLY, Labels
@@ -21,9 +21,14 @@ OF_COSTS: Final = (
     " Cost: price per hour / throughput of the cell. The total contains the components that have a price."
 )
 OF_GATEWAYS: Final = (
+    "Mean time of a request of the gateway, by its own counters. Query: waiting for the database and reading the rows. "
+    "Sending: writing to the client, with waiting for a client that reads slowly. The steps of a long result overlap, "
+    "so their sum can exceed the whole time. Requests: of the gateway, per successful transaction."
+)
+ESTIMATED: Final = (
     "Per transaction, by Little's law: mean number of requests at the place / throughput, from a reading of the "
     "gateway every second. With a connection: the query, and its rows as they arrive, compressed and sent. The gateway "
-    "has no separate counters of compression and of sending."
+    "of these results did not count the times."
 )
 _FIGURES: Final[tuple[tuple[str, str, Kind], ...]] = (
     ("CPU time", "cpu_ms", "ms"),
@@ -37,6 +42,14 @@ _PLACES: Final[tuple[tuple[str, str, Kind], ...]] = (
     ("Waiting for a connection", "pool_ms", "ms"),
     ("With a connection", "connection_ms", "ms"),
     ("Rest", "rest_ms", "ms"),
+)
+_STEPS: Final[tuple[tuple[str, str, Kind], ...]] = (
+    ("Waiting for a connection", "pool_ms", "ms"),
+    ("Query", "query_ms", "ms"),
+    ("Compression", "compression_ms", "ms"),
+    ("Sending", "sending_ms", "ms"),
+    ("In all", "request_ms", "ms"),
+    ("Requests", "per_transaction", "number"),
 )
 
 
@@ -81,18 +94,23 @@ def _components(labels: Labels, demands: list[CellDemand], is_single: bool) -> T
 
 
 def _gateways(labels: Labels, demands: list[CellDemand], is_single: bool) -> Table | None:
-    rows = [
-        (*(() if is_single else (labels.cell(demand.cell),)), entry.component, *_cells(entry, _PLACES))
-        for demand in demands
-        for entry in demand.components
-        if entry.rest_ms is not None
-    ]
-    if not rows:
+    entries = [(demand, entry) for demand in demands for entry in demand.components]
+    if any(entry.gateway for _, entry in entries):
+        known = [(demand, entry, _cells(entry.gateway, _STEPS)) for demand, entry in entries if entry.gateway]
+        figures, note = _STEPS, OF_GATEWAYS
+    else:
+        known = [(demand, entry, _cells(entry, _PLACES)) for demand, entry in entries if entry.rest_ms]
+        figures, note = _PLACES, ESTIMATED
+    if not known:
         return None
+    rows = [
+        (*(() if is_single else (labels.cell(demand.cell),)), entry.component, *cells)
+        for demand, entry, cells in known
+    ]
     heads = [*([] if is_single else [Column("Cell")]), Column("Gateway")]
-    heads += [Column(name, numeric=True) for name, _, _ in _PLACES]
+    heads += [Column(name, numeric=True) for name, _, _ in figures]
     title = "Time in the gateway" + (_of_cell(labels, demands) if is_single else ", of each cell")
-    return Table(title, tuple(heads), tuple(rows), OF_GATEWAYS)
+    return Table(title, tuple(heads), tuple(rows), note)
 
 
 def _of_cell(labels: Labels, demands: list[CellDemand]) -> str:
@@ -100,7 +118,7 @@ def _of_cell(labels: Labels, demands: list[CellDemand]) -> str:
     return "" if cell == ONLY else f", at the highest throughput ({cell})"
 
 
-def _cells(entry: ComponentDemand, figures: Sequence[tuple[str, str, Kind]]) -> list[str]:
+def _cells(entry: ComponentDemand | GatewayTimes, figures: Sequence[tuple[str, str, Kind]]) -> list[str]:
     return [_shown(getattr(entry, field), kind) for _, field, kind in figures]
 
 

@@ -92,27 +92,41 @@ pub(super) enum Part {
     End(End),
 }
 
-/// The end of a payload: the last text, the seal, and the number of records or the error.
+/// The end of a payload: the last text, the seal, the number of records or the error, and the times
+/// of its query (None: it had none) and of its compression.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) text: Vec<u8>,
     pub(super) seal: Seal,
     pub(super) outcome: Result<u64, Failure>,
+    pub(super) query: Option<Duration>,
+    pub(super) compression: Duration,
 }
 
 impl End {
     /// The end of a packed payload. As in the servlet, a response without rows and with
     /// `ttl=forever` is an error.
-    pub(super) fn new(packer: Packer, outcome: Result<(), Failure>, ttl: Ttl) -> Self {
+    pub(super) fn new(
+        packer: Packer,
+        outcome: Result<(), Failure>,
+        ttl: Ttl,
+        query: Option<Duration>,
+    ) -> Self {
         let records = packer.records();
-        let (text, seal) = packer.finish();
+        let (text, seal, compression) = packer.finish();
         let outcome = match outcome {
             Ok(()) if records == 0 && ttl == Ttl::Forever => {
                 Err(Failure::refused("Empty result from query not allowed"))
             }
             other => other.map(|()| records),
         };
-        Self { text, seal, outcome }
+        Self {
+            text,
+            seal,
+            outcome,
+            query,
+            compression,
+        }
     }
 
     /// The end of a payload whose packer is lost.
@@ -121,6 +135,7 @@ impl End {
             Packer::new(Encoding::Blob, None),
             Err(Failure::database(why)),
             Ttl::Long,
+            None,
         )
     }
 }

@@ -1,5 +1,7 @@
 //! Packs values as text: result set -> zlib -> MD5 -> base64, in pieces of bounded size.
 
+use std::time::{Duration, Instant};
+
 use plimsoll_wire::frontier::armor::{Armor, Seal};
 use plimsoll_wire::frontier::payload::Encoder;
 use plimsoll_wire::frontier::request::Encoding;
@@ -17,6 +19,7 @@ pub(crate) struct Packer {
     rows: Encoder,
     text: Vec<u8>,
     records: u64,
+    compression: Duration,
 }
 
 impl Packer {
@@ -31,6 +34,7 @@ impl Packer {
             rows: Encoder::default(),
             text: Vec::new(),
             records: 0,
+            compression: Duration::ZERO,
         }
     }
 
@@ -82,7 +86,9 @@ impl Packer {
 
     /// Adds bytes of a value, at most about [`GATHER`] per call.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        let begin = Instant::now();
         self.armor.push(bytes, &mut self.text);
+        self.compression += begin.elapsed();
     }
 
     /// Whether a piece can be taken.
@@ -100,11 +106,17 @@ impl Packer {
         self.records
     }
 
-    /// Ends the payload. Returns the last text and the seal.
-    pub(crate) fn finish(mut self) -> (Vec<u8>, Seal) {
+    /// Time spent in zlib, digest and base64 so far.
+    pub(crate) fn compression(&self) -> Duration {
+        self.compression
+    }
+
+    /// Ends the payload. Returns the last text, the seal, and the time of [`Packer::compression`].
+    pub(crate) fn finish(mut self) -> (Vec<u8>, Seal, Duration) {
         self.pack_above(0);
+        let begin = Instant::now();
         let seal = self.armor.finish(&mut self.text);
-        (self.text, seal)
+        (self.text, seal, self.compression + begin.elapsed())
     }
 
     /// Packs the collected bytes if they are more than `limit`.
@@ -113,7 +125,9 @@ impl Packer {
             if self.text.capacity() == 0 {
                 self.text.reserve(self.expected_length());
             }
+            let begin = Instant::now();
             self.armor.push(&self.rows.buffer, &mut self.text);
+            self.compression += begin.elapsed();
             self.rows.buffer.clear();
         }
     }
@@ -164,7 +178,7 @@ mod tests {
         }
         packer.end_row();
         let records = Some(packer.records());
-        let (rest, seal) = packer.finish();
+        let (rest, seal, _) = packer.finish();
         emit(rest);
         let quality = Quality {
             seal: Some(seal),

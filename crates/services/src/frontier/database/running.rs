@@ -1,5 +1,7 @@
 //! A running query on a connection to a server. Its rows are packed until a piece is full.
 
+use std::time::Duration;
+
 use plimsoll_wire::frontier::request::{Ttl, split_binds};
 use plimsoll_wire::sql::Event;
 use tokio::time::{Instant, timeout_at};
@@ -30,6 +32,8 @@ pub(crate) struct Running {
     column: usize,
     byte: usize,
     failed: Option<Failure>,
+    /// Time in `next` so far, without compression.
+    time: Duration,
 }
 
 impl Running {
@@ -52,6 +56,7 @@ impl Running {
             column: 0,
             byte: 0,
             failed: None,
+            time: Duration::ZERO,
         }
     }
 
@@ -59,12 +64,15 @@ impl Running {
         let Some(mut packer) = self.packer.take() else {
             return Part::End(End::lost("the query has ended"));
         };
+        let (begin, compression) = (Instant::now(), packer.compression());
         let stopped = Err(Failure::stopped(self.lease.pool.query_timeout));
         // If the client reads slowly, the deadline may have passed since the last piece.
-        let outcome = if Instant::now() >= self.deadline {
+        let outcome = if begin >= self.deadline {
             stopped
         } else {
-            match timeout_at(self.deadline, self.fill(&mut packer)).await {
+            let filled = timeout_at(self.deadline, self.fill(&mut packer)).await;
+            self.time += begin.elapsed().saturating_sub(packer.compression() - compression);
+            match filled {
                 Ok(Ok(More::Piece)) => {
                     let piece = packer.take();
                     self.packer = Some(packer);
@@ -78,7 +86,7 @@ impl Running {
         // The connection returns to the pool before the end is reported, so that a client finds one
         // for its next request.
         self.lease.release();
-        Part::End(End::new(packer, outcome, self.ttl))
+        Part::End(End::new(packer, outcome, self.ttl, Some(self.time)))
     }
 
     /// Packs rows as they arrive until a piece is full.

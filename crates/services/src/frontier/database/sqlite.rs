@@ -242,20 +242,26 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, control: &Control)
             }
             Task::Query(query, parts) => {
                 let mut packer = Packer::new(query.encoding, query.signed.as_deref());
+                let begin = Instant::now();
+                let mut waiting = Duration::ZERO; // for the task that writes to the client
                 let outcome = rows::pack(connection, &query, &mut packer, |piece| {
-                    parts.blocking_send(Part::Piece(piece)).is_ok()
+                    let full = Instant::now();
+                    let is_open = parts.blocking_send(Part::Piece(piece)).is_ok();
+                    waiting += full.elapsed();
+                    is_open
                 });
+                let time = Some(begin.elapsed().saturating_sub(waiting + packer.compression()));
                 // The connection returns to the pool before the end is reported, so that a client
                 // finds one for its next request.
                 drop(job.lease);
                 match outcome {
                     Err(rows::Stop::Gone) => {}
                     Err(rows::Stop::Failure(failure)) => {
-                        let end = End::new(packer, Err(stopped(failure)), query.ttl);
+                        let end = End::new(packer, Err(stopped(failure)), query.ttl, time);
                         let _ = parts.blocking_send(Part::End(end));
                     }
                     Ok(()) => {
-                        let _ = parts.blocking_send(Part::End(End::new(packer, Ok(()), query.ttl)));
+                        let _ = parts.blocking_send(Part::End(End::new(packer, Ok(()), query.ttl, time)));
                     }
                 }
             }
