@@ -81,6 +81,12 @@ def test_a_database_is_watched_with_the_names_of_a_started_one(
     counted = entry["counters"][counter] / (ROWS if kind == "postgres" else 1)
     # A session of PostgreSQL reports its counts up to a second late. A query in progress may be counted, too.
     assert sent * (0.5 if kind == "postgres" else 1) <= counted <= sent + 5
+    if (
+        kind == "postgres"
+    ):  # both testers have the role of the reader, so it sees them, and it is none of them
+        assert entry["peaks"]["sessions_active"] <= 2 and entry["peaks"]["sessions_waiting_lock"] == 0
+    else:  # its account may not see other sessions (PROCESS)
+        assert "sessions_active" not in entry["gauges"]
     (service,) = api.analysis(results).runs[0].services
     assert service.name == "db1" and service.derived["buffer_hit_ratio"] is not None
 

@@ -22,6 +22,7 @@ from plimsoll.analyse.design.consistency import consistency
 from plimsoll.analyse.design.demands import cell_demands, fan_outs
 from plimsoll.analyse.design.load_line import rankings, saturations
 from plimsoll.analyse.design.memory_growth import memory_growth
+from plimsoll.analyse.design.sessions import explaining_waits
 from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
 from plimsoll.analyse.hosts.pool import pool
 from plimsoll.analyse.results.analysis import Analysis, CellResult, ExperimentInfo, RunResult
@@ -128,6 +129,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         demands=cell_demands(groups, rules.prices, topology),
         fan_out=fan_outs(groups, topology),
         pool=pool(read_baseline(results.path)),
+        session_waits=explaining_waits(groups),
         rules=RULES,
     )
     return with_answer(whole)

@@ -10,6 +10,7 @@ from plimsoll.analyse.answer.worded import (
     worded_run,
 )
 from plimsoll.analyse.components.cpu_series import cpu_of_hosts, whole_seconds
+from plimsoll.analyse.components.sessions import database_sessions
 from plimsoll.analyse.components.utilization_hosts import HostsUsed
 from plimsoll.analyse.design.caches import cache_times
 from plimsoll.analyse.design.ramp import ramp, ramp_step
@@ -61,6 +62,7 @@ from plimsoll.collect.hosts import RunAgents, owners, read_agents, read_round_tr
 from plimsoll.collect.live import Second, seconds_of
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.watched import service_readings, watched_readings
 from plimsoll.errors import BadInput
 
 
@@ -153,7 +155,8 @@ def one_run(
         result = replace(result, changes=_changes(live, samples_of(run), measured, run_agents))
     result = replace(result, conditions=conditions_in(run, measured, run_agents, result.traffic))
     shown = component_series(run, results, options, run_agents, run_summary.series)
-    result = replace(result, component_series=shown)
+    readings = (*service_readings(run), *watched_readings(run))
+    result = replace(result, component_series=shown, sessions=database_sessions(readings, measured))
     parts = run_summary.parts
     if rules.at_peak:
         peak = at_peak(

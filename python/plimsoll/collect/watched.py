@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.collect.results import RunFiles
+from plimsoll.deploy.counters.sessions import ACTIVE, is_wait
 
 Array = NDArray[np.float64]
 
@@ -17,8 +18,8 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class WatchedReadings:
     """The readings of one exporter: `t_s` seconds from the run's zero; values by name as they were read, NaN if a
-    reading lacks the value. `host`: name of the watched host of the exporter; empty: this host. `gauges`: names of the
-    values that also decrease."""
+    reading lacks the value, but 0 for a wait of sessions that it lacks. `host`: name of the watched host of the
+    exporter; empty: this host. `gauges`: names of the values that also decrease."""
 
     name: str
     kind: str
@@ -54,6 +55,9 @@ def _readings(run: RunFiles, entries: Iterable[Mapping[str, Any]]) -> list[Watch
 def _columns(lines: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     names = dict.fromkeys(name for line in lines for name in line["values"])
     return {
-        name: np.array([line["values"].get(name, np.nan) for line in lines], dtype=np.float64)
-        for name in names
+        name: np.array([_value(line["values"], name) for line in lines], dtype=np.float64) for name in names
     }
+
+
+def _value(values: Mapping[str, float], name: str) -> float:
+    return values.get(name, 0.0 if is_wait(name) and ACTIVE in values else np.nan)

@@ -161,8 +161,8 @@ def components_note(run: RunResult, points: int) -> str:
         else ""
     )
     return (
-        "CPU, memory, disk and network of each host and service, its queues and what was dropped, and its main "
-        "counters, on the time axis above. "
+        "CPU, memory, disk and network of each host and service, its queues and what was dropped, its main counters, "
+        "and the active sessions of a database, on the time axis above. "
         f"Bins of {times[1]:g} s.{left}"
     )
 

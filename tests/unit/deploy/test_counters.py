@@ -63,6 +63,20 @@ def test_a_log_contains_differences_last_values_and_lines(tmp_path: Path) -> Non
     assert 0 <= lines[2]["t"] - lines[1]["t"] < 60
 
 
+def test_a_gauge_that_appears_later_is_in_another_first_line(tmp_path: Path) -> None:
+    class Growing(FakeSource):
+        def read(self) -> Reading:
+            reading = super().read()
+            return Reading(reading.counters, {f"wait.Lock.{number}": 1.0 for number in range(self.readings)})
+
+    path = tmp_path / "counters.jsonl"
+    log = start_log(Growing(), path)
+    log.finish()
+    log.result()
+    heads = [json.loads(line) for line in path.read_text().splitlines() if "format" in line]
+    assert [head["gauges"] for head in heads] == [["wait.Lock.0"], ["wait.Lock.0", "wait.Lock.1"]]
+
+
 def test_a_server_that_stops_answering_is_reported_once_without_differences(tmp_path: Path) -> None:
     source = FakeSource(fails_at=2)
     log = start_log(source, tmp_path / "counters.jsonl")

@@ -25,6 +25,7 @@ from plimsoll.analyse.answer.ramp import of_ramps
 from plimsoll.analyse.answer.regressions import of_regressions
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
 from plimsoll.analyse.answer.saturation import of_saturation
+from plimsoll.analyse.answer.sessions import of_sessions
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.metrics import canonical
 from plimsoll.analyse.results.verdicts import Finding, Topic
@@ -69,6 +70,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
     answer += of_regressions(analysis)
     answer += of_memory(analysis)
+    answer += of_sessions(analysis)
     answer += of_demands(analysis)
     answer += run_findings(analysis)
     return tuple(answer)

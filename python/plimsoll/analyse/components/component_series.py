@@ -11,6 +11,7 @@ import numpy as np
 from plimsoll.analyse.components import kernel_figures as kernel
 from plimsoll.analyse.components.binned import Array, bins_of_counter, bins_of_gauge, bins_of_samples
 from plimsoll.analyse.components.resources import is_stacked, place
+from plimsoll.analyse.components.sessions import by_type
 from plimsoll.analyse.components.utilization import sampled_cores
 from plimsoll.analyse.results.component_series import (
     ComponentKind,
@@ -103,18 +104,27 @@ def run_component_series(
         name = readings.name
         counters, request = _counters(readings, choice_of(readings.kind), edges)
         known = found.get(name) or ComponentSeries(name, "service", readings.kind, readings.host, {}, {})
-        found[name] = replace(known, counters=counters, request_counter=request)
+        sessions = _sessions(readings, edges)
+        found[name] = replace(known, counters=counters, request_counter=request, sessions=sessions)
     for readings in watched:
         counters, request = _counters(readings, choice_of(readings.kind), edges)
         resources = _watched_resources(readings, edges)
-        if resources or counters:
+        sessions = _sessions(readings, edges)
+        if resources or counters or sessions:
             found[readings.name] = ComponentSeries(
-                readings.name, "watched", readings.kind, readings.host, _shown(resources), counters, request
+                readings.name,
+                "watched",
+                readings.kind,
+                readings.host,
+                _shown(resources),
+                counters,
+                request,
+                sessions=sessions,
             )
     named = [
         replace(component, is_addressed=component.component in placement.addressed)
         for component in found.values()
-        if component.resources or component.counters
+        if component.resources or component.counters or component.sessions
     ]
     kept = _most_important(named, placement)
     return RunComponentSeries(quantum_ns / NS, count, tuple(kept), len(named) - len(kept)) if kept else None
@@ -281,6 +291,13 @@ def _counters(
     bins = {name: bins_of_counter(readings.t_s, readings.values[name], edges) for name in known}
     shown = _shown(bins)
     return shown, choice.request if choice.request in shown else None
+
+
+def _sessions(readings: WatchedReadings, edges: Array) -> dict[str, Values]:
+    """The active sessions of a database by type of wait."""
+    return _shown(
+        {kind: bins_of_gauge(readings.t_s, values, edges) for kind, values in by_type(readings).items()}
+    )
 
 
 def _shown(bins: Bins) -> dict[str, Values]:

@@ -43,6 +43,7 @@ from plimsoll.analyse.results.run import (
     WindowResult,
     WorkloadResult,
 )
+from plimsoll.analyse.results.sessions import DatabaseSessions, ExplainingWait
 from plimsoll.analyse.results.verdicts import (
     BottleneckVerdict,
     CapacityKind,
@@ -147,6 +148,8 @@ class RunResult:
     run."""
     first: tuple[FirstResult, ...] = ()
     """Empty unless a threshold has `where: {first: ...}`."""
+    sessions: tuple[DatabaseSessions, ...] = ()
+    """Of each database whose sessions were read."""
     at_peak: WindowResult | None = None
     """Figures of the part of the peak window after the warm-up; None unless a response or rule has `over: peak`, and if
     there is no such part."""
@@ -412,4 +415,6 @@ class Analysis:
     """Of each service behind other services that count their requests, in the order of the topology."""
     pool: PoolResult | None = None
     """The network of the testers' hosts before and after the runs; None without `hosts: {baseline: true}`."""
+    session_waits: tuple[ExplainingWait, ...] = ()
+    """At most one of each database."""
     format: str = FORMAT

@@ -6,7 +6,7 @@ there are many of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Values = tuple[float | None, ...]
@@ -38,6 +38,8 @@ class ComponentSeries:
     """The one of `counters` that counts requests or statements; None: there is none."""
     is_addressed: bool = False
     """Whether testers send their requests to it."""
+    sessions: dict[str, Values] = field(default_factory=dict)
+    """Of a database: mean numbers of active sessions by type of wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.stats.value_histogram import ValueHistogram, merged_values
+from plimsoll.deploy.counters.sessions import ACTIVE, is_wait
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Distribution, MetricReference, Quotient, Value
 
@@ -51,6 +52,9 @@ def value(run: RunResult, named: MetricReference) -> float | None:
     if isinstance(reader, Quotient):
         return _ratio(*(_part_value(run, named, part) for part in (reader.of, reader.to)))
     number = at(run, named.path, named.parts)
+    if number is None and is_wait(named.parts.get("gauge", "")):
+        # No session had this wait: then its number is 0 if the sessions of the run were read.
+        number = None if at(run, named.path, {**named.parts, "gauge": ACTIVE}) is None else 0.0
     if isinstance(reader, Value) and reader.per:
         number = _ratio(number, at(run, named.scoped(reader.per), named.parts))
     return number if number is None or not isinstance(reader, Value) else number * reader.factor

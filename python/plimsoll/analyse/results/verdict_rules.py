@@ -53,6 +53,7 @@ class RuleName(StrEnum):
     REGRESSION = "model.regression"
     MEMORY_GROWTH = "memory.growth"
     CONDITIONS = "conditions"
+    SESSIONS = "sessions.waits"
 
 
 def combined_version(checks: Iterable[VerdictRule]) -> int:
@@ -301,6 +302,14 @@ RULES: Final = (
         "waited for I/O for 10 % of the time; the interval of the number of tasks that ran or waited for a core is "
         "above the number of cores; or processes outside the experiment used 10 % of the CPU of a host (lower end: "
         "5 %).",
+    ),
+    VerdictRule(
+        RuleName.SESSIONS,
+        1,
+        "A type of wait explains what the sessions of a database did in a run with at least 15 samples if, by the "
+        "lower ends of the intervals, at least one session and at least 25 % of the active ones had it on average; in "
+        "a cell if more than half of its valid runs say so.",
+        rests_on=(RuleName.VALIDITY,),
     ),
 )
 """All rules, each of them once."""

@@ -234,6 +234,7 @@ class Topic(StrEnum):
     MEMORY = "memory"
     FAN_OUT = "fan-out"
     COST = "cost"
+    SESSIONS = "sessions"
     THRESHOLDS = "thresholds"
     VALIDITY = "validity"
     REPETITIONS = "repetitions"

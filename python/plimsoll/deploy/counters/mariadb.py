@@ -1,4 +1,4 @@
-"""MariaDB's global status, and digests of statements if the performance schema is on."""
+"""MariaDB's global status, sessions, and digests of statements if the performance schema is on."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters import Reading
+from plimsoll.deploy.counters.mariadb_sessions import MariadbSessions
 
 if TYPE_CHECKING:
     import pymysql
@@ -67,17 +68,20 @@ class MariadbCounters:
         self._database = database
         self._connection: pymysql.Connection[Any] | None = None
         self._digests = False
+        self._sessions = MariadbSessions(database)
 
     def open(self) -> None:
         """Connects and clears the digests, if it may."""
         # Connects to no database: digests are kept by database, so those of this reader are separate from the load's.
         self._connection = self._connect(None)
-        self._digests = self._resets and self._execute("SELECT @@performance_schema")[0][0] == 1
+        has_schema = self._execute("SELECT @@performance_schema")[0][0] == 1
+        self._digests = self._resets and has_schema
+        self._sessions.open(self._execute, has_schema=has_schema)
         if self._digests:
             self._execute("TRUNCATE performance_schema.events_statements_summary_by_digest")
 
     def read(self) -> Reading:
-        """Executes one statement."""
+        """Executes a statement for the status, and one or two for the sessions."""
         rows = self._execute(STATUS, (*OF_SESSIONS, *OF_SERVER, *GAUGES), OF_SESSIONS)
         # MariaDB returns the names in capitals.
         status = {(whose, name.lower()): float(value) for whose, name, value in rows}
@@ -88,7 +92,8 @@ class MariadbCounters:
             for name, value in values.items()
             if name not in GAUGES
         }
-        return Reading(counters, {name: values[name] for name in GAUGES if name in values})
+        gauges = {name: values[name] for name in GAUGES if name in values}
+        return Reading(counters, gauges | self._sessions.gauges(self._execute))
 
     def last(self) -> Mapping[str, Any]:
         """The slowest statements of the run by their total time, in seconds."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -61,6 +61,7 @@ class CounterLog(ReadingThread):
         self._gaps = Gaps()
         self._resets: list[float] = []
         self._last: Reading | None = None
+        self._gauges: set[str] | None = None
         self._details: dict[str, Any] = {}
         self._failed: tuple[str, float] | None = None
 
@@ -146,13 +147,19 @@ class CounterLog(ReadingThread):
     def _add(self, reading: Reading, at: float, file: Any) -> None:
         self._gaps.note_success(at)
         if self._last is None:
-            head = {"format": FORMAT, "service": self.name, "kind": self._kind}
-            file.write(as_line({**head, "gauges": sorted(reading.gauges)}))
             self._before = reading.counters
+        self._head(file, reading.gauges)
         self._last = reading
         values = {key: plain(value) for key, value in {**reading.counters, **reading.gauges}.items()}
         file.write(as_line({"t": round(at, 3), "values": values}))
         file.flush()
+
+    def _head(self, file: Any, gauges: Collection[str]) -> None:
+        """Writes the line with the format; writes another one when new gauges appear."""
+        if self._gauges is None or not self._gauges.issuperset(gauges):
+            self._gauges = {*(self._gauges or ()), *gauges}
+            head = {"format": FORMAT, "service": self.name, "kind": self._kind}
+            file.write(as_line({**head, "gauges": sorted(self._gauges)}))
 
 
 def _message(error: Exception) -> str:

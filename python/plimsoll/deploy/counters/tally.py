@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from plimsoll.deploy.counters import Reading
+from plimsoll.deploy.counters.sessions import ACTIVE, is_wait
 
 
 @dataclass(slots=True)
 class Gauge:
-    """Last value, greatest value, sum and number of the values that were read."""
+    """Last value, greatest value, sum and number of the values that were read. A wait of sessions that a reading does
+    not contain is 0."""
 
     last: float
     peak: float
@@ -44,14 +46,19 @@ class Tally:
             self.increases[name] = self.increases.get(name, 0.0) + grown
             self._before[name] = value
         self._names.update(name.partition("{")[0] for name in reading.counters)
-        for name, value in reading.gauges.items():
-            self._add_gauge(name, value)
+        samples = self.gauges[ACTIVE].times if ACTIVE in self.gauges else 0
+        absent: dict[str, float] = {}
+        if ACTIVE in reading.gauges:
+            absent = {name: 0.0 for name in self.gauges if is_wait(name) and name not in reading.gauges}
+        for name, value in {**reading.gauges, **absent}.items():
+            self._add_gauge(name, value, samples if is_wait(name) else 0)
         return was_reset
 
-    def _add_gauge(self, name: str, value: float) -> None:
+    def _add_gauge(self, name: str, value: float, zeros: int) -> None:
+        """`zeros`: the number of earlier readings in which a new gauge was 0."""
         known = self.gauges.get(name)
         if known is None:
-            self.gauges[name] = Gauge(value, value, value, 1)
+            self.gauges[name] = Gauge(value, value, value, zeros + 1)
         else:
             known.last, known.peak = value, max(known.peak, value)
             known.total += value

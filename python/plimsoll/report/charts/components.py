@@ -25,9 +25,19 @@ TITLE: Final = "TITLE"
 HEIGHT: Final = 60
 SMALL: Final = 40
 """Height of a strip with a single line that needs no legend."""
-SHADES: Final = {"user": 0.75, "system": 0.5, "iowait": 0.28, "steal": 0.12}
+_CPU: Final = {"user": 0.75, "system": 0.5, "iowait": 0.28, "steal": 0.12}
+_SESSIONS: Final = {"running": 0.12, "other waits": 0.25, "I/O": 0.4, "internal locks": 0.6, "locks": 0.9}
+SHADES: Final = {**_CPU, **_SESSIONS}
+"""Opacities of parts of a whole, from the bottom of the stack on."""
+_WAITS: Final = {
+    **dict.fromkeys(("CPU", "state"), "running"),
+    "IO": "I/O",
+    **dict.fromkeys(("LWLock", "Synch", "BufferPin"), "internal locks"),
+    "Lock": "locks",
+}
+"""Parts by the types of waits; all other types are other waits."""
 DASHES: Final = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3]]
-_STATES: Final = {f"cpu_{state}": state for state in SHADES}
+_STATES: Final = {f"cpu_{state}": state for state in _CPU}
 _TRANSFERS: Final = {
     "disk_read": "disk read",
     "disk_write": "disk written",
@@ -60,8 +70,8 @@ class Strip:
 
 
 def strips(component: ComponentSeries) -> tuple[Strip, ...]:
-    """The strips of a component: CPU, memory, disk and network, queues, what was dropped, counters. Lines that are zero
-    in the whole run are left out, except for requests; so are strips without lines."""
+    """The strips of a component: CPU, memory, disk and network, queues, what was dropped, sessions, counters. Lines that
+    are zero in the whole run are left out, except for requests; so are strips without lines."""
     resources = component.resources
     states = {word: resources[name] for name, word in _STATES.items() if name in resources}
     states = {word: values for word, values in states.items() if any(values) or word == "user"}
@@ -85,9 +95,24 @@ def strips(component: ComponentSeries) -> tuple[Strip, ...]:
         _scaled("transfer", transfers, "bytes_rate"),
         Strip("waiting", queues),
         Strip("events/s", lost),
+        Strip("active sessions", _sessions(component), is_stacked=True),
         Strip("counted/s", counters),
     )
     return tuple(strip for strip in found if strip.lines)
+
+
+def _sessions(component: ComponentSeries) -> dict[str, Values]:
+    """Sums of the sessions by part, without parts that are zero in the whole run."""
+    parts: dict[str, list[Values]] = {}
+    for kind, values in component.sessions.items():
+        parts.setdefault(_WAITS.get(kind, "other waits"), []).append(values)
+    summed = {name: tuple(map(_sum, zip(*parts[name], strict=True))) for name in _SESSIONS if name in parts}
+    return {name: values for name, values in summed.items() if any(values)}
+
+
+def _sum(values: tuple[float | None, ...]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(f"{sum(known):.4g}") if known else None
 
 
 def _scaled(title: str, lines: dict[str, Values], kind: Kind) -> Strip:
@@ -181,7 +206,7 @@ def _lines(dataset: str, strip: Strip, bare: bool) -> alt.Chart:
 
 
 def _areas(dataset: str, strip: Strip, bare: bool) -> alt.Chart:
-    """States of the CPU on top of each other, in shades: a colour stands for a combination of factors."""
+    """Parts of a whole on top of each other, in shades: a colour stands for a combination of factors."""
     shade = alt.Opacity(
         "name:O",
         sort=None,

@@ -22,6 +22,7 @@ from plimsoll.collect.hosts import TCP_RTT
 from plimsoll.report.tables import counted
 from plimsoll.report.tables.actions import action_tables
 from plimsoll.report.tables.analysis import LATENCY_COLUMNS, latency_cells, milliseconds
+from plimsoll.report.tables.sessions import sessions
 from plimsoll.report.tables.table import Column, Table, table_of
 
 
@@ -35,6 +36,7 @@ def run_tables(run: RunResult) -> list[Table]:
         kernel_figures(run),
         connections(run),
         metrics(run) if run.metrics else None,
+        sessions(run),
         counted.counted(run) if run.services else None,
         counted.statements(run),
     ]
