@@ -71,7 +71,9 @@ impl Running {
             stopped
         } else {
             let filled = timeout_at(self.deadline, self.fill(&mut packer)).await;
-            self.time += begin.elapsed().saturating_sub(packer.compression() - compression);
+            self.time += begin
+                .elapsed()
+                .saturating_sub(packer.compression().saturating_sub(compression));
             match filled {
                 Ok(Ok(More::Piece)) => {
                     let piece = packer.take();
