@@ -70,8 +70,8 @@ class Strip:
 
 
 def strips(component: ComponentSeries) -> tuple[Strip, ...]:
-    """The strips of a component: CPU, memory, disk and network, queues, what was dropped, sessions, counters. Lines that
-    are zero in the whole run are left out, except for requests; so are strips without lines."""
+    """The strips of a component: CPU, memory, disk and network, queues, what was dropped, sessions, counters. Lines
+    that are zero in the whole run are left out, except for requests; so are strips without lines."""
     resources = component.resources
     states = {word: resources[name] for name, word in _STATES.items() if name in resources}
     states = {word: values for word, values in states.items() if any(values) or word == "user"}
