@@ -23,6 +23,7 @@ from plimsoll.analyse.design.demands import cell_demands, fan_outs
 from plimsoll.analyse.design.load_line import rankings, saturations
 from plimsoll.analyse.design.memory_growth import memory_growth
 from plimsoll.analyse.design.sessions import explaining_waits
+from plimsoll.analyse.design.until_tight import until_tight
 from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
 from plimsoll.analyse.hosts.pool import pool
 from plimsoll.analyse.results.analysis import Analysis, CellResult, ExperimentInfo, RunResult
@@ -128,6 +129,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         charts=_charts(cells, runs, rules, info),
         demands=cell_demands(groups, rules.prices, topology),
         fan_out=fan_outs(groups, topology),
+        until=until_tight(groups, rules.design.until),
         pool=pool(read_baseline(results.path)),
         session_waits=explaining_waits(groups),
         rules=RULES,
@@ -148,7 +150,7 @@ def _charts(
 def _unfinished(results: Results) -> list[dict[str, str]]:
     """Cells with at least one run that has not started yet, or was interrupted and will be repeated."""
     ended = {run.id for run in results.runs if ENDED_AS_PLANNED.get(run.record["status"]) != "interrupted"}
-    return [run["cell"] for run in results.plan["runs"] if run["id"] not in ended]
+    return [run["cell"] for run in results.due if run["id"] not in ended]
 
 
 def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:

@@ -13,7 +13,7 @@ from plimsoll.analyse.stats.quantiles import STANDARD
 from plimsoll.errors import DamagedResults
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
-from plimsoll.plan.model import FIRST, CapacityRules, ChartRequest, Threshold, Validity
+from plimsoll.plan.model import FIRST, CapacityRules, ChartRequest, Threshold, UntilTight, Validity
 from plimsoll.plan.source.price import Price
 
 
@@ -88,7 +88,9 @@ def _design(plan: Mapping[str, Any]) -> Design:
         if load is not None and load in run["values"]:
             values[run["cell"][load]] = float(run["values"][load])
     levels = {factor["name"]: factor["levels"] for factor in plan["factors"]}
-    return Design(levels, load, values, bool(plan["design"].get("loop")))
+    until = plan["design"].get("until")
+    rule = None if until is None else UntilTight(**until)
+    return Design(levels, load, values, bool(plan["design"].get("loop")), rule)
 
 
 def _capacity(capacity: Mapping[str, Any]) -> CapacityRules:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plimsoll.collect.results import open_results, read_json
+from plimsoll.collect.files import read_json
+from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput
 from plimsoll.plan.design.expected import Expected, expected
 from plimsoll.plan.hosts.spread import slots_of

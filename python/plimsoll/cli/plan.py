@@ -18,7 +18,7 @@ from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.plan.baseline import TRANSFER, TRIES, baseline_cost
 from plimsoll.plan.design.expected import MIN_TRANSACTIONS, Expected
 from plimsoll.plan.hosts.spread import Spread
-from plimsoll.plan.source.units import about_duration, about_size, show_duration
+from plimsoll.plan.source.units import NS, about_duration, about_size, show_duration
 
 SHOWN = 200
 
@@ -106,6 +106,7 @@ def lines(plan: Plan, max_runs: int) -> list[str]:
         else ""
     )
     text_lines.append(f"time: {about_duration(estimate.time_ns)}{unbounded}")
+    text_lines += [f"repetitions: {text}" for text in _repetitions(plan)]
     text_lines.append(
         f"restarts: {_some(estimate.restarts, 'service')}, {_some(estimate.loads, 'table')} written"
     )
@@ -123,6 +124,23 @@ def lines(plan: Plan, max_runs: int) -> list[str]:
     text_lines += [f"log: {text}" for text in plan.remarks]
     text_lines += [f"warning: {text}" for text in plan.warnings]
     return text_lines
+
+
+def _repetitions(plan: Plan) -> list[str]:
+    """The range of the numbers of runs of a design that repeats its cells until they are tight."""
+    until = plan.experiment.design.until
+    if until is None:
+        return []
+    seconds = plan.seconds_left()
+    least = [run for run in plan.runs if run.repetition <= until.at_least]
+    time, at_most = sum(seconds[run.id] for run in least), about_duration(plan.estimate.time_ns)
+    wanted = ", ".join(
+        f"{metric} is known to +/- {100 * width:g} %" for metric, width in until.widths.items()
+    )
+    return [
+        f"{until.at_least} to {until.at_most} of each cell, until {wanted}: {_some(len(least), 'run')} "
+        f"({about_duration(time * NS['s'])}) to {_some(len(plan.runs), 'run')} ({at_most})"
+    ]
 
 
 def like_lines(found: Sequence[Prediction], directory: Path, max_cells: int) -> list[str]:

@@ -9,6 +9,7 @@ import secrets
 import sys
 from pathlib import Path
 
+from plimsoll.assemble.until_tight import UntilTightRuns
 from plimsoll.cli.outcome import conclude
 from plimsoll.cli.progress import Progress
 from plimsoll.deploy.binary import find_engine
@@ -127,6 +128,8 @@ def execute(
         runs = "1 run" if len(seconds) == 1 else f"{len(seconds)} runs"
         print(f"{plan.experiment.name}: {runs}, results in {directory.path}", file=sys.stderr)
     try:
-        return driver.carry_out(done)
+        until = plan.experiment.design.until
+        source = None if until is None else UntilTightRuns(plan, until, directory, done)
+        return driver.carry_out(done, source)
     finally:
         progress.clear()

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, NonNegativeFloat, ValidationError
 
-from plimsoll.collect.results import read_json
+from plimsoll.collect.files import read_json
 from plimsoll.errors import DamagedResults
 from plimsoll.plan.baseline import PathFigures
 

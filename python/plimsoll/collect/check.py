@@ -37,7 +37,7 @@ def check(results: Results) -> Iterator[Finding]:
         except DamagedResults as error:
             yield Finding(run.id, str(error))
     existing = {run.id for run in results.runs} | {path.name for path in (results.path / "runs").glob("*")}
-    ids = [run["id"] for run in results.plan["runs"]]
+    ids = [run["id"] for run in results.due]
     last = max((at for at, name in enumerate(ids) if name in existing), default=-1)
     for name in ids[:last]:
         if name not in existing:

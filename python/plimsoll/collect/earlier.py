@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plimsoll.collect.results import read_json
+from plimsoll.collect.files import read_json
 from plimsoll.errors import DamagedResults
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from plimsoll.collect.results import require_readable
+from plimsoll.collect.files import require_readable
 from plimsoll.collect.samples import SampleSeries
 from plimsoll.collect.transactions import OUTCOMES, Transactions
 from plimsoll.errors import DamagedResults

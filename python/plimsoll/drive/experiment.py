@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from plimsoll.deploy.binary import engine_version, require_same_version
 from plimsoll.deploy.environment import host_facts
@@ -60,6 +61,31 @@ class Outcome:
     agents_lost: bool
     stopped_early: tuple[str, ...]
     """Runs that ended otherwise than planned, a line each."""
+
+
+class RunSource(Protocol):
+    """The runs of an experiment, one after the other."""
+
+    def next_run(self) -> PlannedRun | None:
+        """The next run, after all runs before it were stored; None at the end."""
+
+    def left(self) -> int:
+        """Number of runs that are still to come, at most."""
+
+
+class ListedRuns:
+    """Runs that are known in advance."""
+
+    def __init__(self, runs: Sequence[PlannedRun]) -> None:
+        self._runs = deque(runs)
+
+    def next_run(self) -> PlannedRun | None:
+        """The next run of the list."""
+        return self._runs.popleft() if self._runs else None
+
+    def left(self) -> int:
+        """Number of runs of the list that were not returned."""
+        return len(self._runs)
 
 
 class ExperimentRunner:
@@ -206,10 +232,14 @@ class ExperimentRunner:
                 self._listener.note("host-left-out", f"{host.host.name}: {host.reason}")
         return {"hosts": [host.to_json() for host in checked]} if checked else {}
 
-    def carry_out(self, done_already: frozenset[str] = frozenset()) -> Outcome:
-        """Carries out every run that is not done yet, in order. The measurements are kept in any case."""
-        done = 0
+    def carry_out(
+        self, done_already: frozenset[str] = frozenset(), source: RunSource | None = None
+    ) -> Outcome:
+        """Carries out every run that is not done yet, in order, or those of `source`, which returns no run that is
+        done. The measurements are kept in any case."""
+        done, started = 0, 0
         todo = [run for run in self._plan.runs if run.id not in done_already]
+        runs = ListedRuns(todo) if source is None else source
         # A second signal ends the engine. The hosts are cleaned in this case as well.
         with self._stop.installed():
             try:
@@ -219,9 +249,10 @@ class ExperimentRunner:
                     self._prepare_hosts()
                     self._check_perf()
                     self._try_targets(todo)
-                for run in todo:
+                while (run := runs.next_run()) is not None:
+                    started += 1
                     self._stop.check()
-                    is_last = run is todo[-1]
+                    is_last = runs.left() == 0
                     self._execute(run, partial(self._baseline.after, run.config) if is_last else _nothing)
                     done += 1
                     self._stop.check()
@@ -232,7 +263,7 @@ class ExperimentRunner:
         return Outcome(
             directory=self._directory.path,
             done=done,
-            not_done=len(todo) - done,
+            not_done=runs.left() + started - done,
             interrupted=self._stop.reason is not None,
             agents_lost=self._agents_lost,
             stopped_early=tuple(self._stopped_early),

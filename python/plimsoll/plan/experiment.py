@@ -61,6 +61,7 @@ class Design:
 
     kind: str
     repetitions: int
+    """Their maximum if `until` ends them."""
     order: Literal["random", "listed"]
     seed: int | None
     block: tuple[str, ...]
@@ -68,6 +69,7 @@ class Design:
     excluded: tuple[Mapping[str, str], ...]
     counted: str
     written: DesignRaw = field(repr=False)
+    until: model.UntilTight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +316,11 @@ def _build_experiment(
     if problem := mixture_problem(cell.config.hosts for cell in resolved.cells):
         report.wrong(("hosts",), problem)
     check_baseline([cell.config for cell in resolved.cells], report)
+    if raw_design.until is not None and any(cell.config.hosts.baseline for cell in resolved.cells):
+        report.wrong(
+            ("hosts", "baseline"),
+            "the last run is not known with `until`, so nothing can be measured after it",
+        )
     check_components(first, [cell.config for cell in resolved.cells], report)
     check_kept(first, [cell.config for cell in resolved.cells], report)
     check_costs(first, [cell.config for cell in resolved.cells], report)
@@ -342,14 +349,15 @@ def _build_experiment(
         load_factor=_load_factor(factors, first),
         design=Design(
             kind=combinations.kind_of(raw_design),
-            repetitions=raw_design.repetitions,
+            repetitions=raw_design.max_repetitions,
             order=raw_design.order,
             seed=raw_design.seed,
-            block=tuple(raw_design.block),
+            block=tuple(raw_design.blocks),
             loop=tuple(raw_design.loop),
             excluded=cells.excluded,
             counted=_run_count(factors, raw_design, cells, rows),
             written=raw_design,
+            until=_until(raw_design, report),
         ),
         cells=tuple(resolved.cells),
         times=cells.times,
@@ -363,13 +371,29 @@ def _build_experiment(
     )
 
 
+def _until(raw_design: DesignRaw, report: ResolveContext) -> model.UntilTight | None:
+    until = raw_design.until
+    if until is None:
+        return None
+    at: KeyPath = ("design", "repetitions", "until")
+    for metric in until.until:
+        known_metric(metric, (*at, metric), Use.RESPONSE, report)
+    if combinations.kind_of(raw_design) == "table":
+        report.wrong(
+            ("design", "repetitions"), "a table lists its runs: `until` needs another kind of design"
+        )
+    if report.problems:
+        raise BadInput(report.problems)
+    return model.UntilTight(dict(until.until), until.at_least, until.max_repetitions)
+
+
 def _run_count(
     factors: Sequence[Factor], raw_design: DesignRaw, cells: combinations.Cells, rows: int | None
 ) -> str:
     text = combinations.count(factors, raw_design, rows).text
     if not cells.excluded:
         return text
-    left = sum(cells.times) * raw_design.repetitions
+    left = sum(cells.times) * raw_design.max_repetitions
     return f"{text}, less {len(cells.excluded)} excluded cells: {left:,} runs"
 
 

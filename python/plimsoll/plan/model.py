@@ -503,6 +503,16 @@ class ChartRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class UntilTight:
+    """Repetitions until the half width of the interval of each metric is at most this share of its estimate.
+    `at_least`, `at_most`: repetitions."""
+
+    widths: Mapping[str, float]
+    at_least: int
+    at_most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Threshold:
     """A rule that is checked for each cell that `where` selects (factor: labels; empty: every cell), on all
     transactions or on those of each of the `parts`."""

@@ -107,6 +107,7 @@ class Plan:
                 "loop": list(experiment.design.loop),
                 "excluded": [dict(cell) for cell in experiment.design.excluded],
                 "counted": experiment.design.counted,
+                **({} if experiment.design.until is None else {"until": asdict(experiment.design.until)}),
             },
             "factors": [
                 {

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from plimsoll.collect.results import read_json
+from plimsoll.collect.files import read_json
 from plimsoll.drive.registry import running_experiments
 from plimsoll.drive.resume import resumed_plan
 from plimsoll.errors import BadInput, DamagedResults, ExitCode, PlimsollError

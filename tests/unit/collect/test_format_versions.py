@@ -13,8 +13,9 @@ import pytest
 
 from plimsoll.api import analysis
 from plimsoll.collect.check import check
+from plimsoll.collect.files import READABLE, read_lines, require_readable
 from plimsoll.collect.parquet import TransactionFile, read_samples
-from plimsoll.collect.results import READABLE, open_results, read_lines, require_readable
+from plimsoll.collect.results import open_results
 from plimsoll.errors import DamagedResults
 
 OLD = Path(__file__).resolve().parents[2] / "data" / "results-v1"

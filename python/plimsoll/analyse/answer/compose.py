@@ -26,6 +26,7 @@ from plimsoll.analyse.answer.regressions import of_regressions
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
 from plimsoll.analyse.answer.saturation import of_saturation
 from plimsoll.analyse.answer.sessions import of_sessions
+from plimsoll.analyse.answer.until_tight import of_until_tight
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.metrics import canonical
 from plimsoll.analyse.results.verdicts import Finding, Topic
@@ -66,6 +67,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     answer += of_conditions(analysis)
     answer += of_hosts(analysis)
     answer += of_pool(analysis)
+    answer += of_until_tight(analysis)
     answer += of_few_transactions(analysis)
     answer += _about(Topic.EFFECTS, variation_sentences(analysis))
     answer += of_regressions(analysis)

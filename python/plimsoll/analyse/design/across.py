@@ -23,9 +23,10 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.proportion import error_rate
 from plimsoll.analyse.stats.quantiles import Buckets, Histogram, is_large_enough, merged
+from plimsoll.analyse.stats.sequential import sequential_intervals
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Distribution, MetricReference, Values
-from plimsoll.plan.model import Threshold
+from plimsoll.plan.model import Threshold, UntilTight
 
 VARIANCES_DIFFER = 0.01
 """p-value of Levene's test below which each cell keeps its own variance."""
@@ -41,6 +42,8 @@ class Design:
     load_factor: str | None
     load_values: Mapping[str, float]
     loop: bool = False
+    until: UntilTight | None = None
+    """The rule that ends the repetitions of a cell."""
 
     def load(self, cell: Mapping[str, str]) -> float | None:
         """The load of a cell as a number; None without a load factor."""
@@ -68,6 +71,8 @@ class Group:
     cell: dict[str, str]
     runs: tuple[RunResult, ...]
     sample: Sample
+    until_tight: bool = False
+    """Whether the width of its intervals ended its repetitions."""
     _whole: dict[str, Buckets] = field(default_factory=dict, repr=False, compare=False)
 
     def whole(self, duration: str) -> Buckets:
@@ -97,7 +102,7 @@ def grouped(
         valid = [run for run in members if run.valid]
         run_parts = [parts.get(run.id, {}) for run in valid]
         sample = Sample(valid, [histograms.get(run.id, {}) for run in valid], run_parts)
-        out.append(Group(dict(members[0].cell), tuple(members), sample))
+        out.append(Group(dict(members[0].cell), tuple(members), sample, design.until is not None))
     return sorted(out, key=lambda group: design.sort_key(group.cell))
 
 
@@ -189,6 +194,8 @@ def intervals_of(
     blocks = [[block for block, _ in cell] for cell in known]
     values = [np.array([number for _, number in cell], dtype=np.float64) for cell in known]
     log = all(v.size == 0 or float(v.min()) > 0 for v in values)
+    if any(group.until_tight for group in groups):
+        return sequential_intervals(values, log=log)
     return cell_intervals(
         values,
         separate=separate or _has_unequal_variances(values, groups, log),

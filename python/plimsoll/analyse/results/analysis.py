@@ -44,6 +44,7 @@ from plimsoll.analyse.results.run import (
     WorkloadResult,
 )
 from plimsoll.analyse.results.sessions import DatabaseSessions, ExplainingWait
+from plimsoll.analyse.results.until_tight import UntilTightResult
 from plimsoll.analyse.results.verdicts import (
     BottleneckVerdict,
     CapacityKind,
@@ -411,6 +412,8 @@ class Analysis:
     """Of `charts:` in the experiment file, then the main effects and interactions of the responses."""
     demands: tuple[CellDemand, ...] = ()
     """What a transaction costs each component, of each cell with a valid run, in the order of `cells`."""
+    until: UntilTightResult | None = None
+    """How far each cell came; None if the number of repetitions is fixed."""
     fan_out: tuple[FanOut, ...] = ()
     """Of each service behind other services that count their requests, in the order of the topology."""
     pool: PoolResult | None = None

@@ -52,6 +52,7 @@ class RuleName(StrEnum):
     OUTLIERS = "model.outliers"
     REGRESSION = "model.regression"
     MEMORY_GROWTH = "memory.growth"
+    UNTIL_TIGHT = "repetitions.until"
     CONDITIONS = "conditions"
     SESSIONS = "sessions.waits"
 
@@ -290,6 +291,14 @@ RULES: Final = (
         "The memory of a service grows with the number of testers of closed loads if its slope over the valid runs of "
         "at least 3 numbers is above 0 and the growth is at least 5 % of the mean; in proportion, if a quadratic term "
         "has p of 0.05 or more, and only then it is extended, to at most 10 times the highest number.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.UNTIL_TIGHT,
+        1,
+        "With `repetitions: {until: ...}`, a cell is tight if after at least `at_least` valid repetitions the half "
+        "width of the interval of each named metric is at most the wanted share of its estimate. The intervals are t "
+        "intervals of the cell's own runs at a nominal level of 97 %.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

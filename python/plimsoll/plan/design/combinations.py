@@ -17,14 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.plan.design.factors import Factor, Level, Report, Setting, check_labels, checked_path, in_order
-from plimsoll.plan.schema.experiment import DesignRaw
+from plimsoll.plan.schema.experiment import REPETITION, DesignRaw
 from plimsoll.plan.source.document import KeyPath, plain_scalar
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.units import quantity
 
 MAX_RUNS: Final = 100_000
-REPETITION: Final = "repetition"
-"""The name that `block` accepts in addition to factors."""
 _AT: Final[KeyPath] = ("design",)
 
 Labels = Mapping[str, str]
@@ -72,8 +70,9 @@ def levels_used(factor: Factor, kind: str) -> tuple[str, ...]:
 
 def count(factors: Sequence[Factor], raw: DesignRaw, rows: int | None = None) -> RunCount:
     """Number of runs before `exclude`, without enumerating them. `rows`: number of rows of a table design."""
-    kind, repeated = kind_of(raw), raw.repetitions
-    tail = f" x {repeated} repetitions" if repeated > 1 else ""
+    kind, repeated = kind_of(raw), raw.max_repetitions
+    at_most = "" if raw.until is None else "at most "
+    tail = f" x {at_most}{repeated} repetitions" if repeated > 1 else ""
     if kind == "table":
         cells, text = rows or 0, f"{rows or 0} rows"
     elif kind == "one-at-a-time":
@@ -336,9 +335,9 @@ def arrange(cells: Cells, factors: Sequence[Factor], raw: DesignRaw, seed: int) 
         group = tuple((name, label) for name, label in labels.items() if name not in raw.loop)
         first.setdefault(group, index)
         inner = tuple(level_index[name].get(labels.get(name, ""), -1) for name in raw.loop)
-        for repetition in range(1, raw.repetitions * cells.times[index] + 1):
+        for repetition in range(1, raw.max_repetitions * cells.times[index] + 1):
             outer = tuple(
-                (name, str(repetition) if name == REPETITION else labels.get(name, "")) for name in raw.block
+                (name, str(repetition) if name == REPETITION else labels.get(name, "")) for name in raw.blocks
             )
             free: tuple[object, ...] = (
                 (_draw(seed, group, repetition),) if random else (repetition, first[group])

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.actions.command import HookRaw
@@ -40,6 +48,11 @@ from plimsoll.plan.source.price import HourlyPrice
 from plimsoll.plan.source.units import NS
 
 FORMAT_VERSION = 1
+REPETITION: Final = "repetition"
+"""The name that `block` accepts in addition to factors."""
+MIN_LOOK: Final = 5
+MAX_LOOK: Final = 40
+"""Numbers of repetitions for which the error rate of `repetitions: {until: ...}` is known."""
 
 
 class CpusRaw(Raw):
@@ -192,12 +205,34 @@ class ValidityRaw(Raw):
     trend: bool = True
 
 
+class UntilRaw(Raw):
+    """Repetitions until the intervals of the named metrics are narrow enough."""
+
+    until: Annotated[dict[PlainText, Fraction], Field(min_length=1)]
+    at_least: Annotated[int, Field(ge=MIN_LOOK, le=MAX_LOOK)] = MIN_LOOK
+    max_repetitions: Annotated[int, Field(ge=MIN_LOOK, le=MAX_LOOK)] = 20
+
+    @model_validator(mode="after")
+    def _check(self) -> UntilRaw:
+        if self.at_least > self.max_repetitions:
+            raise PydanticCustomError("until", "max_repetitions must not be less than at_least")
+        if any(share == 0 for share in self.until.values()):
+            raise PydanticCustomError("until", "expected a share above 0 %, such as 5%")
+        return self
+
+
+Repetitions = Annotated[
+    Annotated[int, Field(ge=1, le=100_000), Tag("a number")] | Annotated[UntilRaw, Tag("a rule")],
+    Discriminator(lambda value: "a rule" if isinstance(value, (dict, UntilRaw)) else "a number"),
+]
+
+
 class DesignRaw(Raw):
     """Which combinations of levels are run, how often and in which order."""
 
     kind: Literal["full-factorial", "one-at-a-time", "2^k", "table"] | None = None
     table: PlainText | None = None
-    repetitions: Annotated[int, Field(ge=1, le=100_000)] = 1
+    repetitions: Repetitions = 1
     order: Literal["random", "listed"] = "random"
     seed: Seed | None = None
     base: dict[str, Label] = Field(default_factory=dict)
@@ -205,12 +240,31 @@ class DesignRaw(Raw):
     block: Labels = Field(default_factory=list)
     loop: Labels = Field(default_factory=list)
 
+    @property
+    def until(self) -> UntilRaw | None:
+        """The rule that ends the repetitions; None if their number is fixed."""
+        return self.repetitions if isinstance(self.repetitions, UntilRaw) else None
+
+    @property
+    def max_repetitions(self) -> int:
+        """The number of repetitions, or its maximum."""
+        return self.repetitions if isinstance(self.repetitions, int) else self.repetitions.max_repetitions
+
+    @property
+    def blocks(self) -> Labels:
+        """The blocks, from the outermost one. With `until`, each repetition of all cells is one."""
+        return self.block or ([REPETITION] if self.until is not None else [])
+
     @model_validator(mode="after")
     def _check_table_and_base(self) -> DesignRaw:
         if (self.kind == "table") != (self.table is not None) and self.kind is not None:
             raise PydanticCustomError("design", "`kind: table` and `table: FILE.csv` must be given together")
         if self.base and self.kind != "one-at-a-time":
             raise PydanticCustomError("design", "base needs `kind: one-at-a-time`")
+        if self.until is not None and self.block[:1] not in ([], [REPETITION]):
+            raise PydanticCustomError(
+                "design", "with `until`, each repetition is a block: `block` must begin with repetition"
+            )
         return self
 
 
