@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plimsoll.analyse.design.power import ExpectedRepetitions, expected_repetitions
+from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.metrics import metric_value
+from plimsoll.assemble.analysis import analysis_of
 from plimsoll.collect.files import read_json
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput
@@ -81,4 +85,26 @@ def predictions(plan: Plan, earlier: Sequence[EarlierRun]) -> list[Prediction]:
         workloads = tuple(expected(runs[0].config, like.response_ns))
         if workloads:
             found.append(Prediction(runs[0].cell, len(runs), like.id, workloads))
+    return found
+
+
+def repetitions_like(plan: Plan, directory: Path) -> list[ExpectedRepetitions]:
+    """The expected repetitions for each metric of `repetitions: {until: ...}`, from the scatter of the earlier runs of
+    equal cells; empty if their number is fixed. Raises PlimsollError."""
+    until = plan.experiment.design.until
+    if until is None:
+        return []
+    cells: dict[tuple[tuple[str, str], ...], list[RunResult]] = {}
+    for run in analysis_of(open_results(directory)).runs:
+        if run.valid:
+            cells.setdefault(tuple(sorted(run.cell.items())), []).append(run)
+    found = []
+    for metric, wanted in until.widths.items():
+        values = [
+            [value for run in runs if (value := metric_value(run, metric)) is not None]
+            for runs in cells.values()
+        ]
+        expected = expected_repetitions(metric, values, wanted, until.at_least, until.at_most)
+        if expected is not None:
+            found.append(expected)
     return found

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll.assemble.like import Prediction, earlier_runs, predictions
+from plimsoll.assemble.like import Prediction, earlier_runs, predictions, repetitions_like
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
 from plimsoll.deploy.perf.permission import perf_problem, profiled_hosts
@@ -49,7 +49,9 @@ def main(args: argparse.Namespace) -> int:
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         shown = len(plan.runs) if args.all else SHOWN
-        more = [] if found is None else like_lines(found, args.like, shown)
+        more = (
+            [] if found is None else like_lines(found, args.like, shown) + repetition_lines(plan, args.like)
+        )
         for line in [*lines(plan, shown), *more]:
             print(line)
         for line in limits:
@@ -177,6 +179,26 @@ def like_lines(found: Sequence[Prediction], directory: Path, max_cells: int) -> 
         )
     if len(found) > max_cells:
         texts.append(f"... and {len(found) - max_cells} more cells (--all lists all)")
+    return texts
+
+
+def repetition_lines(plan: Plan, directory: Path) -> list[str]:
+    """The expected repetitions of a design that repeats its cells until they are tight, and what they can show."""
+    until = plan.experiment.design.until
+    if until is None:
+        return []
+    expected = repetitions_like(plan, directory)
+    if not expected:
+        return [f"expected: no number of repetitions, because no cell of {directory} has two valid runs"]
+    texts = []
+    for one in expected:
+        needed = f"more than {until.at_most}" if one.repetitions is None else f"about {one.repetitions}"
+        number = one.repetitions or until.at_most
+        texts.append(
+            f"expected: {needed} repetitions for {one.metric} +/- {100 * until.widths[one.metric]:g} %: the runs of a "
+            f"cell in {directory} differ by {100 * one.sd:.2g} %. Between two cells, {number} repetitions show a "
+            f"difference of {100 * one.detectable:.2g} % with a probability of 80 %"
+        )
     return texts
 
 
