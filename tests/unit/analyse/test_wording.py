@@ -58,6 +58,9 @@ def test_three_significant_digits(value: float | None, text: str) -> None:
         (12.0, 29.4, "12.0 ± over 100 %"),
         (0.5, 0.0042, "0.5000 ± 0.0042"),
         (1510.0, 0.0, "1,510 ± 0"),
+        (146.0, 1.4e-13, "146 ± 0"),
+        (144.458991, 0.000094, "144.459 ± 0.001"),
+        (99999.6, 0.01, "100,000 ± 1"),
     ],
 )
 def test_a_mean_is_never_finer_than_its_interval(mean: float, half: float, text: str) -> None:

@@ -216,8 +216,16 @@ def at_percent_range(low: float, high: float, digits: int = 3) -> str:
     return shown if shown.startswith("at least") else f"at {shown}"
 
 
+MAX_DIGITS: Final = 6
+"""Digits of a mean. A narrower interval is shown as one unit of the last digit."""
+ROUNDING: Final = 1e-9
+"""Half widths below this share of the mean are differences of rounding."""
+
+
 def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed: bool = False) -> str:
     """`1,240 ± 31 requests/s`: half the width with two digits, the mean to the same place.
+
+    The mean has at most MAX_DIGITS digits.
 
     Without an interval, the mean with three digits; an asymmetric interval (log scale) is written with both ends. If
     the quantity cannot be negative (not `signed`), an interval that extends below 0 is replaced by a text.
@@ -232,9 +240,9 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     half = max(up, down)
     if not math.isfinite(half):
         return with_unit(number(mean), scaled)
-    if half <= 0:
+    if half <= ROUNDING * abs(mean):
         return with_unit(f"{number(mean)} ± 0", scaled)
-    place = _place(half)
+    place = max(_place(half), _magnitude(mean, 2) - MAX_DIGITS + 1)
     if low < 0 < mean and not signed:
         return f"{with_unit(number(mean), scaled)} {WIDE}"
     if min(up, down) < 0.8 * half:
@@ -242,6 +250,7 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
         is_narrow = _magnitude(mean, 2) - place > 1
         shown = [fixed(end, place) if is_narrow else number(end, 2) for end in (mean, low, high)]
         return with_unit(f"{shown[0]} ({shown[1]} to {shown[2]})", scaled)
+    half = max(half, 10.0**place)
     if fixed(abs(mean), place) == fixed(half, place) and abs(mean) != half:
         place -= 1  # "12 ± 12" does not show whether the interval contains 0
     return with_unit(f"{fixed(mean, place)} ± {fixed(half, place)}", scaled)
