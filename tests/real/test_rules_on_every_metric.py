@@ -22,7 +22,7 @@ workloads:
     exec: {command: ["true"]}
     load: {testers: 1, think: 20ms}
 factors: {testers: {path: workloads.readers.load.testers, levels: [1, 2]}}
-run: {warmup: 100ms, duration: 400ms}
+run: {warmup: 100ms, duration: 1300ms}      # at least one sample of the CPU
 validity: {tester_cpu: 100%, started: 0%, lateness_share: 100%, lateness_floor: 100s, gaps: 100%, steal: 100%}
 capacity:
   usable:

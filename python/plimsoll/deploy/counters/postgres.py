@@ -3,6 +3,7 @@ not count its transactions."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -70,12 +71,27 @@ class PostgresCounters:
         """Connects and resets pg_stat_statements, if it may."""
         self._connection = self._connect()
         self._connection.execute("SET statement_timeout = '5s'")
+        self._keep_out_of_the_log()
         self._query = QUERY.format(
             checkpointer=self._row_of("pg_stat_checkpointer"), wal=self._row_of("pg_stat_wal")
         )
         self._statements = self._resets and self._has_relation("pg_stat_statements")
         if self._statements:
             self._execute("SELECT pg_stat_statements_reset()")
+
+    def _keep_out_of_the_log(self) -> None:
+        """The statements of this reader are no load, and the end of the log is the reason of a run whose server died.
+        Only a superuser may set this."""
+        import psycopg
+
+        assert self._connection is not None
+        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+            for setting in (
+                "log_statement = none",
+                "log_min_duration_statement = -1",
+                "log_min_error_statement = panic",
+            ):
+                self._connection.execute(f"SET {setting}")
 
     def read(self) -> Reading:
         """Executes one query; a second one if sessions wait for locks."""
