@@ -1,0 +1,180 @@
+"""The load at which a trial exceeds a goal with probability `exceed`, with an interval, from all trials of full length.
+
+A trial is one Bernoulli draw. Its probability of high loss p increases with the load; near the load sought it is well
+described by a logistic curve in log load,
+
+    p(x) = lapse + (1 - 2 lapse) / (1 + exp(-(x - x0)/s - c)),    p(x0) = exceed,
+
+with an unknown location x0 (uniform in log load) and an unknown spread s (uniform in log s). The posterior on a grid of
+both yields the interval of x0, and with it the statement on each load L: P(p(L) >= exceed) = P(x0 <= L). A load is a
+bound if this probability is below or above the level. The trials of all loads count, so the bracket needs a quarter of
+the trials that intervals from the trials of single loads need (docs/methods.md contains the simulation).
+
+The method is that of psychometric functions: N. Prins, The psi-marginal adaptive method, J. Vision 13(7) (2013) 3;
+L. Kontsevich, C. Tyler, Vision Research 39 (1999) 2729.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from plimsoll.search.goals import Goal
+from plimsoll.search.grid import STEPS_PER_WIDTH, LoadGrid, step_of
+from plimsoll.search.trials import TrialResult
+
+Array = NDArray[np.float64]
+
+LEVEL = 0.97
+"""Probability of the interval of the load sought. Above 0.95, because the search stops when the interval is narrow: the
+coverage is then that of 0.95 or more (tests/stats/search_truths.py)."""
+LAPSE = 0.01
+"""Probability that a trial does not depend on its load: a hiccup of the machine, or luck."""
+SPREADS = 12
+LARGEST_SPREAD = 0.4
+"""In log load: at the load sought, half of the trials exceed; at 1.5 times the load three quarters."""
+MARGIN = 0.25
+"""The posterior extends this far, in log load, beyond the loads that were measured."""
+CANDIDATES = 16
+DEPENDENCE_Z = 2.33
+"""Deviation, in standard errors, of the lag-1 correlation from which trials count as dependent (1 % one-sided)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    low: float
+    high: float
+
+    def contains(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+
+def exceed_interval(high: float, total: float, *, confidence: float = 0.95) -> Interval:
+    """Beta interval of the exceed probability from `high` high-loss trials of `total` at one load: Jeffreys' prior
+    Beta(1/2, 1/2), with the ends 0 and 1 where no or every trial has high loss (L. Brown, T. Cai, A. DasGupta,
+    Statistical Science 16 (2001) 101). Fractions are allowed. Without a trial it is 0 to 1."""
+    if total <= 0:
+        return Interval(0.0, 1.0)
+    tail = (1 - confidence) / 2
+    a, b = high + 0.5, total - high + 0.5
+    low = 0.0 if high <= 0 else float(special.betaincinv(a, b, tail))
+    return Interval(low, 1.0 if high >= total else float(special.betaincinv(a, b, 1 - tail)))
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What the trials say about one goal. `x`: values of the log of the load sought; `s`: spreads; `weight[x, s]`:
+    posterior, sum 1. `inflation`: variance of the number of high-loss trials over that of independent trials."""
+
+    x: Array
+    s: Array
+    weight: Array
+    exceed: float
+    inflation: float
+
+    @cached_property
+    def location(self) -> Array:
+        """Cumulative posterior of the load sought over `x`."""
+        return np.cumsum(self.weight.sum(axis=1))
+
+    def quantile(self, p: float) -> float:
+        """Load below which the load sought lies with probability `p`."""
+        return float(np.exp(self.x[min(self.x.size - 1, int(np.searchsorted(self.location, p)))]))
+
+    def bracket(self, grid: LoadGrid, level: float = LEVEL) -> Interval:
+        """Loads of the grid around the interval of the load sought: outwards, so it is at least as probable."""
+        half = float(self.x[1] - self.x[0]) / 2
+        tail = (1 - level) / 2
+        low, high = self.quantile(tail), self.quantile(1 - tail)
+        return Interval(grid.at_most(low * math.exp(-half)), grid.at_least(high * math.exp(half)))
+
+    def exceed_at(self, load: float, confidence: float = LEVEL) -> Interval:
+        """Beta interval of the exceed probability at a load, from the trials of all loads: the beta distribution with
+        the mean and variance of the posterior of p(load)."""
+        p = _curve(np.array([math.log(load)]), self.x, self.s, self.exceed)[0]
+        mean = float((self.weight * p).sum())
+        variance = max(float((self.weight * (p - mean) ** 2).sum()), 1e-12)
+        size = max(mean * (1 - mean) / variance - 1, 1e-6)
+        tail = (1 - confidence) / 2
+        a, b = mean * size, (1 - mean) * size
+        return Interval(float(special.betaincinv(a, b, tail)), float(special.betaincinv(a, b, 1 - tail)))
+
+    def most_informative(self, grid: LoadGrid) -> float:
+        """The load at which one more trial is expected to leave the least uncertainty of the load sought (entropy)."""
+        loads = [x for x in grid.loads if self.quantile(0.02) <= x <= self.quantile(0.98)]
+        loads = loads or [grid.at_most(self.quantile(0.5))]
+        loads = loads[:: math.ceil(len(loads) / CANDIDATES)]
+        p = _curve(np.log(np.array(loads)), self.x, self.s, self.exceed)
+        expected = np.zeros(len(loads))
+        for chance in (p, 1 - p):
+            joint = (self.weight * chance).sum(axis=2)
+            total = joint.sum(axis=1, keepdims=True)
+            expected += (-special.xlogy(joint, joint / total)).sum(axis=1)
+        return loads[int(np.argmin(expected))]
+
+
+def evidence(trials: Iterable[TrialResult], goal: Goal) -> list[TrialResult]:
+    """The trials that count for the posterior: valid and of full length. Short trials may have other loss."""
+    return [trial for trial in trials if trial.invalid is None and trial.seconds >= goal.final_seconds]
+
+
+def posterior(trials: Sequence[TrialResult], goal: Goal, grid: LoadGrid) -> Posterior | None:
+    """Posterior from the trials of full length, in the order in which they were made. None without such trials or with
+    an `exceed` of 0, which no load has.
+
+    If trials depend on their predecessors (lag-1 correlation r of the residuals, significant at 1 %), the log
+    likelihood is multiplied by (1 - r)/(1 + r), the variance ratio of an AR(1) series.
+    """
+    counted = evidence(trials, goal)
+    if not counted or not goal.exceed > 0:
+        return None
+    loads = np.array([trial.load for trial in counted])
+    high = np.array([trial.outcomes[goal.name].high_loss for trial in counted])
+    width = step_of(goal.width)
+    step = width / STEPS_PER_WIDTH / 2
+    start = max(math.log(grid.low) - step, math.log(loads.min()) - MARGIN)
+    end = min(math.log(grid.high) + step, math.log(loads.max()) + MARGIN)
+    x = start + step * np.arange(max(2, math.ceil((end - start) / step) + 1), dtype=np.float64)
+    s: Array = np.geomspace(width / 10, max(LARGEST_SPREAD, width), SPREADS).astype(np.float64)
+    distinct, index = np.unique(loads, return_inverse=True)
+    p = _curve(np.log(distinct), x, s, goal.exceed)
+    bad = np.bincount(index, weights=high, minlength=distinct.size)
+    good = np.bincount(index, minlength=distinct.size) - bad
+    log_likelihood = np.tensordot(bad, np.log(p), 1) + np.tensordot(good, np.log1p(-p), 1)
+    weight = _normalized(log_likelihood)
+    fitted = np.tensordot(p, weight, 2)[index]
+    inflation = _inflation((high - fitted) / np.sqrt(fitted * (1 - fitted)))
+    if inflation > 1:
+        weight = _normalized(log_likelihood / inflation)
+    return Posterior(x, s, weight, goal.exceed, inflation)
+
+
+def _curve(loads: Array, x: Array, s: Array, exceed: float) -> Array:
+    """Probability of high loss [load, x0, spread]."""
+    inner = min(max((exceed - LAPSE) / (1 - 2 * LAPSE), 1e-3), 1 - 1e-3)
+    shift = math.log(inner / (1 - inner))
+    z = (loads[:, None, None] - x[None, :, None]) / s[None, None, :] + shift
+    return LAPSE + (1 - 2 * LAPSE) * special.expit(z)
+
+
+def _normalized(log_likelihood: Array) -> Array:
+    weight = np.exp(log_likelihood - log_likelihood.max())
+    return np.asarray(weight / weight.sum(), dtype=np.float64)
+
+
+def _inflation(residuals: Array) -> float:
+    """(1 + r)/(1 - r), if the lag-1 correlation r of the residuals is significant; else 1."""
+    n = residuals.size
+    if n < 10:
+        return 1.0
+    r = float(residuals[1:] @ residuals[:-1]) / float(residuals @ residuals)
+    if r * math.sqrt(n) < DEPENDENCE_Z:
+        return 1.0
+    r = min(r, 0.9)
+    return (1 + r) / (1 - r)
