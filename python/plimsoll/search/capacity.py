@@ -72,9 +72,9 @@ class CapacitySearch:
     from above (`hysteresis`), and `confirm` runs at each end of each bracket, in an order drawn with `seed`.
 
     The numbers of the searches (`Trial.search`) are 0 to `repeat` - 1, then `repeat` (from above) and `repeat` + 1.
-    Later searches start at the lower end of the first bracket, with their own trials. If the first search finds no
-    bracket for any goal, there is no further one. `start`: the lower end of an earlier bracket (`--like`).
-    """
+    Later searches start at the lower end of the first bracket, with their own trials. If a search ends for all goals
+    without a bracket (the lowest load fails, the highest holds, the generator is the limit), there is no further
+    one. `start`: the lower end of an earlier bracket (`--like`)."""
 
     goals: tuple[Goal, ...]
     grid: LoadGrid
@@ -97,7 +97,7 @@ class CapacitySearch:
                 return step
             verdicts.append(step)
             left -= step.spent_seconds
-            if not self._brackets(verdicts):
+            if all(found.ending.is_final for found in step.goals):
                 break
         later = self._from_above(results, verdicts) or self._confirming(results, verdicts)
         if later is not None and not self._is_over(results, later):
@@ -111,12 +111,11 @@ class CapacitySearch:
         return SearchController(self.goals, self.grid, limits, self.axis, start, number == 0, number)
 
     def _brackets(self, verdicts: Sequence[Verdict]) -> dict[str, tuple[float, float]]:
-        """Ends of the bracket of each goal, from the first search."""
-        if not verdicts:
-            return {}
+        """Ends of the bracket of each goal, from the first search that has one."""
         return {
             found.goal: (found.lower.load, found.upper.load)
-            for found in verdicts[0].goals
+            for verdict in reversed(verdicts)
+            for found in verdict.goals
             if found.lower is not None and found.upper is not None
         }
 

@@ -64,12 +64,12 @@ class SearchController:
 
     def next(self, results: Sequence[TrialResult]) -> Trial | Verdict:
         """The next trial after `results`, or the verdict."""
-        if self.warm_up and not results:
-            return self._trial(
-                self._first_load(), self.goals[0], 0, Rule.WARM_UP, "the service starts cold", ()
-            )
         counted = [result for result in results if result.rule is not Rule.WARM_UP]
         reachable = self._reachable(counted)
+        if self.warm_up and not results:
+            warm_up = self._warm_up()
+            over = self._is_over(results, warm_up)
+            return self._verdict(results, counted, reachable, Ending.TIME) if over else warm_up
         if self._is_broken(counted):
             return self._verdict(results, counted, reachable, Ending.INVALID)
         steps = [self._step(goal, counted, reachable) for goal in self.goals] if reachable else []
@@ -90,8 +90,10 @@ class SearchController:
         counted = [result for result in results if result.rule is not Rule.WARM_UP]
         return self._verdict(results, counted, self._reachable(counted), Ending.TIME)
 
-    def _first_load(self) -> float:
-        return self.grid.low if self.start is None else self.grid.at_most(self.start)
+    def _warm_up(self) -> Trial:
+        load = self.grid.low if self.start is None else self.grid.at_most(self.start)
+        shortest = min(goal.initial_seconds for goal in self.goals)
+        return Trial(load, shortest, Rule.WARM_UP, "the service starts cold", "", self.search)
 
     def _reachable(self, counted: Sequence[TrialResult]) -> LoadGrid | None:
         """The loads below the lowest one that the generator did not reach. None: it reached none."""
@@ -166,10 +168,7 @@ class SearchController:
         reason: str,
         counted: Sequence[TrialResult],
     ) -> Trial:
-        """A trial with enough starts for its rules. The warm-up trial is as short as the shortest trial."""
-        if rule is Rule.WARM_UP:
-            shortest = min(goal.initial_seconds for goal in self.goals)
-            return Trial(load, shortest, rule, reason, "", self.search)
+        """A trial with enough starts for its rules."""
         rate = load if self.axis is Axis.RATE else _starts_per_second(load, counted)
         length = trial_seconds(rate, seconds, goal.starts)
         return Trial(load, length, rule, reason, goal.name, self.search)
@@ -198,7 +197,7 @@ class SearchController:
         by_load = _by_load(counted, grid)
         bounds = TargetState.of(by_load, goal.name, goal.target, grid).bounds
         curve = posterior(counted, goal, grid)
-        lower, upper = self._bracket(goal, ending, bounds, curve, grid)
+        lower, upper = self._bracket(goal, ending, bounds, curve, evidence(counted, goal), grid)
         throughput = None
         if bounds.lower is not None:
             throughput = conditional_throughput(bounds.lower, by_load[bounds.lower], goal.name, goal.target)
@@ -215,18 +214,25 @@ class SearchController:
         )
 
     def _bracket(
-        self, goal: Goal, ending: Ending, bounds: Bounds, curve: Posterior | None, grid: LoadGrid
+        self,
+        goal: Goal,
+        ending: Ending,
+        bounds: Bounds,
+        curve: Posterior | None,
+        full: Sequence[TrialResult],
+        grid: LoadGrid,
     ) -> tuple[float | None, float | None]:
-        """The ends to report. A side that no bound of the search limits is open."""
+        """The ends to report. A side without a relevant bound is open if the interval reaches beyond all full-length
+        trials there."""
         if ending is Ending.LOWEST_FAILS:
             return None, grid.low
         if ending in (Ending.HIGHEST_HOLDS, Ending.GENERATOR):
             return bounds.lower, None
         if curve is None:
             return (bounds.lower, bounds.upper) if goal.exceed == 0 else (None, None)
-        found = curve.bracket(grid)
-        lower = found.low if bounds.lower is not None else None
-        return lower, found.high if bounds.upper is not None else None
+        found, loads = curve.bracket(grid), [trial.load for trial in full]
+        lower = found.low if bounds.lower is not None or found.low >= min(loads) else None
+        return lower, found.high if bounds.upper is not None or found.high <= max(loads) else None
 
 
 def _by_load(counted: Sequence[TrialResult], grid: LoadGrid) -> dict[float, list[TrialResult]]:

@@ -25,6 +25,11 @@ class Ending(StrEnum):
     INVALID = "invalid"
     """Trials were invalid repeatedly, for another reason than the generator."""
 
+    @property
+    def is_final(self) -> bool:
+        """Another search would end in the same way."""
+        return self not in (Ending.BRACKET, Ending.TIME)
+
 
 @dataclass(frozen=True, slots=True)
 class BoundEvidence:
