@@ -1,14 +1,15 @@
 """The load at which a trial exceeds a goal with probability `exceed`, with an interval, from all trials of full length.
 
-A trial is one Bernoulli draw. Its probability of high loss p increases with the load; near the load sought it is well
-described by a logistic curve in log load,
+A trial is one Bernoulli draw. Its probability of high loss p increases with the load x, a logarithm; near the load
+sought it is well described by a logistic curve of unknown location x0, spread s and skewness k,
 
-    p(x) = lapse + (1 - 2 lapse) / (1 + exp(-(x - x0)/s - c)),    p(x0) = exceed,
+    p(x) = lapse + (1 - 2 lapse) (1 + exp(-(x - x0)/s - c))^-k,    with c such that p(x0) = exceed.
 
-with an unknown location x0 (uniform in log load) and an unknown spread s (uniform in log s). The posterior on a grid of
-both yields the interval of x0, and with it the statement on each load L: P(p(L) >= exceed) = P(x0 <= L). A load is a
-bound if this probability is below or above the level. The trials of all loads count, so the bracket needs a quarter of
-the trials that intervals from the trials of single loads need (docs/methods.md contains the simulation).
+A priori x0 and log s are uniform, and k is 0.4, 1 or 2.5: queues have a longer tail at low loads, k < 1. The
+posterior on a grid yields the interval of x0, and with it the statement on each load L: P(p(L) >= exceed) = P(x0 <=
+L). A load is an end of the bracket if this probability is below or above the level. The trials of all loads count,
+so the bracket needs a quarter of the trials that intervals from the trials of single loads need (docs/methods.md
+contains the simulation).
 
 The method is that of psychometric functions: N. Prins, The psi-marginal adaptive method, J. Vision 13(7) (2013) 3;
 L. Kontsevich, C. Tyler, Vision Research 39 (1999) 2729.
@@ -36,11 +37,12 @@ LEVEL = 0.97
 coverage is then that of 0.95 or more (tests/stats/search_truths.py)."""
 LAPSE = 0.01
 """Probability that a trial does not depend on its load: a hiccup of the machine, or luck."""
-SPREADS = 12
+SPREADS = 8
+SKEWNESS = (0.4, 1.0, 2.5)
 LARGEST_SPREAD = 0.4
 """In log load: at the load sought, half of the trials exceed; at 1.5 times the load three quarters."""
 MARGIN = 0.25
-"""The posterior extends this far, in log load, beyond the loads that were measured."""
+"""The posterior extends this far, in log load, beyond the lowest load with high loss and the highest load without."""
 CANDIDATES = 16
 DEPENDENCE_Z = 2.33
 """Deviation, in standard errors, of the lag-1 correlation from which trials count as dependent (1 % one-sided)."""
@@ -69,11 +71,12 @@ def exceed_interval(high: float, total: float, *, confidence: float = 0.95) -> I
 
 @dataclass(frozen=True)
 class Posterior:
-    """What the trials say about one goal. `x`: values of the log of the load sought; `s`: spreads; `weight[x, s]`:
-    posterior, sum 1. `inflation`: variance of the number of high-loss trials over that of independent trials."""
+    """What the trials say about one goal. `x`: values of the log of the load sought; `shapes`: pairs of spread and
+    skewness; `weight[x, shape]`: posterior, sum 1. `inflation`: variance of the number of high-loss trials over that
+    of independent trials."""
 
     x: Array
-    s: Array
+    shapes: Array
     weight: Array
     exceed: float
     inflation: float
@@ -97,7 +100,7 @@ class Posterior:
     def exceed_at(self, load: float, confidence: float = LEVEL) -> Interval:
         """Beta interval of the exceed probability at a load, from the trials of all loads: the beta distribution with
         the mean and variance of the posterior of p(load)."""
-        p = _curve(np.array([math.log(load)]), self.x, self.s, self.exceed)[0]
+        p = _curve(np.array([math.log(load)]), self.x, self.shapes, self.exceed)[0]
         mean = float((self.weight * p).sum())
         variance = max(float((self.weight * (p - mean) ** 2).sum()), 1e-12)
         size = max(mean * (1 - mean) / variance - 1, 1e-6)
@@ -107,10 +110,9 @@ class Posterior:
 
     def most_informative(self, grid: LoadGrid) -> float:
         """The load at which one more trial is expected to leave the least uncertainty of the load sought (entropy)."""
-        loads = [x for x in grid.loads if self.quantile(0.02) <= x <= self.quantile(0.98)]
-        loads = loads or [grid.at_most(self.quantile(0.5))]
+        loads = grid.between(self.quantile(0.02), self.quantile(0.98)) or (grid.at_most(self.quantile(0.5)),)
         loads = loads[:: math.ceil(len(loads) / CANDIDATES)]
-        p = _curve(np.log(np.array(loads)), self.x, self.s, self.exceed)
+        p = _curve(np.log(np.array(loads)), self.x, self.shapes, self.exceed)
         expected = np.zeros(len(loads))
         for chance in (p, 1 - p):
             joint = (self.weight * chance).sum(axis=2)
@@ -138,12 +140,15 @@ def posterior(trials: Sequence[TrialResult], goal: Goal, grid: LoadGrid) -> Post
     high = np.array([trial.outcomes[goal.name].high_loss for trial in counted])
     width = step_of(goal.width)
     step = width / STEPS_PER_WIDTH / 2
-    start = max(math.log(grid.low) - step, math.log(loads.min()) - MARGIN)
-    end = min(math.log(grid.high) + step, math.log(loads.max()) + MARGIN)
+    first = loads[high].min(initial=loads.max())
+    last = max(first, loads[~high].max(initial=loads.min()))
+    start = max(math.log(grid.low) - step, math.log(first) - MARGIN)
+    end = min(math.log(grid.high) + step, math.log(last) + MARGIN)
     x = start + step * np.arange(max(2, math.ceil((end - start) / step) + 1), dtype=np.float64)
-    s: Array = np.geomspace(width / 10, max(LARGEST_SPREAD, width), SPREADS).astype(np.float64)
+    spreads = np.geomspace(width / 10, max(LARGEST_SPREAD, width), SPREADS)
+    shapes = np.array([(spread, k) for spread in spreads for k in SKEWNESS], dtype=np.float64)
     distinct, index = np.unique(loads, return_inverse=True)
-    p = _curve(np.log(distinct), x, s, goal.exceed)
+    p = _curve(np.log(distinct), x, shapes, goal.exceed)
     bad = np.bincount(index, weights=high, minlength=distinct.size)
     good = np.bincount(index, minlength=distinct.size) - bad
     log_likelihood = np.tensordot(bad, np.log(p), 1) + np.tensordot(good, np.log1p(-p), 1)
@@ -152,15 +157,16 @@ def posterior(trials: Sequence[TrialResult], goal: Goal, grid: LoadGrid) -> Post
     inflation = _inflation((high - fitted) / np.sqrt(fitted * (1 - fitted)))
     if inflation > 1:
         weight = _normalized(log_likelihood / inflation)
-    return Posterior(x, s, weight, goal.exceed, inflation)
+    return Posterior(x, shapes, weight, goal.exceed, inflation)
 
 
-def _curve(loads: Array, x: Array, s: Array, exceed: float) -> Array:
-    """Probability of high loss [load, x0, spread]."""
+def _curve(loads: Array, x: Array, shapes: Array, exceed: float) -> Array:
+    """Probability of high loss [load, x0, shape]."""
     inner = min(max((exceed - LAPSE) / (1 - 2 * LAPSE), 1e-3), 1 - 1e-3)
-    shift = math.log(inner / (1 - inner))
-    z = (loads[:, None, None] - x[None, :, None]) / s[None, None, :] + shift
-    return LAPSE + (1 - 2 * LAPSE) * special.expit(z)
+    spread, k = shapes[:, 0], shapes[:, 1]
+    shift = special.logit(inner ** (1 / k))
+    z = (loads[:, None, None] - x[None, :, None]) / spread + shift
+    return np.asarray(LAPSE + (1 - 2 * LAPSE) * special.expit(z) ** k, dtype=np.float64)
 
 
 def _normalized(log_likelihood: Array) -> Array:

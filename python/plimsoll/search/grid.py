@@ -59,6 +59,10 @@ class LoadGrid:
         """The loads below `load`. At least the lowest load remains."""
         return LoadGrid(self.loads[: max(1, bisect_left(self.loads, load))])
 
+    def between(self, low: float, high: float) -> tuple[float, ...]:
+        """The loads from `low` to `high`, both included."""
+        return self.loads[bisect_left(self.loads, low) : bisect_right(self.loads, high)]
+
     def at_most(self, load: float) -> float:
         """The highest load that is not above `load`; the lowest one if all are."""
         return self.loads[max(0, bisect_right(self.loads, load) - 1)]
