@@ -23,7 +23,7 @@ from plimsoll.search.grid import LoadGrid
 LOW, HIGH, WIDTH = 50.0, 20_000.0, 0.05
 WANTED = 0.95
 MAX_TRIALS = (1, 3, 5, 9, 15, 25, 41, 61, 101, 161, 251, 401)
-QUEUES = (1, 5)
+QUEUES = (7,)
 """Indices of the queues of `CASES`, each with its first objective."""
 
 

@@ -16,8 +16,8 @@ from tests.stats.queueing import erlang_c
 from plimsoll.search.goals import Goal, starts_for_rules, trial_seconds
 
 Array = NDArray[np.float64]
-POOL = 300
-"""Trials that are simulated for each load and length; searches draw from them."""
+POOLED_STARTS = 2_000_000
+"""Starts that are simulated for each load and length, in 250 to 2,000 trials; searches draw from these trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,10 @@ class Queue:
 
     def loss(self, load: float, seconds: float) -> Sequence[float]:
         if (load, seconds) not in self.pools:
-            self.pools[load, seconds] = lateness(self.case, load, seconds, POOL, self.rng)
-        drawn = self.pools[load, seconds][self.rng.integers(POOL)]
+            size = min(2000, max(250, round(POOLED_STARTS / (load * seconds))))
+            self.pools[load, seconds] = lateness(self.case, load, seconds, size, self.rng)
+        pool = self.pools[load, seconds]
+        drawn = pool[self.rng.integers(len(pool))]
         return [
             float(late / (1 - objective.quantile))
             for late, objective in zip(drawn, self.case.objectives, strict=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from plimsoll.search.trials import TrialResult
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.97
+LEVEL = 0.98
 """Probability of the interval of the load sought. Above 0.95, because the search stops when the interval is narrow: the
 coverage is then that of 0.95 or more (tests/stats/search_truths.py)."""
 LAPSE = 0.01
@@ -69,30 +69,62 @@ def exceed_interval(high: float, total: float, *, confidence: float = 0.95) -> I
     return Interval(low, 1.0 if high >= total else float(special.betaincinv(a, b, 1 - tail)))
 
 
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The grid of a posterior. `start`, `step`, `count`: logs of the load sought. `width`: that of the goal, in log
+    load, which sets the smallest spread."""
+
+    start: float
+    step: float
+    count: int
+    width: float
+    exceed: float
+
+    @property
+    def x(self) -> Array:
+        return self.start + self.step * np.arange(self.count, dtype=np.float64)
+
+    @property
+    def shapes(self) -> Array:
+        """Pairs of spread and skewness."""
+        spreads = np.geomspace(self.width / 10, max(LARGEST_SPREAD, self.width), SPREADS)
+        return np.array([(spread, k) for spread in spreads for k in SKEWNESS], dtype=np.float64)
+
+
+@lru_cache(maxsize=512)
+def _curve(axes: Axes, load: float) -> tuple[Array, Array, Array]:
+    """Probability p of high loss at a load [x0, shape], log p, log(1 - p). Kept, because each trial needs those of all
+    loads again."""
+    inner = min(max((axes.exceed - LAPSE) / (1 - 2 * LAPSE), 1e-3), 1 - 1e-3)
+    shapes = axes.shapes
+    spread, k = shapes[:, 0], shapes[:, 1]
+    z = (math.log(load) - axes.x[:, None]) / spread + special.logit(inner ** (1 / k))
+    p = np.asarray(LAPSE + (1 - 2 * LAPSE) * np.exp(k * special.log_expit(z)), dtype=np.float64)
+    return p, np.log(p), np.log1p(-p)
+
+
 @dataclass(frozen=True)
 class Posterior:
-    """What the trials say about one goal. `x`: values of the log of the load sought; `shapes`: pairs of spread and
-    skewness; `weight[x, shape]`: posterior, sum 1. `inflation`: variance of the number of high-loss trials over that
-    of independent trials."""
+    """What the trials say about one goal. `weight[x0, shape]`: posterior, sum 1. `inflation`: variance of the number of
+    high-loss trials over that of independent trials."""
 
-    x: Array
-    shapes: Array
+    axes: Axes
     weight: Array
-    exceed: float
     inflation: float
 
     @cached_property
     def location(self) -> Array:
-        """Cumulative posterior of the load sought over `x`."""
+        """Cumulative posterior of the load sought."""
         return np.cumsum(self.weight.sum(axis=1))
 
     def quantile(self, p: float) -> float:
         """Load below which the load sought lies with probability `p`."""
-        return float(np.exp(self.x[min(self.x.size - 1, int(np.searchsorted(self.location, p)))]))
+        index = min(self.axes.count - 1, int(np.searchsorted(self.location, p)))
+        return math.exp(self.axes.start + self.axes.step * index)
 
     def bracket(self, grid: LoadGrid, level: float = LEVEL) -> Interval:
         """Loads of the grid around the interval of the load sought: outwards, so it is at least as probable."""
-        half = float(self.x[1] - self.x[0]) / 2
+        half = self.axes.step / 2
         tail = (1 - level) / 2
         low, high = self.quantile(tail), self.quantile(1 - tail)
         return Interval(grid.at_most(low * math.exp(-half)), grid.at_least(high * math.exp(half)))
@@ -100,7 +132,7 @@ class Posterior:
     def exceed_at(self, load: float, confidence: float = LEVEL) -> Interval:
         """Beta interval of the exceed probability at a load, from the trials of all loads: the beta distribution with
         the mean and variance of the posterior of p(load)."""
-        p = _curve(np.array([math.log(load)]), self.x, self.shapes, self.exceed)[0]
+        p, _, _ = _curve(self.axes, load)
         mean = float((self.weight * p).sum())
         variance = max(float((self.weight * (p - mean) ** 2).sum()), 1e-12)
         size = max(mean * (1 - mean) / variance - 1, 1e-6)
@@ -112,7 +144,7 @@ class Posterior:
         """The load at which one more trial is expected to leave the least uncertainty of the load sought (entropy)."""
         loads = grid.between(self.quantile(0.02), self.quantile(0.98)) or (grid.at_most(self.quantile(0.5)),)
         loads = loads[:: math.ceil(len(loads) / CANDIDATES)]
-        p = _curve(np.log(np.array(loads)), self.x, self.shapes, self.exceed)
+        p = np.stack([_curve(self.axes, load)[0] for load in loads])
         expected = np.zeros(len(loads))
         for chance in (p, 1 - p):
             joint = (self.weight * chance).sum(axis=2)
@@ -144,29 +176,20 @@ def posterior(trials: Sequence[TrialResult], goal: Goal, grid: LoadGrid) -> Post
     last = max(first, loads[~high].max(initial=loads.min()))
     start = max(math.log(grid.low) - step, math.log(first) - MARGIN)
     end = min(math.log(grid.high) + step, math.log(last) + MARGIN)
-    x = start + step * np.arange(max(2, math.ceil((end - start) / step) + 1), dtype=np.float64)
-    spreads = np.geomspace(width / 10, max(LARGEST_SPREAD, width), SPREADS)
-    shapes = np.array([(spread, k) for spread in spreads for k in SKEWNESS], dtype=np.float64)
+    axes = Axes(start, step, max(2, math.ceil((end - start) / step) + 1), width, goal.exceed)
     distinct, index = np.unique(loads, return_inverse=True)
-    p = _curve(np.log(distinct), x, shapes, goal.exceed)
     bad = np.bincount(index, weights=high, minlength=distinct.size)
     good = np.bincount(index, minlength=distinct.size) - bad
-    log_likelihood = np.tensordot(bad, np.log(p), 1) + np.tensordot(good, np.log1p(-p), 1)
+    curves = [_curve(axes, float(load)) for load in distinct]
+    log_likelihood = sum(
+        b * log_p + g * log_q for b, g, (_, log_p, log_q) in zip(bad, good, curves, strict=True)
+    )
     weight = _normalized(log_likelihood)
-    fitted = np.tensordot(p, weight, 2)[index]
+    fitted = np.array([float((weight * p).sum()) for p, _, _ in curves])[index]
     inflation = _inflation((high - fitted) / np.sqrt(fitted * (1 - fitted)))
     if inflation > 1:
         weight = _normalized(log_likelihood / inflation)
-    return Posterior(x, shapes, weight, goal.exceed, inflation)
-
-
-def _curve(loads: Array, x: Array, shapes: Array, exceed: float) -> Array:
-    """Probability of high loss [load, x0, shape]."""
-    inner = min(max((exceed - LAPSE) / (1 - 2 * LAPSE), 1e-3), 1 - 1e-3)
-    spread, k = shapes[:, 0], shapes[:, 1]
-    shift = special.logit(inner ** (1 / k))
-    z = (loads[:, None, None] - x[None, :, None]) / spread + shift
-    return np.asarray(LAPSE + (1 - 2 * LAPSE) * special.expit(z) ** k, dtype=np.float64)
+    return Posterior(axes, weight, inflation)
 
 
 def _normalized(log_likelihood: Array) -> Array:
