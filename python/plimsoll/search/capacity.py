@@ -127,7 +127,8 @@ class CapacitySearch:
 
     def _is_over(self, results: Sequence[TrialResult], trial: Trial) -> bool:
         spent = sum(result.spent for result in results)
-        return spent + trial.seconds > self.limits.max_seconds or len(results) >= self.limits.max_trials
+        too_long = spent + trial.seconds + self.limits.overhead_seconds > self.limits.max_seconds
+        return too_long or len(results) >= self.limits.max_trials
 
     def _trial(self, load: float, goal: Goal, rule: Rule, reason: str, number: int) -> Trial:
         rate = load if self.axis is Axis.RATE else None

@@ -96,15 +96,25 @@ class SearchController:
         return Trial(load, shortest, Rule.WARM_UP, "the service starts cold", "", self.search)
 
     def _reachable(self, counted: Sequence[TrialResult]) -> LoadGrid | None:
-        """The loads below the lowest one that the generator did not reach. None: it reached none."""
+        """The loads that the generator may reach: up to the highest valid one, and the middle between that and the
+        lowest that it did not reach, unless they are as close as the bounds of a goal. None: it reaches no load."""
         tries: dict[float, int] = defaultdict(int)
         for result in counted:
             tries[result.load] += result.invalid is Invalid.GENERATOR
         valid = {result.load for result in counted if result.invalid is None}
-        beyond = [load for load, n in tries.items() if n >= GENERATOR_LIMITED and load not in valid]
-        if not beyond:
+        beyond = min(
+            (load for load, n in tries.items() if n >= GENERATOR_LIMITED and load not in valid), default=None
+        )
+        if beyond is None:
             return self.grid
-        return self.grid.below(min(beyond)) if min(beyond) > self.grid.low else None
+        if beyond <= self.grid.low:
+            return None
+        highest = max((load for load in valid if load < beyond), default=self.grid.low)
+        width = min(step_of(goal.width) for goal in self.goals)
+        middle = self.grid.middle(highest, beyond)
+        if middle is None or self.grid.is_narrow(highest, beyond, width):
+            return self.grid.to(highest)
+        return LoadGrid((*self.grid.to(highest).loads, middle))
 
     def _is_broken(self, counted: Sequence[TrialResult]) -> bool:
         last = counted[-INVALID_IN_SEQUENCE:]
@@ -122,7 +132,7 @@ class SearchController:
         states = target_states(by_load, goal, grid)
         index = current_target(states)
         if index < len(states):
-            start = None if self.start is None else self.grid.at_most(self.start)
+            start = None if self.start is None else grid.at_most(self.start)
             found = candidate(states[index], states[index - 1] if index else None, grid, start)
             seconds = states[index].target.seconds
             trial = self._trial(found.load, goal, seconds, found.rule, found.reason, counted)

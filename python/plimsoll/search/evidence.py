@@ -8,8 +8,7 @@ sought it is well described by a logistic curve of unknown location x0, spread s
 A priori x0 and log s are uniform, and k is 0.4, 1 or 2.5: queues have a longer tail at low loads, k < 1. The
 posterior on a grid yields the interval of x0, and with it the statement on each load L: P(p(L) >= exceed) = P(x0 <=
 L). A load is an end of the bracket if this probability is below or above the level. The trials of all loads count,
-so the bracket needs a quarter of the trials that intervals from the trials of single loads need (docs/methods.md
-contains the simulation).
+so no load needs to be decided alone: one near the load sought never is.
 
 The method is that of psychometric functions: N. Prins, The psi-marginal adaptive method, J. Vision 13(7) (2013) 3;
 L. Kontsevich, C. Tyler, Vision Research 39 (1999) 2729.

@@ -55,9 +55,9 @@ class LoadGrid:
     def high(self) -> float:
         return self.loads[-1]
 
-    def below(self, load: float) -> LoadGrid:
-        """The loads below `load`. At least the lowest load remains."""
-        return LoadGrid(self.loads[: max(1, bisect_left(self.loads, load))])
+    def to(self, load: float) -> LoadGrid:
+        """The loads up to `load`, included. At least the lowest load remains."""
+        return LoadGrid(self.loads[: max(1, bisect_right(self.loads, load))])
 
     def between(self, low: float, high: float) -> tuple[float, ...]:
         """The loads from `low` to `high`, both included."""

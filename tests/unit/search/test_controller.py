@@ -124,6 +124,23 @@ def test_a_capacity_below_the_reach_of_the_generator_is_found() -> None:
     assert found.lower.load <= 2500 <= found.upper.load
 
 
+def test_a_start_beyond_the_reach_of_the_generator() -> None:
+    verdict, results = run_search(controller(start=9000.0), step_at(2500), reach=3000)
+    found = verdict["p99"]
+    assert found.lower is not None and found.upper is not None
+    assert found.lower.load <= 2500 <= found.upper.load
+    assert sum(r.invalid is Invalid.GENERATOR for r in results) <= 12
+
+
+@pytest.mark.parametrize("reach", [60.0, 1650.0, 3150.0, 12_000.0])
+def test_the_reach_of_the_generator_is_bisected(reach: float) -> None:
+    verdict, results = run_search(controller(), step_at(50_000), reach=reach)
+    found = verdict["p99"]
+    assert found.ending is Ending.GENERATOR and found.lower is not None
+    assert reach * (1 - 1.1 * WIDTH) <= found.lower.load <= reach
+    assert sum(r.invalid is Invalid.GENERATOR for r in results) <= 12
+
+
 def test_a_generator_that_reaches_nothing() -> None:
     verdict, results = run_search(controller(), step_at(2500), reach=10)
     assert verdict["p99"].ending is Ending.GENERATOR
