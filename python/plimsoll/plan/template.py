@@ -55,7 +55,7 @@ factors:
 
 design:
   kind: full-factorial            # also: one-at-a-time, 2^k, or table: design.csv
-  repetitions: 2                  # one repetition has no interval; {{until: {{throughput: 5%}}}} repeats until it is narrow
+  repetitions: 2                  # one repetition has no interval. Also: {{until: {{throughput: 5%}}}}
   block: repetition               # all cells once, then all cells again: a slow hour touches all of them alike
   order: random
   # seed: 1                       # random by default, and recorded
