@@ -69,7 +69,7 @@ class UntilTightRuns:
             if index in self._stopped:
                 continue
             widths = found.get(tuple(sorted(cell.items())), CellWidths(0, {}))
-            decision = decide(self._rule, widths)
+            decision = decide(self._rule.widths, self._rule.at_least, widths)
             if not decision.repeat:
                 self._stopped.add(index)
             self._lines.append(

@@ -10,8 +10,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from plimsoll.plan.model import UntilTight
-
 
 @dataclass(frozen=True, slots=True)
 class CellWidths:
@@ -29,11 +27,11 @@ class Decision:
     reason: str
 
 
-def decide(rule: UntilTight, cell: CellWidths) -> Decision:
+def decide(wanted_widths: Mapping[str, float], at_least: int, cell: CellWidths) -> Decision:
     """The decision on one cell before the next block."""
-    if cell.repetitions < rule.at_least:
-        return Decision(True, f"{cell.repetitions} of at least {rule.at_least} valid repetitions")
-    wide = too_wide(rule.widths, cell)
+    if cell.repetitions < at_least:
+        return Decision(True, f"{cell.repetitions} of at least {at_least} valid repetitions")
+    wide = too_wide(wanted_widths, cell)
     if not wide:
         return Decision(False, f"tight after {cell.repetitions} valid repetitions")
     return Decision(True, "; ".join(wide))

@@ -25,7 +25,7 @@ RULE = UntilTight({"throughput": 0.05, "response_p95": 0.10}, at_least=5, at_mos
     ],
 )
 def test_decisions(repetitions: int, widths: dict[str, float | None], repeat: bool, reason: str) -> None:
-    decision = decide(RULE, CellWidths(repetitions, widths))
+    decision = decide(RULE.widths, RULE.at_least, CellWidths(repetitions, widths))
     assert (decision.repeat, decision.reason) == (repeat, reason)
 
 
