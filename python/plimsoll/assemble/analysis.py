@@ -38,6 +38,7 @@ from plimsoll.assemble.facts import ENDED_AS_PLANNED
 from plimsoll.assemble.left_out import left_out_of, measured_nothing, planned_left_out, within_warmup
 from plimsoll.assemble.one_run import measured_window, one_run
 from plimsoll.assemble.options import Options
+from plimsoll.assemble.search_result import search_result
 from plimsoll.assemble.set_up import topology_of
 from plimsoll.collect.baseline import read_baseline
 from plimsoll.collect.earlier import read_earlier
@@ -98,6 +99,11 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     lines = saturations(
         groups, rules.design, rules.capacity, [response.metric for response in rules.responses]
     )
+    searched = search_result(results)
+    if (
+        searched is not None
+    ):  # its loads follow from its results, so that a plateau of them would be no finding
+        lines = ()
     cells = cell_results(groups, rules.design, names)
     topology = topology_of(results)
     whole = Analysis(
@@ -130,6 +136,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         demands=cell_demands(groups, rules.prices, topology),
         fan_out=fan_outs(groups, topology),
         until=until_tight(groups, rules.design.until),
+        search=searched,
         pool=pool(read_baseline(results.path)),
         session_waits=explaining_waits(groups),
         rules=RULES,

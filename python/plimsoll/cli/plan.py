@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll.assemble.like import Prediction, earlier_runs, predictions, repetitions_like
+from plimsoll.cli.plan_search import search_lines
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
 from plimsoll.deploy.perf.permission import perf_problem, profiled_hosts
@@ -92,7 +93,11 @@ def _perf(plan: Plan) -> list[str]:
 def lines(plan: Plan, max_runs: int) -> list[str]:
     """The plan as lines of text, with at most `max_runs` runs."""
     experiment, estimate = plan.experiment, plan.estimate
-    text_lines = [f"{experiment.name}: {_some(len(plan.runs), 'run')} ({experiment.design.counted})"]
+    search = experiment.search
+    what = (
+        "a search" if search is not None else f"{_some(len(plan.runs), 'run')} ({experiment.design.counted})"
+    )
+    text_lines = [f"{experiment.name}: {what}"]
     if experiment.question:
         text_lines.append(f"question: {experiment.question}")
     seed = (
@@ -100,8 +105,11 @@ def lines(plan: Plan, max_runs: int) -> list[str]:
         if experiment.design.seed is not None
         else "random; `run` draws and records another one"
     )
-    text_lines.append(f"order: {experiment.design.order}, seed {plan.seed} ({seed})")
-    text_lines += ["", *_table(plan, max_runs), ""]
+    if search is not None:
+        text_lines += ["", *search_lines(plan, search), ""]
+    else:
+        text_lines.append(f"order: {experiment.design.order}, seed {plan.seed} ({seed})")
+        text_lines += ["", *_table(plan, max_runs), ""]
     unbounded = (
         f", plus {_some(estimate.unbounded, 'run')} that end after a number of requests, not after a time"
         if estimate.unbounded

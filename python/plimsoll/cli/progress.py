@@ -28,15 +28,18 @@ class Progress:
         self._length = 0.0
         self._last_plain = 0.0
         self._shown = False
+        self._is_open_ended = False
         self._noted: set[tuple[str, str]] = set()
 
     def run_begins(
-        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+        self, run_id: str, position: int, total: int | None, cell: Mapping[str, str], seconds: float
     ) -> None:
-        """Shows the start of a run; prints a line for it if the output is not a terminal."""
+        """Shows the start of a run; prints a line for it if the output is not a terminal. `total`: None: not known."""
         self._run, self._length = run_id, seconds
         levels = ", ".join(f"{name} {label}" for name, label in cell.items())
-        self._head = f"run {position}/{total}" + (f"  {levels}" if levels else "")
+        of = "" if total is None else f"/{total}"
+        self._is_open_ended = total is None
+        self._head = f"run {position}{of}" + (f"  {levels}" if levels else "")
         self._last_plain = time.monotonic()
         left = self._remaining(self._left.get(run_id, seconds))
         if self._terminal:
@@ -80,6 +83,9 @@ class Progress:
             self._shown = False
 
     def _remaining(self, of_this_run: float) -> str:
+        """The remaining time; empty if nobody knows it."""
+        if self._is_open_ended:
+            return ""
         rest = of_this_run + sum(seconds for run, seconds in self._left.items() if run != self._run)
         return f"  {clock(rest)} left"
 

@@ -20,6 +20,11 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
     return lines[1:]
 
 
+def is_ended(decisions: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a search has its answer: no trial follows."""
+    return any(decision.get("decision") == "end" for decision in decisions)
+
+
 def due_runs(
     planned: Iterable[Mapping[str, Any]], decisions: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -27,7 +32,7 @@ def due_runs(
     last: list[tuple[Mapping[str, str], int]] = [
         (decision["cell"], decision["before_repetition"])
         for decision in decisions
-        if decision["decision"] == "stop"
+        if decision.get("decision") == "stop"
     ]
     return [
         dict(run)

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from plimsoll.collect.decisions import due_runs, read_decisions
+from plimsoll.collect.decisions import due_runs, is_ended, read_decisions
 from plimsoll.collect.files import read_json, read_lines, require_readable
 from plimsoll.deploy.perf.stacks import Profile, parse_folded
 from plimsoll.errors import DamagedResults
@@ -88,9 +88,14 @@ class Results:
     runs: tuple[RunFiles, ...]
 
     @cached_property
+    def decisions(self) -> list[dict[str, Any]]:
+        """The decisions on the runs of an experiment that does not know them in advance."""
+        return read_decisions(self.path)
+
+    @cached_property
     def due(self) -> list[dict[str, Any]]:
         """The runs of the plan, without those that a decision left out."""
-        return due_runs(self.plan["runs"], read_decisions(self.path))
+        return due_runs(self.plan["runs"], self.decisions)
 
     @property
     def planned(self) -> int:
@@ -99,7 +104,9 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether every planned run has been carried out."""
+        """Whether every planned run has been carried out, and no further one is to be planned."""
+        if self.plan.get("open_ended") and not is_ended(self.decisions):
+            return False
         return {run["id"] for run in self.due} <= {run.id for run in self.runs}
 
 

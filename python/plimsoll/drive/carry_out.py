@@ -17,7 +17,7 @@ class Listener(Protocol):
     """Receives the events of an experiment and shows them to a user. No method may block."""
 
     def run_begins(
-        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+        self, run_id: str, position: int, total: int | None, cell: Mapping[str, str], seconds: float
     ) -> None:
         """Run `position` of `total` begins; `seconds` is its estimated duration."""
 
@@ -159,7 +159,7 @@ class SilentListener:
     """Shows nothing; for requests that prepare a run."""
 
     def run_begins(
-        self, run_id: str, position: int, total: int, cell: Mapping[str, str], seconds: float
+        self, run_id: str, position: int, total: int | None, cell: Mapping[str, str], seconds: float
     ) -> None:
         pass
 

@@ -119,15 +119,18 @@ class ResultsDirectory:
         return path
 
     def clear_run(self, run_id: str) -> Path:
-        """The directory of one run, empty. Files of an earlier attempt are moved to `abandoned`; they are
-        never deleted."""
+        """The directory of one run, empty. Files of an earlier attempt are set aside."""
+        self.set_aside(run_id)
+        return self.run(run_id)
+
+    def set_aside(self, run_id: str) -> None:
+        """Moves the files of a run to `abandoned`; they are never deleted."""
         path = self.path / "runs" / run_id
         if path.exists() and any(path.iterdir()):
             aside = self.path / "abandoned"
             aside.mkdir(exist_ok=True)
             number = sum(1 for _ in aside.glob(f"{run_id}.*")) + 1
             path.rename(aside / f"{run_id}.{number}")
-        return self.run(run_id)
 
     def free_bytes(self) -> int:
         """The free space on the file system."""

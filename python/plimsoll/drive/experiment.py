@@ -326,7 +326,8 @@ class ExperimentRunner:
         def log(t_s: float, kind: str, text: str) -> None:
             events.add(t_s, kind, self._redactor.text(text))
 
-        self._listener.run_begins(run.id, run.order, len(self._plan.runs), run.cell, seconds_of(run))
+        total = len(self._plan.runs) if self._plan.experiment.search is None else None
+        self._listener.run_begins(run.id, run.order, total, run.cell, seconds_of(run))
         execution = RunExecution(self._resources, run, directory, log)
         try:
             end = execution.measure(at_end)

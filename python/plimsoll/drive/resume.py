@@ -11,6 +11,7 @@ from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.registry import running_experiments
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan import Plan, load_experiment, make_plan
+from plimsoll.plan.model_search import Search
 from plimsoll.plan.plan import FORMAT
 from plimsoll.plan.source.secret import HIDDEN
 
@@ -32,6 +33,7 @@ def resumed_plan(path: Path, again: Sequence[str] = ()) -> tuple[Plan, ResultsDi
             int(document["seed"]),
             [_identity(run) for run in document["runs"]],
         )
+        search = None if document.get("search") is None else Search.from_json(document["search"])
         sets, directory = list(came_from["sets"]), Path(came_from["directory"])
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedResults(f"{path / 'plan.json'} is not a Plimsoll plan: {error!r}") from error
@@ -39,7 +41,9 @@ def resumed_plan(path: Path, again: Sequence[str] = ()) -> tuple[Plan, ResultsDi
         raise BadInput(f"{path}: this experiment is running now (see plimsoll status)")
     sets = _with_secrets(path, sets, again)
     plan = make_plan(load_experiment(path / "experiment.yaml", sets, directory=directory), seed)
-    if [_identity(run) for run in plan.to_json()["runs"]] != planned:
+    # The trials of a search follow from its results: only the search itself must be the same.
+    listed = [] if plan.experiment.search is not None else plan.to_json()["runs"]
+    if search != plan.experiment.search or (search is None and [_identity(run) for run in listed] != planned):
         raise DamagedResults(
             f"{path}: experiment.yaml does not match the runs of plan.json: the file was changed, or "
             f"another version wrote it. Start a new experiment."

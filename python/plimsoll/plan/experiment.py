@@ -27,6 +27,8 @@ from plimsoll.plan.hosts.hosts_file import include_hosts_file
 from plimsoll.plan.hosts.testbed_hosts import mixture_problem
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import MetricReference, Use
+from plimsoll.plan.model_search import Search
+from plimsoll.plan.repetitions import resolve_until
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.warnings import unused_targets
@@ -39,6 +41,7 @@ from plimsoll.plan.schema.experiment import (
 )
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
+from plimsoll.plan.search import TrialCells, check_beside_search, resolve_search, with_search
 from plimsoll.plan.sets import with_sets
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, dotted, parse_document
 from plimsoll.plan.source.fields import shown
@@ -78,7 +81,7 @@ class Experiment:
 
     `load_factor`: the factor whose levels are the load, the axis of every load line (None: the load is fixed).
     `sets`: the --set options as they may be stored, "path=***" for a secret. `instead`: words of the command line
-    that contain a secret, and the texts that are stored instead of them.
+    that contain a secret, and the texts that are stored instead of them. `trials`: makes the cells of a `search`.
     """
 
     name: str
@@ -101,6 +104,8 @@ class Experiment:
     costs: Mapping[str, Price] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
+    search: Search | None = None
+    trials: TrialCells | None = field(default=None, repr=False)
 
     def effective_yaml(self) -> str:
         """The effective file of the first cell, with defaults and without secrets, as YAML."""
@@ -163,8 +168,11 @@ def parse_experiment(
         )
     tree, origins, instead = with_sets(document, sets, directory)
     report = ResolveContext(origins, {}, directory)
+    tree, origins, search = with_search(tree, origins, report)
     factors = parse_factors(tree, report)
     raw_design = _design(tree, report)
+    if search is not None and raw_design is not None:
+        check_beside_search(search, factors, raw_design, report)
     table = None
     if raw_design is not None and combinations.kind_of(raw_design) == "table":
         factors, table = _table(str(raw_design.table), tree, factors, report)
@@ -182,6 +190,9 @@ def parse_experiment(
         raise BadInput(report.problems)
     experiment = _build_experiment(name, text, directory, factors, raw_design, cells, resolved, report)
     kept = tuple(experiment.redactor.text(instead.get(option, option)) for option in sets)
+    if search is not None:
+        trials = TrialCells(search.axis, tree, factors, origins, directory, environ)
+        experiment = replace(experiment, trials=trials, load_factor=search.axis)
     return replace(experiment, sets=kept, instead=instead, warnings=unused_targets(tree, experiment.cells))
 
 
@@ -324,6 +335,7 @@ def _build_experiment(
     check_components(first, [cell.config for cell in resolved.cells], report)
     check_kept(first, [cell.config for cell in resolved.cells], report)
     check_costs(first, [cell.config for cell in resolved.cells], report)
+    search = resolve_search(first, capacity, resolved.cells, report)
     if report.problems:
         raise BadInput(report.problems)
     validity = model.Validity(
@@ -357,7 +369,7 @@ def _build_experiment(
             excluded=cells.excluded,
             counted=_run_count(factors, raw_design, cells, rows),
             written=raw_design,
-            until=_until(raw_design, report),
+            until=resolve_until(raw_design, report),
         ),
         cells=tuple(resolved.cells),
         times=cells.times,
@@ -367,24 +379,9 @@ def _build_experiment(
         thresholds=thresholds,
         validity=validity,
         costs=first.costs,
+        search=search,
         redactor=Redactor(resolved.secrets),
     )
-
-
-def _until(raw_design: DesignRaw, report: ResolveContext) -> model.UntilTight | None:
-    until = raw_design.until
-    if until is None:
-        return None
-    at: KeyPath = ("design", "repetitions", "until")
-    for metric in until.until:
-        known_metric(metric, (*at, metric), Use.RESPONSE, report)
-    if combinations.kind_of(raw_design) == "table":
-        report.wrong(
-            ("design", "repetitions"), "a table lists its runs: `until` needs another kind of design"
-        )
-    if report.problems:
-        raise BadInput(report.problems)
-    return model.UntilTight(dict(until.until), until.at_least, until.max_repetitions)
 
 
 def _run_count(

@@ -4,7 +4,7 @@ estimated."""
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from plimsoll.errors import BadInput
@@ -33,7 +33,7 @@ class PlannedRun:
 
     `id`: name of its directory, "0001" for the first run; `order`: from 1; `cell`: factor to label, without nested
     factors that are absent; `values`: factor to number, for axes; `block`: name of its block (None: no blocks);
-    `seed`: of its random numbers; `cell_index`: index in `Experiment.cells`.
+    `seed`: of its random numbers; `cell_index`: index in `Experiment.cells` of the cell, or of that which is searched.
     """
 
     id: str
@@ -45,6 +45,8 @@ class PlannedRun:
     seed: int
     cell_index: int
     config: Config = field(repr=False)
+    made: Cell | None = field(repr=False, default=None)
+    """The cell of a trial: that of the design with a load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,20 @@ class Plan:
     remarks: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """Valid settings that are probably a mistake."""
+    trials: tuple[PlannedRun, ...] = ()
+    """The trials of a search that have begun. `runs` then contains one run of each cell, at the lowest load; it is not
+    carried out."""
+
+    @property
+    def listed(self) -> tuple[PlannedRun, ...]:
+        """The runs of plan.json. Those of a search are not known in advance."""
+        return self.runs if self.experiment.search is None else self.trials
 
     def seconds_left(self, done: Container[str] = ()) -> dict[str, float]:
-        """Estimated seconds of each run that is not in `done`, with the restarts before it, by id."""
+        """Estimated seconds of each run that is not in `done`, with the restarts before it, by id. Empty for a search,
+        whose runs are not known."""
+        if self.experiment.search is not None:
+            return {}
         todo = [run for run in self.runs if run.id not in done]
         times = run_times_ns([run.config for run in todo], _between(todo))
         return {run.id: time / NS["s"] for run, time in zip(todo, times, strict=True)}
@@ -84,7 +97,7 @@ class Plan:
 
     def cell_of(self, run: PlannedRun) -> Cell:
         """The cell of a run."""
-        return self.experiment.cells[run.cell_index]
+        return run.made or self.experiment.cells[run.cell_index]
 
     def to_json(self) -> dict[str, Any]:
         """The content of plan.json: the parts of the plan that resume and analysis need, without secrets."""
@@ -116,7 +129,8 @@ class Plan:
                     "when": {k: list(v) for k, v in factor.when.items()},
                 }
                 for factor in experiment.factors
-            ],
+            ]
+            + _axis(self),
             "topology": topology(self.runs[0].config).to_json(),
             "load_factor": experiment.load_factor,
             "responses": [asdict(response) for response in experiment.responses],
@@ -149,7 +163,7 @@ class Plan:
                     "warmup_s": run.config.run.warmup_ns / 1e9,
                     "end_s": None if run.config.run.end_ns is None else run.config.run.end_ns / 1e9,
                 }
-                for run in self.runs
+                for run in self.listed
             ],
             "estimate": asdict(self.estimate),
             "not_estimable": list(self.not_estimable),
@@ -157,12 +171,23 @@ class Plan:
             "remarks": list(self.remarks),
             "warnings": list(self.warnings),
         }
+        if experiment.search is not None:
+            document |= {"open_ended": True, "search": asdict(experiment.search)}
         if experiment.costs:
             document["costs"] = {name: asdict(price) for name, price in experiment.costs.items()}
         if spreads := self.spreads:
             document["hosts"] = [asdict(config_spread) for config_spread in spreads]
         cleaned: dict[str, Any] = _clean(document, experiment.redactor) if experiment.redactor else document
         return cleaned
+
+
+def _axis(plan: Plan) -> list[dict[str, Any]]:
+    """The load of a search as a factor, with the levels of its trials so far."""
+    search = plan.experiment.search
+    if search is None:
+        return []
+    levels = {run.values[search.axis]: run.cell[search.axis] for run in plan.trials}
+    return [{"name": search.axis, "levels": [levels[load] for load in sorted(levels)], "when": {}}]
 
 
 def _clean(value: Any, redactor: Redactor, own_keys: bool = True) -> Any:
@@ -181,7 +206,7 @@ def _clean(value: Any, redactor: Redactor, own_keys: bool = True) -> Any:
 
 
 def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
-    """The runs of an experiment in their order.
+    """The runs of an experiment in their order; of a search, one of each cell.
 
     `seed` is used if the file has none: the caller generates it, and stores it with the plan. Raises BadInput if
     there is no seed, or if it is not in 0 to 2^63 - 1.
@@ -199,7 +224,7 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
         seed=used,
         runs=runs,
         between=between,
-        estimate=estimate([run.config for run in runs], between),
+        estimate=_estimate(experiment, runs, between),
         not_estimable=not_estimable(experiment),
         needs_root=_needs_root(runs),
         remarks=tuple(
@@ -214,10 +239,30 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
     )
 
 
+def trial_run(plan: Plan, cell_index: int, load: float, seconds: float, search: int) -> PlannedRun:
+    """The next trial of a search in a cell of the design. Raises BadInput if the cell is not valid with this load."""
+    experiment, number = plan.experiment, len(plan.trials) + 1
+    assert experiment.trials is not None, "only a search has trials"
+    cell = experiment.trials.cell(experiment.cells[cell_index], load, seconds)
+    before = sum(run.cell == cell.labels for run in plan.trials)
+    return PlannedRun(
+        id=f"{number:04d}",
+        order=number,
+        cell=cell.labels,
+        values=cell.values,
+        repetition=before + 1,
+        block=f"search {search + 1}",
+        seed=combinations.run_seed(plan.seed, cell.labels, before + 1),
+        cell_index=cell_index,
+        config=cell.config,
+        made=cell,
+    )
+
+
 def _run(number: int, slot: combinations.Slot, experiment: Experiment, seed: int, width: int) -> PlannedRun:
     cell = experiment.cells[slot.cell]
     return PlannedRun(
-        id=f"{number:0{width}d}",
+        id=f"{number:0{width}d}" if experiment.search is None else f"cell-{number}",
         order=number,
         cell=cell.labels,
         values=cell.values,
@@ -226,6 +271,25 @@ def _run(number: int, slot: combinations.Slot, experiment: Experiment, seed: int
         seed=combinations.run_seed(seed, cell.labels, slot.repetition),
         cell_index=slot.cell,
         config=cell.config,
+    )
+
+
+def _estimate(experiment: Experiment, runs: Sequence[PlannedRun], between: Sequence[Changes]) -> Estimate:
+    """Of a search, its largest time, with trials at the highest load in all of it."""
+    search = experiment.search
+    if search is None or experiment.trials is None:
+        return estimate([run.config for run in runs], between)
+    highest = [experiment.trials.cell(cell, search.high, search.final_s).config for cell in experiment.cells]
+    found = estimate(highest, between)
+    trials = search.max_time_s / search.final_s
+    disk = round(trials * found.disk_bytes)
+    return replace(
+        found,
+        time_ns=round(len(runs) * search.max_time_s * NS["s"]),
+        run_ns=round(len(runs) * search.max_time_s * NS["s"]),
+        transactions=trials * found.transactions,
+        disk_bytes=disk,
+        disk_peak_bytes=disk + found.disk_peak_bytes - found.disk_bytes,
     )
 
 
@@ -277,7 +341,7 @@ def not_estimable(experiment: Experiment) -> tuple[str, ...]:
     terms = []
     varied = [factor for factor in experiment.factors if len(factor.levels) > 1]
     max_repetitions = max((times * experiment.design.repetitions for times in experiment.times), default=1)
-    if max_repetitions == 1:
+    if max_repetitions == 1 and experiment.search is None:
         terms.append("one repetition: there is no error term, so no interval and no test of any effect")
     if experiment.design.kind == "one-at-a-time" and len(varied) > 1:
         terms.append("one factor is varied at a time: interactions cannot be estimated")

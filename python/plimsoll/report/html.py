@@ -29,6 +29,7 @@ from plimsoll.report.setup_marks import Picture, picture_of
 from plimsoll.report.tables import analysis as tables
 from plimsoll.report.tables import caches, consistency, counted, demands, hosts, machine, memory, regressions
 from plimsoll.report.tables import run as run_tables
+from plimsoll.report.tables import search as search_tables
 from plimsoll.report.tables.analysis import verdict_text
 from plimsoll.report.tables.capacities import capacities
 from plimsoll.report.tables.table import Column, Table
@@ -201,7 +202,10 @@ def _sections(
     def of(*keys: str) -> tuple[Figure, ...]:
         return tuple(drawn[key] for key in keys if key in drawn)
 
+    search = analysis.search
     capacity = (capacities(labels),) if analysis.saturation else ()
+    trials = () if search is None else (search_tables.trials(search),)
+    capacity = capacity if search is None else (search_tables.found(search),)
     single = bool(analysis.runs) and "throughput" not in drawn
     totals, times, failed = (
         (make(labels),) if single else () for make in (tables.totals, tables.distribution, tables.errors)
@@ -216,7 +220,7 @@ def _sections(
             "Throughput and capacity",
             tables=capacity,
             figures=of("throughput"),
-            folded=run_totals or totals,
+            folded=(*trials, *(run_totals or totals)),
         ),
         Section(
             "response",

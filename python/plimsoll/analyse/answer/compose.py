@@ -25,6 +25,7 @@ from plimsoll.analyse.answer.ramp import of_ramps
 from plimsoll.analyse.answer.regressions import of_regressions
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
 from plimsoll.analyse.answer.saturation import of_saturation
+from plimsoll.analyse.answer.search import of_search
 from plimsoll.analyse.answer.sessions import of_sessions
 from plimsoll.analyse.answer.until_tight import of_until_tight
 from plimsoll.analyse.results.analysis import Analysis
@@ -54,12 +55,15 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     if not analysis.runs:
         return (*answer, Finding(Topic.NOTHING, "Nothing has been measured yet."))
     if not any(run.valid for run in analysis.runs):
-        return (*answer, Finding(Topic.NOTHING, nothing_valid(analysis)))
+        return (*answer, *of_search(analysis), Finding(Topic.NOTHING, nothing_valid(analysis)))
     answer += of_consistency(analysis) or _about(Topic.CACHES, of_caches(analysis))
     leading = [
         saturation for saturation in analysis.saturation if saturation.metric == _leading_metric(analysis)
     ]
-    answer += of_saturation(analysis, leading) if leading else _about(Topic.CELLS, of_cells(analysis))
+    if analysis.search is not None:
+        answer += of_search(analysis)
+    else:
+        answer += of_saturation(analysis, leading) if leading else _about(Topic.CELLS, of_cells(analysis))
     answer += _about(Topic.STAGES, of_stages(analysis))
     answer += of_ramps(analysis)
     answer += of_actions(analysis)

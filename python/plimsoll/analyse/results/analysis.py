@@ -43,6 +43,7 @@ from plimsoll.analyse.results.run import (
     WindowResult,
     WorkloadResult,
 )
+from plimsoll.analyse.results.search import SearchResult
 from plimsoll.analyse.results.sessions import DatabaseSessions, ExplainingWait
 from plimsoll.analyse.results.until_tight import UntilTightResult
 from plimsoll.analyse.results.verdicts import (
@@ -414,6 +415,8 @@ class Analysis:
     """What a transaction costs each component, of each cell with a valid run, in the order of `cells`."""
     until: UntilTightResult | None = None
     """How far each cell came; None if the number of repetitions is fixed."""
+    search: SearchResult | None = None
+    """None without `search:`."""
     fan_out: tuple[FanOut, ...] = ()
     """Of each service behind other services that count their requests, in the order of the topology."""
     pool: PoolResult | None = None

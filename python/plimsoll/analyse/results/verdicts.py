@@ -238,6 +238,7 @@ class Topic(StrEnum):
     THRESHOLDS = "thresholds"
     VALIDITY = "validity"
     REPETITIONS = "repetitions"
+    SEARCH = "search"
 
 
 class RankingVerdict(StrEnum):

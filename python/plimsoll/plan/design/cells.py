@@ -67,7 +67,7 @@ class CellMaker:
                 problems += section.problems
         if problems:
             return FailedCell(problems, None)
-        origins = Origins(self._origins.document, moved, self._origins.set_options)
+        origins = Origins(self._origins.document, {**self._origins.moved, **moved}, self._origins.set_options)
         return resolve_cell(tree, origins, self._directory, self._environ, self._memo)
 
     def _section(self, name: str, labels: Mapping[str, str]) -> _Section:

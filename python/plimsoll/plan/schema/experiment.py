@@ -26,6 +26,7 @@ from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.schema.data import DataRaw
 from plimsoll.plan.schema.hosts import HostsRaw
 from plimsoll.plan.schema.load import LoadRaw, PopulationRaw, WorkloadRaw
+from plimsoll.plan.schema.search import SearchRaw
 from plimsoll.plan.schema.targets import TargetRaw
 from plimsoll.plan.services.table import AnyService
 from plimsoll.plan.source.fields import (
@@ -288,6 +289,7 @@ class ExperimentRaw(Raw):
     load: LoadRaw | None = None
     factors: dict[str, Any] = Field(default_factory=dict)
     design: DesignRaw = Field(default_factory=DesignRaw)
+    search: SearchRaw | None = None
     run: RunRaw
     cpus: Cpus | None = None
     costs: dict[PlainText, HourlyPrice] = Field(default_factory=dict)

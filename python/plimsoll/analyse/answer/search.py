@@ -1,0 +1,128 @@
+"""What a search found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.search import FoundCapacity, OneSearch, SearchCell, SearchResult, SoughtGoal
+from plimsoll.analyse.results.verdicts import Finding, Topic, Value
+from plimsoll.analyse.results.wording import level_words, number, percent, plural
+from plimsoll.search.verdict import Ending
+
+RATE: Final = "load.rate"
+NOT_FINISHED: Final = "not finished"
+
+
+def of_search(analysis: Analysis) -> tuple[Finding, ...]:
+    """A sentence for each goal in each cell, and what the approach from above and the confirming runs showed."""
+    result = analysis.search
+    return () if result is None else tuple(_findings(result))
+
+
+def _findings(result: SearchResult) -> Iterator[Finding]:
+    goals = {goal.name: goal for goal in result.goals}
+    for cell in result.cells:
+        if not cell.capacities:
+            text = f"{_head(cell, '')}the search is not finished: {plural(len(cell.trials), 'trial')} so far."
+            yield Finding(Topic.SEARCH, text[0].upper() + text[1:], NOT_FINISHED, {}, result.rule)
+        for found in cell.capacities:
+            values: dict[str, Value] = {
+                "goal": found.goal,
+                "estimate": found.estimate,
+                "low": found.low,
+                "high": found.high,
+            }
+            text = f"{_head(cell, found.goal)}{capacity_words(result, goals[found.goal], found)}."
+            yield Finding(Topic.SEARCH, text, ending_of(found), values, result.rule)
+            for further in (_from_above(result, found), _confirmed(result, found)):
+                if further:
+                    yield Finding(Topic.SEARCH, f"{_head(cell, found.goal)}{further}.", "", {}, result.rule)
+
+
+def _head(cell: SearchCell, goal: str) -> str:
+    words = ", ".join(part for part in (goal, level_words(cell.cell)) if part)
+    return f"{words}: " if words else ""
+
+
+def ending_of(found: FoundCapacity) -> str:
+    """Why the searches for a goal ended: of the first one that differs from a bracket, else `bracket`."""
+    endings = [one.ending for one in found.searches]
+    return next((ending for ending in endings if ending != Ending.BRACKET), Ending.BRACKET)
+
+
+def capacity_words(result: SearchResult, goal: SoughtGoal, found: FoundCapacity) -> str:
+    """The capacity for one goal: an interval over several searches, else a bracket, else why there is none."""
+    bracketed = [one for one in found.searches if one.lower is not None and one.upper is not None]
+    if found.low is not None and found.high is not None:
+        interval = f"{amount(found.low)} to {amount(found.high)} in {len(bracketed)} searches"
+        left = len(found.searches) - len(bracketed)
+        more = f"; {plural(left, 'search', 'searches')} without a bracket" if left else ""
+        return f"{_load(result, found.estimate or 0.0)} ({interval}{more})"
+    if bracketed:
+        return _bracket(result, bracketed[0])
+    return _without_bracket(result, goal, found)
+
+
+def _bracket(result: SearchResult, found: OneSearch) -> str:
+    assert found.lower is not None and found.upper is not None, "the caller has checked"
+    late = " when the time was used up" if found.ending == Ending.TIME else ""
+    return f"between {amount(found.lower.load)} and {_load(result, found.upper.load)} (bracket of one search{late})"
+
+
+def _without_bracket(result: SearchResult, goal: SoughtGoal, found: FoundCapacity) -> str:
+    last = found.searches[-1]
+    at_least = f"at least {_load(result, last.lower.load)}; " if last.lower is not None else ""
+    match last.ending:
+        case Ending.LOWEST_FAILS:
+            return f"{_load(result, result.from_load)}, the lowest load, already fails: {_loss(goal, found)}"
+        case Ending.HIGHEST_HOLDS:
+            return f"still holds at {_load(result, result.to_load)}, the highest load"
+        case Ending.GENERATOR if at_least:
+            return f"{at_least}the load generator was the limit"
+        case Ending.GENERATOR:
+            return "no load was reached: the load generator was the limit"
+        case Ending.INVALID:
+            return f"{at_least}no answer, because trials were invalid repeatedly"
+    if last.upper is not None:
+        return f"less than {_load(result, last.upper.load)}; the time was used up"
+    return f"{at_least}the time was used up before a bracket was found"
+
+
+def _loss(goal: SoughtGoal, found: FoundCapacity) -> str:
+    rules = " and ".join(filter(None, (goal.response, goal.errors and f"errors {goal.errors}")))
+    what = "failed or took too long" if goal.response else "failed"
+    return f"{percent(found.lowest_loss, 2)} of the planned starts {what} ({rules})"
+
+
+def _from_above(result: SearchResult, found: FoundCapacity) -> str:
+    descent = found.from_above
+    if descent is None:
+        return ""
+    load = _load(result, descent.load)
+    trials = f"after an overload, {descent.high} of {descent.trials} trials at {load} exceed the goal"
+    if descent.agrees:
+        return f"{trials}: both directions agree"
+    if descent.recovers_at is None:
+        return f"{trials}: the service does not recover"
+    return f"{trials}: the service recovers at {_load(result, descent.recovers_at)}"
+
+
+def _confirmed(result: SearchResult, found: FoundCapacity) -> str:
+    ends = [
+        f"{one.met} of {plural(one.runs, 'run')} at {_load(result, one.load)} met the goal"
+        for one in sorted(found.confirmed, key=lambda one: one.load)
+    ]
+    return ", ".join(ends)
+
+
+def _load(result: SearchResult, load: float) -> str:
+    if result.axis == RATE:
+        return f"{amount(load)} requests/s"
+    return f"{amount(load)} testers{' per host' if result.axis != 'load.testers' else ''}"
+
+
+def amount(load: float) -> str:
+    """A load with at least three digits; a whole number has no decimals."""
+    return f"{load:,.0f}" if load >= 1000 or load == int(load) else number(load)
