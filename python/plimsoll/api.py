@@ -71,9 +71,10 @@ def run(file: str | Path, sets: Sequence[str] = (), *, out: str | Path = "result
     runs. Testers and services run in separate processes; the targets are not probed before. Raises
     BadInput, ServiceError, EngineError.
     """
+    from plimsoll.assemble.run_source import run_source
     from plimsoll.drive.scripted import run_experiment
 
-    outcome = run_experiment(file, sets=sets, out=out)
+    outcome = run_experiment(file, sets=sets, out=out, source=run_source)
     report(outcome.directory)
     return outcome.directory
 

@@ -19,6 +19,7 @@ from plimsoll.printable import printable_lines
 
 VERBS = {
     "run": "run an experiment file and write its report",
+    "capacity": "find the highest rate at which a URL meets a rule",
     "suite": "run a set of experiment files against an existing service",
     "plan": "show what an experiment file would do, without starting anything",
     "show": "print the summary of results",

@@ -85,6 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RATE",
         help="total requests per second, independent of the response time (open load)",
     )
+    add_request_arguments(parser)
+
+
+def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of a request, and of the results."""
     parser.add_argument("-m", default="GET", metavar="METHOD", help="HTTP method (default: GET)")
     parser.add_argument(
         "-H", action="append", default=[], metavar="HEADER", help='"Name: value" (may be repeated)'
@@ -110,12 +115,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Runs an experiment of one run for the URL."""
     options = StoredOptions(os.environ)
+    return run_document(document(args, options), options, args, OPTIONS)
+
+
+def run_document(
+    tree: Mapping[str, Any], options: StoredOptions, args: argparse.Namespace, names: Mapping[str, str]
+) -> int:
+    """Runs an experiment document. `names`: key of the document -> option of the command line."""
     stream = io.StringIO()
-    YAML().dump(document(args, options), stream)
+    YAML().dump(dict(tree), stream)
     try:
         experiment = parse_experiment(stream.getvalue(), "the command line", Path.cwd(), (), options.environ)
     except BadInput as error:
-        raise BadInput([_of_option(problem) for problem in error.problems]) from None
+        raise BadInput([_of_option(problem, names) for problem in error.problems]) from None
     plan = make_plan(replace(experiment, instead=options.instead), secrets.randbits(32))
     if not args.no_probe:
         probe([run.config for run in plan.runs], experiment.redactor, IN_URL_MODE)
@@ -126,9 +138,9 @@ def main(args: argparse.Namespace) -> int:
         return _run(plan, ResultsDirectory.create(Path(parent), experiment.name, now), args, kept=False)
 
 
-def _of_option(problem: Problem) -> Problem:
+def _of_option(problem: Problem, names: Mapping[str, str]) -> Problem:
     """The problem with the name of the option in place of the key of the document."""
-    option = OPTIONS.get(problem.path)
+    option = names.get(problem.path)
     return problem if option is None else replace(problem, path=option, file="", line=None)
 
 

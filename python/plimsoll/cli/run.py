@@ -9,15 +9,14 @@ import secrets
 import sys
 from pathlib import Path
 
-from plimsoll.assemble.capacity_search import CapacitySearchRuns
-from plimsoll.assemble.until_tight import UntilTightRuns
+from plimsoll.assemble.run_source import run_source
 from plimsoll.cli.outcome import conclude
 from plimsoll.cli.progress import Progress
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed.inside import run_on_lab
 from plimsoll.drive.bringing_in import fetch_outstanding
 from plimsoll.drive.directory import ResultsDirectory
-from plimsoll.drive.experiment import ExperimentRunner, Outcome, RunSource
+from plimsoll.drive.experiment import ExperimentRunner, Outcome
 from plimsoll.drive.probe import IN_FILE, probe
 from plimsoll.drive.registry import running_experiments
 from plimsoll.drive.resume import done_runs, resumed_plan
@@ -130,14 +129,6 @@ def execute(
         runs = runs if plan.experiment.search is None else "a search"
         print(f"{plan.experiment.name}: {runs}, results in {directory.path}", file=sys.stderr)
     try:
-        return driver.carry_out(done, _source(plan, directory, done))
+        return driver.carry_out(done, run_source(plan, directory, done))
     finally:
         progress.clear()
-
-
-def _source(plan: Plan, directory: ResultsDirectory, done: frozenset[str]) -> RunSource | None:
-    """The runs of a plan that does not know them in advance; None if it knows them."""
-    if plan.experiment.search is not None:
-        return CapacitySearchRuns(plan, directory)
-    until = plan.experiment.design.until
-    return None if until is None else UntilTightRuns(plan, until, directory, done)

@@ -237,6 +237,10 @@ class ExperimentRunner:
     ) -> Outcome:
         """Carries out every run that is not done yet, in order, or those of `source`, which returns no run that is
         done. The measurements are kept in any case."""
+        if source is None and self._plan.experiment.search is not None:
+            raise BadInput(
+                "the loads of a search follow from its results: carry it out with `plimsoll run` or plimsoll.api.run"
+            )
         done, started = 0, 0
         todo = [run for run in self._plan.runs if run.id not in done_already]
         runs = ListedRuns(todo) if source is None else source

@@ -18,6 +18,8 @@ DURATION_NS: Final = 5 * NS["s"]
 """Maximum duration of a run, without its warm-up."""
 STAGE_NS: Final = 2 * NS["s"]
 """Maximum length of a stage."""
+SEARCH_NS: Final = 60 * NS["s"]
+"""Time of a search."""
 _HEADER: Final = re.compile(r"^# quick:(.*)$", re.MULTILINE)
 
 
@@ -31,7 +33,11 @@ def quick_sets(text: str, tree: Mapping[str, Any], varied: Collection[KeyPath], 
     header = _HEADER.search(text)
     if header is not None:
         return _options(header[1], name, text.count("\n", 0, header.start()) + 1)
-    limits = {("design", "repetitions"): "1", **dict(_times(tree))}
+    limits = dict(_times(tree))
+    if isinstance(tree.get("search"), Mapping):
+        limits |= {("search", "repeat"): "1", ("search", "max_time"): show_duration(SEARCH_NS)}
+    else:
+        limits[("design", "repetitions")] = "1"
     return tuple(
         f"{dotted(path)}={value}"
         for path, value in limits.items()
@@ -59,7 +65,8 @@ def _times(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
             yield path, show_duration(STAGE_NS)
     if "warmup" in run and _is_longer(run["warmup"], WARMUP_NS):
         yield ("run", "warmup"), show_duration(WARMUP_NS)
-    if not stages and ("duration" not in run or _is_longer(run["duration"], DURATION_NS)):
+    has_length = not stages and not isinstance(tree.get("search"), Mapping)
+    if has_length and ("duration" not in run or _is_longer(run["duration"], DURATION_NS)):
         yield ("run", "duration"), show_duration(DURATION_NS)
 
 

@@ -16,8 +16,8 @@ def result(axis: str = "load.rate") -> SearchResult:
 
 
 def one(ending: str, lower: float | None = None, upper: float | None = None) -> OneSearch:
-    ends = [None if load is None else BracketEnd(load, 1, 4) for load in (lower, upper)]
-    return OneSearch(ending, *ends, None, None, None, None, 1.0)
+    low, high = (None if load is None else BracketEnd(load, 1, 4) for load in (lower, upper))
+    return OneSearch(ending, low, high, None, None, None, None, 1.0)
 
 
 def found(*searches: OneSearch, interval: tuple[float, float, float] | None = None) -> FoundCapacity:
