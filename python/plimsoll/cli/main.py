@@ -24,6 +24,7 @@ VERBS = {
     "plan": "show what an experiment file would do, without starting anything",
     "show": "print the summary of results",
     "analyse": "repeat the analysis of results on disk, or analyse a CSV table",
+    "compare": "report whether new results are slower than old ones",
     "report": "write the report of results as one HTML file, or its charts",
     "check": "verify a results directory",
     "export": "write transactions, histograms or the table of runs for other tools",

@@ -68,6 +68,7 @@ def test_names_are_those_of_earlier_versions() -> None:
         "dropped, missed, "
         "concurrency, cpu.COMPONENT, listen_queue.COMPONENT, sockets.COMPONENT, run_queue.COMPONENT, "
         "disk_queue.COMPONENT, counter_total.SERVICE.COUNTER, memory.COMPONENT, own_memory.COMPONENT, "
+        "memory_peak.COMPONENT, "
         "disk_read_per_transaction.COMPONENT, disk_write_per_transaction.COMPONENT, "
         "network_in_per_transaction.COMPONENT, network_out_per_transaction.COMPONENT, utilization.COMPONENT, "
         "jain_index, share_cv, share_min, share_max, counter_per_transaction.SERVICE.COUNTER, gauge.SERVICE.GAUGE, "

@@ -17,7 +17,7 @@ from plimsoll.analyse.components.kernel_figures import (
     figures_of_host,
     figures_of_service,
 )
-from plimsoll.analyse.components.utilization import mean_in_window, sampled_cores
+from plimsoll.analyse.components.utilization import in_window, mean_in_window, sampled_cores
 from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import TESTERS, Agent
@@ -63,6 +63,7 @@ def component_resources(
                 kernel=figures_of_host(figures, is_stacked)
                 if component == "host"
                 else figures_of_service(figures),
+                memory_peak=_memory_peak(own, window),
             )
             before = out.get(found.component)
             if before is None:
@@ -108,6 +109,13 @@ def place(
 def _means(samples: Iterable[SampleSeries], window: Window) -> Means:
     means = {(series.metric, series.part): mean_in_window(series, window) for series in samples}
     return {key: mean for key, mean in means.items() if mean is not None}
+
+
+def _memory_peak(samples: Iterable[SampleSeries], window: Window) -> float | None:
+    """The largest memory of a host, or of processes."""
+    series = next((series for series in samples if series.metric in ("memory.used", "memory.rss")), None)
+    values = None if series is None else in_window(series, window)
+    return None if values is None or not values.size else float(values.max())
 
 
 def _host(means: Means, cores: int) -> ComponentResources:

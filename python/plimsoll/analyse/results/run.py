@@ -326,6 +326,9 @@ class ComponentResources:
     """Bytes per second."""
     kernel: KernelFigures | None = None
     """None: no monitor, or an older one."""
+    memory_peak: float | None = None
+    """Bytes: the largest reading of what `memory` is the mean of; None also of the testers of several hosts, and of
+    readings of exporters."""
 
 
 @dataclass(frozen=True, slots=True)

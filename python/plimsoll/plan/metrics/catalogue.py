@@ -421,6 +421,14 @@ METRICS = MetricTable(
             Source.SAMPLES,
             note="mean; of processes, each shared page counted once; of a service with limits, without the page cache",
         ),
+        Metric(
+            "memory_peak.{component}",
+            "peak memory of {component}",
+            Kind.SIZE,
+            Value(f"{_COMPONENT}.memory_peak"),
+            Source.SAMPLES,
+            note="largest reading of the window; of a service the resident set sizes of its processes",
+        ),
         *(
             Metric(
                 f"{name}.{{component}}",

@@ -1,0 +1,1 @@
+"""Comparisons of two sets of runs: ratios, intervals and verdicts from the values of runs."""

@@ -1,0 +1,123 @@
+"""Input and output of a comparison. Field names are the keys of `compare --json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from plimsoll.compare.metrics import Better, ComparedMetric, Scale
+
+
+class Verdict(StrEnum):
+    """`slower`, `faster`: beyond the margin in the bad or the good direction of the metric."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    SAME = "same"
+    UNDECIDED = "undecided"
+
+
+class Reason(StrEnum):
+    """Why a comparison is undecided."""
+
+    ONE_RUN = "one run"
+    """A side has fewer than two runs, so there is no variance between runs."""
+    UNKNOWN = "unknown value"
+    """The metric has no value in a run, such as a percentile among requests that never ended."""
+    NOT_POSITIVE = "not above 0"
+    """A value has no logarithm."""
+    WIDE = "interval"
+    """The intervals support no verdict."""
+
+
+class Method(StrEnum):
+    """How the interval is computed."""
+
+    PAIRED = "pairs within blocks"
+    WELCH = "Welch"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class RunValue:
+    """The value of a metric in one valid run (None: unknown). `sequence`: the runs of one sequence, such as a results
+    directory, follow each other in `order`. `trials`: the transactions of which the value is a share."""
+
+    value: float | None
+    sequence: int
+    order: int
+    block: str | None = None
+    trials: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The runs of both sides of one metric and cell. `same_blocks`: a block of the old side is the block of the same
+    name of the new side, because both were measured in it."""
+
+    metric: ComparedMetric
+    cell: Mapping[str, str]
+    old: tuple[RunValue, ...]
+    new: tuple[RunValue, ...]
+    same_blocks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Two ends of an interval at a level. Of a ratio: new / old; of a difference: new - old."""
+
+    level: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One metric of one cell. `old`, `new`: means over runs, of a ratio geometric means. `old_runs`, `new_runs`: valid
+    runs; `pairs`: of blocks, 0 without. `estimate`: the ratio or the difference. `corrected`: the interval at the level
+    of Holm's correction, which decides about slower and faster; `inner`: the 90 % interval, which decides about same.
+    `adjusted_p`: of the hypothesis that the truth is within the margin. `runs_needed`: of an undecided one,
+    runs of each side with which equal systems are probably found to be the same."""
+
+    metric: str
+    cell: Mapping[str, str]
+    better: Better
+    scale: Scale
+    old: float | None
+    new: float | None
+    old_runs: int
+    new_runs: int
+    pairs: int
+    method: Method
+    estimate: float | None
+    interval: Limits | None
+    corrected: Limits | None
+    inner: Limits | None
+    margin: float
+    adjusted_p: float | None
+    verdict: Verdict
+    reason: Reason | None = None
+    runs_needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SerialDependence:
+    """Runs that depend on the run before: lag-1 correlation of the residuals in the order of the runs."""
+
+    metric: str
+    lag1: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShortRuns:
+    """Runs of a cell that are too short for the tail of the response time. `relaxation_s`: time in which a queue
+    forgets its state, of the busiest service; `side`: old or new."""
+
+    side: str
+    cell: Mapping[str, str]
+    service: str
+    utilization: float
+    window_s: float
+    relaxation_s: float

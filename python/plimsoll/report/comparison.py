@@ -1,0 +1,233 @@
+"""A comparison as lines for the terminal, and as Markdown for a comment on a pull request. Pure: prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from plimsoll.analyse.results.wording import level_words, listing, number, percent, plural, quantity
+from plimsoll.compare.configuration import Difference
+from plimsoll.compare.model import Comparison, Reason, SerialDependence, ShortRuns, Verdict
+from plimsoll.compare.remarks import MIN_RELAXATION_TIMES
+from plimsoll.compare.result import ComparisonResult, SideSummary
+from plimsoll.compare.verdicts import FEW_RUNS
+from plimsoll.printable import printable
+from plimsoll.report.tables.comparison import (
+    comparisons_table,
+    differences_table,
+    effect_words,
+    interval_words,
+    metric_title,
+    verdict_word,
+)
+from plimsoll.report.tables.table import Table
+from plimsoll.report.terminal import NARROWEST, Style, aligned
+
+MAX_SENTENCES: Final = 10
+"""Maximum number of sentences about single comparisons; the table contains all."""
+_REASONS: Final = {
+    Reason.ONE_RUN: "a side has only one valid run of a cell",
+    Reason.UNKNOWN: "a run has no value (too few transactions for a percentile, or transactions that did not end)",
+    Reason.NOT_POSITIVE: "a value is 0, which has no ratio",
+}
+_COLOURS: Final = {Verdict.SLOWER: "bad", Verdict.FASTER: "good"}
+
+
+def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = False) -> list[str]:
+    """The comparison for the terminal: sides, differences, table, verdicts, remarks."""
+    style = Style(max(width, NARROWEST), colour)
+    head = f"{result.experiment}: {result.new.name} compared with {result.old.name}"
+    lines = [style.paint(line, "bold") for line in style.wrapped(head)]
+    for side, summary in (("old", result.old), ("new", result.new)):
+        lines += style.pair(side, _side_words(summary, is_analysed=bool(result.comparisons)))
+    for text, differences in _difference_groups(result):
+        table = differences_table(differences)
+        lines += ["", *style.wrapped(text), *aligned(style, table.columns, table.rows)]
+    for cell, comparisons in _by_cell(result.comparisons):
+        table = comparisons_table(comparisons, has_cells=False)
+        cell_head = style.wrapped(f"{level_words(cell)}:") if cell else []
+        lines += ["", *cell_head, *aligned(style, table.columns, table.rows)]
+    lines.append("")
+    for comparison in _remarkable(result):
+        text = style.wrapped(sentence(comparison), hang="    ")
+        lines += [style.paint(line, _COLOURS[comparison.verdict]) for line in text]
+    for text in (*conclusion(result), *remarks(result)):
+        lines += style.wrapped(text, hang="    ")
+    return lines
+
+
+def comparison_markdown(result: ComparisonResult) -> str:
+    """The comparison as Markdown: the verdict as heading, the table, and the details folded."""
+    lines = [f"### {_escaped(f'{result.experiment}: {headline(result)}')}", ""]
+    for side, summary in (("Old", result.old), ("New", result.new)):
+        words = _side_words(summary, is_analysed=bool(result.comparisons))
+        lines += [f"- {side}: {_escaped(summary.name)} ({words})"]
+    lines.append("")
+    if result.comparisons:
+        has_cells = any(comparison.cell for comparison in result.comparisons)
+        lines += [*_markdown_table(comparisons_table(result.comparisons, has_cells=has_cells)), ""]
+    lines += [f"- {_escaped(sentence(comparison))}" for comparison in _remarkable(result)]
+    lines += [f"- {_escaped(text)}" for text in (*conclusion(result), *remarks(result))]
+    for text, differences in _difference_groups(result):
+        table = _markdown_table(differences_table(differences))
+        lines += [
+            "",
+            "<details><summary>",
+            "",
+            _escaped(text),
+            "",
+            "</summary>",
+            "",
+            *table,
+            "",
+            "</details>",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def headline(result: ComparisonResult) -> str:
+    """The verdict on all metrics in one phrase: `2 of 12 comparisons are slower or worse`."""
+    if not result.comparisons:
+        return "not comparable"
+    total = len(result.comparisons)
+    for verdict, words in ((Verdict.SLOWER, "slower or worse"), (Verdict.FASTER, "faster or better")):
+        if found := len(result.with_verdict(verdict)):
+            return f"{found} of {plural(total, 'comparison')} {'is' if found == 1 else 'are'} {words}"
+    undecided = len(result.with_verdict(Verdict.UNDECIDED))
+    if undecided:
+        return f"no difference was found; {undecided} of {plural(total, 'comparison')} undecided"
+    return f"the same within {100 * result.margin:g} %"
+
+
+def conclusion(result: ComparisonResult) -> list[str]:
+    """What the verdicts are, and by which rule; or why there are none."""
+    if not result.comparisons:
+        gates = [one.path for one in result.differences if one.is_gate and not one.is_accepted]
+        if gates:
+            paths = " ".join(f"--accept {path}" for path in dict.fromkeys(gates))
+            return [
+                f"Not comparable: the results differ in {listing(dict.fromkeys(gates))}. To compare them in spite of "
+                f"this: {paths}"
+            ]
+        return ["Not comparable: no cell has a valid run on both sides."]
+    counts = {verdict: len(result.with_verdict(verdict)) for verdict in Verdict}
+    texts = [
+        f"Of {plural(len(result.comparisons), 'comparison')}: {counts[Verdict.SLOWER]} slower or worse, "
+        f"{counts[Verdict.FASTER]} faster or better, {counts[Verdict.SAME]} the same, "
+        f"{counts[Verdict.UNDECIDED]} undecided.",
+        f"Margin: {100 * result.margin:g} %. Slower or faster: the interval lies beyond the margin, with Holm's "
+        f"correction over all comparisons. Same: the 90 % interval lies within the margin.",
+    ]
+    for reason, words in _REASONS.items():
+        found = [one for one in result.comparisons if one.reason is reason]
+        if found:
+            names = listing(dict.fromkeys(map(metric_title, found)))
+            texts.append(f"Undecided, because {words}: {names}.")
+    needed = [one.runs_needed for one in result.comparisons if one.runs_needed is not None]
+    if needed:
+        few, many = min(needed), max(needed)
+        runs = plural(many, "run") if few == many else f"{few} to {many} runs"
+        texts.append(
+            f"If the systems are equal, about {runs} of each side show with a probability of 80 % that an undecided "
+            "metric is the same."
+        )
+    return texts
+
+
+def remarks(result: ComparisonResult) -> list[str]:
+    """What makes the comparison doubtful or incomplete."""
+    texts = []
+    fewest = min((min(one.old_runs, one.new_runs) for one in result.comparisons), default=FEW_RUNS)
+    if fewest < FEW_RUNS:
+        texts.append(
+            f"Few runs: a side has {plural(fewest, 'valid run')} of a cell. Intervals of fewer than {FEW_RUNS} runs "
+            "are wide, and depend on the assumption that the logarithms of the runs are normally distributed."
+        )
+    for cells, text in (
+        (result.without_valid, "without a valid run on one side"),
+        (result.unmatched, "that only one side has"),
+    ):
+        if cells:
+            names = listing(level_words(cell) or "the only cell" for cell in cells)
+            texts.append(f"Left out, {plural(len(cells), 'cell')} {text}: {names}.")
+    texts += [_serial_words(result.serial)] if result.serial else []
+    return texts + [_short_words(short) for short in result.short]
+
+
+def sentence(comparison: Comparison) -> str:
+    """`slower: p95 of the response time, testers 8: 1.12 times the old value (1.08 to 1.16)`."""
+    cell = f", {level_words(comparison.cell)}" if comparison.cell else ""
+    effect = effect_words(comparison)
+    change = effect if effect.endswith("pp") else f"{effect} times the old value"
+    return f"{verdict_word(comparison)}: {metric_title(comparison)}{cell}: {change} ({interval_words(comparison)})"
+
+
+def _by_cell(comparisons: Sequence[Comparison]) -> list[tuple[Mapping[str, str], list[Comparison]]]:
+    """The comparisons of each cell, in their order."""
+    out: list[tuple[Mapping[str, str], list[Comparison]]] = []
+    for comparison in comparisons:
+        if not out or out[-1][0] != comparison.cell:
+            out.append((comparison.cell, []))
+        out[-1][1].append(comparison)
+    return out
+
+
+def _remarkable(result: ComparisonResult) -> list[Comparison]:
+    return result.with_verdict(Verdict.SLOWER, Verdict.FASTER)[:MAX_SENTENCES]
+
+
+def _side_words(side: SideSummary, *, is_analysed: bool) -> str:
+    if not is_analysed:
+        return plural(side.runs, "run")
+    text = f"{plural(side.runs, 'run')}, {side.runs - side.invalid} valid"
+    text += f", {side.invalid} invalid (left out)" if side.invalid else ""
+    return text + (f", {side.unfinished} not carried out" if side.unfinished > 0 else "")
+
+
+def _difference_groups(result: ComparisonResult) -> list[tuple[str, Sequence[Difference]]]:
+    """The differences by their effect on the comparison."""
+    groups = (
+        (
+            "Differences that make the results incomparable:",
+            [d for d in result.differences if d.is_gate and not d.is_accepted],
+        ),
+        ("Differences that were accepted:", [d for d in result.differences if d.is_accepted]),
+        (
+            "Differences in services, targets and versions, without effect on the exit code:",
+            [d for d in result.differences if not d.is_gate],
+        ),
+    )
+    return [(text, found) for text, found in groups if found]
+
+
+def _serial_words(serial: Iterable[SerialDependence]) -> str:
+    found = listing(f"{one.metric} ({number(one.lag1, 2)})" for one in serial)
+    return (
+        f"Successive runs are correlated: lag 1 of {found}. The intervals are then too narrow. Repeat the runs in "
+        "blocks and in random order, or compare two levels in one experiment (--by)."
+    )
+
+
+def _short_words(short: ShortRuns) -> str:
+    wanted = MIN_RELAXATION_TIMES * short.relaxation_s
+    return (
+        f"Short runs, {short.side}{_cell_words(short.cell)}: a run of {quantity(1000 * short.window_s, 'ms')} at a "
+        f"utilization of {percent(short.utilization)} of {short.service} underestimates p95 and p99; "
+        f"{MIN_RELAXATION_TIMES} relaxation times are {quantity(1000 * wanted, 'ms')}."
+    )
+
+
+def _cell_words(cell: Mapping[str, str]) -> str:
+    return f", {level_words(cell)}" if cell else ""
+
+
+def _markdown_table(table: Table) -> list[str]:
+    heads = " | ".join(column.name for column in table.columns)
+    rules = " | ".join("--:" if column.numeric else ":--" for column in table.columns)
+    return [f"| {heads} |", f"| {rules} |", *(f"| {' | '.join(map(_escaped, row))} |" for row in table.rows)]
+
+
+def _escaped(text: str) -> str:
+    """A text whose signs have no meaning in Markdown or HTML."""
+    out = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"&#{ord(sign)};" if sign in "\\`*_[]|@" else sign for sign in out)
