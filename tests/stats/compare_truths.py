@@ -85,4 +85,5 @@ def _values(
         return rng.binomial(TRIALS, np.broadcast_to(rates, noise.shape)) / TRIALS
     sign = -1 if metric.better is Better.HIGHER else 1
     spread = SPREADS.get(metric.metric, OTHER_SPREAD) if truth.spread is None else truth.spread
-    return np.exp(3 + sign * (spread * noise + common) + np.array([[0.0], [shift]]))
+    values: np.ndarray = np.exp(3 + sign * (spread * noise + common) + np.array([[0.0], [shift]]))
+    return values

@@ -40,17 +40,17 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
     lines = [style.paint(line, "bold") for line in style.wrapped(head)]
     for side, summary in (("old", result.old), ("new", result.new)):
         lines += style.pair(side, _side_words(summary, is_analysed=bool(result.comparisons)))
-    for text, differences in _difference_groups(result):
+    for group_head, differences in _difference_groups(result):
         table = differences_table(differences)
-        lines += ["", *style.wrapped(text), *aligned(style, table.columns, table.rows)]
+        lines += ["", *style.wrapped(group_head), *aligned(style, table.columns, table.rows)]
     for cell, comparisons in _by_cell(result.comparisons):
         table = comparisons_table(comparisons, has_cells=False)
         cell_head = style.wrapped(f"{level_words(cell)}:") if cell else []
         lines += ["", *cell_head, *aligned(style, table.columns, table.rows)]
     lines.append("")
     for comparison in _remarkable(result):
-        text = style.wrapped(sentence(comparison), hang="    ")
-        lines += [style.paint(line, _COLOURS[comparison.verdict]) for line in text]
+        wrapped = style.wrapped(sentence(comparison), hang="    ")
+        lines += [style.paint(line, _COLOURS[comparison.verdict]) for line in wrapped]
     for text in (*conclusion(result), *remarks(result)):
         lines += style.wrapped(text, hang="    ")
     return lines
