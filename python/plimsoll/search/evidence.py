@@ -38,7 +38,7 @@ LAPSE = 0.01
 """Probability that a trial does not depend on its load: a hiccup of the machine, or luck."""
 SPREADS = 8
 SKEWNESS = (0.4, 1.0, 2.5)
-LARGEST_SPREAD = 0.4
+MAX_SPREAD = 0.4
 """In log load: at the load sought, half of the trials exceed; at 1.5 times the load three quarters."""
 MARGIN = 0.25
 """The posterior extends this far, in log load, beyond the lowest load with high loss and the highest load without."""
@@ -86,7 +86,7 @@ class Axes:
     @property
     def shapes(self) -> Array:
         """Pairs of spread and skewness."""
-        spreads = np.geomspace(self.width / 10, max(LARGEST_SPREAD, self.width), SPREADS)
+        spreads = np.geomspace(self.width / 10, max(MAX_SPREAD, self.width), SPREADS)
         return np.array([(spread, k) for spread in spreads for k in SKEWNESS], dtype=np.float64)
 
 

@@ -38,7 +38,7 @@ factors:
     direct:   {workload.driver: sql, workload.target: db}
   size:     {10 kB: {vars.rows: 100}, 100 kB: {vars.rows: 1000}, 1 MB: {vars.rows: 10000}}
   testers:  {path: load.testers, levels: [1, 3, 5, 7]}
-design: {kind: full-factorial, repetitions: 2, order: random, seed: 20061}
+design: {kind: full-factorial, repetitions: 2, block: repetition, order: random, seed: 20061}
 run: {warmup: 10s, duration: 300s}
 responses: [{metric: items_per_s, scale: log}]
 capacity: {response: "p(95)<2s", errors: "rate<10%"}

@@ -298,8 +298,8 @@ RULES: Final = (
         RuleName.UNTIL_TIGHT,
         1,
         "With `repetitions: {until: ...}`, a cell is tight if after at least `at_least` valid repetitions the half "
-        "width of the interval of each named metric is at most the wanted share of its estimate. The intervals are t "
-        "intervals of the cell's own runs at a nominal level of 97 %.",
+        "width of the interval of each named metric (a t interval of the cell's own runs at a nominal level of 97 %) is "
+        "at most the wanted share of its estimate.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
