@@ -12,14 +12,14 @@ from tests.conftest import Lab
 FILE = """
 plimsoll: 1
 name: find
-services: {web: {kind: delay, servers: 2, time: 5ms}}
+services: {web: {kind: delay, servers: 2, time: 20ms}}
 workload: {driver: http, target: web, timeout: 5s}
 load: {in_flight: 200}
 search:
   axis: load.rate
   from: %s
-  to: 2000/s
-  goals: {fast: {response: "p(95)<40ms", width: 20%%}}
+  to: 1000/s
+  goals: {fast: {response: "med<150ms", width: 20%%}}
   trial: {initial: 300ms, final: 500ms, sum: 1s}
   repeat: %d
   max_time: 40s
@@ -36,26 +36,27 @@ def lines_of(lab: Lab) -> list[dict[str, object]]:
 
 
 def test_the_lowest_load_already_fails(lab: Lab) -> None:
-    done = lab.run("run", lab.file(FILE % ("1000/s", 1)), "--json")
+    done = lab.run("run", lab.file(FILE % ("400/s", 1)), "--json")
     assert done.code == 0, done.err
     (cell,) = done.json["search"]["cells"]
     (found,) = cell["capacities"]
     assert found["searches"][0]["ending"] == "lowest-fails" and found["estimate"] is None
     (text,) = (text for text in done.json["answer"] if text.startswith("fast:"))
-    assert "1,000 requests/s, the lowest load, already fails" in text.replace("\N{NO-BREAK SPACE}", " ")
-    assert {run["cell"]["load.rate"] for run in done.json["runs"]} == {"1000/s"}
+    assert "400 requests/s, the lowest load, already fails" in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert {run["cell"]["load.rate"] for run in done.json["runs"]} == {"400/s"}
     assert "no problems" in lab.run("check", lab.results()).out
 
 
 @pytest.mark.long
 def test_a_bracket_contains_a_plausible_load_and_a_removed_trial_is_made_again(lab: Lab) -> None:
-    done = lab.run("run", lab.file(FILE % ("50/s", 2)), "--json")
+    done = lab.run("run", lab.file(FILE % ("20/s", 2)), "--json")
     assert done.code == 0, done.err
     assert done.json["experiment"]["complete"]
     (cell,) = done.json["search"]["cells"]
     (found,) = cell["capacities"]
-    # Two servers of 5 ms serve at most 400/s. At half of this load, a p95 of 40 ms is far.
-    assert 200 < found["estimate"] < 800
+    # Two servers of 20 ms serve 100/s. At a rate r above, the queue grows, and half of the requests of a trial of 0.5 s
+    # wait longer than (r / 100 - 1) * 0.25 s: 150 ms at 160/s. The bounds are wide, for a machine that is busy.
+    assert 50 < found["estimate"] < 400
     lines = lines_of(lab)
     assert lines[-1] == {"decision": "end", "reason": "every search has its answer"}
     assert [line["run"] for line in lines[:-1]] == [run["id"] for run in done.json["runs"]]

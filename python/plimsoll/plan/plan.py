@@ -78,10 +78,10 @@ class Plan:
         return self.runs if self.experiment.search is None else self.trials
 
     def seconds_left(self, done: Container[str] = ()) -> dict[str, float]:
-        """Estimated seconds of each run that is not in `done`, with the restarts before it, by id. Empty for a search,
-        whose runs are not known."""
+        """Estimated seconds of each run that is not in `done`, with the restarts before it, by id. Of a search, the
+        longest time of each cell."""
         if self.experiment.search is not None:
-            return {}
+            return {run.id: self.experiment.search.max_time_s for run in self.runs}
         todo = [run for run in self.runs if run.id not in done]
         times = run_times_ns([run.config for run in todo], _between(todo))
         return {run.id: time / NS["s"] for run, time in zip(todo, times, strict=True)}

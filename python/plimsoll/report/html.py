@@ -204,7 +204,6 @@ def _sections(
 
     search = analysis.search
     capacity = (capacities(labels),) if analysis.saturation else ()
-    trials = () if search is None else (search_tables.trials(search),)
     capacity = capacity if search is None else (search_tables.found(search),)
     single = bool(analysis.runs) and "throughput" not in drawn
     totals, times, failed = (
@@ -219,8 +218,8 @@ def _sections(
             "throughput",
             "Throughput and capacity",
             tables=capacity,
-            figures=of("throughput"),
-            folded=(*trials, *(run_totals or totals)),
+            figures=of("trials", "throughput"),
+            folded=run_totals or totals,
         ),
         Section(
             "response",

@@ -16,6 +16,7 @@ from plimsoll.report.charts import (
     operations,
     ramp,
     regressions,
+    search,
     series,
     testers,
     utilization,
@@ -49,6 +50,8 @@ def load_figures(labels: Labels) -> list[Figure]:
     )
     drawn = [figure for figure in figures if figure is not None]
     of_responses = load.responses(labels) if several else []
+    searched = search.trials(labels)
+    drawn = [*([] if searched is None else [searched]), *drawn]
     return [*drawn, *of_responses, *means.own_figures(labels), *ramp.figures(labels), *hosts.figures(labels)]
 
 
