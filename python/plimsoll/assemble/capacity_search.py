@@ -46,7 +46,7 @@ class CapacitySearchRuns:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         assert plan.experiment.search is not None, "the plan of a search"
-        self._plan = plan
+        self._plan = replace(plan, trials=())
         self._search = plan.experiment.search
         self._directory = directory
         self._clock = clock

@@ -52,7 +52,7 @@ def fetch_outstanding(
     """Fetches the data of all outstanding runs from their hosts. Raises AgentsLost if too few hosts answer,
     and EngineError if the engine on this host fails. Data that was fetched before the error is kept."""
     agents_by_run = outstanding_runs(directory)
-    configs = {run.id: _over_ssh(run.config) for run in plan.runs}
+    configs = {run.id: _over_ssh(run.config) for run in plan.listed}
     hosts = TesterHosts(engine, directory, check_interrupt)
     fetched = []
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from plimsoll.drive.registry import running_experiments
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.plan.model_search import Search
-from plimsoll.plan.plan import FORMAT
+from plimsoll.plan.plan import BLOCK, FORMAT, trial_run
 from plimsoll.plan.source.secret import HIDDEN
 
 KEPT = ("done", "ceiling")
@@ -48,7 +49,12 @@ def resumed_plan(path: Path, again: Sequence[str] = ()) -> tuple[Plan, ResultsDi
             f"{path}: experiment.yaml does not match the runs of plan.json: the file was changed, or "
             f"another version wrote it. Start a new experiment."
         )
-    return plan, ResultsDirectory(path)
+    try:
+        return _with_trials(plan, document["runs"]), ResultsDirectory(path)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedResults(
+            f"{path / 'plan.json'}: the trials of the search cannot be read: {error!r}"
+        ) from error
 
 
 def _with_secrets(results: Path, sets: Sequence[str], again: Sequence[str]) -> list[str]:
@@ -70,6 +76,20 @@ def _with_secrets(results: Path, sets: Sequence[str], again: Sequence[str]) -> l
     return [
         given_values[setting.partition("=")[0].strip()] if HIDDEN in setting else setting for setting in sets
     ]
+
+
+def _with_trials(plan: Plan, stored: Sequence[dict[str, Any]]) -> Plan:
+    """The plan of a search with the trials that had begun, so that their measurements can be fetched from hosts."""
+    search = plan.experiment.search
+    if search is None:
+        return plan
+    cells = [dict(cell.labels) for cell in plan.experiment.cells]
+    for run in stored:
+        index = cells.index({name: label for name, label in run["cell"].items() if name != search.axis})
+        seconds, number = run["end_s"] - run["warmup_s"], int(run["block"].removeprefix(BLOCK)) - 1
+        trial = trial_run(plan, index, run["values"][search.axis], seconds, number)
+        plan = replace(plan, trials=(*plan.trials, trial))
+    return plan
 
 
 def _identity(run: dict[str, Any]) -> tuple[Any, ...]:

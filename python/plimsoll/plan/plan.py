@@ -21,6 +21,8 @@ from plimsoll.plan.source.units import NS
 from plimsoll.plan.topology import topology
 
 FORMAT: Final = "plimsoll.plan/1"
+BLOCK: Final = "search "
+"""Begins the name of the block of a trial; the number of its search follows, from 1."""
 _OUR_WORDS: Final = frozenset({"format", "kind", "order", "metric", "scale", "id"})
 """Keys of plan.json whose values are words of Plimsoll."""
 _BY_FACTOR: Final = frozenset({"cell", "values", "when", "where", "excluded"})
@@ -251,7 +253,7 @@ def trial_run(plan: Plan, cell_index: int, load: float, seconds: float, search: 
         cell=cell.labels,
         values=cell.values,
         repetition=before + 1,
-        block=f"search {search + 1}",
+        block=f"{BLOCK}{search + 1}",
         seed=combinations.run_seed(plan.seed, cell.labels, before + 1),
         cell_index=cell_index,
         config=cell.config,
