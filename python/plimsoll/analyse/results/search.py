@@ -100,7 +100,7 @@ class FoundCapacity:
 
 @dataclass(frozen=True, slots=True)
 class SearchCell:
-    """A cell of the design, without the load. `capacities`: empty while its search goes on."""
+    """A cell of the design, without the load. `capacities`: empty while its search is not finished."""
 
     cell: dict[str, str]
     capacities: tuple[FoundCapacity, ...]
