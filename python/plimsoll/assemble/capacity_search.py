@@ -1,7 +1,7 @@
 """The trials of a search: each is an ordinary run, whose load follows from the results of the trials before it.
 
-The controller computes everything from the results. So a resumed search replays the stored trials, and continues with the
-first trial that has no result.
+The controller computes everything from the results. So a resumed search replays the stored trials, and continues with
+the first trial that has no result.
 """
 
 from __future__ import annotations

@@ -134,7 +134,6 @@ def _compared(
         for cell in matched
         for sample in _samples(cell, before[cell], after[cell], same_blocks=same_blocks)
     ]
-    compared = {sample.metric.metric for sample in samples}
     return ComparisonResult(
         experiment=name,
         by=by,
@@ -146,10 +145,8 @@ def _compared(
         comparisons=compare(samples, margin),
         differences=tuple(found),
         unmatched=tuple(dict(cell) for cell in unmatched if cell not in measured),
-        serial=tuple(one for one in serial_dependence(samples) if one.metric in compared),
-        short=tuple(
-            short_runs(list(_measured(matched, before, "old")) + list(_measured(matched, after, "new")))
-        ),
+        serial=tuple(serial_dependence(samples)),
+        short=tuple(short_runs([*_measured(matched, before, "old"), *_measured(matched, after, "new")])),
     )
 
 

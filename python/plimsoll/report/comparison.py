@@ -7,6 +7,7 @@ from typing import Final
 
 from plimsoll.analyse.results.wording import level_words, listing, number, percent, plural, quantity
 from plimsoll.compare.configuration import Difference
+from plimsoll.compare.metrics import Scale
 from plimsoll.compare.model import Comparison, Reason, SerialDependence, ShortRuns, Verdict
 from plimsoll.compare.remarks import MIN_RELAXATION_TIMES
 from plimsoll.compare.result import ComparisonResult, SideSummary
@@ -115,7 +116,7 @@ def conclusion(result: ComparisonResult) -> list[str]:
         f"Of {plural(len(result.comparisons), 'comparison')}: {counts[Verdict.SLOWER]} slower or worse, "
         f"{counts[Verdict.FASTER]} faster or better, {counts[Verdict.SAME]} the same, "
         f"{counts[Verdict.UNDECIDED]} undecided.",
-        f"Margin: {100 * result.margin:g} %. Slower or faster: the interval lies beyond the margin, with Holm's "
+        f"Margin: {_margins(result)}. Slower or faster: the interval lies beyond the margin, with Holm's "
         f"correction over all comparisons. Same: the 90 % interval lies within the margin.",
     ]
     for reason, words in _REASONS.items():
@@ -134,6 +135,13 @@ def conclusion(result: ComparisonResult) -> list[str]:
     return texts
 
 
+def _margins(result: ComparisonResult) -> str:
+    """The margin of ratios, and those of differences."""
+    shares = {one.metric: one.margin for one in result.comparisons if one.scale is Scale.DIFFERENCE}
+    others = [f"of {metric} {100 * margin:g} percentage points" for metric, margin in shares.items()]
+    return ", ".join((f"{100 * result.margin:g} %", *others))
+
+
 def remarks(result: ComparisonResult) -> list[str]:
     """What makes the comparison doubtful or incomplete."""
     texts = []
@@ -149,7 +157,7 @@ def remarks(result: ComparisonResult) -> list[str]:
     ):
         if cells:
             names = listing(level_words(cell) or "the only cell" for cell in cells)
-            texts.append(f"Left out, {plural(len(cells), 'cell')} {text}: {names}.")
+            texts.append(f"Left out: {plural(len(cells), 'cell')} {text} ({names}).")
     texts += [_serial_words(result.serial)] if result.serial else []
     return texts + [_short_words(short) for short in result.short]
 

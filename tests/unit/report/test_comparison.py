@@ -51,7 +51,7 @@ def test_the_terminal_shows_sides_table_and_verdicts() -> None:
     assert "worse: error rate, testers 8: +2 pp" in text and "better: memory of web" in text
     assert "only one valid run of a cell: throughput." in text and "Few runs: a side has 1 valid run" in text
     assert "Of 4 comparisons: 2 slower or worse, 1 faster or better, 0 the same, 1 undecided." in text
-    assert "Holm" in text
+    assert "Margin: 3 %, of errors 0.5 percentage points." in text and "Holm" in text
 
 
 def test_a_memory_is_not_slower_but_worse() -> None:
@@ -87,7 +87,7 @@ def test_remarks_name_what_makes_the_intervals_doubtful() -> None:
         unmatched=({"load.testers": "16"},),
     )
     text = " ".join(" ".join(comparison_lines(found, 100)).split())
-    assert "lag 1 of throughput (0.45)" in text and "that only one side has: testers 16" in text
+    assert "lag 1 of throughput (0.45)" in text and "that only one side has (testers 16)" in text
     assert (
         "a run of 10.0 s at a utilization of 90.0 % of web" in text
         and "500 relaxation times are 190 s" in text

@@ -297,18 +297,18 @@ RULES: Final = (
     VerdictRule(
         RuleName.UNTIL_TIGHT,
         1,
-        "With `repetitions: {until: ...}`, a cell is tight if after at least `at_least` valid repetitions the half "
-        "width of the interval of each named metric (a t interval of the cell's own runs at a nominal level of 97 %) is "
-        "at most the wanted share of its estimate.",
+        "With repetitions until tight, a cell is tight if after at least `at_least` valid repetitions the half width "
+        "of the interval of each named metric (a t interval of the cell's own runs at a nominal level of 97 %) is at "
+        "most the wanted share of its estimate.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(
         RuleName.SEARCH,
         1,
-        "A search finds the load at which a trial of the final length exceeds a goal with the probability `exceed`. A "
+        "A search finds the load at which a trial of the final length exceeds a goal with the probability `exceed`: a "
         "trial exceeds a goal if more planned starts than the rule allows failed, did not take place, or took longer "
-        "than the limit. With two or more brackets, the interval is the 95 % t interval of the mean log estimate over "
-        "the searches; with one, the answer is its bracket. A trial in which the load generator was the limit does not "
+        "than the limit; with two or more brackets, the interval is the 95 % t interval of the mean log estimate over "
+        "the searches; with one, the answer is its bracket; a trial in which the load generator was the limit does not "
         "count.",
         rests_on=(RuleName.VALIDITY,),
     ),
