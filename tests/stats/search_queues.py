@@ -94,11 +94,12 @@ class Queue:
 
     case: QueueCase
     rng: np.random.Generator
+    pooled_starts: int = POOLED_STARTS
     pools: dict[tuple[float, float], Array] = field(default_factory=dict)
 
     def loss(self, load: float, seconds: float) -> Sequence[float]:
         if (load, seconds) not in self.pools:
-            size = min(2000, max(250, round(POOLED_STARTS / (load * seconds))))
+            size = min(2000, max(250, round(self.pooled_starts / (load * seconds))))
             self.pools[load, seconds] = lateness(self.case, load, seconds, size, self.rng)
         pool = self.pools[load, seconds]
         drawn = pool[self.rng.integers(len(pool))]

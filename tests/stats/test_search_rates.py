@@ -17,6 +17,7 @@ from tests.stats.queueing import mm1
 from tests.stats.search_queues import (
     CASES,
     P99,
+    POOLED_STARTS,
     TRUTHS,
     Objective,
     Queue,
@@ -83,13 +84,15 @@ def median_width(found: Iterable[GoalVerdict]) -> float:
     return float(np.median([verdict.width for verdict in found if verdict.width is not None]))
 
 
-def queue_rates(case: QueueCase, searches: int, seed: int) -> list[tuple[list[bool], float]]:
+def queue_rates(
+    case: QueueCase, searches: int, seed: int, pooled_starts: int = POOLED_STARTS
+) -> list[tuple[list[bool], float]]:
     """For each objective: whether the bracket of each search contains the truth, and the median width. The grids of
     four searches differ by fractions of a step, so no load of them is the truth by design."""
     capacity = case.servers * case.rate
     shifts = [1 + 0.0033 * k for k in range(4)]
     grids = [LoadGrid.of(0.05 * capacity * f, 4 * capacity * f, WIDTH) for f in shifts]
-    service = Queue(case, np.random.default_rng(seed))
+    service = Queue(case, np.random.default_rng(seed), pooled_starts=pooled_starts)
     goals = case.goals(WIDTH)
     verdicts = [
         run_search(SearchController(goals, grids[i % 4], LIMITS), service)[0] for i in range(searches)
@@ -111,7 +114,7 @@ def test_bracket_of_a_curve(spread: float) -> None:
 
 
 def test_bracket_of_a_queue() -> None:
-    (hits, width), *_ = queue_rates(CASES[7], 20, 3)
+    (hits, width), *_ = queue_rates(CASES[7], 15, 3, pooled_starts=100_000)
     assert upper_bound(hits) >= COVERAGE
     assert width <= 2 * WIDTH
 
@@ -218,7 +221,7 @@ def test_six_equal_trials_exclude_one_half() -> None:
 
 
 def test_the_search_takes_less_time_than_bisection_at_the_same_coverage() -> None:
-    """bench/search.py finds the factor: here a bisection of the same time contains the truth less often."""
+    """bench/search.py finds the factor: here a bisection that takes longer contains the truth less often."""
     spent, hits, plain_spent, plain_hits = 0.0, 0, 0.0, 0
     for i in range(40):
         rng = np.random.default_rng((12, i))
@@ -226,11 +229,11 @@ def test_the_search_takes_less_time_than_bisection_at_the_same_coverage() -> Non
         verdict, _ = run_search(SearchController((GOAL,), GRID, LIMITS), Curve(at, 0.05, rng))
         hits += holds(verdict.goals[0], at)
         spent += verdict.spent_seconds
-        low, high, seconds = bisect(GOAL, (50, 20_000), 9, Curve(at, 0.05, rng))
+        low, high, seconds = bisect(GOAL, (50, 20_000), 15, Curve(at, 0.05, rng))
         plain_hits += low <= at <= high
         plain_spent += seconds
     assert hits >= plain_hits + 3
-    assert spent < 1.2 * plain_spent
+    assert spent < plain_spent
 
 
 def test_tail_of_the_response_time() -> None:
