@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import Lab
 
+pytestmark = pytest.mark.long
+
 FILE = """
 plimsoll: 1
 name: find
@@ -47,7 +49,6 @@ def test_the_lowest_load_already_fails(lab: Lab) -> None:
     assert "no problems" in lab.run("check", lab.results()).out
 
 
-@pytest.mark.long
 def test_a_bracket_contains_a_plausible_load_and_a_removed_trial_is_made_again(lab: Lab) -> None:
     done = lab.run("run", lab.file(FILE % ("20/s", 2)), "--json")
     assert done.code == 0, done.err
