@@ -19,7 +19,7 @@ load: {testers: 1}
 run: {duration: %s, drain: 5s}
 validity: {lateness_floor: 10s, tester_cpu: 100%%, gaps: 100%%, trend: false}
 """
-TIMES = ("response_p50", "response_p95")
+CHANGED = ("response_p50", "throughput")  # p95 needs 200 transactions in each run
 
 
 def test_a_slower_level_is_found_within_one_directory(lab: Lab) -> None:
@@ -53,7 +53,7 @@ def test_directories_of_slower_and_of_equal_services(lab: Lab) -> None:
     done = lab.run("compare", old, equal, "--to", slow, "--json")
     assert done.code == 99
     verdicts = {one["metric"]: one["verdict"] for one in done.json["comparisons"]}
-    assert all(verdicts[metric] == "slower" for metric in TIMES)
+    assert all(verdicts[metric] == "slower" for metric in CHANGED)
     assert [found["path"] for found in done.json["differences"]] == ["services.web.time"]
     # Results of another load are not comparable.
     plan = slow / "runs" / "0001" / "run.json"

@@ -64,13 +64,13 @@ def test_equal_systems_are_seldom_slower_or_faster(truth: Truth, experiments: in
 def test_a_change_of_the_margin_is_seldom_called_same_and_seldom_more(truth: Truth, experiments: int) -> None:
     rng = np.random.default_rng(22)
     verdicts = [[one.verdict for one in simulated(rng, truth)] for _ in range(experiments)]
-    flat = [verdict for found in verdicts for verdict in found]
     # The true rate is 5 % for each metric; the metrics of an experiment are correlated, so its share counts once.
     same = np.array([found.count(Verdict.SAME) / len(found) for found in verdicts])
     assert same.mean() - 2.6 * same.std() / np.sqrt(experiments) <= 0.05, same.mean()
     changed = sum(any(verdict in CHANGED for verdict in found) for found in verdicts)
     assert clopper_pearson(changed, experiments)[0] <= 0.05, changed / experiments
-    assert flat.count(Verdict.FASTER) == 0
+    # "Faster" is wrong by twice the margin. Holm's correction of the one-sided tests bounds it by 2.5 %.
+    assert sum(Verdict.FASTER in found for found in verdicts) <= 0.025 * experiments
 
 
 POWER = {
