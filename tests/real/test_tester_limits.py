@@ -74,7 +74,7 @@ def test_two_agents_keep_to_their_share_and_the_run_is_valid(lab: Lab, tmp_path:
         assert sum(shares) / len(shares) <= 2 * 0.05
     assert limited["verdict"] == "valid", limited["reasons"]
     assert limited["utilization"]["testers"]["resource"] == "cpu of its limit of 0.05 cores"
-    # The CPU time of a process is counted in steps of 10 ms, of which 5 % has 5 in a second: a short run may not show
+    # CPU time has steps of 10 ms. 5 % of a core is 5 steps per second: a short run may not show
     # that the limit is full. If it does, it is no full load generator.
     assert limited["bottleneck_verdict"] in ("resolved", "not resolved")
     (note,) = (text for text in limited["notes"] if "CPU limit" in text)

@@ -179,7 +179,7 @@ def links_of_hosts(
     environment: Mapping[str, Any], measurements: Sequence[Measurement] = ()
 ) -> dict[str, LinkCapacity]:
     """Capacity of a host's network by host: as the file declares it, else as measured before the first run on the paths
-    to the target; without the hosts of which neither is known."""
+    to the target; without hosts for which neither is known."""
     links = measured_links(measurements)
     for host in environment.get("hosts", ()):
         link = host.get("link_bytes_s")

@@ -28,7 +28,7 @@ class Scale(StrEnum):
 class ComparedMetric:
     """`metric`: its name in `plan/metrics/catalogue.py`, with the open part SERVICE for a metric of each service.
     `margin`: a share of the old value, of a difference an absolute share; None: the margin of the comparison.
-    `trials`: path of the number of transactions of which it is a share."""
+    `trials`: path of the number of transactions; the metric is a share of them."""
 
     metric: str
     better: Better

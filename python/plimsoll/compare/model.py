@@ -42,7 +42,7 @@ class Method(StrEnum):
 @dataclass(frozen=True, slots=True)
 class RunValue:
     """The value of a metric in one valid run (None: unknown). `sequence`: the runs of one sequence, such as a results
-    directory, follow each other in `order`. `trials`: the transactions of which the value is a share."""
+    directory, follow each other in `order`. `trials`: number of transactions; the value is a share of them."""
 
     value: float | None
     sequence: int

@@ -58,7 +58,7 @@ class PathEnd:
 @dataclass(frozen=True, slots=True)
 class PathFigures:
     """A measured path. Round trips in ns; throughput in bytes/s of payload, from the host (`send`) and to it
-    (`receive`). None: not measured. `tries`: number of measurements, of which these are the best figures."""
+    (`receive`). None: not measured. `tries`: number of measurements. These are their best figures."""
 
     to: str
     is_target: bool = True

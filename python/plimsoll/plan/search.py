@@ -28,7 +28,7 @@ AT: Final[KeyPath] = ("search",)
 DURATION: Final[KeyPath] = ("run", "duration")
 _SET_BY_SEARCH: Final[tuple[KeyPath, ...]] = (DURATION, ("run", "until"))
 _LOADS: Final = ("rate", "testers", "per_host", "ramp", "stages", "replay")
-"""Keys of `load:` of which a file gives one."""
+"""Keys of `load:`. A file has exactly one of them."""
 MAX_RATIO: Final = 1e6
 TRIAL_OVERHEAD_S: Final = 1.5
 """Expected start, drain and bookkeeping of a trial."""

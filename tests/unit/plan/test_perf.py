@@ -29,7 +29,7 @@ def test_every_instance_is_sampled_and_others_are_not() -> None:
 
 def test_a_file_cannot_be_sampled() -> None:
     (line,) = problems(TEXT.replace("{kind: sqlite}", "{kind: sqlite, perf: true}"))
-    assert "services.files.perf: a file has no processes of which perf could take samples" in line
+    assert "services.files.perf: a file has no processes that perf could sample" in line
     assert line.startswith("x.yaml:4:")
 
 

@@ -41,7 +41,7 @@ def perf_problem(search: ProgramSearch) -> str:
 
 
 def profiled_hosts(configs: Iterable[Config]) -> dict[str | None, Config]:
-    """The hosts with services of which perf takes samples (None: this host), each with a configuration that uses it."""
+    """The hosts whose services perf samples (None: this host), with a configuration that uses it."""
     found: dict[str | None, Config] = {}
     for config in configs:
         for service in config.services:

@@ -30,7 +30,7 @@ def resolve_service(
     elif reason := too_high(limits, None if section.cpus is None else len(set(section.cpus))):
         context.wrong((*at, "limits", "cpu"), reason)
     if section.perf and not section.starts_process:
-        message = "a file has no processes of which perf could take samples: use it for the service that reads the file"
+        message = "a file has no processes that perf could sample: use it for the service that reads the file"
         context.wrong((*at, "perf"), message)
     return model.Service(
         name=name,
