@@ -21,15 +21,16 @@ import pyarrow.parquet as pq
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
-from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.options import Options
 from plimsoll.assemble.profiles import profiles_of
 from plimsoll.assemble.run_table import columns_of, write_runs
 from plimsoll.assemble.set_up import setup_of, topology_of
+from plimsoll.assemble.whole import analysis_of
 from plimsoll.collect.check import check as check_results
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.collect.results import open_results as _open_results
 from plimsoll.collect.run_table import as_table
+from plimsoll.compare.result import ComparisonResult
 from plimsoll.drive.directory import write_json, write_text
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan import Plan, load_experiment, make_plan
@@ -103,9 +104,13 @@ def document(found: Analysis) -> dict[str, Any]:
 
 def summary(found: Analysis, width: int = 80) -> str:
     """Returns the output of `plimsoll show` without colours, at most `width` columns wide (at least 40)."""
+    from plimsoll.report.comparison import comparison_lines
     from plimsoll.report.terminal import summary_lines
 
-    return "\n".join(summary_lines(found, width))
+    lines = summary_lines(found, width)
+    if isinstance(found.comparison, ComparisonResult):
+        lines += ["", *comparison_lines(found.comparison, width)]
+    return "\n".join(lines)
 
 
 def runs(directory: str | Path) -> pd.DataFrame:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 from plimsoll.analyse.answer.compose import with_answer
 from plimsoll.analyse.answer.left_out import worded_left_out
-from plimsoll.analyse.answer.superseded import earlier_note
 from plimsoll.analyse.answer.worded import (
     worded_model,
     worded_regression,
     worded_saturation,
-    worded_superseded,
     worded_verdict,
 )
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
@@ -28,7 +24,6 @@ from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
 from plimsoll.analyse.hosts.pool import pool
 from plimsoll.analyse.results.analysis import Analysis, CellResult, ExperimentInfo, RunResult
 from plimsoll.analyse.results.charts import Chart
-from plimsoll.analyse.results.superseded import NotComparable, with_superseded
 from plimsoll.analyse.results.verdict_rules import RULES
 from plimsoll.analyse.results.verdicts import LeftOutPart
 from plimsoll.analyse.run.parts import OfParts
@@ -41,44 +36,14 @@ from plimsoll.assemble.options import Options
 from plimsoll.assemble.search_result import search_result
 from plimsoll.assemble.set_up import topology_of
 from plimsoll.collect.baseline import read_baseline
-from plimsoll.collect.earlier import read_earlier
-from plimsoll.collect.results import Results, open_results
-from plimsoll.errors import DamagedResults
-
-
-def analysis(directory: str | Path, options: Options | None = None) -> Analysis:
-    """Computes the whole analysis of a results directory from its files. Raises DamagedResults."""
-    return analysis_of(open_results(Path(directory)), options)
-
-
-def analysis_of(results: Results, options: Options | None = None) -> Analysis:
-    """Computes the whole analysis of open results. Raises DamagedResults.
-
-    If no option that changes figures differs from its default, the verdicts are compared with those of an existing
-    analysis.json.
-    """
-    chosen = options or Options()
-    result = analyse_results(results, chosen)
-    is_default = replace(chosen, chart_quantum_s=None) == Options()
-    return _with_earlier(results, result) if is_default else result
-
-
-def _with_earlier(results: Results, current: Analysis) -> Analysis:
-    """The analysis with the verdicts of the earlier analysis that newer rules changed.
-
-    An earlier analysis that cannot be read results in a note, not in an error, because it is not a measurement.
-    """
-    try:
-        earlier = read_earlier(results.path)
-        return current if earlier is None else worded_superseded(with_superseded(current, earlier))
-    except (DamagedResults, NotComparable) as error:
-        return replace(current, notes=(*current.notes, earlier_note(str(error))))
+from plimsoll.collect.results import Results
 
 
 def analyse_results(results: Results, options: Options) -> Analysis:
     """Computes the analysis from the measurements, without a comparison with an earlier analysis."""
     rules = AnalysisRequest(results.plan)
     runs: list[RunResult] = []
+    controls: list[RunResult] = []
     histograms: dict[str, Mapping[str, Histogram]] = {}
     parts: dict[str, OfParts] = {}
     left_out: list[LeftOutPart] = list(planned_left_out(results))
@@ -91,7 +56,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
             left_out.append(within_warmup(run))
             continue
         result, histograms[run.id], parts[run.id] = one_run(run, results, options, measured, rules)
-        runs.append(result)
+        (controls if run.id in results.controls else runs).append(result)
     info = _info(results, runs)
     names = list(dict.fromkeys((*(response.metric for response in rules.responses), *rules.chart_metrics)))
     groups = grouped(runs, histograms, rules.design, parts)
@@ -139,6 +104,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         search=searched,
         pool=pool(read_baseline(results.path)),
         session_waits=explaining_waits(groups),
+        controls=tuple(controls),
         rules=RULES,
     )
     return with_answer(whole)
@@ -157,7 +123,7 @@ def _charts(
 def _unfinished(results: Results) -> list[dict[str, str]]:
     """Cells with at least one run that has not started yet, or was interrupted and will be repeated."""
     ended = {run.id for run in results.runs if ENDED_AS_PLANNED.get(run.record["status"]) != "interrupted"}
-    return [run["cell"] for run in results.due if run["id"] not in ended]
+    return [run["cell"] for run in results.due_without_controls if run["id"] not in ended]
 
 
 def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
@@ -171,7 +137,7 @@ def _info(results: Results, runs: list[RunResult]) -> ExperimentInfo:
         load_factor=plan["load_factor"],
         design=plan["design"]["kind"],
         repetitions=plan["design"]["repetitions"],
-        planned_runs=results.planned,
+        planned_runs=len(results.due_without_controls),
         finished_runs=len(runs),
         complete=results.complete,
         responses=tuple(response["metric"] for response in plan["responses"]),

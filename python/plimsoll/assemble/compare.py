@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.analyse.results.analysis import RunResult
+from plimsoll.analyse.results.analysis import Analysis, RunResult
 from plimsoll.analyse.results.metrics import at, metric_value
 from plimsoll.assemble.analysis import analyse_results
 from plimsoll.assemble.options import Options
 from plimsoll.collect.results import Results, open_results
 from plimsoll.compare.configuration import Difference, differences, gates, with_accepted
-from plimsoll.compare.metrics import COMPARED, SERVICE, ComparedMetric
-from plimsoll.compare.model import RunValue, Sample
+from plimsoll.compare.controls import drifts
+from plimsoll.compare.metrics import COMPARED, DEFAULT_MARGIN, GENERATOR, SERVICE, Better, ComparedMetric
+from plimsoll.compare.model import Drift, RunValue, Sample
 from plimsoll.compare.remarks import MeasuredRun, serial_dependence, short_runs
 from plimsoll.compare.result import ComparisonResult, SideSummary
 from plimsoll.compare.verdicts import compare
@@ -26,6 +27,7 @@ from plimsoll.errors import BadInput
 _GIB: Final = 1 << 30
 
 Cell = tuple[tuple[str, str], ...]
+_Runs = Sequence[tuple[int, RunResult]]
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,32 @@ class _Side:
         invalid = sum(not run.valid for _, run in self.runs)
         return SideSummary(self.name, len(self.runs), invalid, self.planned - len(self.runs))
 
+    @property
+    def has_repetitions(self) -> bool:
+        """Whether a cell was measured twice."""
+        cells = [_cell(run.cell) for _, run in self.runs]
+        return len(set(cells)) < len(cells)
+
     def require_repetitions(self) -> None:
         """Raises BadInput if no cell was measured twice."""
-        cells = [_cell(run.cell) for _, run in self.runs]
-        if not cells:
+        if not self.runs:
             raise BadInput(f"{self.name}: no run has measurements; nothing can be compared")
-        if len(set(cells)) == len(cells):
+        if not self.has_repetitions:
             raise BadInput(
                 f"{self.name}: results without repetitions: each cell was measured once, so the differences between "
                 "runs are unknown; set design.repetitions to at least 6, or give several directories: "
                 "plimsoll compare OLD... --to NEW..."
             )
+
+
+@dataclass(frozen=True)
+class _Controls:
+    """`side`: further runs of the old level of a paired design (None: it has no control); `base`: the side with the
+    first runs of this level, 0 for old, 1 for new; `drift`: metrics that the experiment names."""
+
+    side: _Side | None = None
+    base: int = 0
+    drift: Sequence[str] = ()
 
 
 def compare_directories(
@@ -91,7 +108,7 @@ def compare_directories(
     start, analysed = 0, []
     for named, side in zip(names, sides, strict=True):
         runs = [(start + at, run) for at, results in enumerate(side) for run in _runs(results)]
-        analysed.append(_Side(named, sum(results.planned for results in side), runs))
+        analysed.append(_Side(named, sum(len(results.due_without_controls) for results in side), runs))
         start += len(side)
     return _compared(name, "", analysed[0], analysed[1], margin, found, same_blocks=False)
 
@@ -101,16 +118,54 @@ def compare_levels(directory: Path, by: str, margin: float) -> ComparisonResult:
     DamagedResults."""
     results = open_results(directory)
     factor, levels = _levels(results, by)
-    runs = _runs(results)
-    sides = []
-    for level in levels:
-        planned = sum(run["cell"].get(factor) == level for run in results.due)
-        of_level = [(0, run) for run in runs if run.cell.get(factor) == level]
-        sides.append(
-            _Side(f"{factor}={level}", planned, [(at, _without(run, factor)) for at, run in of_level])
+    analysis = analyse_results(results, Options())
+    sides = _levels_as_sides(results, analysis.runs, factor, levels)
+    return _compared_levels(results, analysis, factor, levels, sides, margin)
+
+
+def compare_pair(results: Results, analysis: Analysis) -> ComparisonResult | None:
+    """Compares the levels of a paired design. None if the design has no pair, and as long as a side has no
+    repetitions."""
+    pair = results.plan["design"].get("pair")
+    if pair is None:
+        return None
+    levels = (pair["old"], pair["new"])
+    sides = _levels_as_sides(results, analysis.runs, pair["factor"], levels)
+    if not all(side.has_repetitions for side in sides):
+        return None
+    return _compared_levels(results, analysis, pair["factor"], levels, sides, DEFAULT_MARGIN)
+
+
+def _levels_as_sides(
+    results: Results, runs: Sequence[RunResult], factor: str, levels: tuple[str, str]
+) -> tuple[_Side, _Side]:
+    old, new = (
+        _Side(
+            f"{factor}={level}",
+            sum(run["cell"].get(factor) == level for run in results.due_without_controls),
+            [(0, _without(run, factor)) for run in runs if run.cell.get(factor) == level],
         )
+        for level in levels
+    )
+    return old, new
+
+
+def _compared_levels(
+    results: Results,
+    analysis: Analysis,
+    factor: str,
+    levels: tuple[str, str],
+    sides: tuple[_Side, _Side],
+    margin: float,
+) -> ComparisonResult:
+    pair, controls = results.plan["design"].get("pair"), _Controls()
+    if pair is not None and pair["factor"] == factor and pair["old"] in levels:
+        planned = sum(run["id"] in results.controls for run in results.due)
+        runs = [(0, _without(run, factor)) for run in analysis.controls]
+        side = _Side(f"{factor}={pair['old']} again", planned, runs) if pair["control"] else None
+        controls = _Controls(side, levels.index(pair["old"]), pair["drift"])
     name = str(results.plan["experiment"]["name"])
-    return _compared(name, factor, sides[0], sides[1], margin, (), same_blocks=True)
+    return _compared(name, factor, *sides, margin, (), controls, same_blocks=True)
 
 
 def _compared(
@@ -120,19 +175,32 @@ def _compared(
     new: _Side,
     margin: float,
     found: Sequence[Difference],
+    controls: _Controls = _Controls(),
     *,
     same_blocks: bool,
 ) -> ComparisonResult:
     for side in (old, new):
         side.require_repetitions()
     before, after = old.cells, new.cells
+    equal = {} if controls.side is None else controls.side.cells
     matched = [cell for cell in before if cell in after]
     unmatched = [cell for cell in (*before, *after) if cell not in matched]
     measured = {_cell(run.cell) for _, run in old.runs} & {_cell(run.cell) for _, run in new.runs}
     samples = [
         sample
         for cell in matched
-        for sample in _samples(cell, before[cell], after[cell], same_blocks=same_blocks)
+        for sample in _samples(
+            cell,
+            before[cell],
+            after[cell],
+            ((before, after)[controls.base][cell], equal[cell]) if cell in equal else None,
+            same_blocks=same_blocks,
+        )
+    ]
+    moved = [
+        drift
+        for cell in matched
+        for drift in _drifts(cell, before[cell], after[cell], controls.drift, margin, same_blocks=same_blocks)
     ]
     return ComparisonResult(
         experiment=name,
@@ -142,30 +210,53 @@ def _compared(
         margin=margin,
         is_comparable=bool(matched),
         without_valid=tuple(dict(cell) for cell in sorted(measured) if cell not in matched),
-        comparisons=compare(samples, margin),
+        comparisons=compare(samples, margin, moved),
         differences=tuple(found),
         unmatched=tuple(dict(cell) for cell in unmatched if cell not in measured),
         serial=tuple(serial_dependence(samples)),
         short=tuple(short_runs([*_measured(matched, before, "old"), *_measured(matched, after, "new")])),
+        drift=tuple(moved),
+        control=None if controls.side is None else controls.side.summary,
     )
 
 
 def _samples(
-    cell: Cell,
-    old: Sequence[tuple[int, RunResult]],
-    new: Sequence[tuple[int, RunResult]],
-    *,
-    same_blocks: bool,
+    cell: Cell, old: _Runs, new: _Runs, equal: tuple[_Runs, _Runs] | None, *, same_blocks: bool
 ) -> Iterator[Sample]:
-    """The runs of each metric of a cell."""
+    """The runs of each metric of a cell. `equal`: runs of two equal systems."""
     services = [name for name in _services(old) if name in _services(new)]
     for declared in COMPARED:
         open_ones = (
             [declared.of_service(name) for name in services] if SERVICE in declared.metric else [declared]
         )
         for metric in open_ones:
-            values = [tuple(_value(run, sequence, metric) for sequence, run in side) for side in (old, new)]
-            yield Sample(metric, dict(cell), values[0], values[1], same_blocks)
+            control = None if equal is None else _sample(metric, cell, *equal, same_blocks=True)
+            yield _sample(metric, cell, old, new, control, same_blocks=same_blocks)
+
+
+def _drifts(
+    cell: Cell, old: _Runs, new: _Runs, named: Sequence[str], margin: float, *, same_blocks: bool
+) -> list[Drift]:
+    """The metrics of a cell that the change cannot affect."""
+    own = [ComparedMetric(name, Better.LOWER) for name in named]
+    generator, others = (
+        [_sample(metric, cell, old, new, same_blocks=same_blocks) for metric in metrics]
+        for metrics in (GENERATOR, own)
+    )
+    return drifts(generator, others, margin)
+
+
+def _sample(
+    metric: ComparedMetric,
+    cell: Cell,
+    old: _Runs,
+    new: _Runs,
+    control: Sample | None = None,
+    *,
+    same_blocks: bool,
+) -> Sample:
+    before, after = (tuple(_value(run, sequence, metric) for sequence, run in side) for side in (old, new))
+    return Sample(metric, dict(cell), before, after, same_blocks, control)
 
 
 def _value(run: RunResult, sequence: int, metric: ComparedMetric) -> RunValue:
@@ -267,7 +358,10 @@ def _circumstances(results: Results) -> dict[str, Any]:
     host, cpu = environment.get("host", {}), environment.get("cpu", {})
     return {
         "design": {
-            **{key: design.get(key) for key in ("kind", "repetitions", "order", "block", "loop", "until")},
+            **{
+                key: design.get(key)
+                for key in ("kind", "repetitions", "order", "block", "loop", "until", "pair")
+            },
             "factors": {factor["name"]: factor["levels"] for factor in results.plan["factors"]},
         },
         "host": {

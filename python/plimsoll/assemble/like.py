@@ -11,7 +11,7 @@ from typing import Any
 from plimsoll.analyse.design.power import ExpectedRepetitions, expected_repetitions
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.metrics import metric_value
-from plimsoll.assemble.analysis import analysis_of
+from plimsoll.assemble.whole import analysis_of
 from plimsoll.collect.files import read_json
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput

@@ -7,9 +7,12 @@ from plimsoll.report.flames import ServiceProfile
 
 
 def profiles_of(results: Results) -> list[ServiceProfile]:
-    """The samples of each service with `perf: true` in each run, or why there are none. Raises DamagedResults."""
+    """The samples of each service with `perf: true` in each run that the report shows, or why there are none. Raises
+    DamagedResults."""
     found = []
     for run in results.runs:
+        if run.id in results.controls:
+            continue
         for service in run.record["services"]:
             if "perf" in service:
                 profile = run.profile(service["name"])

@@ -12,10 +12,13 @@ from plimsoll.collect.run_table import RunColumn, write_run_table
 
 
 def columns_of(results: Results, analysis: Analysis) -> list[RunColumn]:
-    """A row for each run that was carried out, in the order of the plan."""
+    """A row for each run that was carried out, in the order of the plan, without those of the control of a paired
+    design: to an analysis they would be further repetitions of the old level."""
     factors = {factor["name"]: factor["levels"] for factor in results.plan["factors"]}
     records = [
-        {**run.record, "status": ENDED_AS_PLANNED.get(run.record["status"], "failed")} for run in results.runs
+        {**run.record, "status": ENDED_AS_PLANNED.get(run.record["status"], "failed")}
+        for run in results.runs
+        if run.id not in results.controls
     ]
     wanted = analysis.experiment.responses
     return run_columns(factors, records, {run.id: run for run in analysis.runs}, wanted)

@@ -22,8 +22,9 @@ from plimsoll.collect.decisions import NAME
 from plimsoll.collect.results import Results, RunFiles, open_results
 from plimsoll.drive.directory import ResultsDirectory, write_text
 from plimsoll.plan import Plan, PlannedRun
-from plimsoll.plan.model import UntilTight
-from plimsoll.search.until_tight import CellWidths, decide
+from plimsoll.plan.design.pairs import combinations_of
+from plimsoll.plan.model import Pair, UntilTight
+from plimsoll.search.until_tight import CellWidths, Decision, decide_together
 
 FORMAT = "plimsoll.trials/1"
 
@@ -42,6 +43,7 @@ class UntilTightRuns:
         self._repetition = 0
         self._stopped: set[int] = set()
         self._cells = {run.cell_index: dict(run.cell) for run in plan.runs}
+        self._compared = _compared_cells(self._cells, plan.experiment.design.pair)
         self._stored = _StoredRuns(directory)
         self._lines: list[dict[str, Any]] = []
 
@@ -65,29 +67,44 @@ class UntilTightRuns:
         if repetition <= self._rule.at_least:
             return
         found = self._stored.widths(self._rule, before=repetition)
-        for index, cell in self._cells.items():
-            if index in self._stopped:
+        for indices in self._compared:
+            if indices[0] in self._stopped:
                 continue
-            widths = found.get(tuple(sorted(cell.items())), CellWidths(0, {}))
-            decision = decide(self._rule.widths, self._rule.at_least, widths)
-            if not decision.repeat:
-                self._stopped.add(index)
-            self._lines.append(
-                {
-                    "rule": "until tight",
-                    "before_repetition": repetition,
-                    "cell": cell,
-                    "decision": "repeat" if decision.repeat else "stop",
-                    "reason": decision.reason,
-                    "repetitions": widths.repetitions,
-                    "widths": dict(widths.widths),
-                }
-            )
+            widths = [
+                found.get(tuple(sorted(self._cells[index].items())), CellWidths(0, {})) for index in indices
+            ]
+            decisions = decide_together(self._rule.widths, self._rule.at_least, widths)
+            for index, cell_widths, decision in zip(indices, widths, decisions, strict=True):
+                if not decision.repeat:
+                    self._stopped.add(index)
+                self._lines.append(_line(repetition, self._cells[index], cell_widths, decision))
         lines = [{"format": FORMAT}, *self._lines]
         write_text(
             self._directory.path / NAME,
             "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines),
         )
+
+
+def _compared_cells(cells: Mapping[int, Mapping[str, str]], pair: Pair | None) -> list[list[int]]:
+    """The indices of cells that are compared with each other; without a pair, each cell is alone."""
+    if pair is None:
+        return [[index] for index in cells]
+    indices = list(cells)
+    found = combinations_of([cells[index] for index in indices], pair.factor)
+    return [[indices[at] for at in levels.values()] for _, levels in found]
+
+
+def _line(repetition: int, cell: Mapping[str, str], widths: CellWidths, decision: Decision) -> dict[str, Any]:
+    """A line of trials.jsonl."""
+    return {
+        "rule": "until tight",
+        "before_repetition": repetition,
+        "cell": dict(cell),
+        "decision": "repeat" if decision.repeat else "stop",
+        "reason": decision.reason,
+        "repetitions": widths.repetitions,
+        "widths": dict(widths.widths),
+    }
 
 
 class _StoredRuns:
@@ -102,7 +119,7 @@ class _StoredRuns:
         results = open_results(self._path)
         request = AnalysisRequest(results.plan)
         for run in results.runs:
-            if run.id not in self._known:
+            if run.id not in self._known and run.id not in results.controls:
                 self._known[run.id] = self._analysed(run, results, request)
         repetition_of = {run["id"]: run["repetition"] for run in results.plan["runs"]}
         found = {

@@ -18,8 +18,8 @@ from plimsoll.analyse.effects.regressions import regress
 from plimsoll.analyse.results.document import finite
 from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.wording import ends, listing, number, p_value, percent
-from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.options import Options
+from plimsoll.assemble.whole import analysis_of
 from plimsoll.cli.outcome import exit_code, print_json, print_summary, write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput, ExitCode

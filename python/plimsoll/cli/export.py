@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.run_table import write_runs
+from plimsoll.assemble.whole import analysis_of
 from plimsoll.collect.export import export_csv, export_hlog
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode

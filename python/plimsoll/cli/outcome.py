@@ -10,12 +10,14 @@ from pathlib import Path
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
-from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.profiles import profiles_of
 from plimsoll.assemble.run_table import write_runs
 from plimsoll.assemble.set_up import setup_of
+from plimsoll.assemble.whole import analysis_of
 from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.collect.results import Results, open_results
+from plimsoll.compare.model import Verdict
+from plimsoll.compare.result import ComparisonResult
 from plimsoll.drive.bringing_in import outstanding_runs
 from plimsoll.drive.directory import write_json, write_text
 from plimsoll.drive.experiment import Outcome
@@ -75,6 +77,7 @@ def print_json(analysis: Analysis) -> None:
 
 def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool = False) -> None:
     """Prints the summary and the written files on stdout; `failed_only`: only the lines that explain the exit code."""
+    from plimsoll.report.comparison import comparison_lines
     from plimsoll.report.terminal import failed_lines, summary_lines
 
     width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
@@ -87,16 +90,22 @@ def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool 
     )
     for line in lines:
         print(line)
+    if isinstance(analysis.comparison, ComparisonResult) and not failed_only:
+        for line in ("", *comparison_lines(analysis.comparison, width, colour)):
+            print(line)
 
 
 def exit_code(analysis: Analysis, *, interrupted: bool = False, agents_lost: bool = False) -> int:
-    """The first that applies: 130 (interrupted), 97 (a cell has no valid run), 98, 99, 0."""
+    """The first that applies: 130 (interrupted), 97 (a cell has no valid run), 98, 99 (a threshold failed, or the new
+    level of a pair is slower), 0."""
     if interrupted:
         return int(ExitCode.INTERRUPTED)
     if any(cell.valid == 0 for cell in analysis.cells) or not analysis.cells:
         return int(ExitCode.MEASUREMENT_INVALID)
     if agents_lost:
         return int(ExitCode.AGENTS_LOST)
-    if any(not verdict.passed for verdict in analysis.verdicts):
+    comparison = analysis.comparison
+    is_slower = isinstance(comparison, ComparisonResult) and comparison.with_verdict(Verdict.SLOWER)
+    if is_slower or any(not verdict.passed for verdict in analysis.verdicts):
         return int(ExitCode.THRESHOLD_FAILED)
     return int(ExitCode.PASSED)

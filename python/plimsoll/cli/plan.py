@@ -6,9 +6,12 @@ import argparse
 import json
 import secrets
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from plimsoll.assemble.like import Prediction, earlier_runs, predictions, repetitions_like
+from plimsoll.assemble.like_pair import pair_like
+from plimsoll.cli.plan_pair import pair_lines
 from plimsoll.cli.plan_search import search_lines
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
@@ -45,13 +48,19 @@ def main(args: argparse.Namespace) -> int:
     plan = make_plan(load_experiment(args.file, args.set), secrets.randbits(32))
     limits = _limits(plan)
     found = None if args.like is None else predictions(plan, earlier_runs(args.like))
+    pair = [] if args.like is None else pair_like(plan, args.like)
     if args.json:
         document = plan.to_json() | ({} if found is None else {"like": _document(found)})
+        document |= {"detectable": [asdict(one) for one in pair]} if pair else {}
         print(json.dumps(document, indent=1, ensure_ascii=False))
     else:
         shown = len(plan.runs) if args.all else SHOWN
         more = (
-            [] if found is None else like_lines(found, args.like, shown) + repetition_lines(plan, args.like)
+            []
+            if found is None
+            else like_lines(found, args.like, shown)
+            + repetition_lines(plan, args.like)
+            + pair_lines(plan, pair, args.like)
         )
         for line in [*lines(plan, shown), *more]:
             print(line)
@@ -333,19 +342,22 @@ def _some(amount: int, word: str) -> str:
 
 def _table(plan: Plan, max_runs: int) -> list[str]:
     factors = [factor.name for factor in plan.experiment.factors]
+    has_control = any(run.control for run in plan.runs)
     rows = [
         [
             "run",
             *factors,
             "repetition",
             *(["block"] if any(run.block for run in plan.runs) else []),
+            *(["control"] if has_control else []),
             "restarts",
         ]
     ]
     for run, change in list(zip(plan.runs, plan.between, strict=True))[:max_runs]:
         cells = [run.cell.get(name, "") for name in factors]
         block = [run.block] if run.block else []
-        rows.append([run.id, *cells, str(run.repetition), *block, " ".join(change.start)])
+        control = (["yes"] if run.control else [""]) if has_control else []
+        rows.append([run.id, *cells, str(run.repetition), *block, *control, " ".join(change.start)])
     widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(len(rows[0]))]
     text_lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()

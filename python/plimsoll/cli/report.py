@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from plimsoll.assemble.analysis import analysis_of
 from plimsoll.assemble.component_series import chart_quantum
 from plimsoll.assemble.options import Options
 from plimsoll.assemble.profiles import profiles_of
 from plimsoll.assemble.set_up import topology_of
+from plimsoll.assemble.whole import analysis_of
 from plimsoll.cli.outcome import write_files
 from plimsoll.collect.results import open_results
 from plimsoll.errors import ExitCode

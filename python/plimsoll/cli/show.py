@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from plimsoll.assemble.analysis import analysis
+from plimsoll.assemble.whole import analysis
 from plimsoll.cli.outcome import exit_code, print_json, print_summary
 
 

@@ -132,7 +132,7 @@ def _suite(args: argparse.Namespace, steps: Steps) -> Suite:
 
 
 def _analyse(directory: Path, outcome: Outcome | None) -> tuple[Analysis, int]:
-    from plimsoll.assemble.analysis import analysis_of
+    from plimsoll.assemble.whole import analysis_of
     from plimsoll.collect.results import open_results
 
     results = open_results(directory)

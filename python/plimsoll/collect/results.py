@@ -97,6 +97,16 @@ class Results:
         """The runs of the plan, without those that a decision left out."""
         return due_runs(self.plan["runs"], self.decisions)
 
+    @cached_property
+    def controls(self) -> frozenset[str]:
+        """Ids of the runs that only the comparison of a paired design uses: further runs of its old level."""
+        return frozenset(run["id"] for run in self.plan["runs"] if run.get("control"))
+
+    @cached_property
+    def due_without_controls(self) -> list[dict[str, Any]]:
+        """The runs of `due` that figures of the experiment include."""
+        return [run for run in self.due if run["id"] not in self.controls]
+
     @property
     def planned(self) -> int:
         """Number of runs in the plan, without those that a decision left out."""

@@ -79,6 +79,17 @@ def pair_differences(sample: Sample) -> list[float]:
     return differences if len(differences) > 1 else []
 
 
+def ordered_differences(sample: Sample) -> list[tuple[float, bool]]:
+    """As `pair_differences`, each with whether the old run came first; empty unless each run is in a block of its
+    own on its side."""
+    found = pair_differences(sample)
+    old, new = ({run.block: run.order for run in side} for side in (sample.old, sample.new))
+    if not found or len(old) < len(sample.old) or len(new) < len(sample.new):
+        return []
+    blocks = [run.block for run in sorted(sample.old, key=lambda run: run.order) if run.block in new]
+    return [(value, old[block] < new[block]) for value, block in zip(found, blocks, strict=True)]
+
+
 def _paired(sample: Sample) -> Effect | None:
     """From the blocks of both sides; None if there are fewer than two."""
     differences = pair_differences(sample)

@@ -54,3 +54,10 @@ COMPARED: Final = (
     ComparedMetric(f"memory.{SERVICE}", Better.LOWER),
     ComparedMetric(f"memory_peak.{SERVICE}", Better.LOWER),
 )
+GENERATOR: Final = (
+    ComparedMetric("cpu_per_transaction.testers", Better.LOWER),
+    ComparedMetric("cpu.testers", Better.LOWER),
+)
+"""The load generator is the same on both sides, so a change of its cost shows a change of the hosts. A part of its cost
+is per transaction, the rest per second. If the change under test alters the throughput, these figures move in opposite
+directions; if the hosts change, both move in the same direction."""

@@ -29,6 +29,10 @@ class Reason(StrEnum):
     """A value has no logarithm."""
     WIDE = "interval"
     """The intervals support no verdict."""
+    CONTROL = "control"
+    """Equal systems differ by as much in the same experiment."""
+    DRIFT = "drift"
+    """A metric that the change cannot affect moved, too."""
 
 
 class Method(StrEnum):
@@ -54,13 +58,15 @@ class RunValue:
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The runs of both sides of one metric and cell. `same_blocks`: a block of the old side is the block of the same
-    name of the new side, because both were measured in it."""
+    name of the new side, because both were measured in it. `control`: the runs of two equal systems in the same
+    experiment."""
 
     metric: ComparedMetric
     cell: Mapping[str, str]
     old: tuple[RunValue, ...]
     new: tuple[RunValue, ...]
     same_blocks: bool = False
+    control: Sample | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +79,44 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """Two equal systems in the same experiment: their ratio or difference, its 95 % interval, and the pairs."""
+
+    estimate: float
+    interval: Limits
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderEffect:
+    """The later run of a pair against the earlier one: ratio or difference, with its 95 % interval."""
+
+    estimate: float
+    interval: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A metric that the change cannot affect: its ratio new / old, with its 95 % interval (None: unknown).
+    `has_moved`: by more than `margin`, and the interval does not contain 1; of the costs of the load generator: both in
+    the same direction."""
+
+    metric: str
+    cell: Mapping[str, str]
+    estimate: float | None
+    interval: Limits | None
+    margin: float
+    has_moved: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """One metric of one cell. `old`, `new`: means over runs, of a ratio geometric means. `old_runs`, `new_runs`: valid
     runs; `pairs`: of blocks, 0 without. `estimate`: the ratio or the difference. `corrected`: the interval at the level
     of Holm's correction, which decides about slower and faster; `inner`: the 90 % interval, which decides about same.
     `adjusted_p`: of the hypothesis that the truth is within the margin. `runs_needed`: of an undecided one,
-    runs of each side with which equal systems are probably found to be the same."""
+    runs of each side with which equal systems are probably found to be the same. `control`, `order`: of a paired
+    design."""
 
     metric: str
     cell: Mapping[str, str]
@@ -99,6 +137,8 @@ class Comparison:
     verdict: Verdict
     reason: Reason | None = None
     runs_needed: int | None = None
+    control: Control | None = None
+    order: OrderEffect | None = None
 
 
 @dataclass(frozen=True, slots=True)

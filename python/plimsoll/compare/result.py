@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from plimsoll.analyse.results.document import finite
 from plimsoll.compare.configuration import Difference
-from plimsoll.compare.model import Comparison, SerialDependence, ShortRuns, Verdict
+from plimsoll.compare.model import Comparison, Drift, SerialDependence, ShortRuns, Verdict
 
 FORMAT: Final = "plimsoll.comparison/1"
 
@@ -28,7 +28,8 @@ class SideSummary:
 class ComparisonResult:
     """The whole result, `compare --json`. `by`: the factor, empty for directories. `unmatched`: cells that only one
     side has; `without_valid`: cells of both sides without a valid run on a side. If `is_comparable` is false, there
-    are no comparisons."""
+    are no comparisons. `drift`: metrics that the change cannot affect; `control`: the further runs of the old level of
+    a paired design, of which equal systems are compared."""
 
     experiment: str
     by: str
@@ -42,6 +43,8 @@ class ComparisonResult:
     without_valid: tuple[Mapping[str, str], ...] = ()
     serial: tuple[SerialDependence, ...] = ()
     short: tuple[ShortRuns, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    control: SideSummary | None = None
     correction: str = "Holm"
     rule: str = "compare 1"
     format: str = FORMAT

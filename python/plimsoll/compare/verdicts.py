@@ -15,9 +15,10 @@ from typing import Final
 
 from plimsoll.analyse.stats.distributions import normal_quantile, t_quantile
 from plimsoll.analyse.stats.multiplicity import holm
+from plimsoll.compare.controls import control_of, is_within_control, moved_cells, order_effect
 from plimsoll.compare.estimates import Effect, NoEffect, effect
 from plimsoll.compare.metrics import DEFAULT_MARGIN, Better, Scale
-from plimsoll.compare.model import Comparison, Limits, Method, Reason, RunValue, Sample, Verdict
+from plimsoll.compare.model import Comparison, Drift, Limits, Method, Reason, RunValue, Sample, Verdict
 
 LEVEL: Final = 0.95
 INNER_LEVEL: Final = 0.90
@@ -26,8 +27,12 @@ FEW_RUNS: Final = 6
 """Fewer runs of a side are pointed out."""
 
 
-def compare(samples: Sequence[Sample], margin: float = DEFAULT_MARGIN) -> tuple[Comparison, ...]:
-    """A comparison for each sample that has a value, in their order. `margin`: of all ratios."""
+def compare(
+    samples: Sequence[Sample], margin: float = DEFAULT_MARGIN, drifts: Sequence[Drift] = ()
+) -> tuple[Comparison, ...]:
+    """A comparison for each sample that has a value, in their order. `margin`: of all ratios; `drifts`: of the metrics
+    that the change cannot affect. "Slower" and "faster" become undecided in a cell in which one of these moved, or if
+    equal systems differ by as much."""
     samples = [sample for sample in samples if _has_values(sample.old) or _has_values(sample.new)]
     effects = [effect(sample) for sample in samples]
     margins = [_margin(sample, margin) for sample in samples]
@@ -36,7 +41,11 @@ def compare(samples: Sequence[Sample], margin: float = DEFAULT_MARGIN) -> tuple[
         for sample, found, limit in zip(samples, effects, margins, strict=True)
     ]
     adjusted, levels = holm(p_values), corrected_levels(p_values)
-    return tuple(_comparison(*row) for row in zip(samples, effects, margins, adjusted, levels, strict=True))
+    moved = moved_cells(drifts)
+    return tuple(
+        _comparison(*row, has_drift=tuple(sorted(row[0].cell.items())) in moved)
+        for row in zip(samples, effects, margins, adjusted, levels, strict=True)
+    )
 
 
 def corrected_levels(p_values: Sequence[float | None]) -> list[float]:
@@ -65,7 +74,13 @@ def _on_scale(sample: Sample, margin: float) -> float:
 
 
 def _comparison(
-    sample: Sample, found: Effect | NoEffect, margin: float, adjusted_p: float | None, level: float
+    sample: Sample,
+    found: Effect | NoEffect,
+    margin: float,
+    adjusted_p: float | None,
+    level: float,
+    *,
+    has_drift: bool,
 ) -> Comparison:
     is_ratio = sample.metric.scale is Scale.RATIO
 
@@ -86,6 +101,8 @@ def _comparison(
         if verdict is Verdict.UNDECIDED:
             runs = found.pairs or (len(sample.old) + len(sample.new)) / 2
             reason, needed = Reason.WIDE, runs_needed(found, limit, runs)
+        elif verdict is not Verdict.SAME and (has_drift or is_within_control(sample, found)):
+            verdict, reason = Verdict.UNDECIDED, Reason.DRIFT if has_drift else Reason.CONTROL
     return Comparison(
         metric=sample.metric.metric,
         cell=sample.cell,
@@ -106,6 +123,8 @@ def _comparison(
         verdict=verdict,
         reason=reason,
         runs_needed=needed,
+        control=control_of(sample),
+        order=order_effect(sample),
     )
 
 

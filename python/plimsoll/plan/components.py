@@ -96,6 +96,8 @@ def metrics_of(raw: ExperimentRaw) -> Iterator[tuple[KeyPath, str]]:
         yield ("capacity", "usable", index, "metric"), rule.metric
     for index, threshold in enumerate(raw.thresholds):
         yield ("thresholds", index, "metric"), threshold.metric
+    for index, metric in enumerate(raw.design.drift):
+        yield ("design", "drift", index), metric
 
 
 def components_of(configs: Iterable[Config]) -> set[str] | None:

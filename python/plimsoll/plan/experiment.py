@@ -22,12 +22,13 @@ from plimsoll.plan.charts import resolve_charts
 from plimsoll.plan.components import check_components, check_costs, check_kept, known_metric, metrics_of
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
-from plimsoll.plan.design.factors import Factor, check_labels, parse_factors
+from plimsoll.plan.design.factors import Factor, Labels, check_labels, parse_factors
 from plimsoll.plan.hosts.hosts_file import include_hosts_file
 from plimsoll.plan.hosts.testbed_hosts import mixture_problem
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import MetricReference, Use
 from plimsoll.plan.model_search import Search
+from plimsoll.plan.pairs import resolve_pair, with_fresh_services
 from plimsoll.plan.repetitions import resolve_until
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
 from plimsoll.plan.resolve.context import ResolveContext
@@ -73,6 +74,7 @@ class Design:
     counted: str
     written: DesignRaw = field(repr=False)
     until: model.UntilTight | None = None
+    pair: model.Pair | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ def _design(tree: Mapping[str, Any], report: ResolveContext) -> DesignRaw | None
 
 def _table(
     name: str, tree: Mapping[str, Any], factors: tuple[Factor, ...], report: ResolveContext
-) -> tuple[tuple[Factor, ...], tuple[combinations.Labels, ...]]:
+) -> tuple[tuple[Factor, ...], tuple[Labels, ...]]:
     at: KeyPath = ("design", "table")
     if name == "None":
         report.wrong(at, "required key missing: a CSV file with the names of factors in its first line")
@@ -336,6 +338,7 @@ def _build_experiment(
     check_kept(first, [cell.config for cell in resolved.cells], report)
     check_costs(first, [cell.config for cell in resolved.cells], report)
     search = resolve_search(first, capacity, resolved.cells, report)
+    pair = resolve_pair(raw_design, factors, report)
     if report.problems:
         raise BadInput(report.problems)
     validity = model.Validity(
@@ -370,8 +373,9 @@ def _build_experiment(
             counted=_run_count(factors, raw_design, cells, rows),
             written=raw_design,
             until=resolve_until(raw_design, report),
+            pair=pair,
         ),
-        cells=tuple(resolved.cells),
+        cells=with_fresh_services(resolved.cells, pair),
         times=cells.times,
         responses=responses,
         charts=charts,
@@ -391,6 +395,7 @@ def _run_count(
     if not cells.excluded:
         return text
     left = sum(cells.times) * raw_design.max_repetitions
+    left += left // 2 if raw_design.control else 0
     return f"{text}, less {len(cells.excluded)} excluded cells: {left:,} runs"
 
 

@@ -513,6 +513,18 @@ class UntilTight:
 
 
 @dataclass(frozen=True, slots=True)
+class Pair:
+    """The comparison that an experiment carries out: the levels `old` and `new` of a factor. `control`: the old level
+    has a second run in each block. `drift`: metrics that the change cannot affect."""
+
+    factor: str
+    old: str
+    new: str
+    control: bool = False
+    drift: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Threshold:
     """A rule that is checked for each cell that `where` selects (factor: labels; empty: every cell), on all
     transactions or on those of each of the `parts`."""

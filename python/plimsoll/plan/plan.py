@@ -49,6 +49,8 @@ class PlannedRun:
     config: Config = field(repr=False)
     made: Cell | None = field(repr=False, default=None)
     """The cell of a trial: that of the design with a load."""
+    control: bool = False
+    """The further run of the old level of a pair, which only the comparison uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ class Plan:
                 "excluded": [dict(cell) for cell in experiment.design.excluded],
                 "counted": experiment.design.counted,
                 **({} if experiment.design.until is None else {"until": asdict(experiment.design.until)}),
+                **({} if experiment.design.pair is None else {"pair": asdict(experiment.design.pair)}),
             },
             "factors": [
                 {
@@ -164,6 +167,7 @@ class Plan:
                     "seed": run.seed,
                     "warmup_s": run.config.run.warmup_ns / 1e9,
                     "end_s": None if run.config.run.end_ns is None else run.config.run.end_ns / 1e9,
+                    **({"control": True} if run.control else {}),
                 }
                 for run in self.listed
             ],
@@ -270,9 +274,10 @@ def _run(number: int, slot: combinations.Slot, experiment: Experiment, seed: int
         values=cell.values,
         repetition=slot.repetition,
         block=slot.block,
-        seed=combinations.run_seed(seed, cell.labels, slot.repetition),
+        seed=combinations.run_seed(seed, cell.labels, slot.repetition, control=slot.control),
         cell_index=slot.cell,
         config=cell.config,
+        control=slot.control,
     )
 
 

@@ -91,6 +91,11 @@ def check_beside_search(
     for key in ("block", "loop"):
         if getattr(design, key):
             report.wrong(("design", key), f"the searches of all cells form blocks: remove {key}")
+    if design.pair is not None:
+        report.wrong(
+            ("design", "pair"),
+            "a pair compares runs, and a search chooses its runs by itself: remove one of them",
+        )
 
 
 def resolve_search(

@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from plimsoll.analyse.results.wording import level_words, listing, number, percent, plural, quantity
+from plimsoll.analyse.results.wording import (
+    describe,
+    level_words,
+    listing,
+    number,
+    percent,
+    plural,
+    quantity,
+)
 from plimsoll.compare.configuration import Difference
+from plimsoll.compare.controls import is_control_different
 from plimsoll.compare.metrics import Scale
-from plimsoll.compare.model import Comparison, Reason, SerialDependence, ShortRuns, Verdict
+from plimsoll.compare.model import Comparison, Drift, Reason, SerialDependence, ShortRuns, Verdict
 from plimsoll.compare.remarks import MIN_RELAXATION_TIMES
 from plimsoll.compare.result import ComparisonResult, SideSummary
 from plimsoll.compare.verdicts import FEW_RUNS
 from plimsoll.printable import printable
 from plimsoll.report.tables.comparison import (
     comparisons_table,
+    controls_table,
     differences_table,
+    drift_table,
     effect_words,
     interval_words,
     metric_title,
     verdict_word,
+    with_interval,
 )
 from plimsoll.report.tables.table import Table
 from plimsoll.report.terminal import NARROWEST, Style, aligned
@@ -30,6 +42,8 @@ _REASONS: Final = {
     Reason.ONE_RUN: "a side has only one valid run of a cell",
     Reason.UNKNOWN: "a run has no value (too few transactions for a percentile, or transactions that did not end)",
     Reason.NOT_POSITIVE: "a value is 0, which has no ratio",
+    Reason.CONTROL: "equal systems (A/A) differ by as much in the same experiment",
+    Reason.DRIFT: "the control metric moved, too: unproven",
 }
 _COLOURS: Final = {Verdict.SLOWER: "bad", Verdict.FASTER: "good"}
 
@@ -39,7 +53,7 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
     style = Style(max(width, NARROWEST), colour)
     head = f"{result.experiment}: {result.new.name} compared with {result.old.name}"
     lines = [style.paint(line, "bold") for line in style.wrapped(head)]
-    for side, summary in (("old", result.old), ("new", result.new)):
+    for side, summary in _sides(result):
         lines += style.pair(side, _side_words(summary, is_analysed=bool(result.comparisons)))
     for group_head, differences in _difference_groups(result):
         table = differences_table(differences)
@@ -48,11 +62,16 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
         table = comparisons_table(comparisons, has_cells=False)
         cell_head = style.wrapped(f"{level_words(cell)}:") if cell else []
         lines += ["", *cell_head, *aligned(style, table.columns, table.rows)]
+        controls = controls_table(comparisons, has_cells=False)
+        if controls is not None:
+            lines += ["", *aligned(style, controls.columns, controls.rows)]
     lines.append("")
     for comparison in _remarkable(result):
         wrapped = style.wrapped(sentence(comparison), hang="    ")
         lines += [style.paint(line, _COLOURS[comparison.verdict]) for line in wrapped]
-    for text in (*conclusion(result), *remarks(result)):
+    controls = controls_table(result.comparisons, has_cells=True)
+    notes = [] if controls is None else [controls.note]
+    for text in (*conclusion(result), *notes, *remarks(result)):
         lines += style.wrapped(text, hang="    ")
     return lines
 
@@ -60,30 +79,40 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
 def comparison_markdown(result: ComparisonResult) -> str:
     """The comparison as Markdown: the verdict as heading, the table, and the details folded."""
     lines = [f"### {_escaped(f'{result.experiment}: {headline(result)}')}", ""]
-    for side, summary in (("Old", result.old), ("New", result.new)):
+    for side, summary in _sides(result):
         words = _side_words(summary, is_analysed=bool(result.comparisons))
-        lines += [f"- {side}: {_escaped(summary.name)} ({words})"]
+        lines += [f"- {side.capitalize()}: {_escaped(summary.name)} ({words})"]
     lines.append("")
     if result.comparisons:
         has_cells = any(comparison.cell for comparison in result.comparisons)
         lines += [*_markdown_table(comparisons_table(result.comparisons, has_cells=has_cells)), ""]
     lines += [f"- {_escaped(sentence(comparison))}" for comparison in _remarkable(result)]
     lines += [f"- {_escaped(text)}" for text in (*conclusion(result), *remarks(result))]
+    for table in control_tables(result):
+        lines += _folded(table.title, table)
     for text, differences in _difference_groups(result):
-        table = _markdown_table(differences_table(differences))
-        lines += [
-            "",
-            "<details><summary>",
-            "",
-            _escaped(text),
-            "",
-            "</summary>",
-            "",
-            *table,
-            "",
-            "</details>",
-        ]
+        lines += _folded(text, differences_table(differences))
     return "\n".join(lines) + "\n"
+
+
+def _folded(title: str, table: Table) -> list[str]:
+    """A table in Markdown that the reader unfolds."""
+    head = ["", "<details><summary>", "", _escaped(title), "", "</summary>", ""]
+    return [*head, *_markdown_table(table), "", "</details>"]
+
+
+def control_tables(result: ComparisonResult) -> list[Table]:
+    """What was measured beside the subject: equal systems, the order of the runs, and metrics that the change cannot
+    affect."""
+    has_cells = any(comparison.cell for comparison in result.comparisons)
+    controls = controls_table(result.comparisons, has_cells=has_cells)
+    drift = [drift_table(result.drift, has_cells=has_cells)] if result.drift else []
+    return [*([] if controls is None else [controls]), *drift]
+
+
+def _sides(result: ComparisonResult) -> list[tuple[str, SideSummary]]:
+    sides = [("old", result.old), ("new", result.new)]
+    return sides if result.control is None else [*sides, ("control", result.control)]
 
 
 def headline(result: ComparisonResult) -> str:
@@ -132,6 +161,9 @@ def conclusion(result: ComparisonResult) -> list[str]:
             f"If the systems are equal, about {runs} of each side show with a probability of 80 % that an undecided "
             "metric is the same."
         )
+    still = dict.fromkeys(describe(one.metric).title for one in result.drift if one.interval is not None)
+    if still and not any(one.has_moved for one in result.drift):
+        texts.append(f"Metrics that the change cannot affect did not move: {listing(still)}.")
     return texts
 
 
@@ -158,6 +190,8 @@ def remarks(result: ComparisonResult) -> list[str]:
         if cells:
             names = listing(level_words(cell) or "the only cell" for cell in cells)
             texts.append(f"Left out: {plural(len(cells), 'cell')} {text} ({names}).")
+    texts += [_control_words(one) for one in result.comparisons if is_control_different(one)]
+    texts += _drift_words(result.drift)
     texts += [_serial_words(result.serial)] if result.serial else []
     return texts + [_short_words(short) for short in result.short]
 
@@ -206,6 +240,32 @@ def _difference_groups(result: ComparisonResult) -> list[tuple[str, Sequence[Dif
         ),
     )
     return [(text, found) for text, found in groups if found]
+
+
+def _control_words(one: Comparison) -> str:
+    assert one.control is not None
+    is_difference = one.scale is Scale.DIFFERENCE
+    words = with_interval(one.control.estimate, one.control.interval, is_difference=is_difference)
+    return (
+        f"Equal systems differ in {metric_title(one)}{_cell_words(one.cell)}, by more than the margin: A/A {words}. "
+        "The experiment does not reproduce its own results there."
+    )
+
+
+def _drift_words(drift: Sequence[Drift]) -> list[str]:
+    """What the metrics show that the change cannot affect."""
+    moved = [one for one in drift if one.has_moved]
+    if moved:
+        found = listing(
+            f"{describe(one.metric).title}{_cell_words(one.cell)} {with_interval(one.estimate, one.interval)}"
+            for one in moved
+        )
+        return [
+            f"The control metric moved, too: unproven. The change cannot affect {found}, which differs by more than "
+            "the margin. Slower and faster are undecided there. Look for what else changed, such as the hosts."
+        ]
+    unknown = dict.fromkeys(describe(one.metric).title for one in drift if one.interval is None)
+    return [f"Without an interval, and therefore no control: {listing(unknown)}."] if unknown else []
 
 
 def _serial_words(serial: Iterable[SerialDependence]) -> str:

@@ -18,8 +18,10 @@ from plimsoll import __version__
 from plimsoll.analyse.answer.compose import shown_answer, so_far
 from plimsoll.analyse.results.analysis import Analysis, Verdict
 from plimsoll.analyse.results.wording import count, describe, number, percent, plural
+from plimsoll.compare.result import ComparisonResult
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
+from plimsoll.report.comparison import conclusion, control_tables, headline, remarks
 from plimsoll.report.flames import FlameGraph, ServiceProfile, flame_graphs
 from plimsoll.report.key_figures import key_figures
 from plimsoll.report.labels import Labels, has_shares, users
@@ -27,11 +29,22 @@ from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_d
 from plimsoll.report.setup import SetUp
 from plimsoll.report.setup_marks import Picture, picture_of
 from plimsoll.report.tables import analysis as tables
-from plimsoll.report.tables import caches, consistency, counted, demands, hosts, machine, memory, regressions
+from plimsoll.report.tables import (
+    caches,
+    consistency,
+    counted,
+    demands,
+    hosts,
+    machine,
+    memory,
+    regressions,
+    until_tight,
+)
 from plimsoll.report.tables import run as run_tables
 from plimsoll.report.tables import search as search_tables
 from plimsoll.report.tables.analysis import verdict_text
 from plimsoll.report.tables.capacities import capacities
+from plimsoll.report.tables.comparison import comparisons_table
 from plimsoll.report.tables.table import Column, Table
 from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle
@@ -214,12 +227,18 @@ def _sections(
     run_totals = () if single or not analysis.runs else (tables.totals(labels),)
     folded, shown = (failed, ()) if not single and "errors" not in drawn else ((), failed)
     sections = [
+        _comparison(analysis.comparison),
         Section(
             "throughput",
             "Throughput and capacity",
             tables=capacity,
             figures=of("trials", "throughput"),
             folded=run_totals or totals,
+        ),
+        Section(
+            "until",
+            "Repetitions",
+            tables=() if analysis.until is None else (until_tight.table(analysis.until),),
         ),
         Section(
             "response",
@@ -288,6 +307,23 @@ def _sections(
         _set_up(labels, setup),
     ]
     return [section for section in sections if _has_content(section)]
+
+
+def _comparison(result: object) -> Section:
+    """The section of the comparison of a paired design; without contents if there is none."""
+    title = "Comparison"
+    if not isinstance(result, ComparisonResult):
+        return Section("comparison", title)
+    has_cells = any(one.cell for one in result.comparisons)
+    shown = (comparisons_table(result.comparisons, has_cells=has_cells), *control_tables(result))
+    text = f"{result.new.name} compared with {result.old.name}: {headline(result)}."
+    return Section(
+        "comparison",
+        title,
+        " ".join((text, *conclusion(result))),
+        tables=shown,
+        warnings=tuple(remarks(result)),
+    )
 
 
 def _flames(labels: Labels, profiles: Sequence[ServiceProfile]) -> Section:

@@ -1,13 +1,14 @@
 """Repeat until tight: after each block, which cells are repeated again.
 
 A cell stops when the half width of the interval of each named metric is at most the wanted share of its estimate, at
-the earliest after `at_least` valid repetitions. The intervals allow for the looks (`analyse/stats/sequential.py`).
+the earliest after `at_least` valid repetitions, and not before the cells with which it is compared. The intervals allow
+for the looks (`analyse/stats/sequential.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -25,6 +26,22 @@ class Decision:
 
     repeat: bool
     reason: str
+
+
+def decide_together(
+    wanted_widths: Mapping[str, float], at_least: int, cells: Sequence[CellWidths]
+) -> list[Decision]:
+    """The decisions on cells that are compared with each other, such as those of a pair: a comparison uses the blocks
+    that they have in common, so a tight cell is repeated as long as another one of them is."""
+    own = [decide(wanted_widths, at_least, cell) for cell in cells]
+    if not any(decision.repeat for decision in own):
+        return own
+    return [
+        decision
+        if decision.repeat
+        else Decision(True, f"{decision.reason}; repeated with the cell that it is compared with")
+        for decision in own
+    ]
 
 
 def decide(wanted_widths: Mapping[str, float], at_least: int, cell: CellWidths) -> Decision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.compare.configuration import Difference
 from plimsoll.compare.metrics import Better, ComparedMetric, Scale
-from plimsoll.compare.model import RunValue, Sample, SerialDependence, ShortRuns
+from plimsoll.compare.model import Drift, Limits, RunValue, Sample, SerialDependence, ShortRuns
 from plimsoll.compare.result import ComparisonResult, SideSummary
 from plimsoll.compare.verdicts import compare
 from plimsoll.report.comparison import comparison_lines, comparison_markdown, headline
@@ -92,3 +92,53 @@ def test_remarks_name_what_makes_the_intervals_doubtful() -> None:
         "a run of 10.0 s at a utilization of 90.0 % of web" in text
         and "500 relaxation times are 190 s" in text
     )
+
+
+def in_blocks(*values: float, place: int = 0) -> tuple[RunValue, ...]:
+    """Runs whose place in the block alternates."""
+    return tuple(
+        RunValue(value, 0, 3 * at + (at + place) % 2, f"repetition {at}") for at, value in enumerate(values)
+    )
+
+
+def paired(*drift: Drift) -> ComparisonResult:
+    metric = ComparedMetric("response_p50", Better.LOWER)
+    old, new = in_blocks(10, 10.1, 9.9, 10), in_blocks(20, 20.3, 19.9, 20, place=1)
+    equal = Sample(metric, CELL, old, in_blocks(15, 15.2, 14.9, 15.1), same_blocks=True)
+    samples = [Sample(metric, CELL, old, new, same_blocks=True, control=equal)]
+    return result(
+        by="build",
+        comparisons=compare(samples, 0.03, drift),
+        drift=drift,
+        control=SideSummary("build=a again", 4, 0, 0),
+    )
+
+
+def test_controls_stand_beside_each_metric() -> None:
+    text = "\n".join(comparison_lines(paired(), 140))
+    assert "control...........: 4 runs, 4 valid" in text
+    row = next(line for line in text.splitlines() if "median response time" in line and "/4" in line)
+    assert row.rstrip().endswith(")") and " 1.50" in row
+    assert "later/earlier run" in text and "A/A: the old level compared with itself" in text
+    flowing = " ".join(text.split())
+    assert (
+        "Equal systems differ in median response time, testers 8, by more than the margin: A/A 1.5" in flowing
+    )
+    markdown = comparison_markdown(paired())
+    assert "- Control: build=a again (4 runs, 4 valid)" in markdown and "A/A" in markdown
+    assert markdown.count("<details>") == 1
+
+
+def test_a_control_metric_that_moved_makes_the_verdict_unproven() -> None:
+    def drift(metric: str, *, has_moved: bool, is_known: bool = True) -> Drift:
+        return Drift(metric, CELL, 1.08, Limits(0.95, 1.05, 1.11) if is_known else None, 0.03, has_moved)
+
+    moved = paired(drift("cpu_per_transaction.testers", has_moved=True), drift("cpu.testers", has_moved=True))
+    text = " ".join(" ".join(comparison_lines(moved, 140)).split())
+    assert "Undecided, because the control metric moved, too: unproven: median response time." in text
+    assert "CPU time of testers per transaction, testers 8 1.080 (1.050 to 1.110)" in text
+    still = paired(drift("cpu.testers", has_moved=False), drift("cpu.other", has_moved=False, is_known=False))
+    text = " ".join(" ".join(comparison_lines(still, 140)).split())
+    assert "Metrics that the change cannot affect did not move: CPU use of testers." in text
+    assert "Without an interval, and therefore no control: CPU use of other." in text
+    assert "not moved" in comparison_markdown(still)

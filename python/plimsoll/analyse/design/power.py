@@ -1,4 +1,5 @@
-"""Repetitions that an interval of a wanted width is expected to need, and the change that they can show.
+"""Repetitions that an interval of a wanted width is expected to need, the change that they can show, and the power of
+a paired comparison.
 
 From the standard deviation s of the logarithm of a run about its cell. An interval that is looked at after each
 repetition has the half width t(0.985; n - 1) s / sqrt(n) (`stats/sequential.py`). The difference of two cells of n runs
@@ -16,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from plimsoll.analyse.stats.distributions import t_quantile
+from plimsoll.analyse.stats.distributions import noncentral_t_tail, t_quantile
 from plimsoll.analyse.stats.means import pooled_error
 from plimsoll.analyse.stats.sequential import NOMINAL
 
@@ -61,3 +62,36 @@ def detectable_change(sd: float, repetitions: int) -> float:
     """Smallest ratio of two cells minus 1 that is found with a probability of 80 %."""
     df = repetitions - 1
     return math.expm1((t_quantile(0.975, df) + t_quantile(POWER, df)) * sd * math.sqrt(2 / repetitions))
+
+
+@dataclass(frozen=True, slots=True)
+class PairPower:
+    """`sd`: of the logarithm of new / old in a pair, with `df` degrees of freedom; `change`: the smallest ratio minus 1
+    that `pairs` pairs show with a probability of 80 %."""
+
+    metric: str
+    sd: float
+    df: float
+    pairs: int
+    change: float
+
+
+def power_of_pairs(sd: float, pairs: int, change: float, margin: float, comparisons: int) -> float:
+    """Probability that the true ratio 1 + `change` of one metric is found to be beyond the margin, if nothing else
+    differs: the interval at Holm's first level, 1 - 0.05 / `comparisons`, lies above 1 + `margin`. The t statistic of
+    the pairs is noncentral (Montgomery, Design and Analysis of Experiments, chapter 2.4)."""
+    if sd == 0:
+        return float(change > margin)
+    critical = t_quantile(1 - 0.025 / comparisons, pairs - 1)
+    beyond = math.log1p(change) - math.log1p(margin)
+    return noncentral_t_tail(critical, pairs - 1, beyond * math.sqrt(pairs) / sd)
+
+
+def change_shown_by_pairs(sd: float, pairs: int, margin: float, comparisons: int) -> float:
+    """The smallest change that is found with a probability of 80 %; at most e^20 - 1."""
+    low, high = math.log1p(margin), 20.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        is_found = power_of_pairs(sd, pairs, math.expm1(middle), margin, comparisons) >= POWER
+        low, high = (low, middle) if is_found else (middle, high)
+    return math.expm1(high)

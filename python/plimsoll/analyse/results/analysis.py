@@ -417,6 +417,11 @@ class Analysis:
     """How far each cell came; None if the number of repetitions is fixed."""
     search: SearchResult | None = None
     """None without `search:`."""
+    controls: tuple[RunResult, ...] = ()
+    """Further runs of the old level of a paired design. No other figure includes them; `comparison` does."""
+    comparison: object = None
+    """The comparison of a paired design, a `plimsoll.compare.result.ComparisonResult`: None without `design.pair`, and
+    as long as nothing can be compared."""
     fan_out: tuple[FanOut, ...] = ()
     """Of each service behind other services that count their requests, in the order of the topology."""
     pool: PoolResult | None = None

@@ -16,7 +16,8 @@ from plimsoll.analyse.results.analysis import Analysis
 def as_document(analysis: Analysis) -> dict[str, Any]:
     """Plain data for JSON, with the key `format` first; a number that is not finite becomes None."""
     tree = finite(asdict(analysis))
-    return {"format": tree.pop("format"), **tree, "runs": [_run_document(run) for run in tree["runs"]]}
+    runs = {key: [_run_document(run) for run in tree[key]] for key in ("runs", "controls")}
+    return {"format": tree.pop("format"), **tree, **runs}
 
 
 def _run_document(run: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,11 @@ def t_tail(t: float, df: float) -> float:
     return float(special.stdtr(df, -t))
 
 
+def noncentral_t_tail(t: float, df: float, noncentrality: float) -> float:
+    """P(T > `t`) of the noncentral t with `df` > 0 degrees of freedom."""
+    return 1 - float(special.nctdtr(df, noncentrality, t))
+
+
 def f_tail(f: float, df: float, error_df: float) -> float:
     """P(F > `f`) of Fisher's F with `df` and `error_df` degrees of freedom, `f` >= 0."""
     return float(special.fdtrc(df, error_df, f))

@@ -140,6 +140,7 @@ class RunExecution:
             "repetition": run.repetition,
             "block": run.block,
             "order": run.order,
+            **({"control": True} if run.control else {}),
             "status": end.status,
             "reason": reason,
             "began": self._began,

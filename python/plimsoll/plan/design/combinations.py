@@ -16,7 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.plan.design.factors import Factor, Level, Report, Setting, check_labels, checked_path, in_order
+from plimsoll.plan.design.factors import (
+    Factor,
+    Labels,
+    Level,
+    Report,
+    Setting,
+    check_labels,
+    checked_path,
+    in_order,
+)
+from plimsoll.plan.design.pairs import Role, check_partners, is_pair, places, roles
 from plimsoll.plan.schema.experiment import REPETITION, DesignRaw
 from plimsoll.plan.source.document import KeyPath, plain_scalar
 from plimsoll.plan.source.near import nearest
@@ -24,8 +34,6 @@ from plimsoll.plan.source.units import quantity
 
 MAX_RUNS: Final = 100_000
 _AT: Final[KeyPath] = ("design",)
-
-Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +59,13 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One run of the sequence: index of its cell, repetition (from 1), and block (None: no blocks)."""
+    """One run of the sequence: index of its cell, repetition (from 1), and block (None: no blocks). `control`: the
+    further run of the old level of a pair."""
 
     cell: int
     repetition: int
     block: str | None
+    control: bool = False
 
 
 def kind_of(raw: DesignRaw) -> str:
@@ -81,7 +91,14 @@ def count(factors: Sequence[Factor], raw: DesignRaw, rows: int | None = None) ->
         text = f"({text})" if tail else text
     else:
         cells, text = _product(factors, kind)
-    return RunCount(cells * repeated, f"{text}{tail} = {cells * repeated:,}")
+    runs = cells * repeated
+    if raw.control:  # a further run of each old level; every combination has two levels of the pair
+        text, tail, runs = (
+            f"({text}",
+            f" + {cells // 2:,} of the control){tail}",
+            runs + cells // 2 * repeated,
+        )
+    return RunCount(runs, f"{text}{tail} = {runs:,}")
 
 
 def _product(factors: Sequence[Factor], kind: str) -> tuple[int, str]:
@@ -127,6 +144,7 @@ def check_design(factors: Sequence[Factor], raw: DesignRaw, rows: int | None, re
     Problems are reported."""
     by_name = {factor.name: factor for factor in factors}
     valid = check_labels({name: [label] for name, label in raw.base.items()}, by_name, (*_AT, "base"), report)
+    valid = is_pair(factors, raw, report) and valid
     for key, names in (("block", raw.block), ("loop", raw.loop)):
         for name in names:
             if name not in by_name and not (key == "block" and name == REPETITION):
@@ -202,6 +220,7 @@ def enumerate_cells(
             )
     if not kept:
         report.wrong((*_AT, "exclude"), "every cell is excluded: no run is left")
+    check_partners(kept, raw, report)
     return Cells(tuple(kept), tuple(kept_times), tuple(excluded))
 
 
@@ -322,19 +341,19 @@ def _column(
 def arrange(cells: Cells, factors: Sequence[Factor], raw: DesignRaw, seed: int) -> tuple[Slot, ...]:
     """All runs in the order in which they are carried out.
 
-    Blocks are outermost, and looped factors in the order of the file are innermost. Between them, the order is random
-    (`order: listed`: as listed, repetition by repetition).
+    Blocks are outermost, and looped factors in the order of the file are innermost, or the levels of a pair. Between
+    them, the order is random (`order: listed`: as listed, repetition by repetition).
     """
     random = raw.order == "random"
     level_index = {
         factor.name: {label: index for index, label in enumerate(factor.labels)} for factor in factors
     }
+    innermost = [raw.pair] if raw.pair is not None else raw.loop
     first: dict[tuple[tuple[str, str], ...], int] = {}
     slots = []
     for index, labels in enumerate(cells.labels):
-        group = tuple((name, label) for name, label in labels.items() if name not in raw.loop)
+        group = tuple((name, label) for name, label in labels.items() if name not in innermost)
         first.setdefault(group, index)
-        inner = tuple(level_index[name].get(labels.get(name, ""), -1) for name in raw.loop)
         for repetition in range(1, raw.max_repetitions * cells.times[index] + 1):
             outer = tuple(
                 (name, str(repetition) if name == REPETITION else labels.get(name, "")) for name in raw.blocks
@@ -342,14 +361,33 @@ def arrange(cells: Cells, factors: Sequence[Factor], raw: DesignRaw, seed: int) 
             free: tuple[object, ...] = (
                 (_draw(seed, group, repetition),) if random else (repetition, first[group])
             )
-            key = (_block_key(outer, level_index, seed, random), free, inner, index)
             block = (
                 ", ".join(f"repetition {label}" if name == REPETITION else label for name, label in outer)
                 or None
             )
-            slots.append((key, Slot(index, repetition, block)))
+            for inner, control in _inner(labels, group, repetition, factors, raw, seed, level_index):
+                key = (_block_key(outer, level_index, seed, random), free, inner, index)
+                slots.append((key, Slot(index, repetition, block, control)))
     slots.sort(key=lambda item: item[0])
     return tuple(slot for _, slot in slots)
+
+
+def _inner(
+    labels: Labels,
+    group: Sequence[tuple[str, str]],
+    repetition: int,
+    factors: Sequence[Factor],
+    raw: DesignRaw,
+    seed: int,
+    level_index: Mapping[str, Mapping[str, int]],
+) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """The innermost place of each run of a cell in a repetition, and whether it is the control."""
+    if raw.pair is None:
+        yield tuple(level_index[name].get(labels.get(name, ""), -1) for name in raw.loop), False
+        return
+    place = places(repetition, bool(_draw(seed, group, 0)[0] & 1), raw.control)
+    for role in roles(labels, raw, factors):
+        yield (place[role],), role is Role.CONTROL
 
 
 def _block_key(
@@ -373,9 +411,10 @@ def _draw(seed: int, labels: Sequence[tuple[str, str]], repetition: int) -> byte
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def run_seed(seed: int, labels: Labels, repetition: int) -> int:
-    """The seed of the random numbers of one run: 63 bits, different for each cell and repetition."""
-    text = repr(("run", seed, sorted(labels.items()), repetition)).encode()
+def run_seed(seed: int, labels: Labels, repetition: int, *, control: bool = False) -> int:
+    """The seed of the random numbers of one run: 63 bits, different for each cell and repetition, and for the
+    control."""
+    text = repr(("control" if control else "run", seed, sorted(labels.items()), repetition)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 

@@ -30,6 +30,8 @@ from plimsoll.plan.source.units import quantity
 
 LONG_KEYS: Final = ("path", "levels", "when", "low", "high")
 MAX_LEVELS: Final = 10_000
+Labels = Mapping[str, str]
+"""Labels of levels by factor: a cell."""
 LOAD_ENDINGS: Final = (
     ("load", "testers"),
     ("load", "per_host"),

@@ -240,6 +240,9 @@ class DesignRaw(Raw):
     exclude: list[dict[str, Labels]] = Field(default_factory=list)
     block: Labels = Field(default_factory=list)
     loop: Labels = Field(default_factory=list)
+    pair: Label | None = None
+    control: bool = False
+    drift: Annotated[Labels, Field(max_length=8)] = Field(default_factory=list)
 
     @property
     def until(self) -> UntilRaw | None:
@@ -253,8 +256,8 @@ class DesignRaw(Raw):
 
     @property
     def blocks(self) -> Labels:
-        """The blocks, from the outermost one. With `until`, each repetition of all cells is one."""
-        return self.block or ([REPETITION] if self.until is not None else [])
+        """The blocks, from the outermost one. With `until` or `pair`, each repetition of all cells is one."""
+        return self.block or ([REPETITION] if self.until is not None or self.pair is not None else [])
 
     @model_validator(mode="after")
     def _check_table_and_base(self) -> DesignRaw:
@@ -265,6 +268,29 @@ class DesignRaw(Raw):
         if self.until is not None and self.block[:1] not in ([], [REPETITION]):
             raise PydanticCustomError(
                 "design", "with `until`, each repetition is a block: `block` must begin with repetition"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_pair(self) -> DesignRaw:
+        if self.pair is None:
+            if self.control or self.drift:
+                key = "control" if self.control else "drift"
+                raise PydanticCustomError("design", f"{key} needs `pair: FACTOR`")
+            return self
+        if self.kind in ("one-at-a-time", "table") or self.table is not None:
+            raise PydanticCustomError("design", "pair needs `kind: full-factorial` or `kind: 2^k`")
+        if self.block not in ([], [REPETITION]):
+            raise PydanticCustomError(
+                "design", "with `pair`, each repetition is a block: expected `block: repetition`"
+            )
+        if self.loop:
+            raise PydanticCustomError("design", "pair states the innermost order of the runs: remove loop")
+        if self.max_repetitions < 2:
+            raise PydanticCustomError(
+                "design",
+                "pair needs `repetitions` of at least 2, because the differences between runs are unknown with one; "
+                "6 or more are recommended",
             )
         return self
 

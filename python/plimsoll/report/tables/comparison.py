@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from plimsoll.analyse.results.wording import (
     UNKNOWN,
@@ -15,10 +16,15 @@ from plimsoll.analyse.results.wording import (
 )
 from plimsoll.compare.configuration import Difference
 from plimsoll.compare.metrics import Scale
-from plimsoll.compare.model import Comparison, Verdict
+from plimsoll.compare.model import Comparison, Control, Drift, Limits, OrderEffect, Verdict
 from plimsoll.report.tables.table import Table, table_of
 
 _TIMES_AND_RATES = ("ms", "rate")
+EQUAL: Final = "A/A: the old level compared with itself, in the same blocks."
+ORDER: Final = (
+    "Later/earlier run: the effect of the order of the two runs in a block, with its 95 % interval."
+)
+DRIFT: Final = "The two costs of the load generator count as moved only if both moved in the same direction."
 
 
 def verdict_word(comparison: Comparison) -> str:
@@ -46,17 +52,29 @@ def effect_words(comparison: Comparison) -> str:
 
 def interval_words(comparison: Comparison) -> str:
     """The 95 % interval of the ratio or the difference."""
-    if comparison.interval is None:
+    return limits_words(comparison.interval, is_difference=_is_difference(comparison))
+
+
+def limits_words(limits: Limits | None, *, is_difference: bool = False) -> str:
+    """An interval of a ratio or a difference."""
+    if limits is None:
         return UNKNOWN
-    low, high = comparison.interval.low, comparison.interval.high
-    if _is_difference(comparison):
-        return f"{_signed_share(low)} to {_signed_share(high)}"
-    return f"{_ratio(low)} to {_ratio(high)}"
+    shown = _signed_share if is_difference else _ratio
+    return f"{shown(limits.low)} to {shown(limits.high)}"
+
+
+def with_interval(estimate: float | None, limits: Limits | None, *, is_difference: bool = False) -> str:
+    """`1.002 (0.990 to 1.014)`."""
+    if estimate is None:
+        return UNKNOWN
+    shown = _signed_share if is_difference else _ratio
+    return f"{shown(estimate)} ({limits_words(limits, is_difference=is_difference)})"
 
 
 def comparisons_table(comparisons: Sequence[Comparison], *, has_cells: bool) -> Table:
     """All comparisons, in their order; `has_cells`: with a column for the cell."""
     rows = []
+    has_control = any(comparison.control is not None for comparison in comparisons)
     for comparison in comparisons:
         rows.append(
             [
@@ -68,10 +86,53 @@ def comparisons_table(comparisons: Sequence[Comparison], *, has_cells: bool) -> 
                 effect_words(comparison),
                 interval_words(comparison),
                 f"{comparison.old_runs}/{comparison.new_runs}",
+                *([_beside(comparison, comparison.control)] if has_control else []),
             ]
         )
     words = "cell|metric|verdict" if has_cells else "metric|verdict"
-    return table_of("Comparison", words, "old|new|new/old|95 % interval|runs", rows)
+    numbers = "old|new|new/old|95 % interval|runs" + ("|A/A" if has_control else "")
+    return table_of("Comparison", words, numbers, rows)
+
+
+def controls_table(comparisons: Sequence[Comparison], *, has_cells: bool) -> Table | None:
+    """Equal systems and the order of the runs, for the comparisons that have them; None if none has."""
+    shown = [one for one in comparisons if one.control is not None or one.order is not None]
+    if not shown:
+        return None
+    has_control = any(one.control is not None for one in shown)
+    rows = [
+        [
+            *([level_words(one.cell)] if has_cells else []),
+            metric_title(one),
+            *([_beside(one, one.control)] if has_control else []),
+            _beside(one, one.order),
+        ]
+        for one in shown
+    ]
+    words = "cell|metric" if has_cells else "metric"
+    numbers, note = ("A/A|", f"{EQUAL} {ORDER}") if has_control else ("", ORDER)
+    return table_of("Controls", words, f"{numbers}later/earlier run", rows, note)
+
+
+def drift_table(drift: Sequence[Drift], *, has_cells: bool) -> Table:
+    """The metrics that the change cannot affect."""
+    rows = [
+        [
+            *([level_words(one.cell)] if has_cells else []),
+            describe(one.metric).title,
+            "moved" if one.has_moved else "not moved" if one.interval is not None else UNKNOWN,
+            with_interval(one.estimate, one.interval),
+        ]
+        for one in drift
+    ]
+    words = "cell|metric|verdict" if has_cells else "metric|verdict"
+    return table_of("Metrics that the change cannot affect", words, "new/old", rows, DRIFT)
+
+
+def _beside(comparison: Comparison, effect: Control | OrderEffect | None) -> str:
+    if effect is None:
+        return UNKNOWN
+    return with_interval(effect.estimate, effect.interval, is_difference=_is_difference(comparison))
 
 
 def differences_table(differences: Sequence[Difference]) -> Table:
