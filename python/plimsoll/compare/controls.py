@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean, variance
+from statistics import fmean
 from typing import Final
 
-from plimsoll.compare.estimates import Effect, effect, ordered_differences
+from plimsoll.compare.estimates import Effect, effect, ordered_differences, sample_variance
 from plimsoll.compare.metrics import Scale
 from plimsoll.compare.model import Comparison, Control, Drift, Limits, Method, OrderEffect, Sample
 
@@ -59,7 +59,7 @@ def order_effect(sample: Sample) -> OrderEffect | None:
     if min(len(first), len(second)) < MIN_OF_ORDER:
         return None
     df = len(pairs) - 2
-    pooled = ((len(first) - 1) * variance(first) + (len(second) - 1) * variance(second)) / df
+    pooled = ((len(first) - 1) * sample_variance(first) + (len(second) - 1) * sample_variance(second)) / df
     if pooled == 0:
         return None
     error = math.sqrt(pooled * (1 / len(first) + 1 / len(second))) / 2

@@ -96,7 +96,7 @@ def _paired(sample: Sample) -> Effect | None:
     n = len(differences)
     if n < 2:
         return None
-    return Effect(fmean(differences), math.sqrt(_variance(differences) / n), n - 1, Method.PAIRED, n)
+    return Effect(fmean(differences), math.sqrt(sample_variance(differences) / n), n - 1, Method.PAIRED, n)
 
 
 def _by_block(side: Sequence[RunValue], is_ratio: bool) -> Mapping[str, float]:
@@ -112,7 +112,7 @@ def _welch(old: Sequence[float], new: Sequence[float]) -> Effect | None:
     """From independent runs; None if a side has fewer than two."""
     if len(old) < 2 or len(new) < 2:
         return None
-    a, b = _variance(old) / len(old), _variance(new) / len(new)
+    a, b = sample_variance(old) / len(old), sample_variance(new) / len(new)
     below = a * a / (len(old) - 1) + b * b / (len(new) - 1)
     df = (a + b) ** 2 / below if below > 0 else len(old) + len(new) - 2.0
     return Effect(fmean(new) - fmean(old), math.sqrt(a + b), df, Method.WELCH)
@@ -133,7 +133,7 @@ def _with_binomial_error(found: Effect, sample: Sample) -> Effect:
     return Effect(found.value, max(found.error, math.sqrt(square)), found.df, found.method, found.pairs)
 
 
-def _variance(values: Sequence[float]) -> float:
+def sample_variance(values: Sequence[float]) -> float:
     """Variance of a sample of at least two values."""
     mean = fmean(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)

@@ -29,7 +29,7 @@ def resolve_pair(
 
 
 def with_fresh_services(cells: Sequence[model.Cell], pair: model.Pair | None) -> tuple[model.Cell, ...]:
-    """The cells, so that services that differ between the levels of the pair are started anew before each run: the new
+    """The cells, so that services that differ between the levels of the pair are restarted before each run: the new
     level always follows a restart, so the old one must not follow a run of its own in some blocks."""
     out = list(cells)
     if pair is None:
