@@ -59,17 +59,17 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
         table = differences_table(differences)
         lines += ["", *style.wrapped(group_head), *aligned(style, table.columns, table.rows)]
     for cell, comparisons in _by_cell(result.comparisons):
-        table = comparisons_table(comparisons, has_cells=False)
+        table = comparisons_table(comparisons, has_cells=False, with_control=False)
         cell_head = style.wrapped(f"{level_words(cell)}:") if cell else []
         lines += ["", *cell_head, *aligned(style, table.columns, table.rows)]
-        controls = controls_table(comparisons, has_cells=False)
+        controls = controls_table(comparisons, has_cells=False, with_control=True)
         if controls is not None:
             lines += ["", *aligned(style, controls.columns, controls.rows)]
     lines.append("")
     for comparison in _remarkable(result):
         wrapped = style.wrapped(sentence(comparison), hang="    ")
         lines += [style.paint(line, _COLOURS[comparison.verdict]) for line in wrapped]
-    controls = controls_table(result.comparisons, has_cells=True)
+    controls = controls_table(result.comparisons, has_cells=True, with_control=True)
     notes = [] if controls is None else [controls.note]
     for text in (*conclusion(result), *notes, *remarks(result)):
         lines += style.wrapped(text, hang="    ")
@@ -102,8 +102,7 @@ def _folded(title: str, table: Table) -> list[str]:
 
 
 def control_tables(result: ComparisonResult) -> list[Table]:
-    """What was measured beside the subject: equal systems, the order of the runs, and metrics that the change cannot
-    affect."""
+    """What was measured beside the subject: the order of the runs, and metrics that the change cannot affect."""
     has_cells = any(comparison.cell for comparison in result.comparisons)
     controls = controls_table(result.comparisons, has_cells=has_cells)
     drift = [drift_table(result.drift, has_cells=has_cells)] if result.drift else []

@@ -24,9 +24,9 @@ def side(*values: float | None, blocks: str = "", trials: float | None = None) -
 
 
 def one(
-    metric: ComparedMetric, old: tuple[RunValue, ...], new: tuple[RunValue, ...], **of: bool
+    metric: ComparedMetric, old: tuple[RunValue, ...], new: tuple[RunValue, ...], same_blocks: bool = False
 ) -> Comparison:
-    [found] = compare([Sample(metric, {}, old, new, **of)])
+    [found] = compare([Sample(metric, {}, old, new, same_blocks)])
     return found
 
 

@@ -71,10 +71,13 @@ def with_interval(estimate: float | None, limits: Limits | None, *, is_differenc
     return f"{shown(estimate)} ({limits_words(limits, is_difference=is_difference)})"
 
 
-def comparisons_table(comparisons: Sequence[Comparison], *, has_cells: bool) -> Table:
-    """All comparisons, in their order; `has_cells`: with a column for the cell."""
+def comparisons_table(
+    comparisons: Sequence[Comparison], *, has_cells: bool, with_control: bool = True
+) -> Table:
+    """All comparisons, in their order; `has_cells`: with a column for the cell; `with_control`: with A/A if there is a
+    control (a terminal is too narrow for it)."""
     rows = []
-    has_control = any(comparison.control is not None for comparison in comparisons)
+    has_control = with_control and any(comparison.control is not None for comparison in comparisons)
     for comparison in comparisons:
         rows.append(
             [
@@ -91,15 +94,20 @@ def comparisons_table(comparisons: Sequence[Comparison], *, has_cells: bool) -> 
         )
     words = "cell|metric|verdict" if has_cells else "metric|verdict"
     numbers = "old|new|new/old|95 % interval|runs" + ("|A/A" if has_control else "")
-    return table_of("Comparison", words, numbers, rows)
+    return table_of("Comparison", words, numbers, rows, EQUAL if has_control else "")
 
 
-def controls_table(comparisons: Sequence[Comparison], *, has_cells: bool) -> Table | None:
-    """Equal systems and the order of the runs, for the comparisons that have them; None if none has."""
-    shown = [one for one in comparisons if one.control is not None or one.order is not None]
+def controls_table(
+    comparisons: Sequence[Comparison], *, has_cells: bool, with_control: bool = False
+) -> Table | None:
+    """The order of the runs, `with_control` also equal systems, for the comparisons that have them; None if none
+    has."""
+    shown = [
+        one for one in comparisons if one.order is not None or (with_control and one.control is not None)
+    ]
     if not shown:
         return None
-    has_control = any(one.control is not None for one in shown)
+    has_control = with_control and any(one.control is not None for one in shown)
     rows = [
         [
             *([level_words(one.cell)] if has_cells else []),
@@ -111,7 +119,7 @@ def controls_table(comparisons: Sequence[Comparison], *, has_cells: bool) -> Tab
     ]
     words = "cell|metric" if has_cells else "metric"
     numbers, note = ("A/A|", f"{EQUAL} {ORDER}") if has_control else ("", ORDER)
-    return table_of("Controls", words, f"{numbers}later/earlier run", rows, note)
+    return table_of("Order of the runs", words, f"{numbers}later/earlier run", rows, note)
 
 
 def drift_table(drift: Sequence[Drift], *, has_cells: bool) -> Table:
