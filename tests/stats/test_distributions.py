@@ -7,7 +7,14 @@ import math
 import pytest
 from scipy import stats
 
-from plimsoll.analyse.stats.distributions import beta_quantile, f_tail, normal_quantile, t_quantile, t_tail
+from plimsoll.analyse.stats.distributions import (
+    beta_quantile,
+    f_tail,
+    noncentral_t_tail,
+    normal_quantile,
+    t_quantile,
+    t_tail,
+)
 
 DEGREES = (1, 2, 3, 7.5, 30, 1e4)
 
@@ -26,6 +33,17 @@ def test_tails(x: float) -> None:
     for df in DEGREES:
         assert t_tail(x, df) == pytest.approx(float(stats.t.sf(x, df)), rel=1e-9)
         assert f_tail(x, 3, df) == pytest.approx(float(stats.f.sf(x, 3, df)), rel=1e-9)
+
+
+@pytest.mark.parametrize("noncentrality", [0.0, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize("t", [0.0, 2.0, 6.0, 25.0])
+def test_noncentral_tails(t: float, noncentrality: float) -> None:
+    for df in (1, 2, 3, 5, 9, 40):
+        expected = float(stats.nct.sf(t, df, noncentrality))
+        assert noncentral_t_tail(t, df, noncentrality) == pytest.approx(expected, abs=1e-4)
+    # Too large for scipy, which returns NaN or 0.
+    for large in (54.0, 1e3, 1e6):
+        assert noncentral_t_tail(5.0, 9, large) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_printed_tables() -> None:

@@ -95,7 +95,8 @@ def test_the_change_of_80_percent_power_is_found_in_four_of_five_experiments() -
 def test_the_power_is_that_of_the_noncentral_t() -> None:
     critical = stats.t.ppf(1 - 0.025 / 9, 5)
     noncentrality = (math.log(1.08) - math.log(1.03)) * math.sqrt(6) / 0.02
-    assert power_of_pairs(0.02, 6, 0.08, 0.03, 9) == pytest.approx(stats.nct.sf(critical, 5, noncentrality))
+    expected = stats.nct.sf(critical, 5, noncentrality)
+    assert power_of_pairs(0.02, 6, 0.08, 0.03, 9) == pytest.approx(expected, abs=1e-4)
     assert power_of_pairs(0.0, 6, 0.031, 0.03, 9) == 1.0 and power_of_pairs(0.0, 6, 0.03, 0.03, 9) == 0.0
 
 
