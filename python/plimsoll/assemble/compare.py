@@ -1,74 +1,30 @@
-"""The comparison of results directories, or of two levels of a factor in one directory.
+"""The comparison of two sides: results directories, stored baselines and files of other tools, or two levels of a
+factor in one directory.
 
-Reads and analyses the directories with `collect` and `analyse`, and passes the values of their runs to `compare`.
+Reads the runs, checks that they are comparable, and passes their values to `compare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
 
-from plimsoll.analyse.results.analysis import Analysis, RunResult
-from plimsoll.analyse.results.metrics import at, metric_value
+from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.assemble.analysis import analyse_results
+from plimsoll.assemble.compared_runs import compared_runs
 from plimsoll.assemble.options import Options
+from plimsoll.assemble.sources import Source, sources_of
 from plimsoll.collect.results import Results, open_results
 from plimsoll.compare.configuration import Difference, differences, gates, with_accepted
-from plimsoll.compare.controls import drifts
-from plimsoll.compare.metrics import COMPARED, DEFAULT_MARGIN, GENERATOR, SERVICE, Better, ComparedMetric
-from plimsoll.compare.model import Drift, RunValue, Sample
-from plimsoll.compare.remarks import MeasuredRun, serial_dependence, short_runs
+from plimsoll.compare.metrics import DEFAULT_MARGIN
+from plimsoll.compare.modes import two_modes
+from plimsoll.compare.remarks import serial_dependence, short_runs
 from plimsoll.compare.result import ComparisonResult, SideSummary
-from plimsoll.compare.verdicts import compare
+from plimsoll.compare.sides import ComparedRun, Setup, Side, cell_key, drifts_of, queues_of, samples_of
+from plimsoll.compare.stored import StoredRuns
+from plimsoll.compare.verdicts import compare, margin_on_scale
 from plimsoll.errors import BadInput
-
-_GIB: Final = 1 << 30
-
-Cell = tuple[tuple[str, str], ...]
-_Runs = Sequence[tuple[int, RunResult]]
-
-
-@dataclass(frozen=True)
-class _Side:
-    """The analysed runs of one side. `sequence` of a run: the number of its directory over both sides."""
-
-    name: str
-    planned: int
-    runs: Sequence[tuple[int, RunResult]] = field(default_factory=tuple)
-
-    @property
-    def cells(self) -> dict[Cell, list[tuple[int, RunResult]]]:
-        """The valid runs by cell."""
-        out: dict[Cell, list[tuple[int, RunResult]]] = {}
-        for sequence, run in self.runs:
-            if run.valid:
-                out.setdefault(_cell(run.cell), []).append((sequence, run))
-        return out
-
-    @property
-    def summary(self) -> SideSummary:
-        """Its numbers of runs."""
-        invalid = sum(not run.valid for _, run in self.runs)
-        return SideSummary(self.name, len(self.runs), invalid, self.planned - len(self.runs))
-
-    @property
-    def has_repetitions(self) -> bool:
-        """Whether a cell was measured twice."""
-        cells = [_cell(run.cell) for _, run in self.runs]
-        return len(set(cells)) < len(cells)
-
-    def require_repetitions(self) -> None:
-        """Raises BadInput if no cell was measured twice."""
-        if not self.runs:
-            raise BadInput(f"{self.name}: no run has measurements; nothing can be compared")
-        if not self.has_repetitions:
-            raise BadInput(
-                f"{self.name}: results without repetitions: each cell was measured once, so the differences between "
-                "runs are unknown; set design.repetitions to at least 6, or give several directories: "
-                "plimsoll compare OLD... --to NEW..."
-            )
 
 
 @dataclass(frozen=True)
@@ -76,41 +32,47 @@ class _Controls:
     """`side`: further runs of the old level of a paired design (None: it has no control); `base`: the side with the
     first runs of this level, 0 for old, 1 for new; `drift`: metrics that the experiment names."""
 
-    side: _Side | None = None
+    side: Side | None = None
     base: int = 0
     drift: Sequence[str] = ()
 
 
-def compare_directories(
+def compare_paths(
     old: Sequence[Path], new: Sequence[Path], margin: float, accept: Sequence[str] = ()
 ) -> ComparisonResult:
-    """Compares the runs of the directories of two sides. Raises BadInput and DamagedResults."""
-    opened = [open_results(path) for path in (*old, *new)]
-    first = opened[0]
-    places = [results.path.resolve() for results in opened]
-    twice = next((str(place) for place in places if places.count(place) > 1), None)
+    """Compares the runs of two sides: results directories, baselines, or files of other tools. Raises BadInput and
+    DamagedResults."""
+    places = [path.resolve() for path in (*old, *new)]
+    twice = next((place for place in places if places.count(place) > 1), None)
     if twice is not None:
-        raise BadInput(f"{twice} is given twice; a directory belongs to one side")
-    for other in opened[1:]:
-        _require_same_experiment(first, other)
+        raise BadInput(
+            f"{twice} is given twice; results belong to one side, and old and new must be different"
+        )
+    return _compared_sources(sources_of(old), sources_of(new), margin, accept)
+
+
+def _compared_sources(
+    old: Sequence[Source], new: Sequence[Source], margin: float, accept: Sequence[str]
+) -> ComparisonResult:
+    sources = [*old, *new]
+    first = sources[0].setup
+    for other in sources[1:]:
+        _require_same_experiment(first, other.setup)
     found = with_accepted(
-        (difference for other in opened[1:] for difference in _differences(first, other)), accept
+        (difference for other in sources[1:] for difference in _differences(first, other.setup)), accept
     )
-    sides = [opened[: len(old)], opened[len(old) :]]
-    names = [", ".join(str(results.path) for results in side) for side in sides]
-    name = str(first.plan["experiment"]["name"])
+    names = [", ".join(source.setup.name for source in side) for side in (old, new)]
     if gates(found):
-        empty = [
-            SideSummary(named, sum(len(results.runs) for results in side), 0, 0)
-            for named, side in zip(names, sides, strict=True)
-        ]
-        return ComparisonResult(name, "", empty[0], empty[1], margin, False, (), tuple(found))
-    start, analysed = 0, []
-    for named, side in zip(names, sides, strict=True):
-        runs = [(start + at, run) for at, results in enumerate(side) for run in _runs(results)]
-        analysed.append(_Side(named, sum(len(results.due_without_controls) for results in side), runs))
+        counts = [sum(source.setup.finished for source in side) for side in (old, new)]
+        sides = [SideSummary(name, runs, 0, 0) for name, runs in zip(names, counts, strict=True)]
+        return ComparisonResult(first.experiment, "", sides[0], sides[1], margin, False, (), tuple(found))
+    start, read = 0, []
+    for name, side in zip(names, (old, new), strict=True):
+        runs = [(start + at, run) for at, source in enumerate(side) for run in source.read()]
+        imported = dict.fromkeys(source.setup.imported for source in side if source.setup.imported)
+        read.append(Side(name, sum(source.setup.planned for source in side), runs, tuple(imported)))
         start += len(side)
-    return _compared(name, "", analysed[0], analysed[1], margin, found, same_blocks=False)
+    return _compared(first.experiment, "", read[0], read[1], margin, found, same_blocks=False)
 
 
 def compare_levels(directory: Path, by: str, margin: float) -> ComparisonResult:
@@ -119,7 +81,7 @@ def compare_levels(directory: Path, by: str, margin: float) -> ComparisonResult:
     results = open_results(directory)
     factor, levels = _levels(results, by)
     analysis = analyse_results(results, Options())
-    sides = _levels_as_sides(results, analysis.runs, factor, levels)
+    sides = _levels_as_sides(results, analysis, factor, levels)
     return _compared_levels(results, analysis, factor, levels, sides, margin)
 
 
@@ -130,17 +92,37 @@ def compare_pair(results: Results, analysis: Analysis) -> ComparisonResult | Non
     if pair is None:
         return None
     levels = (pair["old"], pair["new"])
-    sides = _levels_as_sides(results, analysis.runs, pair["factor"], levels)
+    sides = _levels_as_sides(results, analysis, pair["factor"], levels)
     if not all(side.has_repetitions for side in sides):
         return None
     return _compared_levels(results, analysis, pair["factor"], levels, sides, DEFAULT_MARGIN)
 
 
+def stored_runs(paths: Sequence[Path]) -> list[StoredRuns]:
+    """What a baseline contains of one side. Raises BadInput if the results cannot be one side, or have no run, and
+    DamagedResults."""
+    sources = sources_of(paths)
+    for other in sources[1:]:
+        _require_same_experiment(sources[0].setup, other.setup)
+        found = gates(with_accepted(_differences(sources[0].setup, other.setup), ()))
+        if found:
+            raise BadInput(
+                f"{other.setup.name} differs from {sources[0].setup.name} in {found[0].path} "
+                f"({found[0].old}, {found[0].new}); a baseline needs results of one setup"
+            )
+    stored = [StoredRuns(source.setup, source.read()) for source in sources]
+    for each in stored:
+        if not any(run.is_valid for run in each.runs):
+            raise BadInput(f"{each.setup.name}: no valid run; there is nothing to store")
+    return stored
+
+
 def _levels_as_sides(
-    results: Results, runs: Sequence[RunResult], factor: str, levels: tuple[str, str]
-) -> tuple[_Side, _Side]:
+    results: Results, analysis: Analysis, factor: str, levels: tuple[str, str]
+) -> tuple[Side, Side]:
+    runs = compared_runs(analysis.runs, _drift_metrics(results))
     old, new = (
-        _Side(
+        Side(
             f"{factor}={level}",
             sum(run["cell"].get(factor) == level for run in results.due_without_controls),
             [(0, _without(run, factor)) for run in runs if run.cell.get(factor) == level],
@@ -155,24 +137,31 @@ def _compared_levels(
     analysis: Analysis,
     factor: str,
     levels: tuple[str, str],
-    sides: tuple[_Side, _Side],
+    sides: tuple[Side, Side],
     margin: float,
 ) -> ComparisonResult:
     pair, controls = results.plan["design"].get("pair"), _Controls()
     if pair is not None and pair["factor"] == factor and pair["old"] in levels:
         planned = sum(run["id"] in results.controls for run in results.due)
-        runs = [(0, _without(run, factor)) for run in analysis.controls]
-        side = _Side(f"{factor}={pair['old']} again", planned, runs) if pair["control"] else None
+        runs = [(0, _without(run, factor)) for run in compared_runs(analysis.controls)]
+        side = Side(f"{factor}={pair['old']} again", planned, runs) if pair["control"] else None
         controls = _Controls(side, levels.index(pair["old"]), pair["drift"])
     name = str(results.plan["experiment"]["name"])
     return _compared(name, factor, *sides, margin, (), controls, same_blocks=True)
 
 
+def _drift_metrics(results: Results) -> Sequence[str]:
+    """The metrics that a paired design names as not affected by the change."""
+    pair = results.plan["design"].get("pair")
+    drift: Sequence[str] = () if pair is None else pair["drift"]
+    return drift
+
+
 def _compared(
     name: str,
     by: str,
-    old: _Side,
-    new: _Side,
+    old: Side,
+    new: Side,
     margin: float,
     found: Sequence[Difference],
     controls: _Controls = _Controls(),
@@ -180,16 +169,16 @@ def _compared(
     same_blocks: bool,
 ) -> ComparisonResult:
     for side in (old, new):
-        side.require_repetitions()
+        _require_repetitions(side)
     before, after = old.cells, new.cells
     equal = {} if controls.side is None else controls.side.cells
     matched = [cell for cell in before if cell in after]
     unmatched = [cell for cell in (*before, *after) if cell not in matched]
-    measured = {_cell(run.cell) for _, run in old.runs} & {_cell(run.cell) for _, run in new.runs}
+    measured = old.measured & new.measured
     samples = [
         sample
         for cell in matched
-        for sample in _samples(
+        for sample in samples_of(
             cell,
             before[cell],
             after[cell],
@@ -200,7 +189,9 @@ def _compared(
     moved = [
         drift
         for cell in matched
-        for drift in _drifts(cell, before[cell], after[cell], controls.drift, margin, same_blocks=same_blocks)
+        for drift in drifts_of(
+            cell, before[cell], after[cell], controls.drift, margin, same_blocks=same_blocks
+        )
     ]
     return ComparisonResult(
         experiment=name,
@@ -214,94 +205,28 @@ def _compared(
         differences=tuple(found),
         unmatched=tuple(dict(cell) for cell in unmatched if cell not in measured),
         serial=tuple(serial_dependence(samples)),
-        short=tuple(short_runs([*_measured(matched, before, "old"), *_measured(matched, after, "new")])),
+        short=tuple(short_runs([*queues_of(matched, before, "old"), *queues_of(matched, after, "new")])),
         drift=tuple(moved),
         control=None if controls.side is None else controls.side.summary,
+        samples=tuple(samples),
+        two_modes=tuple(two_modes(samples, [margin_on_scale(sample, margin) for sample in samples])),
     )
 
 
-def _samples(
-    cell: Cell, old: _Runs, new: _Runs, equal: tuple[_Runs, _Runs] | None, *, same_blocks: bool
-) -> Iterator[Sample]:
-    """The runs of each metric of a cell. `equal`: runs of two equal systems."""
-    services = [name for name in _services(old) if name in _services(new)]
-    for declared in COMPARED:
-        open_ones = (
-            [declared.of_service(name) for name in services] if SERVICE in declared.metric else [declared]
+def _require_repetitions(side: Side) -> None:
+    """Raises BadInput if no cell was measured twice. A single file of another tool is compared, with every verdict
+    undecided: it is one run by nature."""
+    if not side.runs:
+        raise BadInput(f"{side.name}: no run has measurements; nothing can be compared")
+    if not side.has_repetitions and not side.imported:
+        raise BadInput(
+            f"{side.name}: results without repetitions: each cell was measured once, so the differences between "
+            "runs are unknown; set design.repetitions to at least 6, or give several directories: "
+            "plimsoll compare OLD... --to NEW..."
         )
-        for metric in open_ones:
-            control = None if equal is None else _sample(metric, cell, *equal, same_blocks=True)
-            yield _sample(metric, cell, old, new, control, same_blocks=same_blocks)
 
 
-def _drifts(
-    cell: Cell, old: _Runs, new: _Runs, named: Sequence[str], margin: float, *, same_blocks: bool
-) -> list[Drift]:
-    """The metrics of a cell that the change cannot affect."""
-    own = [ComparedMetric(name, Better.LOWER) for name in named]
-    generator, others = (
-        [_sample(metric, cell, old, new, same_blocks=same_blocks) for metric in metrics]
-        for metrics in (GENERATOR, own)
-    )
-    return drifts(generator, others, margin)
-
-
-def _sample(
-    metric: ComparedMetric,
-    cell: Cell,
-    old: _Runs,
-    new: _Runs,
-    control: Sample | None = None,
-    *,
-    same_blocks: bool,
-) -> Sample:
-    before, after = (tuple(_value(run, sequence, metric) for sequence, run in side) for side in (old, new))
-    return Sample(metric, dict(cell), before, after, same_blocks, control)
-
-
-def _value(run: RunResult, sequence: int, metric: ComparedMetric) -> RunValue:
-    trials = at(run, metric.trials, {}) if metric.trials else None
-    return RunValue(metric_value(run, metric.metric), sequence, run.order, run.block, trials)
-
-
-def _services(runs: Sequence[tuple[int, RunResult]]) -> list[str]:
-    """The services whose resources were measured."""
-    names = (used.component for _, run in runs for used in run.utilization if used.role == "service")
-    return list(dict.fromkeys(names))
-
-
-def _measured(
-    cells: Sequence[Cell], runs: Mapping[Cell, Sequence[tuple[int, RunResult]]], side: str
-) -> Iterator[MeasuredRun]:
-    """The runs of open loads, whose queues have no limit, with their busiest service."""
-    for cell in cells:
-        for _, run in runs[cell]:
-            busiest = max(
-                (used for used in run.utilization if used.role == "service"),
-                key=lambda used: used.mean,
-                default=None,
-            )
-            if busiest is not None and run.open_load == "all":
-                traffic = run.traffic
-                yield MeasuredRun(
-                    side,
-                    dict(cell),
-                    traffic.window_s,
-                    traffic.throughput_per_s,
-                    busiest.component,
-                    busiest.mean,
-                )
-
-
-def _runs(results: Results) -> tuple[RunResult, ...]:
-    return analyse_results(results, Options()).runs
-
-
-def _cell(cell: Mapping[str, str]) -> Cell:
-    return tuple(sorted(cell.items()))
-
-
-def _without(run: RunResult, factor: str) -> RunResult:
+def _without(run: ComparedRun, factor: str) -> ComparedRun:
     return replace(run, cell={name: level for name, level in run.cell.items() if name != factor})
 
 
@@ -325,69 +250,24 @@ def _levels(results: Results, by: str) -> tuple[str, tuple[str, str]]:
     return factor, (wanted[0], wanted[1])
 
 
-def _require_same_experiment(first: Results, other: Results) -> None:
-    names = [results.plan["experiment"]["name"] for results in (first, other)]
-    if names[0] != names[1]:
-        raise BadInput(
-            f'{first.path} contains the experiment "{names[0]}", {other.path} contains "{names[1]}"; '
-            "compare needs results of one experiment"
-        )
+def _require_same_experiment(first: Setup, other: Setup) -> None:
+    if first.experiment == other.experiment:
+        return
+    described = [
+        f'{setup.name} contains the experiment "{setup.experiment}"'
+        if setup.experiment
+        else f"{setup.name} contains results of another tool ({setup.imported})"
+        for setup in (first, other)
+    ]
+    raise BadInput(f"{described[0]}, {described[1]}; compare needs results of one experiment or of one tool")
 
 
-def _differences(first: Results, other: Results) -> Iterator[Difference]:
-    """The differences of two directories: of the cells that both have, then of the design, hosts and versions."""
-    directory = str(other.path)
-    before, after = _effective(first), _effective(other)
+def _differences(first: Setup, other: Setup) -> Iterator[Difference]:
+    """The differences of two setups: of the cells that both have, then of the design, hosts and versions."""
+    before, after = (
+        {cell_key(each.cell): each.configuration for each in setup.configurations} for setup in (first, other)
+    )
     for cell in before:
         if cell in after:
-            yield from differences(before[cell], after[cell], directory)
-    yield from differences(_circumstances(first), _circumstances(other), directory)
-
-
-def _effective(results: Results) -> dict[Cell, dict[str, Any]]:
-    """The effective configuration of each cell, from the first of its runs."""
-    out: dict[Cell, dict[str, Any]] = {}
-    for run in results.runs:
-        out.setdefault(_cell(run.record["cell"]), run.record.get("effective", {}))
-    return out
-
-
-def _circumstances(results: Results) -> dict[str, Any]:
-    """Design, hosts and versions, in the sections that `compare.configuration` distinguishes."""
-    design, environment = results.plan["design"], results.environment
-    host, cpu = environment.get("host", {}), environment.get("cpu", {})
-    return {
-        "design": {
-            **{
-                key: design.get(key)
-                for key in ("kind", "repetitions", "order", "block", "loop", "until", "pair")
-            },
-            "factors": {factor["name"]: factor["levels"] for factor in results.plan["factors"]},
-        },
-        "host": {
-            "name": host.get("name"),
-            "architecture": host.get("architecture"),
-            # The kernel reserves a part of the memory, which changes with its version.
-            "memory_gib": round(host.get("memory_bytes", 0) / _GIB),
-            "cpu": {key: cpu.get(key) for key in ("model", "cores", "usable")},
-        },
-        "hosts": {
-            named["name"]: {key: named.get("facts", {}).get(key) for key in ("cores", "architecture")}
-            for named in environment.get("hosts", ())
-        },
-        "versions": {
-            **environment.get("versions", {}),
-            "system": host.get("system"),
-            "kernel": host.get("kernel"),
-            "services": _service_versions(results),
-        },
-    }
-
-
-def _service_versions(results: Results) -> dict[str, str]:
-    return {
-        service["name"]: service["version"]
-        for run in results.runs[:1]
-        for service in run.record.get("services", ())
-        if service.get("version")
-    }
+            yield from differences(before[cell], after[cell], other.name)
+    yield from differences(first.circumstances, other.circumstances, other.name)

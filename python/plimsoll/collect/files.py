@@ -26,6 +26,7 @@ READABLE = {
     "plimsoll.runs": 1,
     "plimsoll.suite": 1,
     "plimsoll.trials": 1,
+    "plimsoll.compared-runs": 1,
 }
 """Formats and their greatest major version that this release reads."""
 

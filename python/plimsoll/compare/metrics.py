@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -28,25 +28,25 @@ class Scale(StrEnum):
 class ComparedMetric:
     """`metric`: its name in `plan/metrics/catalogue.py`, with the open part SERVICE for a metric of each service.
     `margin`: a share of the old value, of a difference an absolute share; None: the margin of the comparison.
-    `trials`: path of the number of transactions; the metric is a share of them."""
+    `trials`: path of the number of transactions; the metric is a share of them. `is_percentile`: of response times."""
 
     metric: str
     better: Better
     scale: Scale = Scale.RATIO
     margin: float | None = None
     trials: str = ""
+    is_percentile: bool = False
 
     def of_service(self, service: str) -> ComparedMetric:
         """The metric of one service."""
-        name = self.metric.replace(SERVICE, service)
-        return ComparedMetric(name, self.better, self.scale, self.margin, self.trials)
+        return replace(self, metric=self.metric.replace(SERVICE, service))
 
 
 COMPARED: Final = (
     ComparedMetric("throughput", Better.HIGHER),
-    ComparedMetric("response_p50", Better.LOWER),
-    ComparedMetric("response_p95", Better.LOWER),
-    ComparedMetric("response_p99", Better.LOWER),
+    ComparedMetric("response_p50", Better.LOWER, is_percentile=True),
+    ComparedMetric("response_p95", Better.LOWER, is_percentile=True),
+    ComparedMetric("response_p99", Better.LOWER, is_percentile=True),
     # 3 % of an error rate near 0 is no practical margin, so its margin is absolute: half a percentage point.
     ComparedMetric("errors", Better.LOWER, Scale.DIFFERENCE, 0.005, "traffic.response_ms.count"),
     ComparedMetric("wire_bytes_per_transaction = wire_bytes_per_s / throughput", Better.LOWER),

@@ -27,6 +27,8 @@ class Reason(StrEnum):
     """The metric has no value in a run, such as a percentile among requests that never ended."""
     NOT_POSITIVE = "not above 0"
     """A value has no logarithm."""
+    TWO_MODES = "two modes"
+    """The values of the runs form two groups, so their mean describes neither."""
     WIDE = "interval"
     """The intervals support no verdict."""
     CONTROL = "control"
@@ -40,6 +42,7 @@ class Method(StrEnum):
 
     PAIRED = "pairs within blocks"
     WELCH = "Welch"
+    BOOTSTRAP = "bootstrap over runs"
     NONE = "none"
 
 
@@ -161,3 +164,17 @@ class ShortRuns:
     utilization: float
     window_s: float
     relaxation_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TwoModes:
+    """Runs of a metric and cell in two groups: mean and number of runs of each. `what`: old, new, or pairs; those are
+    ratios or differences new / old within blocks."""
+
+    metric: str
+    cell: Mapping[str, str]
+    what: str
+    low: float
+    low_runs: int
+    high: float
+    high_runs: int

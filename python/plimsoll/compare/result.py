@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from plimsoll.analyse.results.document import finite
 from plimsoll.compare.configuration import Difference
-from plimsoll.compare.model import Comparison, Drift, SerialDependence, ShortRuns, Verdict
+from plimsoll.compare.model import Comparison, Drift, Sample, SerialDependence, ShortRuns, TwoModes, Verdict
 
 FORMAT: Final = "plimsoll.comparison/1"
 
@@ -16,12 +16,13 @@ FORMAT: Final = "plimsoll.comparison/1"
 @dataclass(frozen=True, slots=True)
 class SideSummary:
     """`name`: directories, or the level of the factor. `invalid`: runs that were left out; `unfinished`: planned runs
-    without results."""
+    without results; `imported`: for results of other tools, the formats and what they contain."""
 
     name: str
     runs: int
     invalid: int
     unfinished: int
+    imported: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class ComparisonResult:
     """The whole result, `compare --json`. `by`: the factor, empty for directories. `unmatched`: cells that only one
     side has; `without_valid`: cells of both sides without a valid run on a side. If `is_comparable` is false, there
     are no comparisons. `drift`: metrics that the change cannot affect; `control`: the further runs of the old level of
-    a paired design, of which equal systems are compared."""
+    a paired design, of which equal systems are compared; `samples`: the values of the runs."""
 
     experiment: str
     by: str
@@ -45,6 +46,8 @@ class ComparisonResult:
     short: tuple[ShortRuns, ...] = ()
     drift: tuple[Drift, ...] = ()
     control: SideSummary | None = None
+    samples: tuple[Sample, ...] = ()
+    two_modes: tuple[TwoModes, ...] = ()
     correction: str = "Holm"
     rule: str = "compare 1"
     format: str = FORMAT

@@ -15,10 +15,12 @@ from typing import Final
 
 from plimsoll.analyse.stats.distributions import normal_quantile, t_quantile
 from plimsoll.analyse.stats.multiplicity import holm
+from plimsoll.compare.bootstrap import resampled
 from plimsoll.compare.controls import control_of, is_within_control, moved_cells, order_effect
 from plimsoll.compare.estimates import Effect, NoEffect, effect
 from plimsoll.compare.metrics import DEFAULT_MARGIN, Better, Scale
 from plimsoll.compare.model import Comparison, Drift, Limits, Method, Reason, RunValue, Sample, Verdict
+from plimsoll.compare.modes import without_modes
 
 LEVEL: Final = 0.95
 INNER_LEVEL: Final = 0.90
@@ -34,11 +36,15 @@ def compare(
     that the change cannot affect. "Slower" and "faster" become undecided in a cell in which one of these moved, or if
     equal systems differ by as much."""
     samples = [sample for sample in samples if _has_values(sample.old) or _has_values(sample.new)]
-    effects = [effect(sample) for sample in samples]
-    margins = [_margin(sample, margin) for sample in samples]
+    margins = [margin_of(sample, margin) for sample in samples]
+    limits = [margin_on_scale(sample, margin) for sample in samples]
+    effects = [
+        without_modes(resampled(effect(sample), sample), sample, limit)
+        for sample, limit in zip(samples, limits, strict=True)
+    ]
     p_values = [
-        found.p_beyond(_on_scale(sample, limit)) if isinstance(found, Effect) else None
-        for sample, found, limit in zip(samples, effects, margins, strict=True)
+        found.p_beyond(limit) if isinstance(found, Effect) else None
+        for found, limit in zip(effects, limits, strict=True)
     ]
     adjusted, levels = holm(p_values), corrected_levels(p_values)
     moved = moved_cells(drifts)
@@ -64,13 +70,16 @@ def _has_values(side: Iterable[RunValue]) -> bool:
     return any(run.value is not None for run in side)
 
 
-def _margin(sample: Sample, margin: float) -> float:
+def margin_of(sample: Sample, margin: float) -> float:
+    """The margin of the metric, or that of the comparison."""
     return margin if sample.metric.margin is None else sample.metric.margin
 
 
-def _on_scale(sample: Sample, margin: float) -> float:
-    """The margin on the scale of the effect: a ratio is within it from 1 / (1 + margin) to 1 + margin."""
-    return math.log1p(margin) if sample.metric.scale is Scale.RATIO else margin
+def margin_on_scale(sample: Sample, margin: float) -> float:
+    """The margin of a sample on the scale of the effect: a ratio is within it from 1 / (1 + margin) to 1 + margin.
+    `margin`: of the comparison."""
+    own = margin_of(sample, margin)
+    return math.log1p(own) if sample.metric.scale is Scale.RATIO else own
 
 
 def _comparison(
@@ -96,7 +105,7 @@ def _comparison(
     reason = found.reason if isinstance(found, NoEffect) else None
     verdict, needed = Verdict.UNDECIDED, None
     if isinstance(found, Effect):
-        limit = _on_scale(sample, margin)
+        limit = margin_on_scale(sample, margin)
         verdict = _verdict(found, limit, sample.metric.better, level)
         if verdict is Verdict.UNDECIDED:
             runs = found.pairs or (len(sample.old) + len(sample.new)) / 2

@@ -17,12 +17,13 @@ from plimsoll.analyse.results.wording import (
 from plimsoll.compare.configuration import Difference
 from plimsoll.compare.controls import is_control_different
 from plimsoll.compare.metrics import Scale
-from plimsoll.compare.model import Comparison, Drift, Reason, SerialDependence, ShortRuns, Verdict
+from plimsoll.compare.model import Comparison, Drift, Reason, SerialDependence, ShortRuns, TwoModes, Verdict
 from plimsoll.compare.remarks import MIN_RELAXATION_TIMES
 from plimsoll.compare.result import ComparisonResult, SideSummary
 from plimsoll.compare.verdicts import FEW_RUNS
 from plimsoll.printable import printable
 from plimsoll.report.tables.comparison import (
+    change_words,
     comparisons_table,
     controls_table,
     differences_table,
@@ -30,6 +31,7 @@ from plimsoll.report.tables.comparison import (
     effect_words,
     interval_words,
     metric_title,
+    value_words,
     verdict_word,
     with_interval,
 )
@@ -38,9 +40,10 @@ from plimsoll.report.terminal import NARROWEST, Style, aligned
 
 MAX_SENTENCES: Final = 10
 """Maximum number of sentences about single comparisons; the table contains all."""
-_REASONS: Final = {
+REASONS: Final = {
     Reason.ONE_RUN: "a side has only one valid run of a cell",
     Reason.UNKNOWN: "a run has no value (too few transactions for a percentile, or transactions that did not end)",
+    Reason.TWO_MODES: "its runs have two modes, so their mean describes neither",
     Reason.NOT_POSITIVE: "a value is 0, which has no ratio",
     Reason.CONTROL: "equal systems (A/A) differ by as much in the same experiment",
     Reason.DRIFT: "the control metric moved, too: unproven",
@@ -51,11 +54,11 @@ _COLOURS: Final = {Verdict.SLOWER: "bad", Verdict.FASTER: "good"}
 def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = False) -> list[str]:
     """The comparison for the terminal: sides, differences, table, verdicts, remarks."""
     style = Style(max(width, NARROWEST), colour)
-    head = f"{result.experiment}: {result.new.name} compared with {result.old.name}"
+    head = f"{_of_experiment(result)}{result.new.name} compared with {result.old.name}"
     lines = [style.paint(line, "bold") for line in style.wrapped(head)]
-    for side, summary in _sides(result):
-        lines += style.pair(side, _side_words(summary, is_analysed=bool(result.comparisons)))
-    for group_head, differences in _difference_groups(result):
+    for side, summary in sides_of(result):
+        lines += style.pair(side, side_words(summary, is_analysed=bool(result.comparisons)))
+    for group_head, differences in difference_groups(result):
         table = differences_table(differences)
         lines += ["", *style.wrapped(group_head), *aligned(style, table.columns, table.rows)]
     for cell, comparisons in _by_cell(result.comparisons):
@@ -66,7 +69,7 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
         if controls is not None:
             lines += ["", *aligned(style, controls.columns, controls.rows)]
     lines.append("")
-    for comparison in _remarkable(result):
+    for comparison in remarkable(result):
         wrapped = style.wrapped(sentence(comparison), hang="    ")
         lines += [style.paint(line, _COLOURS[comparison.verdict]) for line in wrapped]
     controls = controls_table(result.comparisons, has_cells=True, with_control=True)
@@ -78,19 +81,19 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
 
 def comparison_markdown(result: ComparisonResult) -> str:
     """The comparison as Markdown: the verdict as heading, the table, and the details folded."""
-    lines = [f"### {_escaped(f'{result.experiment}: {headline(result)}')}", ""]
-    for side, summary in _sides(result):
-        words = _side_words(summary, is_analysed=bool(result.comparisons))
+    lines = [f"### {_escaped(f'{_of_experiment(result)}{headline(result)}')}", ""]
+    for side, summary in sides_of(result):
+        words = side_words(summary, is_analysed=bool(result.comparisons))
         lines += [f"- {side.capitalize()}: {_escaped(summary.name)} ({words})"]
     lines.append("")
     if result.comparisons:
         has_cells = any(comparison.cell for comparison in result.comparisons)
         lines += [*_markdown_table(comparisons_table(result.comparisons, has_cells=has_cells)), ""]
-    lines += [f"- {_escaped(sentence(comparison))}" for comparison in _remarkable(result)]
+    lines += [f"- {_escaped(sentence(comparison))}" for comparison in remarkable(result)]
     lines += [f"- {_escaped(text)}" for text in (*conclusion(result), *remarks(result))]
     for table in control_tables(result):
         lines += _folded(table.title, table)
-    for text, differences in _difference_groups(result):
+    for text, differences in difference_groups(result):
         lines += _folded(text, differences_table(differences))
     return "\n".join(lines) + "\n"
 
@@ -109,9 +112,15 @@ def control_tables(result: ComparisonResult) -> list[Table]:
     return [*([] if controls is None else [controls]), *drift]
 
 
-def _sides(result: ComparisonResult) -> list[tuple[str, SideSummary]]:
+def sides_of(result: ComparisonResult) -> list[tuple[str, SideSummary]]:
+    """The sides, and the runs of the control if there are any."""
     sides = [("old", result.old), ("new", result.new)]
     return sides if result.control is None else [*sides, ("control", result.control)]
+
+
+def _of_experiment(result: ComparisonResult) -> str:
+    """The name of the experiment before what is reported of it; results of other tools have none."""
+    return f"{result.experiment}: " if result.experiment else ""
 
 
 def headline(result: ComparisonResult) -> str:
@@ -147,7 +156,7 @@ def conclusion(result: ComparisonResult) -> list[str]:
         f"Margin: {_margins(result)}. Slower or faster: the interval lies beyond the margin, with Holm's "
         f"correction over all comparisons. Same: the 90 % interval lies within the margin.",
     ]
-    for reason, words in _REASONS.items():
+    for reason, words in REASONS.items():
         found = [one for one in result.comparisons if one.reason is reason]
         if found:
             names = listing(dict.fromkeys(map(metric_title, found)))
@@ -191,6 +200,7 @@ def remarks(result: ComparisonResult) -> list[str]:
             texts.append(f"Left out: {plural(len(cells), 'cell')} {text} ({names}).")
     texts += [_control_words(one) for one in result.comparisons if is_control_different(one)]
     texts += _drift_words(result.drift)
+    texts += [_mode_words(result, modes) for modes in result.two_modes]
     texts += [_serial_words(result.serial)] if result.serial else []
     return texts + [_short_words(short) for short in result.short]
 
@@ -213,19 +223,22 @@ def _by_cell(comparisons: Sequence[Comparison]) -> list[tuple[Mapping[str, str],
     return out
 
 
-def _remarkable(result: ComparisonResult) -> list[Comparison]:
+def remarkable(result: ComparisonResult) -> list[Comparison]:
+    """The comparisons that the output describes by a sentence: slower and faster ones."""
     return result.with_verdict(Verdict.SLOWER, Verdict.FASTER)[:MAX_SENTENCES]
 
 
-def _side_words(side: SideSummary, *, is_analysed: bool) -> str:
+def side_words(side: SideSummary, *, is_analysed: bool) -> str:
+    """The numbers of runs of a side."""
     if not is_analysed:
         return plural(side.runs, "run")
     text = f"{plural(side.runs, 'run')}, {side.runs - side.invalid} valid"
     text += f", {side.invalid} invalid (left out)" if side.invalid else ""
-    return text + (f", {side.unfinished} not carried out" if side.unfinished > 0 else "")
+    text += f", {side.unfinished} not carried out" if side.unfinished > 0 else ""
+    return "; ".join((text, *side.imported))
 
 
-def _difference_groups(result: ComparisonResult) -> list[tuple[str, Sequence[Difference]]]:
+def difference_groups(result: ComparisonResult) -> list[tuple[str, Sequence[Difference]]]:
     """The differences by their effect on the comparison."""
     groups = (
         (
@@ -265,6 +278,24 @@ def _drift_words(drift: Sequence[Drift]) -> list[str]:
         ]
     unknown = dict.fromkeys(describe(one.metric).title for one in drift if one.interval is None)
     return [f"Without an interval, and therefore no control: {listing(unknown)}."] if unknown else []
+
+
+def _mode_words(result: ComparisonResult, modes: TwoModes) -> str:
+    """`Two modes, new, testers 8: 7 runs with a throughput of about 120 /s, 5 runs of about 200 /s.`"""
+    found = (one for one in result.comparisons if (one.metric, one.cell) == (modes.metric, modes.cell))
+    comparison = next(found)
+    if modes.what == "pairs":
+        where = f"pairs{_cell_words(modes.cell)}"
+        low, high = (change_words(comparison, value) for value in (modes.low, modes.high))
+        words = "pairs"
+    else:
+        where = f"{modes.what}{_cell_words(modes.cell)}"
+        low, high = (value_words(comparison, value) for value in (modes.low, modes.high))
+        words = "runs"
+    return (
+        f"Two modes, {where}: {metric_title(comparison)}: about {low} in {modes.low_runs} {words}, about {high} in "
+        f"{modes.high_runs}. Find what differs between them; no interval of their mean is computed."
+    )
 
 
 def _serial_words(serial: Iterable[SerialDependence]) -> str:

@@ -21,6 +21,7 @@ from plimsoll.analyse.results.wording import count, describe, number, percent, p
 from plimsoll.compare.result import ComparisonResult
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
+from plimsoll.report.charts import comparison as comparison_charts
 from plimsoll.report.comparison import conclusion, control_tables, headline, remarks
 from plimsoll.report.flames import FlameGraph, ServiceProfile, flame_graphs
 from plimsoll.report.key_figures import key_figures
@@ -322,6 +323,9 @@ def _comparison(result: object) -> Section:
         title,
         " ".join((text, *conclusion(result))),
         tables=shown,
+        figures=tuple(
+            figure for figure in (comparison_charts.ratios(result), comparison_charts.runs(result)) if figure
+        ),
         warnings=tuple(remarks(result)),
     )
 

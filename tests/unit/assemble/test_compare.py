@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from plimsoll.assemble.compare import compare_directories, compare_levels
+from plimsoll.assemble.compare import compare_levels, compare_paths, stored_runs
 from plimsoll.cli.compare import exit_code
 from plimsoll.compare.model import Method, Verdict
 from plimsoll.compare.result import ComparisonResult, as_document
-from plimsoll.errors import BadInput
+from plimsoll.compare.stored import baseline_document
+from plimsoll.drive.directory import write_json
+from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.report.comparison import comparison_lines, comparison_markdown
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "results-v1"
@@ -39,7 +41,7 @@ def change_runs(directory: Path, how: Change) -> None:
 
 
 def compared(copies: list[Path], *accept: str) -> ComparisonResult:
-    return compare_directories(copies[:2], copies[2:], 0.03, accept)
+    return compare_paths(copies[:2], copies[2:], 0.03, accept)
 
 
 def test_equal_directories_are_the_same_in_every_metric_with_enough_transactions(copies: list[Path]) -> None:
@@ -117,11 +119,13 @@ def test_a_cell_without_a_valid_run_on_a_side_is_an_invalid_measurement(copies: 
 
 def test_input_that_cannot_be_compared_is_refused(copies: list[Path]) -> None:
     with pytest.raises(BadInput, match="results without repetitions"):
-        compare_directories(copies[:1], copies[1:], 0.03)
+        compare_paths(copies[:1], copies[1:], 0.03)
     with pytest.raises(BadInput, match="given twice"):
-        compare_directories(copies[:2], [copies[1] / ".." / "a", copies[2]], 0.03)
+        compare_paths(copies[:2], [copies[1] / ".." / "a", copies[2]], 0.03)
     change(copies[3] / "plan.json", lambda plan: plan["experiment"].update(name="other"))
-    with pytest.raises(BadInput, match=r'contains the experiment "small", .* contains "other"'):
+    with pytest.raises(
+        BadInput, match=r'contains the experiment "small", .* contains the experiment "other"'
+    ):
         compared(copies)
 
 
@@ -134,3 +138,62 @@ def test_levels_that_do_not_exist_are_refused_with_those_that_do(copies: list[Pa
     ):
         with pytest.raises(BadInput, match=message):
             compare_levels(copies[0], by, 0.03)
+
+
+def stored(path: Path, directories: list[Path]) -> Path:
+    write_json(path, baseline_document("2026-11-27T20:00:00+00:00", "0.1.0", stored_runs(directories)))
+    return path
+
+
+def test_a_baseline_leads_to_the_verdicts_of_its_directories(copies: list[Path], tmp_path: Path) -> None:
+    def slower(record: dict[str, Any]) -> None:
+        record["effective"]["services"]["web"].update(body="1kB")
+
+    change_runs(copies[2], slower)
+    change(
+        copies[0] / "runs" / "0001" / "run.json", lambda record: record.update(status="failed", reason="x")
+    )
+    file = stored(tmp_path / "main.json", copies[:2])
+    wanted = as_document(compared(copies))
+    for directory in copies[:2]:
+        shutil.rmtree(directory)
+    found = as_document(compare_paths([file], copies[2:], 0.03))
+    for side in ("comparisons", "samples", "serial", "short", "without_valid", "differences"):
+        assert found[side] == wanted[side], side
+    assert {**found["old"], "name": ""} == {**wanted["old"], "name": ""} and str(file) in found["old"]["name"]
+    # The checks of comparability work without the directories, too.
+    change_runs(copies[3], lambda record: record["effective"]["load"].update(think="50ms"))
+    assert not compare_paths([file], copies[2:], 0.03).is_comparable
+
+
+def test_a_baseline_that_cannot_be_read_is_refused(copies: list[Path], tmp_path: Path) -> None:
+    file = stored(tmp_path / "main.json", copies[:2])
+    change(file, lambda document: document["sources"][0]["runs"][0].update(order="first"))
+    with pytest.raises(
+        DamagedResults, match=r"main.json: sources.0.runs.0.order: .*store the baseline again"
+    ):
+        compare_paths([file], copies[2:], 0.03)
+    change(file, lambda document: document.update(format="plimsoll.compared-runs/2"))
+    with pytest.raises(DamagedResults, match="use a newer Plimsoll"):
+        compare_paths([file], copies[2:], 0.03)
+
+
+def test_a_baseline_needs_valid_runs_of_one_setup(copies: list[Path]) -> None:
+    change_runs(copies[1], lambda record: record["effective"]["load"].update(think="50ms"))
+    with pytest.raises(BadInput, match=r"differs from .* in load.think \(20ms, 50ms\)"):
+        stored_runs(copies[:2])
+    change_runs(copies[0], lambda record: record.update(status="failed", reason="x"))
+    with pytest.raises(BadInput, match="no valid run"):
+        stored_runs(copies[:1])
+
+
+def test_results_without_runs_and_paths_without_results_are_named(copies: list[Path], tmp_path: Path) -> None:
+    shutil.rmtree(copies[0] / "runs")
+    shutil.rmtree(copies[1] / "runs")
+    with pytest.raises(BadInput, match="no run has measurements"):
+        compared(copies)
+    with pytest.raises(BadInput, match="missing does not exist"):
+        compare_paths([tmp_path / "missing"], copies[2:], 0.03)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DamagedResults, match=r"empty is not a results directory"):
+        compare_paths([tmp_path / "empty"], copies[2:], 0.03)

@@ -11,12 +11,14 @@ from plimsoll.analyse.results.wording import (
     fixed,
     level_words,
     number,
+    p_value,
     percent,
     quantity,
 )
 from plimsoll.compare.configuration import Difference
 from plimsoll.compare.metrics import Scale
 from plimsoll.compare.model import Comparison, Control, Drift, Limits, OrderEffect, Verdict
+from plimsoll.compare.result import ComparisonResult
 from plimsoll.report.tables.table import Table, table_of
 
 _TIMES_AND_RATES = ("ms", "rate")
@@ -47,7 +49,12 @@ def metric_title(comparison: Comparison) -> str:
 
 def effect_words(comparison: Comparison) -> str:
     """The ratio or the difference."""
-    return _signed_share(comparison.estimate) if _is_difference(comparison) else _ratio(comparison.estimate)
+    return change_words(comparison, comparison.estimate)
+
+
+def change_words(comparison: Comparison, value: float | None) -> str:
+    """A ratio or a difference of the metric."""
+    return _signed_share(value) if _is_difference(comparison) else _ratio(value)
 
 
 def interval_words(comparison: Comparison) -> str:
@@ -84,8 +91,8 @@ def comparisons_table(
                 *([level_words(comparison.cell)] if has_cells else []),
                 metric_title(comparison),
                 verdict_word(comparison),
-                _value(comparison, comparison.old),
-                _value(comparison, comparison.new),
+                value_words(comparison, comparison.old),
+                value_words(comparison, comparison.new),
                 effect_words(comparison),
                 interval_words(comparison),
                 f"{comparison.old_runs}/{comparison.new_runs}",
@@ -152,7 +159,8 @@ def differences_table(differences: Sequence[Difference]) -> Table:
     return table_of("Differences", "path|old|new" + ("|in" if has_directories else ""), "", rows)
 
 
-def _value(comparison: Comparison, value: float | None) -> str:
+def value_words(comparison: Comparison, value: float | None) -> str:
+    """A value of the metric with its unit."""
     metric = describe(comparison.metric)
     if metric.kind == "fraction":
         return percent(value)
@@ -173,3 +181,38 @@ def _ratio(value: float | None) -> str:
 def _signed_share(value: float | None) -> str:
     """A difference of two shares in percentage points."""
     return UNKNOWN if value is None else f"{100 * value:+.3g} pp" if value else "0 pp"
+
+
+def intervals_table(comparisons: Sequence[Comparison]) -> Table:
+    """All intervals behind the verdicts, with their method."""
+    rows = []
+    for one in comparisons:
+        limits = [
+            limits_words(each, is_difference=_is_difference(one))
+            for each in (one.interval, one.corrected, one.inner)
+        ]
+        needed = UNKNOWN if one.runs_needed is None else str(one.runs_needed)
+        levels = [level_words(one.cell)] if any(other.cell for other in comparisons) else []
+        pairs = f"{one.pairs} pairs" if one.pairs else one.method.value
+        rows.append([*levels, metric_title(one), pairs, *limits, p_value(one.adjusted_p), needed])
+    words = "cell|metric|method" if rows and len(rows[0]) > 7 else "metric|method"
+    return table_of("Intervals", words, "95 %|Holm|90 %|adjusted p|runs needed", rows)
+
+
+def run_values_table(result: ComparisonResult) -> Table:
+    """The value of each run of both sides. The runs of a side are numbered in the order of their measurement."""
+    shown = {(one.metric, tuple(one.cell.items())): one for one in result.comparisons}
+    rows = []
+    for sample in result.samples:
+        comparison = shown.get((sample.metric.metric, tuple(sample.cell.items())))
+        if comparison is None:
+            continue
+        for side, runs in (("old", sample.old), ("new", sample.new)):
+            values = [
+                value_words(comparison, run.value)
+                for run in sorted(runs, key=lambda r: (r.sequence, r.order))
+            ]
+            rows.append(
+                [level_words(sample.cell) or "all", metric_title(comparison), side, ", ".join(values)]
+            )
+    return table_of("Values of the runs", "cell|metric|side|runs in order", "", rows)
