@@ -39,6 +39,24 @@ def test_a_slower_level_is_found_within_one_directory(lab: Lab) -> None:
     assert lab.run(*words).out.startswith("### compared: ")
 
 
+def test_a_comparison_is_written_as_files_and_made_with_a_baseline(lab: Lab) -> None:
+    design = "factors: {load.testers: [1]}\ndesign: {repetitions: 2, seed: 1}"
+    paths = []
+    for _ in range(2):
+        assert lab.run("run", lab.file(FILE % ("2ms", design, "300ms")), "--quiet").code == 0
+        paths.append(lab.results())
+    done = lab.run("compare", *paths, "--html", "page.html", "--junit", "tests.xml", "--json")
+    assert done.code in (0, 99), done.err
+    assert "compared" in (lab.directory / "page.html").read_text()
+    assert (lab.directory / "tests.xml").read_text().count("<testcase") == len(done.json["comparisons"])
+    saved = lab.run("compare", paths[0], "--save-baseline", "main.json")
+    assert saved.code == 0 and "2 valid runs" in saved.out
+    again = lab.run("compare", "--baseline", "main.json", paths[1], "--json")
+    assert again.json["comparisons"] == done.json["comparisons"] and again.code == done.code
+    assert lab.run("compare", paths[0], "--save-baseline", "x.json", "--junit", "y.xml").code == 2
+    assert lab.run("compare", "--baseline", "tests.xml", paths[1]).code == 1
+
+
 @pytest.mark.long
 def test_directories_of_slower_and_of_equal_services(lab: Lab) -> None:
     def measured(time: str) -> Path:

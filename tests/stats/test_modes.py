@@ -81,3 +81,10 @@ def test_a_gap_below_the_margin_is_no_gap() -> None:
 def test_fewer_than_ten_runs_and_single_outliers_are_no_modes() -> None:
     assert modes_of(TWO[:9]) is None
     assert modes_of([*ONE[:8], 200.0, 201.0]) is None
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_values_without_a_logarithm_have_no_modes(blocks: bool) -> None:
+    sample = Sample(METRIC, {}, side([0.0] * 10, blocks), side(TWO, blocks), same_blocks=blocks)
+    assert two_modes([sample], [0.03]) == []
+    assert compare([sample])[0].reason is Reason.NOT_POSITIVE

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.assemble.analysis import analyse_results
@@ -25,6 +26,9 @@ from plimsoll.compare.sides import ComparedRun, Setup, Side, cell_key, drifts_of
 from plimsoll.compare.stored import StoredRuns
 from plimsoll.compare.verdicts import compare, margin_on_scale
 from plimsoll.errors import BadInput
+
+MAX_NAMES: Final = 3
+"""Maximum number of directories or files of a side that are named."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ def _compared_sources(
     found = with_accepted(
         (difference for other in sources[1:] for difference in _differences(first, other.setup)), accept
     )
-    names = [", ".join(source.setup.name for source in side) for side in (old, new)]
+    names = [_name(side) for side in (old, new)]
     if gates(found):
         counts = [sum(source.setup.finished for source in side) for side in (old, new)]
         sides = [SideSummary(name, runs, 0, 0) for name, runs in zip(names, counts, strict=True)]
@@ -73,6 +77,12 @@ def _compared_sources(
         read.append(Side(name, sum(source.setup.planned for source in side), runs, tuple(imported)))
         start += len(side)
     return _compared(first.experiment, "", read[0], read[1], margin, found, same_blocks=False)
+
+
+def _name(side: Sequence[Source]) -> str:
+    """The names of its directories or files, or the first of many."""
+    names = list(dict.fromkeys(source.setup.name for source in side))
+    return ", ".join(names) if len(names) <= MAX_NAMES else f"{names[0]} and {len(names) - 1} more"
 
 
 def compare_levels(directory: Path, by: str, margin: float) -> ComparisonResult:

@@ -58,7 +58,7 @@ def baseline_sources(path: Path) -> list[Source]:
 
 
 def _stored(path: Path, setup: Setup, runs: tuple[ComparedRun, ...]) -> Source:
-    return Source(replace(setup, name=f"{path} ({setup.name})"), lambda: runs)
+    return Source(replace(setup, name=str(path)), lambda: runs)
 
 
 def _imported(path: Path) -> Source:

@@ -24,9 +24,9 @@ from plimsoll.compare.model import Reason, RunValue, Sample, TwoModes
 MIN_RUNS: Final = 10
 """With fewer runs, one mode has too few of them."""
 _FACTOR: Final = 60
-_LEAST_FACTOR: Final = 2
-_LEAST_RUNS: Final = 3
-_LEAST_SHARE: Final = 5
+_MIN_FACTOR: Final = 2
+_MIN_RUNS_OF_MODE: Final = 3
+_MIN_SHARE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ def modes_of(values: Sequence[float], least_gap: float = 0.0) -> Modes | None:
     n = len(ordered)
     if n < MIN_RUNS:
         return None
-    least = max(_LEAST_RUNS, n // _LEAST_SHARE)
-    factor = max(_LEAST_FACTOR, _FACTOR / n)
+    least = max(_MIN_RUNS_OF_MODE, math.floor(_MIN_SHARE * n + 1e-9))
+    factor = max(_MIN_FACTOR, _FACTOR / n)
     splits = [(ordered[:at], ordered[at:]) for at in range(least, n - least + 1)]
     found = [
         (high[0] - low[-1], low, high)
@@ -77,17 +77,19 @@ def two_modes(samples: Sequence[Sample], margins: Sequence[float]) -> list[TwoMo
 
 
 def _groups(sample: Sample) -> list[tuple[str, list[float]]]:
+    """The values whose mean is compared; none if a value has no logarithm."""
+    is_ratio = sample.metric.scale is Scale.RATIO
+    if is_ratio and any(run.value is not None and run.value <= 0 for run in (*sample.old, *sample.new)):
+        return []
     if differences := pair_differences(sample):
         return [("pairs", differences)]
     return [("old", _values(sample, sample.old)), ("new", _values(sample, sample.new))]
 
 
 def _values(sample: Sample, side: Sequence[RunValue]) -> list[float]:
-    """The values of a side on the scale of the comparison; empty if one has no logarithm."""
+    """The values of a side on the scale of the comparison."""
     known = [run.value for run in side if run.value is not None]
-    if sample.metric.scale is not Scale.RATIO:
-        return known
-    return list(map(math.log, known)) if all(value > 0 for value in known) else []
+    return list(map(math.log, known)) if sample.metric.scale is Scale.RATIO else known
 
 
 def _shown(sample: Sample, values: Sequence[float]) -> float:
@@ -95,5 +97,8 @@ def _shown(sample: Sample, values: Sequence[float]) -> float:
 
 
 def _pooled_deviation(low: Sequence[float], high: Sequence[float]) -> float:
-    square = math.fsum((value - fmean(group)) ** 2 for group in (low, high) for value in group)
+    means = fmean(low), fmean(high)
+    square = math.fsum(
+        (value - mean) ** 2 for mean, group in zip(means, (low, high), strict=True) for value in group
+    )
     return math.sqrt(square / (len(low) + len(high) - 2))

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from plimsoll.analyse.results.document import finite
+from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.compare.configuration import Difference
 from plimsoll.compare.model import Comparison, Drift, Sample, SerialDependence, ShortRuns, TwoModes, Verdict
 
 FORMAT: Final = "plimsoll.comparison/1"
+RULE: Final = rule(RuleName.COMPARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class ComparisonResult:
     samples: tuple[Sample, ...] = ()
     two_modes: tuple[TwoModes, ...] = ()
     correction: str = "Holm"
-    rule: str = "compare 1"
+    rule: str = f"{RULE.name} {RULE.version}"
     format: str = FORMAT
 
     def with_verdict(self, *verdicts: Verdict) -> list[Comparison]:

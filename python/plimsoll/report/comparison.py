@@ -281,7 +281,7 @@ def _drift_words(drift: Sequence[Drift]) -> list[str]:
 
 
 def _mode_words(result: ComparisonResult, modes: TwoModes) -> str:
-    """`Two modes, new, testers 8: 7 runs with a throughput of about 120 /s, 5 runs of about 200 /s.`"""
+    """`Two modes, new, testers 8: throughput: about 120 /s in 7 runs and about 200 /s in 5 runs.`"""
     found = (one for one in result.comparisons if (one.metric, one.cell) == (modes.metric, modes.cell))
     comparison = next(found)
     if modes.what == "pairs":
@@ -293,8 +293,8 @@ def _mode_words(result: ComparisonResult, modes: TwoModes) -> str:
         low, high = (value_words(comparison, value) for value in (modes.low, modes.high))
         words = "runs"
     return (
-        f"Two modes, {where}: {metric_title(comparison)}: about {low} in {modes.low_runs} {words}, about {high} in "
-        f"{modes.high_runs}. Find what differs between them; no interval of their mean is computed."
+        f"Two modes, {where}: {metric_title(comparison)}: about {low} in {modes.low_runs} {words} and about {high} in "
+        f"{modes.high_runs} {words}. Find what differs between them; no interval of their mean is computed."
     )
 
 

@@ -125,5 +125,6 @@ def _sections(result: ComparisonResult) -> list[Section]:
             tables.append(type(made)(words, made.columns, made.rows))
         sections.append(Section("differences", "Differences of the setups", tables=tuple(tables)))
     elif not result.by:
-        sections.append(Section("differences", "Differences of the setups", "No difference was found."))
+        text = "No difference was found." if result.experiment else "The files do not describe their setups."
+        sections.append(Section("differences", "Differences of the setups", text))
     return sections

@@ -59,6 +59,13 @@ def test_each_format_has_a_sample_and_each_sample_matches_one_format() -> None:
     assert format_of((FILES / "README.md").read_text()) is None
 
 
+def test_each_format_is_documented() -> None:
+    text = (FILES.parents[2] / "docs" / "foreign-results.md").read_text()
+    for each in FORMATS:
+        contents = "summary" if each.is_summary else "single requests"
+        assert f"| {each.title} | `{each.made_by}` | {contents} |" in text
+
+
 @pytest.mark.parametrize("name", ["vegeta.jsonl", "vegeta.csv"])
 def test_results_of_vegeta(name: str) -> None:
     lines = [json.loads(line) for line in (FILES / "vegeta.jsonl").read_text().splitlines()]

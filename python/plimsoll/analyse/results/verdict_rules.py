@@ -56,6 +56,7 @@ class RuleName(StrEnum):
     SEARCH = "capacity.search"
     CONDITIONS = "conditions"
     SESSIONS = "sessions.waits"
+    COMPARE = "compare"
 
 
 def combined_version(checks: Iterable[VerdictRule]) -> int:
@@ -329,6 +330,15 @@ RULES: Final = (
         "A type of wait explains what the sessions of a database did in a run with at least 15 samples if, by the "
         "lower ends of the intervals, at least one session and at least 25 % of the active ones had it on average; in "
         "a cell if more than half of its valid runs say so.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.COMPARE,
+        1,
+        "A metric is slower (worse) or faster (better) if the interval of the ratio new / old, with Holm's correction "
+        "over all metrics and cells, lies beyond the margin, unless equal systems in the same experiment differ by as "
+        "much or a metric moved that the change cannot affect; it is the same if the 90 % interval lies within the "
+        "margin; and undecided otherwise, if a side has one run, and if its runs have two modes.",
         rests_on=(RuleName.VALIDITY,),
     ),
 )

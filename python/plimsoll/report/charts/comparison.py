@@ -35,7 +35,7 @@ _VERDICTS: Final = {
     Verdict.SAME: ("same", COLOURS[0], "circle"),
     Verdict.UNDECIDED: ("undecided", COLOURS[7], "square"),
 }
-_LEAST_SPAN: Final = 0.05
+_MIN_SPAN: Final = 0.05
 """The axis of ratios covers at least +- 5 %."""
 
 
@@ -71,8 +71,8 @@ def ratios(result: ComparisonResult) -> Figure | None:
         chart=finish(chart, **data),
         alt="; ".join(f"{metric_title(one)}: {effect_words(one)} ({interval_words(one)})" for one in shown),
         table=intervals_table(result.comparisons),
-        caption="Points: the ratio new / old, of error rates the difference. Lines: 95 % intervals. The band is the "
-        "margin. Right of it, throughput is better, and times, errors and resources are worse."
+        caption="Points: the ratio new / old, of error rates the difference. Lines: 95 % intervals. Band: the margin. "
+        "Right of the band, a throughput is better; times, errors and resources are worse."
         + (f" {left_out} more panels are left out; the table contains all." if left_out else ""),
     )
 
@@ -133,7 +133,7 @@ def _span(groups: Sequence[Sequence[Comparison]], is_ratio: bool) -> list[float]
     margins = [one.margin for group in groups for one in group]
     if is_ratio:
         logs = [abs(math.log(end)) for end in ends if 0 < end < math.inf]
-        widest = max([*logs, 2 * math.log1p(max(margins, default=0)), math.log1p(_LEAST_SPAN)])
+        widest = max([*logs, 2 * math.log1p(max(margins, default=0)), math.log1p(_MIN_SPAN)])
         return [math.exp(-1.05 * widest), math.exp(1.05 * widest)]
     widest = 100 * max([*map(abs, ends), *(2 * margin for margin in margins)], default=1)
     return [-1.05 * widest, 1.05 * widest]
@@ -157,7 +157,7 @@ def _panel(
     x = alt.X(
         "value:Q",
         title=title,
-        scale=alt.Scale(type="log" if is_ratio else "linear", domain=list(span), nice=False, zero=False),
+        scale=alt.Scale(type="log" if is_ratio else "linear", domain=list(span), nice=False),
         axis=alt.Axis(
             values=_ticks(span[1]) if is_ratio else alt.Undefined, format=".4~r", labelOverlap=True
         ),
@@ -220,8 +220,9 @@ def _ordered(side: Sequence[RunValue]) -> list[RunValue]:
 def _run_panel(name: str, group: Sequence[Sample], rows: Rows) -> Chart:
     sides = alt.Scale(domain=["old", "new"], range=[COLOURS[7], COLOURS[0]])
     values = [row["value"] for row in rows]
-    widest = max([abs(math.log(value)) for value in values] + [math.log1p(_LEAST_SPAN)]) * 1.05
-    scale = alt.Scale(type="log", domain=[math.exp(-widest), math.exp(widest)], nice=False)
+    low, high = min([*values, 1 / (1 + _MIN_SPAN)]) / 1.01, max([*values, 1 + _MIN_SPAN]) * 1.01
+    ticks = [tick for tick in _ticks(max(high, 1 / low)) if low <= tick <= high]
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
     drawn: Chart = (
         chart_of(name)
         .mark_tick(thickness=2, size=10)
@@ -230,7 +231,7 @@ def _run_panel(name: str, group: Sequence[Sample], rows: Rows) -> Chart:
                 "value:Q",
                 title="value / mean of the old side",
                 scale=scale,
-                axis=alt.Axis(values=_ticks(math.exp(widest)), format=".4~r"),
+                axis=alt.Axis(values=ticks, format=".4~r"),
             ),
             y=alt.Y("metric:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
             yOffset=alt.YOffset("side:N", scale=alt.Scale(domain=["old", "new"])),
