@@ -124,6 +124,16 @@ def test_without_blocks_the_error_is_that_within_cells() -> None:
     assert error_with_blocks([[(None, value) for value in cell] for cell in cells]) == pooled_error(cells)
 
 
+def test_equal_runs_of_cells_have_degrees_of_freedom() -> None:
+    """Jain's index of runs that were all fair: rounding makes the sum of squares within blocks the larger one."""
+    logs = (0.0, 0.0, -0.00017776197718145302, -0.000533191161658835, 0.0, 0.0, 0.0, -0.00017776197718123095)
+    error = error_with_blocks([[(name, value) for name in "abc"] for value in logs])
+    assert error is not None and error.sd < 1e-15 and error.df >= 1
+    cells = [[math.exp(value)] * 3 for value in logs]
+    for interval in cell_intervals(cells, log=True, error=lambda _: error):
+        assert interval is not None and interval.low == pytest.approx(interval.mean)
+
+
 def test_diagnose_reports_each_violation() -> None:
     rng = np.random.default_rng(9)
     cells = [i // 4 for i in range(40)]

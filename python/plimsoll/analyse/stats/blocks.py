@@ -78,8 +78,10 @@ def error_with_blocks(cells: Sequence[Cell]) -> PooledError | None:
     rest = None if adjusted is None else adjusted.error()
     if whole is None or adjusted is None or rest is None or not adjusted.taken or not whole.sd:
         return whole
-    total, of_rest = whole.df * whole.sd**2, rest.df * rest.sd**2
-    of_blocks = max(0.0, total - of_rest)
+    total = whole.df * whole.sd**2
+    # Above the total only by rounding, where all values are nearly equal; the degrees of freedom would be near 0.
+    of_rest = min(total, rest.df * rest.sd**2)
+    of_blocks = total - of_rest
     return PooledError(whole.sd, total**2 / (of_blocks**2 / adjusted.taken + of_rest**2 / rest.df))
 
 
