@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from plimsoll.analyse.answer.worded import worded_model, worded_saturation, word
 from plimsoll.analyse.design.across import (
     Design,
     Group,
+    cell_bottlenecks,
     cell_results,
     common_bottleneck,
     grouped,
@@ -231,6 +233,25 @@ def test_the_bottleneck_of_a_cell_is_that_of_most_runs() -> None:
     assert common_bottleneck(named) == "db"
     assert common_bottleneck(named[1:]) == "not resolved"
     assert common_bottleneck([]) == "not resolved"
+
+
+def test_a_host_that_is_full_at_half_of_the_throughput_is_no_bottleneck() -> None:
+    def named(throughputs: Sequence[float], role: str) -> list[str]:
+        used = Utilization("host", role, "CPU", 1.0, 1.0, 1.0)
+        runs = [
+            dataclasses.replace(
+                run(str(at), cell={"zip": "0", "testers": testers}, throughput=done),
+                bottleneck="host",
+                utilization=(used,),
+            )
+            for at, (testers, done) in enumerate(zip(("1", "2", "8"), throughputs, strict=True))
+        ]
+        return cell_bottlenecks(grouped(runs, {}, DESIGN), DESIGN)
+
+    assert named((100, 205, 210), "host") == ["not resolved"] * 3
+    assert named((110, 205, 210), "host") == ["host"] * 3
+    # One thread of a service can be full at one tester and at eight.
+    assert named((100, 205, 210), "service") == ["host"] * 3
 
 
 def test_effects_of_the_experiment() -> None:

@@ -30,6 +30,9 @@ from plimsoll.plan.model import Threshold, UntilTight
 
 VARIANCES_DIFFER = 0.01
 """p-value of Levene's test below which each cell keeps its own variance."""
+LESS_THROUGHPUT = 0.5
+"""A host that is full at this share of another throughput is filled by other processes: by the utilization law, the
+experiment uses about half of its CPU there. Not nearer to 1, because larger batches can make requests cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def cell_results(
     responses = _responses(groups, wanted)
     lowest_of = _lowest_cells(groups, design)
     out = []
-    for group, intervals in zip(groups, responses, strict=True):
+    for group, intervals, limiting in zip(groups, responses, cell_bottlenecks(groups, design), strict=True):
         rate = error_rate(*errors_and_ended(group.valid), confidence=0.90)  # the upper bound is one-sided
         lowest = lowest_of.get(_combination(group, design)) if design.load(group.cell) is not None else None
         out.append(
@@ -128,7 +131,7 @@ def cell_results(
                 error_rate_upper=None if rate is None else rate.high,
                 stretch=_stretch(group, lowest),
                 scaling=_scaling(group, lowest, design),
-                bottleneck=common_bottleneck(group.valid),
+                bottleneck=limiting,
                 bottleneck_rule=verdict_rules.rule(RuleName.COMMON_BOTTLENECK),
             )
         )
@@ -310,6 +313,25 @@ def common_bottleneck(runs: Sequence[RunResult]) -> str:
         return NOT_RESOLVED
     name, count = counts.most_common(1)[0]
     return name if 2 * count > len(runs) else NOT_RESOLVED
+
+
+def cell_bottlenecks(groups: Sequence[Group], design: Design) -> list[str]:
+    """The bottleneck of each cell. A host that is the bottleneck of several cells of a combination is not resolved if
+    one of them has less than LESS_THROUGHPUT of the throughput of another."""
+    names = [common_bottleneck(group.valid) for group in groups]
+    keys = [(_combination(group, design), name) for group, name in zip(groups, names, strict=True)]
+    done: dict[tuple[Combination, str], list[float]] = {}
+    for group, key in zip(groups, keys, strict=True):
+        mean = _mean_of(group, "throughput_per_s")
+        if mean is not None and design.load(group.cell) is not None and _is_host(group, key[1]):
+            done.setdefault(key, []).append(mean)
+    filled = {key for key, means in done.items() if min(means) < LESS_THROUGHPUT * max(means)}
+    return [NOT_RESOLVED if key in filled else key[1] for key in keys]
+
+
+def _is_host(group: Group, component: str) -> bool:
+    used = (entry for run in group.valid for entry in run.utilization if entry.component == component)
+    return any(entry.role == "host" for entry in used)
 
 
 def verdicts(

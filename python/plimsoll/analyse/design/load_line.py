@@ -11,6 +11,7 @@ from plimsoll.analyse.design import capacity
 from plimsoll.analyse.design.across import (
     Design,
     Group,
+    cell_bottlenecks,
     common_bottleneck,
     errors_and_ended,
     metric_intervals,
@@ -189,9 +190,10 @@ def _saturation(
 
 
 def _bottleneck_at(members: Sequence[Group], load: float | None, design: Design) -> str:
-    """The bottleneck of most valid runs at a load. At lower loads, also within the bracket, it may not be full."""
-    at = [group for group in members if load is not None and design.load(group.cell) == load]
-    return common_bottleneck([run for group in at for run in group.valid])
+    """The bottleneck of the cell at a load. At lower loads, also within the bracket, it may not be full."""
+    named = zip(members, cell_bottlenecks(members, design), strict=True)
+    at = (name for group, name in named if load is not None and design.load(group.cell) == load)
+    return next(at, NOT_RESOLVED)
 
 
 def rankings(groups: Sequence[Group], design: Design, results: Sequence[Saturation]) -> tuple[Ranking, ...]:

@@ -151,8 +151,9 @@ RULES: Final = (
     ),
     VerdictRule(
         RuleName.COMMON_BOTTLENECK,
-        1,
-        "The bottleneck of a cell is that of more than half of its valid runs; that of a combination, of the runs "
+        2,
+        "The bottleneck of a cell is that of more than half of its valid runs, unless it is a host that is also that "
+        "of a cell of the same combination with less than half of the throughput; that of a combination, of the runs "
         "where its throughput is highest.",
         rests_on=(RuleName.BOTTLENECK, RuleName.VALIDITY),
     ),
