@@ -29,11 +29,15 @@ class Workplace:
         self._number = 0
 
     def directory(self, name: str) -> Path:
-        """Creates a directory for a service that runs under the account of this process."""
-        self._number += 1
-        path = self._work / f"{name}-{self._number}"
-        path.mkdir(parents=True)
-        return path
+        """Creates a directory for a service that runs under the account of this process. Directories that a killed
+        experiment has left are not used: a guard may still be ending its services."""
+        self._work.mkdir(parents=True, exist_ok=True)
+        while True:
+            self._number += 1
+            path = self._work / f"{name}-{self._number}"
+            with contextlib.suppress(FileExistsError):
+                path.mkdir()
+                return path
 
     def directory_for(self, name: str, account: Account) -> tuple[Path, str]:
         """Creates a directory for a server of another account. The account can enter it, and it belongs to

@@ -253,3 +253,11 @@ def test_segments_that_a_control_segment_lists_are_found_in_any_layout(tmp_path:
     host = LocalServiceHost(tmp_path / "engine", tmp_path / "work")
     assert [path.name for path in postgres._listed_segments(host, control)] == ["PostgreSQL.4000000001"]
     assert postgres._listed_segments(host, tmp_path / "gone") == []
+
+
+def test_directories_of_a_killed_experiment_are_not_used_again(tmp_path: Path) -> None:
+    killed, resumed = Workplace(tmp_path / ".work"), Workplace(tmp_path / ".work")
+    left = killed.directory("web")
+    assert resumed.directory("web") != left
+    resumed.remove()
+    assert not left.exists()
