@@ -97,6 +97,20 @@ class Metastable:
         return Curve(capacity, self.spread, self.rng).loss(load, seconds)
 
 
+@dataclass
+class Late:
+    """A service whose load generator is late in a share of the trials."""
+
+    service: Service
+    share: float
+    rng: np.random.Generator
+    is_late: bool = False
+
+    def loss(self, load: float, seconds: float) -> Sequence[float]:
+        self.is_late = bool(self.rng.random() < self.share)
+        return self.service.loss(load, seconds)
+
+
 def measure(trial: Trial, goals: Sequence[Goal], service: Service, reach: float = math.inf) -> TrialResult:
     """The result of one trial. `reach`: load above which the generator is the limit."""
     if trial.load > reach:
@@ -114,6 +128,9 @@ def measure(trial: Trial, goals: Sequence[Goal], service: Service, reach: float 
         goal.name: GoalOutcome(loss > 1, min(1.0, loss / 100))
         for goal, loss in zip(goals, losses, strict=True)
     }
+    is_late = isinstance(service, Late) and service.is_late
+    if is_late:  # only the goals that were met count
+        outcomes = {name: outcome for name, outcome in outcomes.items() if not outcome.high_loss}
     return TrialResult(
         trial.load,
         trial.seconds,
@@ -122,6 +139,7 @@ def measure(trial: Trial, goals: Sequence[Goal], service: Service, reach: float 
         trial.search,
         spent_seconds=trial.seconds + OVERHEAD,
         starts=round(trial.load * trial.seconds),
+        invalid=Invalid.GENERATOR if is_late else None,
     )
 
 

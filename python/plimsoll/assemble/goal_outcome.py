@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from plimsoll.analyse.design.goals import LossCounts, outcome_of
+from plimsoll.analyse.design.goals import LossCounts, invalid_by, loss_is_upper_limit, outcome_of
 from plimsoll.analyse.results.verdicts import RunReason, Severity
 from plimsoll.analyse.window.transactions import OK, Window
 from plimsoll.assemble.asked import AnalysisRequest
@@ -21,8 +21,8 @@ from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.model_search import Search
 from plimsoll.search.trials import GoalOutcome, Invalid, Trial, TrialResult
 
-_BY_GENERATOR: Final = frozenset({RunReason.TESTER_CPU, RunReason.LATENESS, RunReason.STARTED})
-"""Reasons of an invalid run that state that the load generator was the limit."""
+_LOST: Final = frozenset({"agent-lost", "engine-lost"})
+"""States of runs that ended because their agent was lost."""
 
 
 def trial_result(
@@ -47,38 +47,47 @@ def _outcomes(
     run: RunFiles | None, results: Results, search: Search
 ) -> tuple[Invalid | None, dict[str, GoalOutcome], int | None]:
     if run is None or run.summary is None or run.transactions is None:
-        return Invalid.OTHER, {}, None
+        return Invalid.NOT_FINISHED, {}, None
     measured = measured_window(run, Options())
     if measured is None:
-        return Invalid.OTHER, {}, None
+        return Invalid.NOT_FINISHED, {}, None
     is_cut = run.record["status"] == "ceiling"
-    invalid = None if is_cut else _invalid(run, results, measured)
     rules = {goal.name: rules_of(goal.response, goal.errors) for goal in search.goals}
     counts = _counts(run, measured, [response for response, _ in rules.values() if response is not None])
     if counts.planned == 0:
-        return invalid or Invalid.OTHER, {}, 0
+        return Invalid.OTHER, {}, 0
     outcomes = {}
     for name, (response, errors) in rules.items():
         quantile = None if response is None else quantile_of(response)
         found = outcome_of(counts, response, quantile, errors)
         outcomes[name] = GoalOutcome(found.high_loss or is_cut, found.loss_ratio)
-    return invalid, outcomes, counts.planned
+    if is_cut:
+        return None, outcomes, counts.planned
+    request = AnalysisRequest(results.plan)
+    against = _against(run, results, measured, request)
+    if against:
+        is_open = run.record["plans_starts"]
+        is_limit = is_open and loss_is_upper_limit(against, counts, request.validity.started)
+        outcomes = {name: one for name, one in outcomes.items() if is_limit and not one.high_loss}
+    return invalid_by(against), outcomes, counts.planned
 
 
-def _invalid(run: RunFiles, results: Results, measured: Window) -> Invalid | None:
-    """Why the run says nothing about the service; None if it is valid."""
+def _against(
+    run: RunFiles, results: Results, measured: Window, request: AnalysisRequest
+) -> frozenset[RunReason]:
+    """The reasons for which the run is invalid."""
     if run.record["status"] != "done":
-        return Invalid.OTHER
-    found, _, _ = one_run(run, results, Options(), measured, AnalysisRequest(results.plan))
-    against = {reason.code for reason in found.reasons if reason.severity == Severity.INVALID}
-    if against & _BY_GENERATOR:
-        return Invalid.GENERATOR
-    return Invalid.OTHER if against else None
+        is_lost = run.record["status"] in _LOST
+        return frozenset({RunReason.LOST_AGENTS if is_lost else RunReason.NOT_FINISHED})
+    found, _, _ = one_run(run, results, Options(), measured, request)
+    return frozenset(
+        RunReason(reason.code) for reason in found.reasons if reason.severity == Severity.INVALID
+    )
 
 
 def _counts(run: RunFiles, measured: Window, rules: Sequence[Rule]) -> LossCounts:
     """The planned starts of the window, whenever they ended."""
-    planned = failed = 0
+    planned = failed = made = 0
     limits = dict.fromkeys((rule.value, rule.op) for rule in rules)
     late = dict.fromkeys(limits, 0)
     for chunk in transactions_of(run).chunks():
@@ -86,12 +95,13 @@ def _counts(run: RunFiles, measured: Window, rules: Sequence[Rule]) -> LossCount
         lost = (inside.outcome != OK) | (inside.end < 0)
         planned += len(inside)
         failed += int(np.count_nonzero(lost))
+        made += int(np.count_nonzero((inside.start >= 0) & (inside.start < measured.end)))
         response = (inside.end - inside.scheduled)[~lost] / 1e9
         for limit, op in limits:
             above = response > limit if op == "<=" else response >= limit
             late[limit, op] += int(np.count_nonzero(above))
     dropped = _dropped(run, measured)
-    return LossCounts(planned + dropped, failed + dropped, late)
+    return LossCounts(planned + dropped, failed + dropped, late, made)
 
 
 def _dropped(run: RunFiles, measured: Window) -> int:

@@ -19,6 +19,7 @@ def search_lines(plan: Plan, search: Search) -> list[str]:
     each = f" of each of {cells} cells" if cells > 1 else ""
     searches = "1 search" if search.repeat == 1 else f"{search.repeat} searches"
     requests = "" if worst.requests is None else f", {worst.requests * cells:,.0f} requests"
+    trials = f"{worst.trials * cells:,} trials"
     lines = [
         f"search: {search.axis} from {loads} ({len(capacity.grid.loads)} loads), {searches}{each}",
         *(f"goal: {_goal(goal)}" for goal in search.goals),
@@ -26,7 +27,7 @@ def search_lines(plan: Plan, search: Search) -> list[str]:
         f"decided after {_time(search.sum_s)}",
         f"sought: the load at which {100 * search.exceed:g} % of the trials exceed the goal",
         f"first bounds: at most {worst.bound_trials} trials ({_time(worst.bound_seconds)}){each}",
-        f"at most: {_time(search.max_time_s * cells)}{requests} (search.max_time{each})",
+        f"at most: {_time(search.max_time_s * cells)}, {trials}{requests} (search.max_time{each})",
     ]
     if search.hysteresis:
         lines.append("then: the approach from above")

@@ -15,9 +15,9 @@ from plimsoll.search.classify import LoadClass, Sums, classify
 from plimsoll.search.combined import Capacity, combine
 from plimsoll.search.controller import Limits, SearchController
 from plimsoll.search.evidence import Interval, exceed_interval
-from plimsoll.search.goals import Axis, Goal, trial_seconds
+from plimsoll.search.goals import Axis, Goal, shortest, trial_seconds
 from plimsoll.search.grid import LoadGrid
-from plimsoll.search.trials import Rule, Trial, TrialResult
+from plimsoll.search.trials import Rule, Trial, TrialResult, charged
 from plimsoll.search.verdict import Verdict
 
 OVERLOAD = math.log(2)
@@ -89,14 +89,16 @@ class CapacitySearch:
     def next(self, results: Sequence[TrialResult]) -> Trial | CapacityVerdict:
         """The next trial after `results`, or the answer."""
         verdicts: list[Verdict] = []
-        left = self.limits.max_seconds - self._reserved()
+        left, trials = self.limits.max_seconds - self._reserved(), self.limits.max_trials
         for number in range(self.repeat):
             own = [result for result in results if result.search == number]
-            step = self._controller(number, left / (self.repeat - number), verdicts).next(own)
+            limits = replace(self.limits, max_seconds=left / (self.repeat - number), max_trials=trials)
+            step = self._controller(number, limits, verdicts).next(own)
             if isinstance(step, Trial):
                 return step
             verdicts.append(step)
-            left -= step.spent_seconds
+            left -= charged(own, shortest(self.goals))
+            trials -= len(own)
             if all(found.ending.is_final for found in step.goals):
                 break
         later = self._from_above(results, verdicts) or self._confirming(results, verdicts)
@@ -104,9 +106,8 @@ class CapacitySearch:
             return later
         return self._verdict(results, verdicts)
 
-    def _controller(self, number: int, seconds: float, before: Sequence[Verdict]) -> SearchController:
+    def _controller(self, number: int, limits: Limits, before: Sequence[Verdict]) -> SearchController:
         lowest = min((low for low, _ in self._brackets(before).values()), default=None)
-        limits = replace(self.limits, max_seconds=seconds)
         start = self.start if lowest is None else lowest
         return SearchController(self.goals, self.grid, limits, self.axis, start, number == 0, number)
 
@@ -126,7 +127,7 @@ class CapacitySearch:
         return min(self.limits.max_seconds / 2, trials * (longest + self.limits.overhead_seconds))
 
     def _is_over(self, results: Sequence[TrialResult], trial: Trial) -> bool:
-        spent = sum(result.spent for result in results)
+        spent = charged(results, shortest(self.goals))
         too_long = spent + trial.seconds + self.limits.overhead_seconds > self.limits.max_seconds
         return too_long or len(results) >= self.limits.max_trials
 

@@ -29,12 +29,22 @@ class Sums:
 
     @staticmethod
     def of(trials: Iterable[TrialResult], goal: str, full_seconds: float) -> Sums:
-        """Sums over the valid trials of one load. `full_seconds`: length from which a trial has full length."""
-        sums = {(full, high): 0.0 for full in (True, False) for high in (True, False)}
+        """Sums over the trials of one load that count for the goal. `full_seconds`: length from which a trial has full
+        length."""
+        full_low = full_high = short_low = short_high = 0.0
         for trial in trials:
-            if trial.invalid is None:
-                sums[trial.seconds >= full_seconds, trial.outcomes[goal].high_loss] += trial.effective
-        return Sums(sums[True, False], sums[True, True], sums[False, False], sums[False, True])
+            outcome = trial.outcomes.get(goal)
+            if outcome is None:
+                continue
+            if trial.seconds >= full_seconds:
+                full_low, full_high = _added(full_low, full_high, trial.effective, outcome.high_loss)
+            else:
+                short_low, short_high = _added(short_low, short_high, trial.effective, outcome.high_loss)
+        return Sums(full_low, full_high, short_low, short_high)
+
+
+def _added(low: float, high: float, seconds: float, is_high: bool) -> tuple[float, float]:
+    return (low, high + seconds) if is_high else (low + seconds, high)
 
 
 def classify(sums: Sums, target: Target) -> LoadClass:
@@ -71,8 +81,8 @@ def conditional_throughput(
     load: float, trials: Sequence[TrialResult], goal: str, target: Target
 ) -> float | None:
     """The load times 1 - loss at the quantile 1 - exceed of the full-length trial seconds; seconds that are missing
-    to the sum of the goal count as total loss. None if no valid trial was made at this load."""
-    valid = [trial for trial in trials if trial.invalid is None]
+    to the sum of the goal count as total loss. None if no trial at this load counts for the goal."""
+    valid = [trial for trial in trials if trial.counts_for(goal)]
     if not valid:
         return None
     full = [trial for trial in valid if trial.seconds >= target.seconds]

@@ -86,8 +86,13 @@ class Axes:
     @property
     def shapes(self) -> Array:
         """Pairs of spread and skewness."""
-        spreads = np.geomspace(self.width / 10, max(MAX_SPREAD, self.width), SPREADS)
-        return np.array([(spread, k) for spread in spreads for k in SKEWNESS], dtype=np.float64)
+        return _shapes(self.width)
+
+
+@lru_cache(maxsize=16)
+def _shapes(width: float) -> Array:
+    spreads = np.geomspace(width / 10, max(MAX_SPREAD, width), SPREADS)
+    return np.array([(spread, k) for spread in spreads for k in SKEWNESS], dtype=np.float64)
 
 
 @lru_cache(maxsize=512)
@@ -152,9 +157,15 @@ class Posterior:
         return loads[int(np.argmin(expected))]
 
 
+def full_length(trials: Iterable[TrialResult], goal: Goal) -> list[TrialResult]:
+    """The trials of full length that count for the goal. Short trials may have other loss."""
+    return [t for t in trials if t.counts_for(goal.name) and t.seconds >= goal.final_seconds]
+
+
 def evidence(trials: Iterable[TrialResult], goal: Goal) -> list[TrialResult]:
-    """The trials that count for the posterior: valid and of full length. Short trials may have other loss."""
-    return [trial for trial in trials if trial.invalid is None and trial.seconds >= goal.final_seconds]
+    """The trials that count for the posterior. Invalid ones that met the goal do not: those that missed it are unknown,
+    so counting the others would move the load sought upwards."""
+    return [trial for trial in full_length(trials, goal) if trial.invalid is None]
 
 
 def posterior(trials: Sequence[TrialResult], goal: Goal, grid: LoadGrid) -> Posterior | None:

@@ -83,6 +83,11 @@ class Target:
     log_width: float
 
 
+def shortest(goals: Iterable[Goal]) -> float:
+    """Length of the shortest trial, in seconds."""
+    return min(goal.initial_seconds for goal in goals)
+
+
 def starts_for_rules(quantiles: Iterable[float] = (), error_limits: Iterable[float] = ()) -> int:
     """Planned starts that a trial must have: ten beyond each percentile (0.99: 1,000), three failures at each limit of
     an error rate (0.001: 3,000). A limit of 0 needs no minimum. Raises ValueError outside 0 <= value < 1."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from plimsoll.search.capacity import CapacitySearch
-from plimsoll.search.goals import Axis, Goal, trial_seconds
+from plimsoll.search.goals import Axis, Goal, shortest, trial_seconds
 from plimsoll.search.grid import LoadGrid
 from plimsoll.search.strategy import GROWTH
 
@@ -14,8 +14,10 @@ from plimsoll.search.strategy import GROWTH
 @dataclass(frozen=True, slots=True)
 class WorstCase:
     """`bound_trials`, `bound_seconds`: largest number of trials, and time, until one search has the bounds of RFC 9971
-    for all goals, if no coarser target is wrong. `trials`, `seconds`, `requests`: of everything; the time limit bounds
-    them, because the search adds trials until the bracket is narrow. `requests` is None for loads in testers."""
+    for all goals, if no coarser target is wrong. `trials`, `seconds`, `requests`: of everything, whatever the trials
+    measure. The time limit bounds them, because the search adds trials until the bracket is narrow, and counts each
+    trial with at least the shortest length. The last trial may take longer than expected. `requests` (expected number)
+    is None for loads in testers."""
 
     bound_trials: int
     bound_seconds: float
@@ -28,10 +30,9 @@ def worst_case(search: CapacitySearch) -> WorstCase:
     """Bounds of a search. Seconds contain the overhead of each trial."""
     overhead = search.limits.overhead_seconds
     lengths = [length for goal in search.goals for length in _bound_trials(search, goal)]
-    shortest = min(goal.initial_seconds for goal in search.goals)
-    seconds = search.limits.max_seconds
-    trials = min(search.limits.max_trials, math.floor(seconds / (shortest + overhead)))
-    warm_up = shortest + overhead
+    least, seconds = shortest(search.goals), search.limits.max_seconds
+    trials = min(search.limits.max_trials, math.floor(seconds / least))
+    warm_up = least + overhead
     return WorstCase(
         bound_trials=1 + len(lengths),
         bound_seconds=warm_up + sum(lengths) + overhead * len(lengths),

@@ -13,7 +13,7 @@ from plimsoll.search.combined import combine
 from plimsoll.search.controller import Limits
 from plimsoll.search.goals import Goal
 from plimsoll.search.grid import LoadGrid
-from plimsoll.search.trials import Rule, Trial
+from plimsoll.search.trials import GoalOutcome, Invalid, Rule, Trial, TrialResult
 from plimsoll.search.verdict import Ending
 from plimsoll.search.worst_case import worst_case
 
@@ -131,3 +131,47 @@ def test_a_sharp_search_has_its_bounds_within_the_worst_case(at: float, starts: 
     assert sum(r.spent for r in counted) <= bound.bound_seconds
     assert verdict.trials <= bound.trials and verdict.spent_seconds <= bound.seconds
     assert bound.requests == 7200 * 20_000
+
+
+def any_result(trial: Trial, goals: tuple[Goal, ...], rng: np.random.Generator) -> TrialResult:
+    """A result that no service has to have: any outcome, any reason, any wall time from none to twice the length."""
+    invalid = rng.choice([None, None, None, *Invalid])
+    counts = [goal for goal in goals if invalid is None or rng.random() < 0.3]
+    return TrialResult(
+        trial.load,
+        trial.seconds,
+        {goal.name: GoalOutcome(bool(rng.random() < rng.random()), 0.5) for goal in counts},
+        trial.rule,
+        trial.search,
+        spent_seconds=trial.seconds * float(rng.choice([0, 0.1, 1, 1, 2])),
+        invalid=invalid,
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_outcomes_need_more_than_the_worst_case(seed: int) -> None:
+    rng = np.random.default_rng((20, seed))
+    initial = float(rng.choice([0.5, 2]))
+    goals = tuple(
+        Goal(name, float(rng.choice([2, 10])), initial, 60, float(rng.choice([0.2, 0.5])), 0.05)
+        for name in ("a", "b")[: int(rng.integers(1, 3))]
+    )
+    limits = Limits(
+        float(rng.choice([30, 200, 900])), float(rng.choice([0, 1.5])), int(rng.choice([20, 10_000]))
+    )
+    search = with_(
+        goals=goals,
+        limits=limits,
+        repeat=int(rng.integers(1, 5)),
+        hysteresis=bool(rng.integers(2)),
+        confirm=int(rng.integers(4)),
+        start=None if rng.integers(2) else 900.0,
+    )
+    bound = worst_case(search)
+    results: list[TrialResult] = []
+    while isinstance(step := search.next(results), Trial):
+        results.append(any_result(step, goals, rng))
+        assert len(results) <= bound.trials
+    assert sum(result.seconds for result in results if result.spent >= result.seconds) <= bound.seconds
+    assert all(result.load <= search.grid.high for result in results)
+    assert sum(result.spent for result in results[:-1]) <= bound.seconds

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from tests.stats.search_truths import Curve, measure, run_search
+from tests.stats.search_truths import Curve, Late, measure, run_search
 
 from plimsoll.search.classify import LoadClass, Sums, classify
 from plimsoll.search.controller import Limits, SearchController
+from plimsoll.search.evidence import posterior
 from plimsoll.search.goals import Axis, Goal, starts_for_rules, trial_seconds
 from plimsoll.search.grid import LoadGrid
 from plimsoll.search.trials import GoalOutcome, Invalid, Rule, Trial, TrialResult
@@ -148,14 +149,73 @@ def test_a_generator_that_reaches_nothing() -> None:
     assert len(results) == 3  # warm-up, trial, repetition
 
 
-def test_trials_that_stay_invalid_end_the_search() -> None:
+def late(load: float, met: tuple[str, ...], seconds: float = 2, rule: Rule = Rule.START) -> TrialResult:
+    """A trial in which the generator was late. `met`: the goals that it met all the same."""
+    outcomes = {name: GoalOutcome(False, 0.0) for name in met}
+    return TrialResult(load, seconds, outcomes, rule, invalid=Invalid.GENERATOR)
+
+
+def test_a_late_trial_that_meets_the_goal_is_low_loss() -> None:
+    search = controller(warm_up=False)
+    step = search.next([late(50, ("p99",))])
+    assert isinstance(step, Trial)
+    assert step.rule is Rule.EXTEND_UP and step.load == pytest.approx(100, rel=0.06)
+
+
+def test_a_late_trial_that_misses_the_goal_is_made_again_and_then_out_of_reach() -> None:
+    search = controller(warm_up=False)
+    again = search.next([late(50, ())])
+    assert isinstance(again, Trial) and (again.rule, again.load) == (Rule.REPEAT_INVALID, 50)
+    assert "the load generator was the limit" in again.reason
+    end = search.next([late(50, ()), late(50, ())])
+    assert isinstance(end, Verdict) and end["p99"].ending is Ending.GENERATOR
+
+
+def test_a_generator_that_is_always_late_still_shows_that_the_highest_load_holds() -> None:
+    verdict, results = run_search(controller(), Late(step_at(1e6), 1.0, np.random.default_rng(1)))
+    assert verdict["p99"].ending is Ending.HIGHEST_HOLDS
+    assert all(result.invalid is Invalid.GENERATOR for result in results)
+
+
+def test_a_late_trial_counts_for_the_goals_that_it_meets() -> None:
+    loose = Goal("any", 10, 2, 60, width=WIDTH)
+    search = controller(goals=(GOAL, loose), warm_up=False)
+    results = [late(50, ("any",)), late(50, ("any",))]
+    step = search.next(results)
+    assert isinstance(step, Trial) and step.goal == "any" and step.load > 50
+    verdict = search.bracket(results)
+    assert verdict["p99"].ending is Ending.GENERATOR and verdict["any"].ending is Ending.TIME
+
+
+def test_late_trials_do_not_count_for_the_interval() -> None:
+    """Those that missed the goal are unknown, so the others would move the load sought upwards."""
+    _, results = run_search(controller(), step_at(900, 0.05))
+    bad = late(1500, ("p99",), seconds=10, rule=Rule.EVIDENCE)
+    before, after = posterior(results, GOAL, GRID), posterior([*results, *[bad] * 20], GOAL, GRID)
+    assert before is not None and after is not None
+    assert before.quantile(0.5) == after.quantile(0.5)
+
+
+def test_a_load_below_a_valid_one_is_within_reach() -> None:
+    """The generator was late by chance: more tries than at a load that it never reached."""
+    good = TrialResult(100, 2, {"p99": GoalOutcome(False, 0.0)}, Rule.EXTEND_UP)
+    search = controller(warm_up=False)
+    loads = [
+        step.load for step in [search.next([good, late(50, ()), late(50, ())])] if isinstance(step, Trial)
+    ]
+    assert loads and loads[0] > 100
+
+
+@pytest.mark.parametrize("reason", [Invalid.GAPS, Invalid.LOST_DATA, Invalid.NOT_FINISHED, Invalid.OTHER])
+def test_trials_that_stay_invalid_end_the_search(reason: Invalid) -> None:
     search = controller()
     results = [
         measure(trial, (GOAL,), step_at(900)) for trial in [search.next([])] if isinstance(trial, Trial)
     ]
-    invalid = TrialResult(50, 2, {}, Rule.START, invalid=Invalid.OTHER)
+    invalid = TrialResult(50, 2, {}, Rule.START, invalid=reason)
     again = search.next([*results, invalid])
     assert isinstance(again, Trial) and again.rule is Rule.REPEAT_INVALID and again.load == 50
+    assert reason.text in again.reason
     end = search.next([*results, invalid, invalid, invalid])
     assert isinstance(end, Verdict) and end["p99"].ending is Ending.INVALID
 

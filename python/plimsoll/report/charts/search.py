@@ -84,7 +84,7 @@ def _rows(cell: SearchCell, goal: SoughtGoal) -> Rows:
 
 
 def _outcome(trial: SearchTrial, goal: SoughtGoal) -> str:
-    if trial.invalid or goal.name not in trial.high_loss:
+    if goal.name not in trial.high_loss:
         return INVALID
     return EXCEEDED if trial.high_loss[goal.name] else HELD
 

@@ -81,8 +81,6 @@ def _end(end: BracketEnd | None) -> str:
 
 
 def _loss(trial: SearchTrial, goal: str) -> str:
-    if trial.invalid:
-        return f"invalid ({trial.invalid})"
     if goal not in trial.loss_ratio:
-        return UNKNOWN
+        return f"invalid ({trial.invalid})" if trial.invalid else UNKNOWN
     return percent(trial.loss_ratio[goal]) + (" *" if trial.high_loss[goal] else "")
