@@ -46,6 +46,8 @@ def trial_result(
 def _outcomes(
     run: RunFiles | None, results: Results, search: Search
 ) -> tuple[Invalid | None, dict[str, GoalOutcome], int | None]:
+    if run is not None and run.record["status"] in _LOST:
+        return Invalid.LOST_DATA, {}, None
     if run is None or run.summary is None or run.transactions is None:
         return Invalid.NOT_FINISHED, {}, None
     measured = measured_window(run, Options())
@@ -77,8 +79,7 @@ def _against(
 ) -> frozenset[RunReason]:
     """The reasons for which the run is invalid."""
     if run.record["status"] != "done":
-        is_lost = run.record["status"] in _LOST
-        return frozenset({RunReason.LOST_AGENTS if is_lost else RunReason.NOT_FINISHED})
+        return frozenset({RunReason.NOT_FINISHED})
     found, _, _ = one_run(run, results, Options(), measured, request)
     return frozenset(
         RunReason(reason.code) for reason in found.reasons if reason.severity == Severity.INVALID
