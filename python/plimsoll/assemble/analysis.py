@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from plimsoll.analyse.answer.compose import with_answer
 from plimsoll.analyse.answer.left_out import worded_left_out
@@ -13,7 +14,7 @@ from plimsoll.analyse.answer.worded import (
     worded_verdict,
 )
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
-from plimsoll.analyse.design.charts import ChartData, charts_of
+from plimsoll.analyse.design.charts import ChartData, charts_of, charts_of_search
 from plimsoll.analyse.design.consistency import consistency
 from plimsoll.analyse.design.demands import cell_demands, fan_outs
 from plimsoll.analyse.design.load_line import rankings, saturations
@@ -21,19 +22,30 @@ from plimsoll.analyse.design.memory_growth import memory_growth
 from plimsoll.analyse.design.sessions import explaining_waits
 from plimsoll.analyse.design.until_tight import until_tight
 from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
+from plimsoll.analyse.effects.found_capacity import capacity_effects
 from plimsoll.analyse.hosts.pool import pool
-from plimsoll.analyse.results.analysis import Analysis, CellResult, ExperimentInfo, RunResult
+from plimsoll.analyse.results.analysis import (
+    Analysis,
+    CellResult,
+    Effect,
+    ExperimentInfo,
+    Model,
+    RunResult,
+    Saturation,
+)
 from plimsoll.analyse.results.charts import Chart
+from plimsoll.analyse.results.regression import Regression
+from plimsoll.analyse.results.search import SearchResult
 from plimsoll.analyse.results.verdict_rules import RULES
 from plimsoll.analyse.results.verdicts import LeftOutPart
 from plimsoll.analyse.run.parts import OfParts
-from plimsoll.analyse.stats.quantiles import Histogram
+from plimsoll.analyse.stats.quantiles import Histogram, merged
 from plimsoll.assemble.asked import AnalysisRequest
 from plimsoll.assemble.facts import ENDED_AS_PLANNED
 from plimsoll.assemble.left_out import left_out_of, measured_nothing, planned_left_out, within_warmup
 from plimsoll.assemble.one_run import measured_window, one_run
 from plimsoll.assemble.options import Options
-from plimsoll.assemble.search_result import search_result
+from plimsoll.assemble.search_result import MeasuredTrial, search_result
 from plimsoll.assemble.set_up import topology_of
 from plimsoll.collect.baseline import read_baseline
 from plimsoll.collect.results import Results
@@ -60,16 +72,16 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     info = _info(results, runs)
     names = list(dict.fromkeys((*(response.metric for response in rules.responses), *rules.chart_metrics)))
     groups = grouped(runs, histograms, rules.design, parts)
-    effects, models, unfitted = fit_all(runs, info.factors, rules.responses, info.looped)
-    lines = saturations(
-        groups, rules.design, rules.capacity, [response.metric for response in rules.responses]
-    )
-    searched = search_result(results)
-    if (
-        searched is not None
-    ):  # its loads follow from its results, so that a plateau of them would be no finding
-        lines = ()
+    searched = search_result(results, _measured_trials(runs, histograms))
     cells = cell_results(groups, rules.design, names)
+    lines: tuple[Saturation, ...] = ()
+    if searched is None:
+        found = _effects_of_runs(cells, runs, rules, info)
+        lines = saturations(
+            groups, rules.design, rules.capacity, [response.metric for response in rules.responses]
+        )
+    else:  # the loads follow from the results: a plateau of them, and effects over them, would be no findings
+        searched, found = _effects_of_searches(searched, cells, runs, rules, info)
     topology = topology_of(results)
     whole = Analysis(
         experiment=info,
@@ -78,8 +90,8 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         cells=cells,
         saturation=tuple(map(worded_saturation, lines)),
         rankings=rankings(groups, rules.design, lines),
-        effects=effects,
-        models=tuple(map(worded_model, models)),
+        effects=found.effects,
+        models=tuple(map(worded_model, found.models)),
         verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),
         left_out=tuple(
             map(
@@ -87,17 +99,15 @@ def analyse_results(results: Results, options: Options) -> Analysis:
                 (
                     *left_out,
                     *(item for run in runs for item in left_out_of(run)),
-                    *unfitted,
+                    *found.left_out,
                     *charts_left_out(runs, rules.chart_metrics, rules.responses),
                 ),
             )
         ),
         consistency=consistency(groups, rules.design),
-        regressions=tuple(
-            map(worded_regression, regress_all(runs, info.factors, rules.responses, info.looped))
-        ),
+        regressions=tuple(map(worded_regression, found.regressions)),
         memory_growth=memory_growth(groups, rules.design),
-        charts=_charts(cells, runs, rules, info),
+        charts=found.charts,
         demands=cell_demands(groups, rules.prices, topology),
         fan_out=fan_outs(groups, topology),
         until=until_tight(groups, rules.design.until),
@@ -110,14 +120,60 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     return with_answer(whole)
 
 
-def _charts(
+@dataclass(frozen=True, slots=True)
+class _FactorEffects:
+    """What the factors do to the responses. `charts`: those of the file come first."""
+
+    effects: tuple[Effect, ...]
+    models: tuple[Model, ...]
+    regressions: tuple[Regression, ...]
+    charts: tuple[Chart, ...]
+    left_out: tuple[LeftOutPart, ...]
+
+
+def _effects_of_runs(
     cells: Sequence[CellResult], runs: Sequence[RunResult], rules: AnalysisRequest, info: ExperimentInfo
-) -> tuple[Chart, ...]:
-    """The charts of the file, and main effects unless the load is the axis of all charts. In a 2^k design the load is a
-    factor like the others."""
+) -> _FactorEffects:
+    """The effects on the responses, with charts of main effects unless the load is the axis of all charts. In a 2^k
+    design the load is a factor like the others."""
+    effects, models, left_out = fit_all(runs, info.factors, rules.responses, info.looped)
     has_effects = info.load_factor is None or info.design == "2^k"
     responses = [(response.metric, response.scale) for response in rules.responses if has_effects]
-    return charts_of(ChartData(cells, runs, rules.design), rules.charts, responses)
+    return _FactorEffects(
+        effects,
+        models,
+        regress_all(runs, info.factors, rules.responses, info.looped),
+        charts_of(ChartData(cells, runs, rules.design), rules.charts, responses),
+        left_out,
+    )
+
+
+def _effects_of_searches(
+    searched: SearchResult,
+    cells: Sequence[CellResult],
+    runs: Sequence[RunResult],
+    rules: AnalysisRequest,
+    info: ExperimentInfo,
+) -> tuple[SearchResult, _FactorEffects]:
+    """The search with the ratios of its capacities, and the effects on them. The charts of the file show the
+    trials."""
+    levels = {name: labels for name, labels in info.factors.items() if name != searched.axis}
+    found = capacity_effects(searched, levels)
+    charts = charts_of(ChartData(cells, runs, rules.design), rules.charts, [])
+    charts += charts_of_search(searched, levels)
+    return replace(searched, ratios=found.ratios), _FactorEffects(
+        found.effects, found.models, found.regressions, charts, found.left_out
+    )
+
+
+def _measured_trials(
+    runs: Sequence[RunResult], histograms: Mapping[str, Mapping[str, Histogram]]
+) -> dict[str, MeasuredTrial]:
+    return {
+        run.id: MeasuredTrial(merged([histograms[run.id]["response"]]), run.traffic.throughput_per_s)
+        for run in runs
+        if "response" in histograms[run.id]
+    }
 
 
 def _unfinished(results: Results) -> list[dict[str, str]]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import numpy as np
+
 from plimsoll.assemble.goal_outcome import trial_result
 from plimsoll.assemble.search_request import capacity_search, line_of, result_of, result_record
 from plimsoll.collect.decisions import NAME, read_decisions
@@ -20,7 +22,7 @@ from plimsoll.drive.directory import ResultsDirectory, write_json, write_text
 from plimsoll.drive.resume import done_runs
 from plimsoll.plan import Plan, PlannedRun
 from plimsoll.plan.plan import trial_run
-from plimsoll.search.capacity import CapacityVerdict
+from plimsoll.search.capacity import CapacitySearch, CapacityVerdict
 from plimsoll.search.trials import Trial, TrialResult
 
 FORMAT: Final = "plimsoll.trials/1"
@@ -31,13 +33,14 @@ class _Cell:
     """A cell of the design with the results of its trials, and what follows from them."""
 
     index: int
+    capacity: CapacitySearch
     step: Trial | CapacityVerdict
     results: list[TrialResult] = field(default_factory=list)
 
 
 class CapacitySearchRuns:
     """The trials of all cells. The search with the lowest number comes first, so each complete search of all cells is a
-    block."""
+    block. Within a block, the cells are searched in random order, or as listed with `design.order: listed`."""
 
     def __init__(
         self,
@@ -50,12 +53,14 @@ class CapacitySearchRuns:
         self._search = plan.experiment.search
         self._directory = directory
         self._clock = clock
-        self._capacity = capacity_search(self._search, plan.seed)
-        first = self._capacity.next(())
-        self._cells = [_Cell(run.cell_index, first) for run in plan.runs]
+        self._cells = [self._cell(run.cell_index) for run in plan.runs]
         self._lines: list[dict[str, Any]] = []
         self._open: tuple[_Cell, Trial, float] | None = None
         self._replay()
+
+    def _cell(self, index: int) -> _Cell:
+        capacity = capacity_search(self._search, self._plan.seed, self._plan.starts.get(index))
+        return _Cell(index, capacity, capacity.next(()))
 
     def next_run(self) -> PlannedRun | None:
         """The next trial, after the result of the one before it was stored; None if every cell has its answer."""
@@ -79,7 +84,16 @@ class CapacitySearchRuns:
 
     def _next(self) -> tuple[_Cell, Trial] | None:
         waiting = [(cell, cell.step) for cell in self._cells if isinstance(cell.step, Trial)]
-        return min(waiting, key=lambda one: (one[1].search, one[0].index), default=None)
+        return min(waiting, key=lambda one: (one[1].search, self._place(*one)), default=None)
+
+    def _place(self, cell: _Cell, trial: Trial) -> int:
+        """The place of a cell in the block of a search. It depends on the seed only, so a resumed search keeps it."""
+        if self._plan.experiment.design.order == "listed":
+            return cell.index
+        order = np.random.default_rng((self._plan.seed, trial.search)).permutation(
+            len(self._plan.experiment.cells)
+        )
+        return int(order[cell.index])
 
     def _plan_trial(self, cell: _Cell, trial: Trial) -> PlannedRun:
         run = trial_run(self._plan, cell.index, trial.load, trial.seconds, trial.search)
@@ -104,7 +118,7 @@ class CapacitySearchRuns:
 
     def _add(self, cell: _Cell, result: TrialResult) -> None:
         cell.results.append(result)
-        cell.step = self._capacity.next(cell.results)
+        cell.step = cell.capacity.next(cell.results)
 
     def _replay(self) -> None:
         """Repeats the decisions of an interrupted search up to the first trial without a result. Runs after it are set

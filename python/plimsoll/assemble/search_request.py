@@ -17,8 +17,8 @@ from plimsoll.search.trials import Rule as Why
 _MEDIAN: Final = 0.5
 
 
-def capacity_search(search: Search, seed: int) -> CapacitySearch:
-    """The search of one cell. `seed`: of the order of confirming runs."""
+def capacity_search(search: Search, seed: int, start: float | None = None) -> CapacitySearch:
+    """The search of one cell. `seed`: of the order of confirming runs; `start`: the first load, None: the lowest."""
     width = min(goal.width for goal in search.goals)
     return CapacitySearch(
         goals=tuple(_goal(search, number) for number in range(len(search.goals))),
@@ -26,6 +26,7 @@ def capacity_search(search: Search, seed: int) -> CapacitySearch:
         limits=Limits(search.max_time_s, search.overhead_s),
         axis=Axis(search.axis),
         repeat=search.repeat,
+        start=start,
         hysteresis=search.hysteresis,
         confirm=search.confirm,
         seed=seed,

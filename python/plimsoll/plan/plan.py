@@ -75,6 +75,9 @@ class Plan:
     trials: tuple[PlannedRun, ...] = ()
     """The trials of a search that have begun. `runs` then contains one run of each cell, at the lowest load; it is not
     carried out."""
+    starts: Mapping[int, float] = field(default_factory=dict)
+    """The load at which the search of a cell begins (`--like`), by its index in `Experiment.cells`; of other cells the
+    lowest load."""
 
     @property
     def listed(self) -> tuple[PlannedRun, ...]:
@@ -179,6 +182,11 @@ class Plan:
         }
         if experiment.search is not None:
             document |= {"open_ended": True, "search": asdict(experiment.search)}
+        if self.starts:
+            document["search_starts"] = [
+                {"cell": dict(experiment.cells[index].labels), "load": load}
+                for index, load in self.starts.items()
+            ]
         if experiment.costs:
             document["costs"] = {name: asdict(price) for name, price in experiment.costs.items()}
         if spreads := self.spreads:

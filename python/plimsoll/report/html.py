@@ -183,13 +183,22 @@ def _facts(analysis: Analysis) -> str:
     facts = [
         _minute(info.started),
         info.design.replace("-", " ") if info.factors else "",
-        f"{count(len(analysis.runs))} of {plural(info.planned_runs, 'run')}",
-        plural(info.repetitions, "repetition"),
+        *_numbers(analysis),
         _how_many(invalid, "invalid", analysis) or (_how_many(len(analysis.runs), "valid", analysis)),
         _how_many(doubtful, "doubtful", analysis),
         f"seed {info.seed}" if info.seed is not None else "",
     ]
     return " · ".join(part for part in facts if part)
+
+
+def _numbers(analysis: Analysis) -> tuple[str, str]:
+    """The runs and the repetitions. Those of a search are its trials and complete searches."""
+    info, search = analysis.experiment, analysis.search
+    if search is None:
+        runs = f"{count(len(analysis.runs))} of {plural(info.planned_runs, 'run')}"
+        return runs, plural(info.repetitions, "repetition")
+    each = " of each cell" if len(search.cells) > 1 else ""
+    return plural(len(analysis.runs), "trial"), f"{plural(search.repeat, 'search', 'searches')}{each}"
 
 
 def _how_many(amount: int, word: str, analysis: Analysis) -> str:
@@ -217,8 +226,13 @@ def _sections(
         return tuple(drawn[key] for key in keys if key in drawn)
 
     search = analysis.search
-    capacity = (capacities(labels),) if analysis.saturation else ()
-    capacity = capacity if search is None else (search_tables.found(search),)
+    capacity: tuple[Table, ...] = (capacities(labels),) if analysis.saturation else ()
+    if search is not None:
+        capacity = tuple(
+            table
+            for table in (search_tables.found(search), search_tables.ratios(search))
+            if table is not None
+        )
     single = bool(analysis.runs) and "throughput" not in drawn
     totals, times, failed = (
         (make(labels),) if single else () for make in (tables.totals, tables.distribution, tables.errors)
@@ -233,7 +247,7 @@ def _sections(
             "throughput",
             "Throughput and capacity",
             tables=capacity,
-            figures=of("trials", "throughput"),
+            figures=of("trials", "percentiles", "throughput"),
             folded=run_totals or totals,
         ),
         Section(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from plimsoll.analyse.answer.search import amount, load_of
 from plimsoll.analyse.answer.words import loads
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import Capacity, CellResult, RunResult, Saturation
 from plimsoll.analyse.results.run import Latency
+from plimsoll.analyse.results.search import FoundCapacity, SearchResult
 from plimsoll.analyse.results.verdicts import CapacityKind
 from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,
     describe,
+    level_words,
     percent,
     percentile,
     plural,
@@ -21,11 +24,22 @@ from plimsoll.analyse.results.wording import (
     quantity,
 )
 from plimsoll.analyse.run.validity import is_lower_bound
+from plimsoll.plan.source.units import NS, about_duration
 from plimsoll.report.labels import ONLY, Labels
 from plimsoll.report.tables import analysis as tables
 from plimsoll.report.tables.capacities import capacity_of
+from plimsoll.search.verdict import Ending
 
 PERCENTILES = ("p50", "p95", "p99")
+MAX_GOALS = 4
+ENDINGS: Mapping[str, str] = {
+    Ending.LOWEST_FAILS: "the lowest load already fails",
+    Ending.HIGHEST_HOLDS: "the highest load still holds",
+    Ending.GENERATOR: "the load generator was the limit",
+    Ending.TIME: "the time was used up",
+    Ending.INVALID: "trials were invalid repeatedly",
+}
+"""Why a search ended without a bracket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +54,53 @@ class KeyFigure:
 
 def key_figures(labels: Labels) -> list[KeyFigure]:
     """Throughput or capacity, response times, errors, bottleneck and validity. With several cells, those of the cell
-    with the highest throughput."""
+    with the highest throughput. Of a search: the capacities."""
     if not labels.analysis.runs:
         return []
+    if labels.analysis.search is not None:
+        return [*_found(labels.analysis.search), _validity(labels)]
     best, (cell, bottleneck) = _best(labels), shown_cell(labels)
     if best is not None:
         return [*_capacities(labels, best), *_of_cell(labels, cell, bottleneck)]
     if cell is None:
         return [_validity(labels)]
     return [_throughput(labels, cell), *_of_cell(labels, cell, bottleneck)]
+
+
+def _found(search: SearchResult) -> list[KeyFigure]:
+    """The capacity for each of the first goals, in the cell with the highest one, and what the search took."""
+    figures = []
+    for goal in search.goals[:MAX_GOALS]:
+        answers = [(cell, one) for cell in search.cells for one in cell.capacities if one.goal == goal.name]
+        if answers:
+            cell, best = max(answers, key=lambda answer: _highest(answer[1]))
+            where = level_words(cell.cell) if len(answers) > 1 else ""
+            value, note, kind = _capacity_found(search, best)
+            notes = ", ".join(part for part in (where, note) if part)
+            figures.append(KeyFigure(f"Capacity, {goal.name}", value, notes, kind))
+    trials = sum(len(cell.trials) for cell in search.cells)
+    spent = about_duration(sum(cell.spent_s for cell in search.cells) * NS["s"])
+    return [*figures, KeyFigure("Trials", count(trials), spent)]
+
+
+def _highest(found: FoundCapacity) -> float:
+    """The capacity, or what is known of it, as a key by which cells are ordered."""
+    known = [found.estimate, *(one.lower.load for one in found.searches if one.lower is not None)]
+    return max((load for load in known if load is not None), default=0.0)
+
+
+def _capacity_found(search: SearchResult, found: FoundCapacity) -> tuple[str, str, str]:
+    """The capacity for a goal as text, what is to be known about it, and its kind."""
+    if found.low is not None and found.high is not None and found.estimate is not None:
+        return load_of(search, found.estimate), f"{amount(found.low)} to {amount(found.high)}", ""
+    both = [one for one in found.searches if one.lower is not None and one.upper is not None]
+    one = both[0] if both else found.searches[-1]
+    if one.lower is not None and one.upper is not None:
+        return f"{amount(one.lower.load)} to {load_of(search, one.upper.load)}", "bracket of one search", ""
+    note = ENDINGS.get(one.ending, "")
+    if one.lower is not None:
+        return f"at least {load_of(search, one.lower.load)}", note, "warn"
+    return UNKNOWN if one.upper is None else f"below {load_of(search, one.upper.load)}", note, "bad"
 
 
 def shown_cell(labels: Labels) -> tuple[CellResult | None, str]:

@@ -31,6 +31,7 @@ from plimsoll.analyse.results.wording import (
     quantity,
 )
 from plimsoll.analyse.run.validity import is_lower_bound
+from plimsoll.plan.source.units import NS, about_duration
 from plimsoll.printable import printable
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables import consistency, hosts, ramp
@@ -153,7 +154,9 @@ def summary_lines(
             blocks.append(_testers(style, single))
             blocks.append(_hosts(style, single))
         elif analysis.runs:
-            blocks += [_all_totals(style, analysis), _cells(style, labels), _errors(style, analysis.runs)]
+            # A cell of a search is a load, which followed from the results: the answer has the capacities.
+            cells = [] if analysis.search is not None else _cells(style, labels)
+            blocks += [_all_totals(style, analysis), cells, _errors(style, analysis.runs)]
         blocks.append(_readers(style, labels))
     blocks.append(_answer(style, labels))
     blocks.append(_superseded(style, analysis))
@@ -437,13 +440,23 @@ def _hosts(style: Style, run: RunResult) -> list[str]:
 def _all_totals(style: Style, analysis: Analysis) -> list[str]:
     runs = analysis.runs
     succeeded, failed = sum(run.counts.succeeded for run in runs), sum(run.counts.failed for run in runs)
-    lines = style.pair("runs", f"{count(len(runs))} of {count(analysis.experiment.planned_runs)}")
+    lines = _number_of_runs(style, analysis)
     warmup = " (warm-up included)" if any(run.warmup_s for run in runs) else ""
     lines += style.pair("requests", f"{count(succeeded)} succeeded, {count(failed)} failed{warmup}")
     dropped = sum(run.counts.dropped for run in runs)
     if dropped:
         lines += style.pair("dropped", count(dropped))
     return lines
+
+
+def _number_of_runs(style: Style, analysis: Analysis) -> list[str]:
+    search = analysis.search
+    if search is None:
+        return style.pair("runs", f"{count(len(analysis.runs))} of {count(analysis.experiment.planned_runs)}")
+    each = f" of each of {len(search.cells)} cells" if len(search.cells) > 1 else ""
+    spent = about_duration(sum(cell.spent_s for cell in search.cells) * NS["s"])
+    searches = f"{plural(search.repeat, 'search', 'searches')}{each}"
+    return style.pair("trials", f"{count(len(analysis.runs))} in {spent} ({searches})")
 
 
 def _cells(style: Style, labels: Labels) -> list[str]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.analyse.answer.search import capacity_words, ending_of
-from plimsoll.analyse.results.search import BracketEnd, FoundCapacity, OneSearch, SearchResult, SoughtGoal
+from plimsoll.analyse.results.search import (
+    BracketEnd,
+    FoundCapacity,
+    MeasuredThroughput,
+    OneSearch,
+    SearchResult,
+    SoughtGoal,
+)
 from plimsoll.analyse.results.verdicts import RuleId
 
 GOAL = SoughtGoal("fast", "p(99)<100ms", "", 0.05)
@@ -20,9 +27,13 @@ def one(ending: str, lower: float | None = None, upper: float | None = None) -> 
     return OneSearch(ending, low, high, None, None, None, None, 1.0)
 
 
-def found(*searches: OneSearch, interval: tuple[float, float, float] | None = None) -> FoundCapacity:
+def found(
+    *searches: OneSearch,
+    interval: tuple[float, float, float] | None = None,
+    measured: MeasuredThroughput | None = None,
+) -> FoundCapacity:
     estimate, low, high = interval or (None, None, None)
-    return FoundCapacity("fast", estimate, low, high, searches, 0.34, None, ())
+    return FoundCapacity("fast", estimate, low, high, searches, measured, 0.34, None, ())
 
 
 @pytest.mark.parametrize(
@@ -68,6 +79,16 @@ def test_loads_have_the_unit_of_the_axis() -> None:
         == "still holds at 20,000 testers, the highest load"
     )
     assert "20,000 testers per host" in capacity_words(result("load.per_host"), GOAL, held)
+
+
+def test_testers_have_the_measured_throughput_at_the_lower_bound() -> None:
+    several = MeasuredThroughput(12, 1234.5, 1180, 1290)
+    at = found(*[one("bracket", 40, 44)] * 6, interval=(42, 40, 44), measured=several)
+    words = capacity_words(result("load.testers"), GOAL, at).replace("\N{NO-BREAK SPACE}", " ")
+    assert words == (
+        "42 testers (40 to 44 in 6 searches); 1,230 requests/s (1,180 to 1,290 in 12 trials) at the lower bound"
+    )
+    assert "requests/s;" not in capacity_words(result(), GOAL, at), "a rate contains it"
 
 
 def test_the_ending_of_a_goal_is_the_first_that_is_no_bracket() -> None:

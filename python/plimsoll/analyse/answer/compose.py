@@ -87,6 +87,8 @@ def so_far(analysis: Analysis) -> str:
     info = analysis.experiment
     if info.complete:
         return ""
+    if analysis.search is not None:
+        return f"So far: {plural(info.finished_runs, 'trial')} of the search."
     return f"So far: {count(info.finished_runs)} of {plural(info.planned_runs, 'run')}."
 
 

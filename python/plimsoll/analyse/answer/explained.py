@@ -25,8 +25,9 @@ MIN_LEADING_SHARE: Final = 25.0
 
 def variation_sentences(analysis: Analysis) -> list[str]:
     """A sentence per response on the causes of its variation. Empty if there is one factor: it explains all variation
-    except the noise, and the charts show its effect. The p-values are adjusted for all terms of a model."""
-    if len(analysis.experiment.factors) < 2:
+    except the noise, and the charts show its effect. Empty for a search, whose answer contains the ratios of its
+    capacities. The p-values are adjusted for all terms of a model."""
+    if len(analysis.experiment.factors) < 2 or analysis.search is not None:
         return []
     sentences = [text for model in analysis.models if (text := _sentence(analysis, model))]
     return [

@@ -26,6 +26,17 @@ class ResponseModel:
     scale: Scale = "linear"
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One value of a response. `id`, `order`: of its run; a search has those of its last trial."""
+
+    id: str
+    order: int
+    cell: Mapping[str, str]
+    block: str | None
+    value: float
+
+
 def fit_all(
     runs: Sequence[RunResult],
     levels: Mapping[str, Sequence[str]],
@@ -51,26 +62,55 @@ def fit_all(
             figures: dict[str, Value] = {"metric": response.metric, "known": known}
             left_out.append(LeftOutPart("", "", LeftOutReason.NO_METRIC, figures))
             continue
-        used = [(run, value) for run in runs if run.valid and (value := metric_value(run, name)) is not None]
+        used = [run for run in runs if run.valid and metric_value(run, name) is not None]
+        observations = [
+            Observation(run.id, run.order, run.cell, run.block, value)
+            for run in used
+            if (value := metric_value(run, name)) is not None
+        ]
         try:
-            fit = fit_table(
-                [value for _, value in used],
-                labels := {factor: [run.cell.get(factor) for run, _ in used] for factor in levels},
-                levels=levels,
-                block=_blocks([run for run, _ in used]),
-                scale=response.scale,
-                loop=_loop([run for run, _ in used], looped),
-            )
+            fit = fit_observations(observations, levels, scale=response.scale, loop=_loop(used, looped))
         except UnsuitableData as error:
             left_out.append(LeftOutPart("", "", LeftOutReason.NO_FIT, {"metric": name, "reason": str(error)}))
             continue
         effects += effects_of(fit, name)
-        ids = tuple(run.id for run, _ in used)
-        order = tuple(run.order for run, _ in used)
-        values = [value for _, value in used]
-        checks = diagnose(values, fit.residuals, fit.cells, factors=labels, order=order, scale=response.scale)
-        models.append(model_of(fit, name, ids, order, checks.reasons))
+        models.append(checked_model(fit, name, observations, levels))
     return tuple(effects), tuple(models), tuple(left_out)
+
+
+def fit_observations(
+    observations: Sequence[Observation],
+    levels: Mapping[str, Sequence[str]],
+    *,
+    scale: Scale,
+    loop: Loop | None = None,
+) -> Factorial:
+    """The model of one response. `levels`: as in `fit_all`. Raises UnsuitableData."""
+    return fit_table(
+        [one.value for one in observations],
+        _labels(observations, levels),
+        levels=levels,
+        block=blocks_of(observations),
+        scale=scale,
+        loop=loop,
+    )
+
+
+def checked_model(
+    fit: Factorial, response: str, observations: Sequence[Observation], levels: Mapping[str, Sequence[str]]
+) -> Model:
+    """The fit as a result, with the checks of its residuals."""
+    values, order = [one.value for one in observations], tuple(one.order for one in observations)
+    checks = diagnose(
+        values, fit.residuals, fit.cells, factors=_labels(observations, levels), order=order, scale=fit.scale
+    )
+    return model_of(fit, response, tuple(one.id for one in observations), order, checks.reasons)
+
+
+def _labels(
+    observations: Sequence[Observation], levels: Mapping[str, Sequence[str]]
+) -> dict[str, list[str | None]]:
+    return {factor: [one.cell.get(factor) for one in observations] for factor in levels}
 
 
 def regress_all(
@@ -90,7 +130,7 @@ def regress_all(
             [value for run in used if (value := values[run.id]) is not None],
             {factor: [run.cell.get(factor) for run in used] for factor in levels},
             response=name,
-            block=_blocks(used),
+            block=blocks_of(used),
             loop=_loop(used, looped),
             levels=levels,
         )
@@ -167,8 +207,9 @@ def _loop(runs: Sequence[RunResult], looped: Collection[str]) -> Loop | None:
     return Loop(looped, passes)
 
 
-def _blocks(runs: Sequence[RunResult]) -> list[str] | None:
-    blocks = [run.block for run in runs]
+def blocks_of(observed: Sequence[RunResult] | Sequence[Observation]) -> list[str] | None:
+    """The block of each run or search; None unless there are at least two and each has one."""
+    blocks = [one.block for one in observed]
     if len(set(blocks)) < 2 or any(block is None for block in blocks):
         return None
     return [str(block) for block in blocks]

@@ -311,7 +311,8 @@ RULES: Final = (
         "trial exceeds a goal if more planned starts than the rule allows failed, did not take place, or took longer "
         "than the limit; with two or more brackets, the interval is the 95 % t interval of the mean log estimate over "
         "the searches; with one, the answer is its bracket; a trial in which the load generator was the limit does not "
-        "count.",
+        "count; the capacities of two levels of a factor differ if the interval of their ratio within the blocks, with "
+        "Bonferroni's correction over the ratios of the goal, excludes 1.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from plimsoll.analyse.results.analysis import Verdict
 from plimsoll.analyse.results.run import Latency
+from plimsoll.analyse.results.search import capacity_unit
 from plimsoll.analyse.results.verdicts import BottleneckVerdict
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.plan.metrics import catalogue
@@ -64,6 +65,8 @@ def describe(name: str) -> Metric:
     named = catalogue.METRICS.find(name)
     if named is not None:
         return _metric_of_row(named)
+    if (unit := capacity_unit(name)) is not None:
+        return Metric(name, f"capacity ({name.partition('.')[2]})", "rate", unit)
     if name.endswith("_ms"):
         return Metric(name, name[:-3].replace("_", " "), "ms")
     if name.endswith("_bytes_per_s"):

@@ -16,6 +16,8 @@ POOLED = "pooled over the design"
 SEPARATE = "separate variances"
 SINGLE = "one repetition: no interval"
 COMBINED = "mean of cells"
+MAX_HALF_LOG = 300.0
+"""Half width of an interval of logarithms beyond which its ends exceed the range of a double: there is no interval."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _from_log(values: NDArray[np.float64], interval: Interval | None) -> Interva
     if interval is None:
         return None
     mean = float(values.mean())
-    if interval.low is None or interval.high is None:
+    if interval.low is None or interval.high is None or interval.high - interval.mean > MAX_HALF_LOG:
         return Interval(mean, None, None, interval.level, interval.df, interval.method)
     low, high = (mean * math.exp(edge - interval.mean) for edge in (interval.low, interval.high))
     return Interval(mean, low, high, interval.level, interval.df, interval.method)

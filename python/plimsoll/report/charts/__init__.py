@@ -50,9 +50,14 @@ def load_figures(labels: Labels) -> list[Figure]:
     )
     drawn = [figure for figure in figures if figure is not None]
     of_responses = load.responses(labels) if several else []
-    searched = search.trials(labels)
-    drawn = [*([] if searched is None else [searched]), *drawn]
-    return [*drawn, *of_responses, *means.own_figures(labels), *ramp.figures(labels), *hosts.figures(labels)]
+    return [
+        *search.figures(labels),
+        *drawn,
+        *of_responses,
+        *means.own_figures(labels),
+        *ramp.figures(labels),
+        *hosts.figures(labels),
+    ]
 
 
 def effect_figures(labels: Labels) -> list[Figure]:

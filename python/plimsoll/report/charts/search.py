@@ -1,14 +1,23 @@
-"""The trials of a search in their order: the load of each, and whether it exceeded the goal."""
+"""The trials of a search: in their order, with the bounds as they close in, and response time against load."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 import altair as alt
 
 from plimsoll.analyse.answer.search import capacity_words
-from plimsoll.analyse.results.search import FoundCapacity, SearchCell, SearchTrial, SoughtGoal
-from plimsoll.analyse.results.wording import level_words
+from plimsoll.analyse.results.search import (
+    FoundCapacity,
+    SearchCell,
+    SearchResult,
+    SearchTrial,
+    SoughtGoal,
+)
+from plimsoll.analyse.results.wording import level_words, plural
+from plimsoll.plan import Rule, parse_rule
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (
     HEIGHT,
@@ -29,35 +38,78 @@ MAX_PANELS: Final = 6
 HELD: Final = "met the goal"
 EXCEEDED: Final = "exceeded the goal"
 INVALID: Final = "invalid"
-_OUTCOMES: Final = (HELD, EXCEEDED, INVALID)
+_COLOURS: Final = {HELD: "#0a84c6", EXCEEDED: "#d55e00", INVALID: "#6b7785"}
+_SHAPES: Final = {HELD: "circle", EXCEEDED: "triangle-up", INVALID: "cross"}
+Panels = Sequence[tuple[SearchCell, SoughtGoal]]
 
 
-def trials(labels: Labels) -> Figure | None:
-    """A panel for each goal in each cell; None without a search, or without a trial."""
+def figures(labels: Labels) -> list[Figure]:
+    """The trials in their order, with the bounds, and the percentile that each goal limits against the load; none
+    without a search, or without a trial. Each has a panel for each goal in each cell."""
     result = labels.analysis.search
     if result is None or not result.cells:
-        return None
+        return []
     shown = [(cell, goal) for cell in result.cells for goal in result.goals][:MAX_PANELS]
-    data = {f"trials{at}": _rows(cell, goal) for at, (cell, goal) in enumerate(shown)}
+    limited = [(cell, goal) for cell, goal in shown if any(goal.name in t.percentile_ms for t in cell.trials)]
+    drawn = [_trials(labels, result, shown)]
+    return [*drawn, _percentiles(labels, result, limited)] if limited else drawn
+
+
+def _trials(labels: Labels, result: SearchResult, shown: Panels) -> Figure:
+    names = [f"trials{at}" for at, _ in enumerate(shown)]
+    data = {name: _rows(cell, goal) for name, (cell, goal) in zip(names, shown, strict=True)}
     panels = [
-        _panel(f"trials{at}", data[f"trials{at}"], _title(cell, goal), _found(cell, goal), labels.load_title)
-        for at, (cell, goal) in enumerate(shown)
+        _panel(name, data[name], _title(cell, goal), _found(cell, goal), labels.load_title)
+        for name, (cell, goal) in zip(names, shown, strict=True)
     ]
     words = [
         f"{_title(cell, goal)}: {capacity_words(result, goal, found)}"
         for cell, goal in shown
         if (found := _found(cell, goal)) is not None
     ]
-    chart: Chart = panels[0] if len(panels) == 1 else alt.vconcat(*panels)
     return Figure(
         key="trials",
         title="Trials of the search",
-        chart=finish(chart, **data),
+        chart=finish(_stacked(panels), **data),
         alt="; ".join(words) or "The search is not finished.",
         table=tables.trials(result),
-        caption="Each point is a trial; its area grows with its length. The horizontal lines are the ends of the "
-        "reported bracket, or of the interval over several searches.",
+        caption="Each point is a trial; its area grows with its length. The steps are the lower and the upper bound "
+        "of each search after each trial. The horizontal lines are the ends of the reported bracket, or of the "
+        f"interval over several searches.{_left(result, shown)}",
     )
+
+
+def _percentiles(labels: Labels, result: SearchResult, shown: Panels) -> Figure:
+    names = [f"percentiles{at}" for at, _ in enumerate(shown)]
+    panels, data, has_beyond = [], {}, False
+    for name, (cell, goal) in zip(names, shown, strict=True):
+        limit = parse_rule(goal.response, "response")
+        rows, is_beyond = _percentile_rows(cell, goal, limit.value * 1000)
+        data[name], has_beyond = rows, has_beyond or is_beyond
+        panels.append(_percentile_panel(name, rows, _title(cell, goal), limit, labels.load_title))
+    beyond = (
+        " A point at the upper edge: the percentile is among the starts that failed or did not take place."
+        if has_beyond
+        else ""
+    )
+    return Figure(
+        key="percentiles",
+        title="Response time of the trials against the load",
+        chart=finish(_stacked(panels), **data),
+        alt="; ".join(f"{_title(cell, goal)}: limit {goal.response}" for cell, goal in shown),
+        table=tables.percentiles(result),
+        caption="Each point is a trial: the percentile that the goal limits, over all planned starts. The dashed line "
+        f"is the limit. Trials can also exceed a goal by errors.{beyond}{_left(result, shown)}",
+    )
+
+
+def _stacked(panels: list[Chart]) -> Chart:
+    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+
+
+def _left(result: SearchResult, shown: Panels) -> str:
+    left = len(result.cells) * len(result.goals) - len(shown)
+    return f" {plural(left, 'panel')} more: see the table." if left > 0 and len(shown) == MAX_PANELS else ""
 
 
 def _title(cell: SearchCell, goal: SoughtGoal) -> str:
@@ -72,14 +124,21 @@ def _rows(cell: SearchCell, goal: SoughtGoal) -> Rows:
     return [
         {
             "order": order,
+            "search": trial.search + 1,
+            "lower": trial.bounds.get(goal.name, (None, None))[0],
+            "upper": trial.bounds.get(goal.name, (None, None))[1],
+            "elapsed": round(elapsed),
             "load": trial.load,
             "outcome": _outcome(trial, goal),
             "loss": trial.loss_ratio.get(goal.name),
+            "percentile": trial.percentile_ms.get(goal.name),
             "seconds": trial.seconds,
             "run": trial.run,
             "why": trial.reason,
         }
-        for order, trial in enumerate(cell.trials, start=1)
+        for order, (trial, elapsed) in enumerate(
+            zip(cell.trials, accumulate(trial.spent_s for trial in cell.trials), strict=True), start=1
+        )
     ]
 
 
@@ -100,31 +159,81 @@ def _ends(found: FoundCapacity | None) -> list[float]:
 
 def _panel(name: str, rows: Rows, title: str, found: FoundCapacity | None, load_title: str) -> Chart:
     loads = [row["load"] for row in rows]
-    domain, ticks = log_axis(loads)
-    outcome = alt.Scale(domain=list(_OUTCOMES))
-    points = (
-        chart_of(name)
-        .mark_point(filled=True, opacity=0.9)
-        .encode(
-            x=alt.X("order:Q", title="trial", axis=alt.Axis(grid=False, format=",~f")),
-            y=alt.Y(
-                "load:Q",
-                title=load_title,
-                scale=alt.Scale(type="log", domain=domain, nice=False),
-                axis=alt.Axis(values=ticks, format=axis_format(loads)),
-            ),
-            color=alt.Color("outcome:N", title=None, scale=outcome),
-            shape=alt.Shape("outcome:N", title=None, scale=outcome),
-            size=alt.Size("seconds:Q", legend=None, scale=alt.Scale(range=[20, 120])),
-            tooltip=[
-                alt.Tooltip("run:N"),
-                alt.Tooltip("load:Q", title=load_title, format=".4~r"),
-                alt.Tooltip("loss:Q", format=".2%"),
-                alt.Tooltip("seconds:Q"),
-                alt.Tooltip("why:N"),
-            ],
-        )
+    base = chart_of(name)
+    x = alt.X("order:Q", title="trial", axis=alt.Axis(grid=False, format=",~f"))
+    points = _marks(base, load_title).encode(x=x, y=_load("load", loads, load_title))
+    path = base.mark_line(strokeWidth=0.5, opacity=0.4, color=INK).encode(x=x, y="load:Q")
+    steps = [
+        base.mark_line(
+            interpolate="step-after", strokeWidth=1.5, opacity=0.6, color=_COLOURS[outcome]
+        ).encode(x=x, y=f"{end}:Q", detail="search:N")
+        for end, outcome in (("lower", HELD), ("upper", EXCEEDED))
+    ]
+    drawn: Chart = alt.layer(path, *steps, points, *(level("y", end) for end in _ends(found)))
+    return drawn.properties(width=WIDTH, height=HEIGHT * 3 // 4, title=title)
+
+
+def _marks(base: alt.Chart, load_title: str) -> alt.Chart:
+    """A mark for each trial, without its position."""
+    outcomes = list(_COLOURS)
+    marks: alt.Chart = base.mark_point(filled=True, opacity=0.9).encode(
+        color=alt.Color(
+            "outcome:N", title=None, scale=alt.Scale(domain=outcomes, range=list(_COLOURS.values()))
+        ),
+        shape=alt.Shape(
+            "outcome:N", title=None, scale=alt.Scale(domain=outcomes, range=list(_SHAPES.values()))
+        ),
+        size=alt.Size("seconds:Q", legend=None, scale=alt.Scale(range=[20, 120])),
+        tooltip=[
+            alt.Tooltip("run:N"),
+            alt.Tooltip("search:Q"),
+            alt.Tooltip("load:Q", title=load_title, format=".4~r"),
+            alt.Tooltip("loss:Q", format=".2%"),
+            alt.Tooltip("percentile:Q", title="percentile (ms)", format=".3~r"),
+            alt.Tooltip("seconds:Q"),
+            alt.Tooltip("elapsed:Q", title="seconds spent so far"),
+            alt.Tooltip("why:N"),
+        ],
     )
-    path = chart_of(name).mark_line(strokeWidth=0.5, opacity=0.4, color=INK).encode(x="order:Q", y="load:Q")
-    drawn: Chart = alt.layer(path, points, *(level("y", end) for end in _ends(found)))
+    return marks
+
+
+def _load(field: str, values: list[float], title: str) -> alt.Y:
+    domain, ticks = log_axis(values)
+    return alt.Y(
+        f"{field}:Q",
+        title=title,
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=alt.Axis(values=ticks, format=axis_format(values)),
+    )
+
+
+def _percentile_rows(cell: SearchCell, goal: SoughtGoal, limit_ms: float) -> tuple[Rows, bool]:
+    """The trials that measured something, and whether a percentile is beyond all measured times: it is drawn at the
+    upper end of the axis."""
+    rows = [
+        row
+        for row, trial in zip(_rows(cell, goal), cell.trials, strict=True)
+        if goal.name in trial.percentile_ms
+    ]
+    known = [row["percentile"] for row in rows if row["percentile"] is not None]
+    top = log_axis([*known, limit_ms])[0][1]
+    shown = [row | {"at": top if row["percentile"] is None else row["percentile"]} for row in rows]
+    return shown, len(known) < len(rows)
+
+
+def _percentile_panel(name: str, rows: Rows, title: str, limit: Rule, load_title: str) -> Chart:
+    loads = [row["load"] for row in rows]
+    domain, ticks = log_axis(loads)
+    x = alt.X(
+        "load:Q",
+        title=load_title,
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        axis=alt.Axis(values=ticks, format=axis_format(loads), grid=False),
+    )
+    limit_ms = limit.value * 1000
+    what = "median" if limit.arg is None else f"p{limit.arg:g}"
+    y = _load("at", [*(row["at"] for row in rows), limit_ms], f"{what} of the response time (ms)")
+    points = _marks(chart_of(name), load_title).encode(x=x, y=y)
+    drawn: Chart = alt.layer(points, level("y", limit_ms))
     return drawn.properties(width=WIDTH, height=HEIGHT * 3 // 4, title=title)
