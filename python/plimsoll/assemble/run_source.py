@@ -18,3 +18,9 @@ def run_source(
         return CapacitySearchRuns(plan, directory)
     until = plan.experiment.design.until
     return None if until is None else UntilTightRuns(plan, until, directory, done)
+
+
+def is_done(plan: Plan, directory: ResultsDirectory, done: frozenset[str]) -> bool:
+    """Whether no run is left of an experiment that does not know its runs in advance. Arguments: as in `run_source`."""
+    source = run_source(plan, directory, done)
+    return source is not None and source.left() == 0

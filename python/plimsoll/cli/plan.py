@@ -8,11 +8,13 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from plimsoll.assemble.like import Prediction, earlier_runs, predictions, repetitions_like
 from plimsoll.assemble.like_pair import pair_like
+from plimsoll.assemble.like_search import earlier_cells
 from plimsoll.cli.plan_pair import pair_lines
-from plimsoll.cli.plan_search import search_lines
+from plimsoll.cli.plan_search import like_document, like_search_lines, search_lines
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.limits import limited_resources, prove_here, require_limits
 from plimsoll.deploy.perf.permission import perf_problem, profiled_hosts
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--like",
         type=Path,
         metavar="DIR",
-        help="predict the transactions of each tester from the response times of earlier results",
+        help="predict the transactions of each tester, or the time of a search, from earlier results",
     )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
@@ -47,21 +49,11 @@ def main(args: argparse.Namespace) -> int:
     """Prints the plan."""
     plan = make_plan(load_experiment(args.file, args.set), secrets.randbits(32))
     limits = _limits(plan)
-    found = None if args.like is None else predictions(plan, earlier_runs(args.like))
-    pair = [] if args.like is None else pair_like(plan, args.like)
+    shown = len(plan.runs) if args.all else SHOWN
+    document, more = _like(plan, args.like, shown) if args.like is not None else ({}, [])
     if args.json:
-        document = plan.to_json() | ({} if found is None else {"like": _document(found)})
-        document |= {"detectable": [asdict(one) for one in pair]} if pair else {}
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        print(json.dumps(plan.to_json() | document, indent=1, ensure_ascii=False))
     else:
-        shown = len(plan.runs) if args.all else SHOWN
-        more = (
-            []
-            if found is None
-            else like_lines(found, args.like, shown)
-            + repetition_lines(plan, args.like)
-            + pair_lines(plan, pair, args.like)
-        )
         for line in [*lines(plan, shown), *more]:
             print(line)
         for line in limits:
@@ -69,6 +61,21 @@ def main(args: argparse.Namespace) -> int:
         for line in _perf(plan):
             print(f"perf: {line}")
     return int(ExitCode.PASSED)
+
+
+def _like(plan: Plan, directory: Path, max_cells: int) -> tuple[dict[str, Any], list[str]]:
+    """What earlier results say about a plan: as JSON, and as lines of text. Raises PlimsollError."""
+    search = plan.experiment.search
+    if search is not None:
+        cells = earlier_cells(plan, directory)
+        return {"like": like_document(search, cells)}, like_search_lines(search, cells, directory)
+    found = predictions(plan, earlier_runs(directory))
+    pair = pair_like(plan, directory)
+    document: dict[str, Any] = {"like": _document(found)}
+    if pair:
+        document["detectable"] = [asdict(one) for one in pair]
+    text = like_lines(found, directory, max_cells) + repetition_lines(plan, directory)
+    return document, text + pair_lines(plan, pair, directory)
 
 
 def _limits(plan: Plan) -> list[str]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from plimsoll.assemble.like_search import EarlierCell, expected_search, start_lines
 from plimsoll.assemble.search_request import capacity_search
 from plimsoll.plan import Plan
 from plimsoll.plan.model_search import Search, SearchGoal
@@ -34,6 +39,31 @@ def search_lines(plan: Plan, search: Search) -> list[str]:
     if search.confirm:
         lines.append(f"then: {search.confirm} confirming runs at each end of each bracket")
     return lines
+
+
+def like_search_lines(search: Search, cells: Sequence[EarlierCell], directory: Path) -> list[str]:
+    """Where the search of each cell begins, and what all are expected to take, with the assumption."""
+    expected = expected_search(search, cells)
+    others = ""
+    if expected.others:
+        what = "1 other cell" if expected.others == 1 else f"{expected.others} other cells, each"
+        others = f", and at most {_time(search.max_time_s)} for {what}"
+    return [
+        f"assumption: a search takes as long as in {directory}, with its trials and widths",
+        *(f"start: {line}" for line in start_lines(search, cells, directory)),
+        f"expected: {_time(expected.seconds)}, {expected.requests:,.0f} requests{others}",
+    ]
+
+
+def like_document(search: Search, cells: Sequence[EarlierCell]) -> dict[str, Any]:
+    """The same as plain data. `start`: null for the lowest load."""
+    expected = expected_search(search, cells)
+    return {
+        "starts": [{"cell": dict(cell.labels), "load": cell.start} for cell in cells],
+        "expected_s": expected.seconds,
+        "expected_requests": expected.requests,
+        "other_cells": expected.others,
+    }
 
 
 def _goal(goal: SearchGoal) -> str:

@@ -7,9 +7,11 @@ import datetime
 import os
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from plimsoll.assemble.run_source import run_source
+from plimsoll.assemble.like_search import earlier_cells, start_lines, starts_of
+from plimsoll.assemble.run_source import is_done, run_source
 from plimsoll.cli.outcome import conclude
 from plimsoll.cli.progress import Progress
 from plimsoll.deploy.binary import find_engine
@@ -51,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do not test the targets before the first run",
     )
+    parser.add_argument(
+        "--like",
+        type=Path,
+        metavar="DIR",
+        help="begin a search at the brackets of earlier results",
+    )
     parser.add_argument("--quiet", action="store_true", help="print only failed thresholds")
     parser.add_argument(
         "--json", action="store_true", help="print the analysis as JSON instead of the summary"
@@ -62,10 +70,13 @@ def main(args: argparse.Namespace) -> int:
     find_engine()  # fails before a file is created
     if args.resume is not None and args.file is not None:
         raise BadInput("--resume reads the experiment from the results directory; do not give a file as well")
+    if args.resume is not None and args.like is not None:
+        raise BadInput("--resume continues the search where it began; do not give --like as well")
     if args.resume is not None:
         plan, directory = resumed_plan(args.resume, args.set)
     elif args.file is not None:
         plan, directory = make_plan(load_experiment(args.file, args.set), secrets.randbits(32)), None
+        plan = plan if args.like is None else _like(plan, args.like, quiet=args.quiet)
     else:
         raise BadInput("give an experiment file, or --resume DIR; plimsoll init writes an example file")
     if (code := run_on_lab(hosts_to_reach(run.config for run in plan.runs), args.words)) is not None:
@@ -80,11 +91,20 @@ def main(args: argparse.Namespace) -> int:
             for line in run.missing:
                 print(printable(f"run {run.run}: not fetched: {line}"), file=sys.stderr)
         done = done_runs(args.resume)
-        probe_targets(plan, done, skipped=args.no_probe)
+        probe_targets(plan, done, skipped=args.no_probe or is_done(plan, directory, done))
     outcome = execute(
         plan, directory, done, quiet=args.quiet, prepare=args.resume is None, probe=not args.no_probe
     )
     return conclude(outcome, quiet=args.quiet, as_json=args.json)
+
+
+def _like(plan: Plan, earlier: Path, *, quiet: bool) -> Plan:
+    """The plan of a search that begins at the brackets of earlier results. Raises PlimsollError."""
+    cells = earlier_cells(plan, earlier)
+    assert plan.experiment.search is not None, "earlier_cells has checked"
+    for line in () if quiet else start_lines(plan.experiment.search, cells, earlier):
+        print(printable(line), file=sys.stderr)
+    return replace(plan, starts=starts_of(cells))
 
 
 def busy_host_warnings() -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from plimsoll.assemble.run_source import is_done
 from plimsoll.cli.outcome import exit_code, write_files
 from plimsoll.cli.run import execute, probe_targets
 from plimsoll.deploy.binary import find_engine
@@ -71,7 +72,8 @@ def main(args: argparse.Namespace) -> int:
                 for line in fetched.missing:
                     note(f"run {fetched.run}: not fetched: {line}")
             done = done_runs(earlier.path)
-        probe_targets(plan, done, skipped=args.no_probe)
+        is_over = earlier is not None and is_done(plan, earlier, done)
+        probe_targets(plan, done, skipped=args.no_probe or is_over)
         return execute(
             plan,
             earlier or create(),

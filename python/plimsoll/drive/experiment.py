@@ -248,7 +248,7 @@ class ExperimentRunner:
         with self._stop.installed():
             try:
                 self._register()
-                if todo:
+                if runs.left():
                     self._check_watched()
                     self._prepare_hosts()
                     self._check_perf()

@@ -50,6 +50,7 @@ def resumed_plan(path: Path, again: Sequence[str] = ()) -> tuple[Plan, ResultsDi
             f"another version wrote it. Start a new experiment."
         )
     try:
+        plan = _with_starts(plan, document.get("search_starts", ()))
         return _with_trials(plan, document["runs"]), ResultsDirectory(path)
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedResults(
@@ -76,6 +77,12 @@ def _with_secrets(results: Path, sets: Sequence[str], again: Sequence[str]) -> l
     return [
         given_values[setting.partition("=")[0].strip()] if HIDDEN in setting else setting for setting in sets
     ]
+
+
+def _with_starts(plan: Plan, stored: Sequence[dict[str, Any]]) -> Plan:
+    """The plan of a search whose cells begin at the loads of the first start."""
+    cells = [dict(cell.labels) for cell in plan.experiment.cells]
+    return replace(plan, starts={cells.index(one["cell"]): float(one["load"]) for one in stored})
 
 
 def _with_trials(plan: Plan, stored: Sequence[dict[str, Any]]) -> Plan:

@@ -35,7 +35,8 @@ class ThresholdRow:
 @dataclass(frozen=True, slots=True)
 class ExperimentRow:
     """A file of the suite. `reason`: why it was not run, or why it ended early; `directory` and `report`: relative to
-    that of the suite, empty if there are none; numbers of runs are those of the analysis."""
+    that of the suite, empty if there are none; numbers of runs are those of the analysis. `planned_runs`: None if their
+    number is open, as that of a search."""
 
     file: str
     name: str = ""
@@ -44,7 +45,7 @@ class ExperimentRow:
     reason: str = ""
     remarks: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
-    planned_runs: int = 0
+    planned_runs: int | None = 0
     runs: int = 0
     valid_runs: int = 0
     doubtful_runs: int = 0
@@ -120,7 +121,7 @@ def first_row(selection: Selection) -> ExperimentRow:
         name=experiment.name,
         question=experiment.redactor.text(experiment.question),
         remarks=selection.remarks,
-        planned_runs=len(selection.plan.runs),
+        planned_runs=len(selection.plan.runs) if experiment.search is None else None,
     )
 
 
