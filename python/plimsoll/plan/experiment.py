@@ -42,7 +42,13 @@ from plimsoll.plan.schema.experiment import (
 )
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
-from plimsoll.plan.search import TrialCells, check_beside_search, resolve_search, with_search
+from plimsoll.plan.search import (
+    TrialCells,
+    check_beside_search,
+    lateness_floor_ns,
+    resolve_search,
+    with_search,
+)
 from plimsoll.plan.sets import with_sets
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, dotted, parse_document
 from plimsoll.plan.source.fields import shown
@@ -345,7 +351,7 @@ def _build_experiment(
         tester_cpu=first.validity.tester_cpu,
         started=first.validity.started,
         lateness_share=first.validity.lateness_share,
-        lateness_floor_ns=first.validity.lateness_floor,
+        lateness_floor_ns=lateness_floor_ns(first.validity, search),
         gaps=first.validity.gaps,
         steal=first.validity.steal,
         requests=first.validity.requests,

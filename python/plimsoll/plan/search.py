@@ -13,11 +13,11 @@ from plimsoll.errors import BadInput
 from plimsoll.plan import model
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor
-from plimsoll.plan.metrics.rules import Rule
+from plimsoll.plan.metrics.rules import Rule, parse_rule
 from plimsoll.plan.model_search import RATE, Search, SearchGoal
 from plimsoll.plan.resolve.cell import FailedCell
 from plimsoll.plan.resolve.context import ResolveContext
-from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw
+from plimsoll.plan.schema.experiment import DesignRaw, ExperimentRaw, ValidityRaw
 from plimsoll.plan.schema.paths import Origins, with_value
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.schema.search import SearchRaw
@@ -179,6 +179,15 @@ def _goals(raw: SearchRaw, capacity: model.CapacityRules, report: ResolveContext
     for key, rule in (("response", capacity.response), ("errors", capacity.errors)):
         _check_rule(rule, ("capacity", key), report)
     return (SearchGoal(DEFAULT_GOAL, capacity.response_text, capacity.errors_text, 0.05),)
+
+
+def lateness_floor_ns(written: ValidityRaw, search: Search | None) -> int:
+    """The lateness below which the load generator is on time. Unless the file states it, that of a search is at least
+    `lateness_share` of the shortest limit of a goal: a shorter one does not decide whether a goal is met."""
+    if search is None or "lateness_floor" in written.model_fields_set:
+        return written.lateness_floor
+    limits = [parse_rule(goal.response, "response").value for goal in search.goals if goal.response]
+    return max(written.lateness_floor, round(written.lateness_share * min(limits, default=0.0) * NS["s"]))
 
 
 def _check_rule(rule: Rule | None, at: KeyPath, report: ResolveContext) -> None:

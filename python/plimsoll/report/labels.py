@@ -10,6 +10,7 @@ from functools import cached_property
 from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
 from plimsoll.analyse.results.metrics import canonical, is_work
 from plimsoll.analyse.results.run import TesterResult
+from plimsoll.analyse.results.search import capacity_name
 from plimsoll.analyse.results.wording import Metric, describe, factor_word
 from plimsoll.plan.source.units import quantity
 
@@ -192,6 +193,12 @@ class Labels:
         """The leading response: the first known response of the experiment, else the throughput."""
         names = [canonical(name) for name in self.analysis.experiment.responses]
         return describe(next((name for name in names if name is not None), "throughput_per_s"))
+
+    @property
+    def leading_capacity(self) -> str | None:
+        """The name of the capacity for the first goal of a search; None without a search."""
+        search = self.analysis.search
+        return None if search is None else capacity_name(search.axis, search.goals[0].name)
 
     @cached_property
     def throughput(self) -> Metric:

@@ -47,6 +47,10 @@ def found(
             found(*[one("bracket", 1200, 1290)] * 2, one("time"), interval=(1240, 1190, 1290)),
             "1,240 requests/s (1,190 to 1,290 in 2 searches; 1 search without a bracket)",
         ),
+        (
+            found(one("bracket", 328.9, 416.2), one("time", 300)),
+            "between 329 and 416 requests/s (bracket of 1 of 2 searches)",
+        ),
         (found(one("bracket", 328.9, 416.2)), "between 329 and 416 requests/s (bracket of one search)"),
         (
             found(one("time", 328.9, 416.2)),

@@ -130,3 +130,17 @@ def test_what_does_not_fit_a_search_is_refused_with_its_line(
         parsed(FILE.replace(old, new, 1))
     found = [(problem.line, problem.message) for problem in raised.value.problems]
     assert any(at == line and message in text for at, text in found), found
+
+
+@pytest.mark.parametrize(
+    ("more", "floor_ms"),
+    [
+        ("", 10),
+        ("validity: {lateness_share: 20%}\n", 20),
+        ("validity: {lateness_floor: 2ms}\n", 2),
+    ],
+)
+def test_a_lateness_far_below_the_limit_of_the_goals_is_no_reason(more: str, floor_ms: int) -> None:
+    assert parsed(FILE + more).validity.lateness_floor_ns == floor_ms * 10**6
+    errors_only = FILE.replace('response: "p(99)<100ms", ', "")
+    assert parsed(errors_only).validity.lateness_floor_ns == 10**6

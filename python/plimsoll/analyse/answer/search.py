@@ -117,14 +117,17 @@ def capacity_words(result: SearchResult, goal: SoughtGoal, found: FoundCapacity)
         more = f"; {plural(left, 'search', 'searches')} without a bracket" if left else ""
         return f"{load_of(result, found.estimate or 0.0)} ({interval}{more}){_throughput(result, found)}"
     if bracketed:
-        return f"{_bracket(result, bracketed[0])}{_throughput(result, found)}"
+        return f"{_bracket(result, bracketed[0], len(found.searches))}{_throughput(result, found)}"
     return _without_bracket(result, goal, found)
 
 
-def _bracket(result: SearchResult, found: OneSearch) -> str:
+def _bracket(result: SearchResult, found: OneSearch, searches: int) -> str:
     assert found.lower is not None and found.upper is not None, "the caller has checked"
+    of = "one search" if searches == 1 else f"1 of {searches} searches"
     late = " when the time was used up" if found.ending == Ending.TIME else ""
-    return f"between {amount(found.lower.load)} and {load_of(result, found.upper.load)} (bracket of one search{late})"
+    return (
+        f"between {amount(found.lower.load)} and {load_of(result, found.upper.load)} (bracket of {of}{late})"
+    )
 
 
 def _without_bracket(result: SearchResult, goal: SoughtGoal, found: FoundCapacity) -> str:

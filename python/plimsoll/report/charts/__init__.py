@@ -79,7 +79,8 @@ def effect_figures(labels: Labels) -> list[Figure]:
 
 def check_figures(labels: Labels) -> list[Figure]:
     """Charts for checks by a reviewer: run order and residuals."""
-    figures = [effects.run_order(labels)]
+    # The loads of a search differ from trial to trial, so its throughputs have no trend.
+    figures = [effects.run_order(labels)] if labels.analysis.search is None else []
     figures += [
         effects.residuals(labels, model, at) for at, model in enumerate(labels.analysis.models, start=1)
     ]

@@ -52,7 +52,7 @@ def effect_figures(labels: Labels, response: str, position: int) -> list[Figure]
     of_response = [chart for chart in labels.analysis.charts if chart.y == (response,)]
     main = [chart for chart in of_response if chart.kind == "main effect"]
     pairs = _largest(labels, response, [chart for chart in of_response if chart.kind == "interaction"])
-    is_secondary = response != labels.metric.name
+    is_secondary = response not in (labels.metric.name, labels.leading_capacity)
     figures = []
     if main:
         figures.append(_panels(main, f"main-effects-{position}", "Main effects on the", is_secondary))
