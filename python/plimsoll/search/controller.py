@@ -233,7 +233,7 @@ class SearchController:
             bounds,
             None if lower is None else _own(goal, lower, counted, 0.95, curve),
             None if upper is None else _own(goal, upper, counted, 0.95, curve),
-            curve.quantile(0.5) if curve is not None and bracketed else None,
+            curve.median if curve is not None and bracketed else None,
             throughput,
             1.0 if curve is None else curve.inflation,
         )
