@@ -59,6 +59,8 @@ def test_a_paired_experiment_is_interrupted_resumed_and_compared(lab: Lab) -> No
     shown = lab.run("show", results)
     assert shown.code == 99 and "A/A" in shown.out and "slower: median response time" in shown.out
     assert "Comparison" in (results / "report.html").read_text()
+    quiet = lab.run("run", "--resume", results, "--quiet")
+    assert quiet.code == 99 and "slower: median response time" in quiet.out and "A/A" not in quiet.out
     # Reversed, the control still repeats the level "old".
     back = lab.run("compare", results, "--by", "build=new,old", "--json").json
     found = {one["metric"]: one for one in back["comparisons"]}

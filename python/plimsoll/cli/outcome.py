@@ -77,7 +77,7 @@ def print_json(analysis: Analysis) -> None:
 
 def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool = False) -> None:
     """Prints the summary and the written files on stdout; `failed_only`: only the lines that explain the exit code."""
-    from plimsoll.report.comparison import comparison_lines
+    from plimsoll.report.comparison import comparison_lines, slower_lines
     from plimsoll.report.terminal import failed_lines, summary_lines
 
     width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
@@ -90,8 +90,9 @@ def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool 
     )
     for line in lines:
         print(line)
-    if isinstance(analysis.comparison, ComparisonResult) and not failed_only:
-        for line in ("", *comparison_lines(analysis.comparison, width, colour)):
+    if isinstance(comparison := analysis.comparison, ComparisonResult):
+        shown = slower_lines if failed_only else comparison_lines
+        for line in (*([] if failed_only else [""]), *shown(comparison, width, colour)):
             print(line)
 
 

@@ -79,6 +79,13 @@ def comparison_lines(result: ComparisonResult, width: int = 80, colour: bool = F
     return lines
 
 
+def slower_lines(result: ComparisonResult, width: int = 80, colour: bool = False) -> list[str]:
+    """Only what is slower or worse, for the terminal."""
+    style = Style(max(width, NARROWEST), colour)
+    slower = result.with_verdict(Verdict.SLOWER)[:MAX_SENTENCES]
+    return [line for one in slower for line in style.wrapped(sentence(one), hang="    ")]
+
+
 def comparison_markdown(result: ComparisonResult) -> str:
     """The comparison as Markdown: the verdict as heading, the table, and the details folded."""
     lines = [f"### {_escaped(f'{_of_experiment(result)}{headline(result)}')}", ""]

@@ -7,7 +7,7 @@ from plimsoll.compare.metrics import Better, ComparedMetric, Scale
 from plimsoll.compare.model import Drift, Limits, RunValue, Sample, SerialDependence, ShortRuns
 from plimsoll.compare.result import ComparisonResult, SideSummary
 from plimsoll.compare.verdicts import compare
-from plimsoll.report.comparison import comparison_lines, comparison_markdown, headline
+from plimsoll.report.comparison import comparison_lines, comparison_markdown, headline, slower_lines
 from plimsoll.report.tables.comparison import metric_title, verdict_word
 
 HOSTILE = "<img src=x>|`a`\x1b[31m"
@@ -52,6 +52,13 @@ def test_the_terminal_shows_sides_table_and_verdicts() -> None:
     assert "only one valid run of a cell: throughput." in text and "Few runs: a side has 1 valid run" in text
     assert "Of 4 comparisons: 2 slower or worse, 1 faster or better, 0 the same, 1 undecided." in text
     assert "Margin: 3 %, of errors 0.5 percentage points." in text and "Holm" in text
+
+
+def test_a_quiet_run_prints_only_what_is_slower_or_worse() -> None:
+    text = "\n".join(slower_lines(result(), 140))
+    assert (
+        len(text.splitlines()) == 2 and "slower: p95 of response time" in text and "worse: error rate" in text
+    )
 
 
 def test_a_memory_is_not_slower_but_worse() -> None:
