@@ -49,7 +49,12 @@ def shares(truth: Truth, experiments: int, verdict: Verdict, metric: str = "") -
 
 @pytest.mark.parametrize(
     ("truth", "experiments"),
-    [(EQUAL[0], 250), (EQUAL[4], 250), *(pytest.param(truth, 1000, marks=LONG) for truth in EQUAL)],
+    [
+        (EQUAL[0], 250),
+        (EQUAL[4], 250),
+        *(pytest.param(truth, 1000, marks=LONG) for truth in EQUAL),
+        pytest.param(Truth(20, 1), 300, marks=LONG),  # percentiles from the bootstrap
+    ],
 )
 def test_equal_systems_are_seldom_slower_or_faster(truth: Truth, experiments: int) -> None:
     # With a margin of 1 %, most metrics scatter by more than the margin.

@@ -20,6 +20,7 @@ from plimsoll.report.comparison import (
     remarks,
     sentence,
     side_words,
+    sides_of,
 )
 from plimsoll.report.html import Section
 from plimsoll.report.page_data import figure_data, for_script
@@ -82,9 +83,9 @@ def comparison_page(result: ComparisonResult, *, bundle: str | None = None) -> s
 
 
 def _facts(result: ComparisonResult) -> list[str]:
-    sides = ((side, getattr(result, side)) for side in ("old", "new"))
     words = [
-        f"{side}: {side_words(summary, is_analysed=bool(result.comparisons))}" for side, summary in sides
+        f"{side}: {side_words(summary, is_analysed=bool(result.comparisons))}"
+        for side, summary in sides_of(result)
     ]
     return [*words, f"margin {100 * result.margin:g} %", f"rule {result.rule}"]
 

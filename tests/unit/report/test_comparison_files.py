@@ -101,3 +101,8 @@ def test_a_chart_of_many_cells_is_limited() -> None:
     ]
     page = comparison_page(result(comparisons=compare(samples), samples=tuple(samples)), bundle="")
     assert "8 more panels are left out" in page
+
+
+def test_the_page_names_the_runs_of_a_control() -> None:
+    page = comparison_page(result(control=SideSummary("a again", 5, 1, 0)), bundle="")
+    assert "control: 5 runs, 4 valid, 1 invalid (left out)" in page
