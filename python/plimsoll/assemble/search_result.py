@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
@@ -58,7 +58,8 @@ def search_result(results: Results, measured: Mapping[str, MeasuredTrial] = NOTH
         for line in results.decisions:
             if "result" in line:
                 lines.setdefault(tuple(line["cell"].items()), []).append(line)
-        cells = tuple(_cell(search, results.plan, own, measured) for own in lines.values())
+        found = (_cell(search, results.plan, own, measured) for own in lines.values())
+        cells = tuple(sorted(found, key=_file_order(results.plan)))
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedResults(
             f"{results.path / NAME} does not have the form of a search: {error!r}"
@@ -74,6 +75,19 @@ def search_result(results: Results, measured: Mapping[str, MeasuredTrial] = NOTH
         cells=cells,
         rule=rule(RuleName.SEARCH),
     )
+
+
+def _file_order(plan: Mapping[str, Any]) -> Callable[[SearchCell], tuple[int, ...]]:
+    """A key that sorts cells by their levels in the order of the file."""
+    levels = {factor["name"]: factor["levels"] for factor in plan["factors"]}
+
+    def key(cell: SearchCell) -> tuple[int, ...]:
+        return tuple(
+            known.index(cell.cell[name]) if cell.cell.get(name) in known else -1
+            for name, known in levels.items()
+        )
+
+    return key
 
 
 def _cell(

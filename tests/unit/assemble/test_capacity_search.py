@@ -55,6 +55,7 @@ def test_the_capacity_is_a_response_of_the_factors(searched: Searched) -> None:
         assert one.ratio.low is not None and one.ratio.high is not None
         assert 0.9 * truth < one.ratio.low < one.ratio.high < 1.1 * truth
     assert [len(cell.capacities[0].searches) for cell in result.cells] == [3, 3, 3]
+    assert [cell.cell["servers"] for cell in result.cells] == ["2", "3", "5"], "the order of the file"
 
 
 def test_the_bounds_of_a_search_close_in(searched: Searched) -> None:
