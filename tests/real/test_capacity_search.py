@@ -72,37 +72,3 @@ def test_a_bracket_contains_a_plausible_load_and_a_removed_trial_is_made_again(l
     again = lines_of(lab)
     assert again[: len(lines) - 2] == lines[:-2], "the trials before it are kept"
     assert "no problems" in lab.run("check", lab.results()).out
-
-
-@pytest.mark.timeout(400)
-def test_the_capacity_of_several_cells_is_compared(lab: Lab) -> None:
-    cells = "factors: {servers: {path: services.web.servers, levels: [1, 4]}}\n"
-    file = lab.file(FILE % ("10/s", 2) + cells)
-    done = lab.run("run", file, "--set", "search.max_time=25s", "--json")
-    assert done.code == 0, done.err
-    search = done.json["search"]
-    assert [cell["cell"] for cell in search["cells"]] == [{"servers": "1"}, {"servers": "4"}]
-    (ratio,) = search["ratios"]
-    # Four times the servers; the interval of two searches on a busy machine may be wide.
-    assert 1.5 < ratio["ratio"]["mean"] < 8
-    assert {model["response"] for model in done.json["models"]} == {"capacity_per_s.fast"}
-    trial = search["cells"][0]["trials"][1]
-    assert trial["percentile_ms"]["fast"] > 0 and trial["throughput_per_s"] > 0
-
-    again = lab.run(
-        "run",
-        file,
-        "--like",
-        lab.results(),
-        "--set",
-        "search.repeat=1",
-        "--set",
-        "search.max_time=15s",
-        "--json",
-    )
-    assert again.code == 0, again.err
-    plan = json.loads((lab.results() / "plan.json").read_text())
-    starts = {one["cell"]["servers"]: one["load"] for one in plan["search_starts"]}
-    first = {line["cell"]["servers"]: line["load"] for line in reversed(lines_of(lab)[:-1])}  # type: ignore[index]
-    assert first == starts
-    assert "no problems" in lab.run("check", lab.results()).out
