@@ -88,6 +88,11 @@ def candidate(
         return _lower(bounds.upper, coarse, state, grid)
     if bounds.upper is None:
         return _upper(bounds.lower, coarse, state, grid)
+    # The coarser target may be closer: trials of another goal give this one bounds that are far apart.
+    if coarse.lower is not None and bounds.lower < coarse.lower < bounds.upper:
+        return _lower(bounds.upper, coarse, state, grid)
+    if coarse.upper is not None and bounds.lower < coarse.upper < bounds.upper:
+        return _upper(bounds.lower, coarse, state, grid)
     middle = grid.middle(bounds.lower, bounds.upper)
     assert middle is not None, "a target whose bounds are neighbours is done"
     reason = f"the bounds {bounds.lower:g} and {bounds.upper:g} are too far apart"

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from tests.stats.search_truths import Curve, Late, measure, run_search
 
-from plimsoll.search.classify import LoadClass, Sums, classify
+from plimsoll.search.classify import Bounds, LoadClass, Sums, classify
 from plimsoll.search.controller import Limits, SearchController
 from plimsoll.search.evidence import posterior
 from plimsoll.search.goals import Axis, Goal, starts_for_rules, trial_seconds
 from plimsoll.search.grid import LoadGrid
+from plimsoll.search.strategy import TargetState, candidate
 from plimsoll.search.trials import GoalOutcome, Invalid, Rule, Trial, TrialResult
 from plimsoll.search.verdict import Ending, Verdict
 
@@ -255,6 +256,17 @@ def test_one_search_serves_two_goals() -> None:
         assert found.lower.load <= at <= found.upper.load
     alone = [run_search(controller(), step_at(at))[1] for at in (900, 2500)]
     assert len(both) < sum(len(results) for results in alone)
+
+
+def test_bounds_by_trials_of_another_goal_do_not_hide_those_of_the_coarser_target() -> None:
+    """The bounds are far apart, but the coarser target knows a closer lower bound."""
+    target = GOAL.target
+    low, coarse_low, high, coarse_high = (GRID.at_least(load) for load in (900, 2450, 2546, 2646))
+    before = TargetState(target, {}, Bounds(coarse_low, coarse_high), True)
+    classes = {low: LoadClass.LOWER, high: LoadClass.UPPER}
+    state = TargetState(target, classes, Bounds(low, high), False)
+    found = candidate(state, before, GRID, None)
+    assert (found.load, found.rule) == (coarse_low, Rule.REFINE_LOWER)
 
 
 def test_an_exceed_ratio_of_zero_is_the_binary_search_of_rfc_2544() -> None:
