@@ -66,6 +66,7 @@ class CapacitySearchRuns:
         """The next trial, after the result of the one before it was stored; None if every cell has its answer."""
         if self._open is not None:
             self._close(*self._open)
+        began = self._clock()
         found = self._next()
         if found is None:
             self._write(ended=True)
@@ -75,7 +76,7 @@ class CapacitySearchRuns:
         self._lines.append(line_of(trial, run.id, self._labels(cell)))
         self._write()
         write_json(self._directory.path / "plan.json", self._plan.to_json())
-        self._open = cell, trial, self._clock()
+        self._open = cell, trial, began
         return run
 
     def left(self) -> int:
@@ -104,9 +105,10 @@ class CapacitySearchRuns:
         return self._plan.experiment.cells[cell.index].labels
 
     def _close(self, cell: _Cell, trial: Trial, began: float) -> None:
-        """Stores the result of the trial that has ended."""
+        """Stores the result of the trial that has ended. Its wall time contains its evaluation."""
         self._open = None
-        result = self._measured(trial, self._lines[-1]["run"], self._clock() - began)
+        result = self._measured(trial, self._lines[-1]["run"], 0.0)
+        result = replace(result, spent_seconds=round(self._clock() - began, 3))
         self._lines[-1]["result"] = result_record(result)
         self._write()
         self._add(cell, result)
