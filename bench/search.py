@@ -2,7 +2,8 @@
 
 In virtual time: a trial takes its length and 1.5 s of start, drain and bookkeeping. The bisection makes n trials of
 the full length at each load and decides by the majority, until its interval is as narrow as the bracket of the
-search (10 %). n is the smallest number with which the interval contains the truth as often as wanted, 95 %.
+search (10 %). n is the smallest number with which the interval contains the truth as often as wanted, 95 %. The second
+bisection knows no n: it makes trials at each load until the load is a lower or an upper bound of the goal (RFC 9971).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from tests.stats.search_queues import CASES, TRUTHS, Queue
-from tests.stats.search_truths import Curve, Service, bisect, run_search
+from tests.stats.search_truths import Curve, Decision, Service, bisect, by_class, majority, run_search
 
 from plimsoll.search.controller import Limits, SearchController
 from plimsoll.search.goals import Goal
@@ -75,13 +76,13 @@ def searched(subject: Subject, searches: int) -> tuple[float, float, float]:
     return hits / searches, float(np.median(seconds)), float(np.median(widths))
 
 
-def bisected(subject: Subject, trials: int, searches: int) -> tuple[float, float]:
+def bisected(subject: Subject, decision: Decision, searches: int) -> tuple[float, float]:
     """Share of the intervals with the truth, median seconds."""
     rng = np.random.default_rng(2)
     hits, seconds = 0, []
     for _ in range(searches):
         at, service = subject.draw(rng)
-        low, high, spent = bisect(subject.goal, ends(rng), trials, service)
+        low, high, spent = bisect(subject.goal, ends(rng), decision, service)
         hits += low <= at <= high
         seconds.append(spent)
     return hits / searches, float(np.median(seconds))
@@ -96,13 +97,15 @@ def ends(rng: np.random.Generator) -> tuple[float, float]:
 def row(subject: Subject, searches: int) -> str:
     covered, seconds, width = searched(subject, searches)
     for trials in MAX_TRIALS:
-        share, plain = bisected(subject, trials, searches)
+        share, plain = bisected(subject, majority(subject.goal, trials), searches)
         if share >= WANTED:
             break
     ratio = f"{plain / seconds:.1f}" if share >= WANTED else "not reached"
+    with_sum, plain_with_sum = bisected(subject, by_class(subject.goal), searches)
     return (
         f"| {subject.name} | {covered:.3f} | {100 * width:.1f} % | {seconds:.0f} | "
-        f"{trials} | {share:.3f} | {plain:.0f} | {ratio} |"
+        f"{trials} | {share:.3f} | {plain:.0f} | {ratio} | "
+        f"{with_sum:.3f} | {plain_with_sum:.0f} | {plain_with_sum / seconds:.1f} |"
     )
 
 
@@ -110,8 +113,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--searches", type=int, default=400)
     searches = parser.parse_args().searches
-    print("| service | search: contains the truth | width | s | bisection: n | contains it | s | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(
+        "| service | search: contains the truth | width | s | bisection: n | contains it | s | ratio | "
+        "bisection by classes: contains it | s | ratio |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for subject in subjects():
         print(row(subject, searches), flush=True)
 

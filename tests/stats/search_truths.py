@@ -7,13 +7,14 @@ queues are in `search_queues.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from plimsoll.search.capacity import CapacitySearch, CapacityVerdict
+from plimsoll.search.classify import LoadClass, Sums, classify
 from plimsoll.search.controller import SearchController
 from plimsoll.search.goals import Goal, trial_seconds
 from plimsoll.search.trials import GoalOutcome, Invalid, Trial, TrialResult
@@ -161,20 +162,43 @@ def run_capacity(search: CapacitySearch, service: Service) -> tuple[CapacityVerd
     return step, results
 
 
+Decision = Callable[[Callable[[], bool], float], bool]
+"""Whether a load is too high, from trials of a length in seconds. The first argument makes a trial: whether it has high
+loss."""
+
+
 def bisect(
-    goal: Goal, ends: tuple[float, float], trials: int, service: Service
+    goal: Goal, ends: tuple[float, float], is_too_high: Decision, service: Service
 ) -> tuple[float, float, float]:
-    """Bisection in log load with `trials` full-length trials at each load, which decides by the majority, until the
-    interval is as narrow as the bracket of a search: the interval, and the seconds spent."""
+    """Bisection in log load with full-length trials, until the interval is as narrow as the bracket of a search: the
+    interval, and the seconds spent."""
     low, high = ends
     spent = 0.0
     while 1 - low / high > 2 * goal.width:
         load = math.sqrt(low * high)
         seconds = trial_seconds(load, goal.final_seconds, goal.starts)
-        losses = [service.loss(load, seconds)[0] for _ in range(trials)]
-        spent += trials * (seconds + OVERHEAD)
-        if sum(loss > 1 for loss in losses) > goal.exceed * trials:
-            high = load
-        else:
-            low = load
+
+        def trial(load: float = load, seconds: float = seconds) -> bool:
+            nonlocal spent
+            spent += seconds + OVERHEAD
+            return service.loss(load, seconds)[0] > 1
+
+        low, high = (low, load) if is_too_high(trial, seconds) else (load, high)
     return low, high, spent
+
+
+def majority(goal: Goal, trials: int) -> Decision:
+    """`trials` trials at each load."""
+    return lambda trial, _: sum(trial() for _ in range(trials)) > goal.exceed * trials
+
+
+def by_class(goal: Goal) -> Decision:
+    """Trials at each load until it is a lower or an upper bound of the goal: those that the search makes, too."""
+
+    def is_too_high(trial: Callable[[], bool], seconds: float) -> bool:
+        low = high = 0.0
+        while (found := classify(Sums(low, high), goal.target)) is LoadClass.UNDECIDED:
+            low, high = (low, high + seconds) if trial() else (low + seconds, high)
+        return found is LoadClass.UPPER
+
+    return is_too_high

@@ -35,6 +35,8 @@ from tests.stats.search_truths import (
     Metastable,
     Service,
     bisect,
+    by_class,
+    majority,
     run_capacity,
     run_search,
 )
@@ -295,11 +297,25 @@ def test_the_search_takes_less_time_than_bisection_at_the_same_coverage() -> Non
         verdict, _ = run_search(SearchController((GOAL,), GRID, LIMITS), Curve(at, 0.05, rng))
         hits += holds(verdict.goals[0], at)
         spent += verdict.spent_seconds
-        low, high, seconds = bisect(GOAL, (50, 20_000), 15, Curve(at, 0.05, rng))
+        low, high, seconds = bisect(GOAL, (50, 20_000), majority(GOAL, 15), Curve(at, 0.05, rng))
         plain_hits += low <= at <= high
         plain_spent += seconds
     assert hits >= plain_hits + 3
     assert spent < plain_spent
+
+
+def test_the_search_takes_less_time_than_a_bisection_with_the_same_trials() -> None:
+    """Also for a step, where both always contain the truth: each load of the bisection has the trials of the goal."""
+    spent, plain_spent = [], []
+    for i in range(20):
+        rng = np.random.default_rng((18, i))
+        at = math.exp(rng.uniform(math.log(200), math.log(8000)))
+        verdict, _ = run_search(SearchController((GOAL,), GRID, LIMITS), Curve(at, 0, rng))
+        low, high, seconds = bisect(GOAL, (50, 20_000), by_class(GOAL), Curve(at, 0, rng))
+        assert holds(verdict.goals[0], at) and low <= at <= high
+        spent.append(verdict.spent_seconds)
+        plain_spent.append(seconds)
+    assert np.median(spent) < np.median(plain_spent)
 
 
 def test_tail_of_the_response_time() -> None:
