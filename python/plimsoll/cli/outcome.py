@@ -96,12 +96,23 @@ def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool 
             print(line)
 
 
+def _is_measured(analysis: Analysis) -> bool:
+    """Whether each cell has a valid run, or each search an answer: its loads are cells, too, and some of them may
+    have invalid trials only."""
+    searched = [
+        found for cell in (analysis.search.cells if analysis.search else ()) for found in cell.capacities
+    ]
+    if searched:
+        return all(found.is_measured for found in searched)
+    return bool(analysis.cells) and all(cell.valid > 0 for cell in analysis.cells)
+
+
 def exit_code(analysis: Analysis, *, interrupted: bool = False, agents_lost: bool = False) -> int:
-    """The first that applies: 130 (interrupted), 97 (a cell has no valid run), 98, 99 (a threshold failed, or the new
-    level of a pair is slower), 0."""
+    """The first that applies: 130 (interrupted), 97 (a cell has no valid run, or a search no answer), 98, 99 (a
+    threshold failed, or the new level of a pair is slower), 0."""
     if interrupted:
         return int(ExitCode.INTERRUPTED)
-    if any(cell.valid == 0 for cell in analysis.cells) or not analysis.cells:
+    if not _is_measured(analysis):
         return int(ExitCode.MEASUREMENT_INVALID)
     if agents_lost:
         return int(ExitCode.AGENTS_LOST)

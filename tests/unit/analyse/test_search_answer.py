@@ -98,3 +98,9 @@ def test_testers_have_the_measured_throughput_at_the_lower_bound() -> None:
 def test_the_ending_of_a_goal_is_the_first_that_is_no_bracket() -> None:
     assert ending_of(found(one("bracket", 1, 2), one("time"))) == "time"
     assert ending_of(found(one("bracket", 1, 2))) == "bracket"
+
+
+def test_a_search_is_measured_if_the_service_ended_it() -> None:
+    assert found(one("bracket", 900, 1000), one("generator", 900)).is_measured
+    assert found(one("highest-holds", 20000)).is_measured
+    assert not found(one("generator", 900)).is_measured and not found(one("invalid")).is_measured

@@ -8,6 +8,7 @@ from typing import Final
 
 from plimsoll.analyse.results.verdicts import RuleId
 from plimsoll.analyse.stats.interval import Interval
+from plimsoll.search.verdict import Ending
 
 RATE: Final = "load.rate"
 CAPACITIES: Final[Mapping[str, tuple[str, str]]] = {
@@ -144,6 +145,11 @@ class FoundCapacity:
     lowest_loss: float | None
     from_above: FromAbove | None
     confirmed: tuple[Confirmed, ...]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a search ended by what the service did, not by the load generator or by invalid trials."""
+        return any(one.ending not in (Ending.GENERATOR, Ending.INVALID) for one in self.searches)
 
 
 @dataclass(frozen=True, slots=True)
