@@ -157,3 +157,9 @@ def test_diagnose_reports_each_violation() -> None:
 def test_diagnose_of_perfect_data() -> None:
     checks = diagnose([5.0] * 8, [0.0] * 8, [0, 0, 1, 1, 2, 2, 3, 3], factors={}, order=list(range(8)))
     assert checks.reasons == () and not checks.variances_differ and checks.outliers == ()
+
+
+def test_values_that_differ_by_many_orders_of_magnitude_have_no_interval() -> None:
+    (found,) = cell_intervals([[1e-60, 1.0]], log=True)
+    assert found is not None and found.mean == pytest.approx(0.5)
+    assert found.low is None and found.high is None
