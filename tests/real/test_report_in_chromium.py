@@ -18,12 +18,14 @@ import pytest
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.deploy.perf.stacks import Profile
+from plimsoll.report import history
 from plimsoll.report.flames import ServiceProfile
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
 from plimsoll.report.page_data import chosen_runs, component_data, first_run
 from tests.conftest import missing
 from tests.golden.fixture import designed, empty, set_up, single
+from tests.unit.report.test_history import made as made_history
 from tests.unit.versioned import analysed
 
 FLAGS = (
@@ -152,6 +154,14 @@ def test_the_report_opens_from_disk(case: str, tmp_path: Path) -> None:
     assert seen.document.count('data-drawn="yes"') == charts
     assert "could not be drawn" not in seen.document
     assert "<img" not in seen.document
+
+
+def test_a_history_opens_from_disk(tmp_path: Path) -> None:
+    page = tmp_path / "history.html"
+    page.write_text(history.render(made_history()), encoding="utf-8")
+    seen = opened(page, tmp_path)
+    assert seen.console == () and seen.requests == ()
+    assert 'data-charts="8"' in seen.document and seen.document.count('data-drawn="yes"') == 8
 
 
 def test_the_run_that_is_shown_has_its_numbers(tmp_path: Path) -> None:

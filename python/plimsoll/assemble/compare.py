@@ -61,9 +61,9 @@ def _compared_sources(
     sources = [*old, *new]
     first = sources[0].setup
     for other in sources[1:]:
-        _require_same_experiment(first, other.setup)
+        require_same_experiment(first, other.setup)
     found = with_accepted(
-        (difference for other in sources[1:] for difference in _differences(first, other.setup)), accept
+        (difference for other in sources[1:] for difference in setup_differences(first, other.setup)), accept
     )
     names = [_name(side) for side in (old, new)]
     if gates(found):
@@ -113,8 +113,8 @@ def stored_runs(paths: Sequence[Path]) -> list[StoredRuns]:
     DamagedResults."""
     sources = sources_of(paths)
     for other in sources[1:]:
-        _require_same_experiment(sources[0].setup, other.setup)
-        found = gates(with_accepted(_differences(sources[0].setup, other.setup), ()))
+        require_same_experiment(sources[0].setup, other.setup)
+        found = gates(with_accepted(setup_differences(sources[0].setup, other.setup), ()))
         if found:
             raise BadInput(
                 f"{other.setup.name} differs from {sources[0].setup.name} in {found[0].path} "
@@ -260,7 +260,8 @@ def _levels(results: Results, by: str) -> tuple[str, tuple[str, str]]:
     return factor, (wanted[0], wanted[1])
 
 
-def _require_same_experiment(first: Setup, other: Setup) -> None:
+def require_same_experiment(first: Setup, other: Setup) -> None:
+    """Raises BadInput if two setups are of different experiments or tools."""
     if first.experiment == other.experiment:
         return
     described = [
@@ -269,10 +270,10 @@ def _require_same_experiment(first: Setup, other: Setup) -> None:
         else f"{setup.name} contains results of another tool ({setup.imported})"
         for setup in (first, other)
     ]
-    raise BadInput(f"{described[0]}, {described[1]}; compare needs results of one experiment or of one tool")
+    raise BadInput(f"{described[0]}, {described[1]}; results of one experiment or of one tool are needed")
 
 
-def _differences(first: Setup, other: Setup) -> Iterator[Difference]:
+def setup_differences(first: Setup, other: Setup) -> Iterator[Difference]:
     """The differences of two setups: of the cells that both have, then of the design, hosts and versions."""
     before, after = (
         {cell_key(each.cell): each.configuration for each in setup.configurations} for setup in (first, other)

@@ -20,7 +20,7 @@ def directory_setup(results: Results) -> Setup:
         name=str(results.path),
         experiment=str(results.plan["experiment"]["name"]),
         planned=len(results.due_without_controls),
-        finished=len(results.runs),
+        finished=sum(run.id not in results.controls for run in results.runs),
         configurations=_configurations(results),
         circumstances=_circumstances(results),
     )

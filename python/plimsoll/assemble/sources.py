@@ -11,7 +11,7 @@ from plimsoll.assemble.analysis import analyse_results
 from plimsoll.assemble.compared_runs import compared_runs, directory_setup
 from plimsoll.assemble.options import Options
 from plimsoll.collect.files import read_json
-from plimsoll.collect.results import open_results
+from plimsoll.collect.results import Results, open_results
 from plimsoll.compare.sides import ComparedRun, Setup
 from plimsoll.compare.stored import parsed_baseline
 from plimsoll.errors import BadInput, DamagedResults
@@ -39,14 +39,16 @@ def _sources(path: Path) -> Iterator[Source]:
     if not path.exists():
         raise BadInput(f"{path} does not exist")
     if path.is_dir():
-        results = open_results(path)
-        yield Source(
-            directory_setup(results), lambda: compared_runs(analyse_results(results, Options()).runs)
-        )
+        yield directory_source(open_results(path))
     elif BASELINE in _head(path):
         yield from baseline_sources(path)
     else:
         yield _imported(path)
+
+
+def directory_source(results: Results) -> Source:
+    """The runs of a results directory, without the controls of a paired design."""
+    return Source(directory_setup(results), lambda: compared_runs(analyse_results(results, Options()).runs))
 
 
 def baseline_sources(path: Path) -> list[Source]:

@@ -122,7 +122,7 @@ def _save_baseline(args: argparse.Namespace) -> int:
 
 
 def _result(args: argparse.Namespace) -> ComparisonResult:
-    margin = _margin(args.margin)
+    margin = parse_margin(args.margin)
     results: list[Path] = args.results
     if args.by is not None:
         if args.to or args.baseline is not None or len(results) != 1:
@@ -146,7 +146,8 @@ def _result(args: argparse.Namespace) -> ComparisonResult:
     return compare_paths(results[:1], results[1:], margin, args.accept)
 
 
-def _margin(text: str) -> float:
+def parse_margin(text: str) -> float:
+    """The value of --margin. Raises BadInput."""
     try:
         margin = parse_fraction(text)
     except UnitError as error:

@@ -25,6 +25,7 @@ VERBS = {
     "show": "print the summary of results",
     "analyse": "repeat the analysis of results on disk, or analyse a CSV table",
     "compare": "report whether new results are slower than old ones",
+    "history": "show the levels of one experiment over time, and when they changed",
     "report": "write the report of results as one HTML file, or its charts",
     "check": "verify a results directory",
     "export": "write transactions, histograms or the table of runs for other tools",

@@ -82,15 +82,16 @@ def change_points(
     level: float = LEVEL,
     min_segment: int = MIN_SEGMENT,
     min_change: float = 0.05,
+    is_relative: bool = True,
     max_values: int = MAX_VALUES,
     seed: int = 1,
 ) -> list[Change]:
     """Changes of a series of equally spaced values, in order of time. Values that are not finite are left out.
 
     A split is significant if its p is at most `level` (0..1). Each side of a significant split is then split again.
-    Splits whose means differ by less than `min_change` of the mean before are not changes: 0.05 for 5 %. The result
-    depends on values and `seed` only. For the test, a series longer than `max_values` is averaged in groups of
-    neighbours.
+    Splits whose means differ by less than `min_change` of the mean before are not changes: 0.05 for 5 %. If
+    `is_relative` is false, `min_change` is a difference in the unit of the values. The result depends on values and
+    `seed` only. For the test, a series longer than `max_values` is averaged in groups of neighbours.
     """
     y = np.asarray(values, dtype=np.float64)
     positions = np.nonzero(np.isfinite(y))[0]
@@ -102,7 +103,7 @@ def change_points(
         splits = _refined(y, splits, group)
     return [
         Change(int(positions[index]), before, after, splits[index])
-        for index, before, after in _large_changes(y, sorted(splits), min_change)
+        for index, before, after in _large_changes(y, sorted(splits), min_change, is_relative)
     ]
 
 
@@ -148,7 +149,8 @@ def p_value(y: Array, split: Split, *, level: float, min_segment: int, random: n
     """
     residuals, parts = _residuals(y, split, min_segment)
     scale = float(np.abs(residuals).mean())
-    number = max(MIN_SERIES, math.ceil(1.0 / level) - 1)
+    # Not ceil(1 / level) - 1: after rounding, the smallest p could then be above the level.
+    number = max(MIN_SERIES, math.floor(1.0 / level))
     if split.statistic <= 0.0 or scale <= 1e-12 * float(np.abs(y).max()):
         return 1.0 / (number + 1) if split.statistic > 1e-9 * float(np.abs(y).max()) else 1.0
     correlation = _correlation(residuals, parts)
@@ -268,16 +270,22 @@ def _autoregressive(
     return np.ascontiguousarray(drawn[_BURN_IN:].T)
 
 
-def _large_changes(y: Array, at: list[int], min_change: float) -> list[tuple[int, float, float]]:
+def _large_changes(
+    y: Array, at: list[int], min_change: float, is_relative: bool
+) -> list[tuple[int, float, float]]:
     """Index, mean before and mean after each change. The smallest change below `min_change` is removed until none is
     below it, so that the means are those between the changes that remain."""
     while at:
         edges = [0, *at, y.size]
         means = [float(y[first:last].mean()) for first, last in itertools.pairwise(edges)]
-        sizes = [
-            abs(after / before - 1.0) if before else math.inf for before, after in itertools.pairwise(means)
-        ]
+        sizes = [_size(before, after, is_relative) for before, after in itertools.pairwise(means)]
         if min(sizes) >= min_change:
             return list(zip(at, means, means[1:], strict=False))
         at = [index for position, index in enumerate(at) if position != int(np.argmin(sizes))]
     return []
+
+
+def _size(before: float, after: float, is_relative: bool) -> float:
+    if not is_relative:
+        return abs(after - before)
+    return abs(after / before - 1.0) if before else math.inf

@@ -16,6 +16,7 @@ from plimsoll.analyse.results.wording import (
     quantity,
 )
 from plimsoll.compare.configuration import Difference
+from plimsoll.compare.history.model import MetricHistory
 from plimsoll.compare.metrics import Scale
 from plimsoll.compare.model import Comparison, Control, Drift, Limits, OrderEffect, Verdict
 from plimsoll.compare.result import ComparisonResult
@@ -31,17 +32,19 @@ DRIFT: Final = "The two costs of the load generator count as moved only if both 
 
 def verdict_word(comparison: Comparison) -> str:
     """The verdict as the reader sees it: a memory is not slower, but worse."""
-    if comparison.verdict in (Verdict.SLOWER, Verdict.FASTER):
-        if (
-            describe(comparison.metric).kind in _TIMES_AND_RATES
-            and "per_transaction" not in comparison.metric
-        ):
-            return comparison.verdict.value
-        return "worse" if comparison.verdict is Verdict.SLOWER else "better"
-    return comparison.verdict.value
+    return verdict_of(comparison.metric, comparison.verdict)
 
 
-def metric_title(comparison: Comparison) -> str:
+def verdict_of(metric: str, verdict: Verdict) -> str:
+    """The word for a verdict on a metric."""
+    if verdict in (Verdict.SLOWER, Verdict.FASTER):
+        if describe(metric).kind in _TIMES_AND_RATES and "per_transaction" not in metric:
+            return verdict.value
+        return "worse" if verdict is Verdict.SLOWER else "better"
+    return verdict.value
+
+
+def metric_title(comparison: Comparison | MetricHistory) -> str:
     """The title of the metric, without the name that a ratio of two metrics has in results."""
     title = describe(comparison.metric).title
     return title.removeprefix("ratio ").replace("_", " ") if title.startswith("ratio ") else title
@@ -52,14 +55,14 @@ def effect_words(comparison: Comparison) -> str:
     return change_words(comparison, comparison.estimate)
 
 
-def change_words(comparison: Comparison, value: float | None) -> str:
+def change_words(comparison: Comparison | MetricHistory, value: float | None) -> str:
     """A ratio or a difference of the metric."""
-    return _signed_share(value) if _is_difference(comparison) else _ratio(value)
+    return _signed_share(value) if is_difference_of(comparison) else _ratio(value)
 
 
 def interval_words(comparison: Comparison) -> str:
     """The 95 % interval of the ratio or the difference."""
-    return limits_words(comparison.interval, is_difference=_is_difference(comparison))
+    return limits_words(comparison.interval, is_difference=is_difference_of(comparison))
 
 
 def limits_words(limits: Limits | None, *, is_difference: bool = False) -> str:
@@ -147,7 +150,7 @@ def drift_table(drift: Sequence[Drift], *, has_cells: bool) -> Table:
 def _beside(comparison: Comparison, effect: Control | OrderEffect | None) -> str:
     if effect is None:
         return UNKNOWN
-    return with_interval(effect.estimate, effect.interval, is_difference=_is_difference(comparison))
+    return with_interval(effect.estimate, effect.interval, is_difference=is_difference_of(comparison))
 
 
 def differences_table(differences: Sequence[Difference]) -> Table:
@@ -159,7 +162,7 @@ def differences_table(differences: Sequence[Difference]) -> Table:
     return table_of("Differences", "path|old|new" + ("|in" if has_directories else ""), "", rows)
 
 
-def value_words(comparison: Comparison, value: float | None) -> str:
+def value_words(comparison: Comparison | MetricHistory, value: float | None) -> str:
     """A value of the metric with its unit."""
     metric = describe(comparison.metric)
     if metric.kind == "fraction":
@@ -169,7 +172,8 @@ def value_words(comparison: Comparison, value: float | None) -> str:
     return quantity(value, "bytes" if per_transaction else metric.kind, unit)
 
 
-def _is_difference(comparison: Comparison) -> bool:
+def is_difference_of(comparison: Comparison | MetricHistory) -> bool:
+    """Whether changes of the metric are differences of shares, not ratios."""
     return comparison.scale is Scale.DIFFERENCE
 
 
@@ -188,7 +192,7 @@ def intervals_table(comparisons: Sequence[Comparison]) -> Table:
     rows = []
     for one in comparisons:
         limits = [
-            limits_words(each, is_difference=_is_difference(one))
+            limits_words(each, is_difference=is_difference_of(one))
             for each in (one.interval, one.corrected, one.inner)
         ]
         needed = UNKNOWN if one.runs_needed is None else str(one.runs_needed)
