@@ -60,11 +60,9 @@ def false_changes(truth: Truth, count: int) -> int:
     return sum(any(one.steps for one in found) for found in simulated(truth, count, NO_MARGIN))
 
 
-def found_changes(truth: Truth, count: int) -> float:
-    """The share of the metrics whose step is found, at most two directories from its place."""
-    hits = [
-        any(abs(step.first - truth.first) <= 2 for step in one.steps)
+def found_changes(truth: Truth, count: int) -> list[float]:
+    """Of each history, the share of the metrics whose step is found, at most two directories from its place."""
+    return [
+        sum(any(abs(step.first - truth.first) <= 2 for step in one.steps) for one in found) / len(found)
         for found in simulated(truth, count)
-        for one in found
     ]
-    return sum(hits) / len(hits)

@@ -58,7 +58,7 @@ def test_histories_without_a_change_rarely_have_one() -> None:
 
 
 def test_large_changes_are_found() -> None:
-    assert found_changes(Truth(30, step=0.10, after=15), 4) >= 0.9
+    assert np.mean(found_changes(Truth(30, step=0.10, after=15), 4)) >= 0.9
 
 
 @LONG
@@ -94,7 +94,19 @@ def test_intervals_contain_the_truth(directories: int, lag1: float) -> None:
 
 POWER: dict[tuple[float, int, int], tuple[float, float]] = {
     # standard deviation of a directory, directories, after the step: found at 5 and 10 %, in percent (docs/methods.md)
+    (0.01, 12, 6): (46, 100),
+    (0.01, 12, 3): (14, 91),
+    (0.01, 20, 10): (76, 100),
+    (0.01, 20, 3): (9, 87),
+    (0.01, 30, 15): (100, 100),
+    (0.01, 30, 3): (35, 98),
+    (0.02, 12, 6): (1, 55),
+    (0.02, 20, 10): (5, 70),
+    (0.02, 30, 15): (41, 100),
+    (0.02, 60, 30): (100, 100),
 }
+DOCUMENTED_WITHIN = 10
+"""Error of the table, in percentage points: it has few simulated histories, whose metrics are correlated."""
 
 
 @LONG
@@ -102,7 +114,9 @@ POWER: dict[tuple[float, int, int], tuple[float, float]] = {
 def test_steps_are_found_as_often_as_documented(spread: float, directories: int, after: int) -> None:
     for step, documented in zip((0.05, 0.10), POWER[spread, directories, after], strict=True):
         truth = Truth(directories, 0.0, spread=spread, step=step, after=after)
-        assert 100 * found_changes(truth, 60) == pytest.approx(documented, abs=12)
+        found = np.array(found_changes(truth, 60))
+        error = 2.6 * found.std() / math.sqrt(found.size)
+        assert 100 * (found.mean() + error) >= documented - DOCUMENTED_WITHIN, found.mean()
 
 
 def test_a_warning_comes_before_the_change() -> None:

@@ -21,7 +21,7 @@ from plimsoll.compare.history.noise import Array, Noise, noise_of
 from plimsoll.compare.metrics import DEFAULT_MARGIN, Better, ComparedMetric, Scale
 from plimsoll.compare.model import Limits, Verdict
 
-TEST_LEVEL: Final = 0.03
+TEST_LEVEL: Final = 0.02
 """Of all tests of a history together. docs/methods.md has the simulated rate of histories with a false change."""
 INTERVAL_LEVEL: Final = 0.95
 LATEST_LEVEL: Final = 0.99
