@@ -185,7 +185,7 @@ def _import_everything() -> None:
 
     import plimsoll.cli
 
-    for module in pkgutil.iter_modules(plimsoll.cli.__path__, "plimsoll.cli."):
+    for module in pkgutil.walk_packages(plimsoll.cli.__path__, "plimsoll.cli."):
         importlib.import_module(module.name)
     for name in ("plimsoll.report.html", "plimsoll.trace.html"):
         importlib.import_module(name)

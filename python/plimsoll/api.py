@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
-from plimsoll.assemble.options import Options
-from plimsoll.assemble.profiles import profiles_of
+from plimsoll.assemble.run.options import Options
+from plimsoll.assemble.run.profiles import profiles_of
 from plimsoll.assemble.run_table import columns_of, write_runs
 from plimsoll.assemble.set_up import setup_of, topology_of
 from plimsoll.assemble.whole import analysis_of
@@ -72,7 +72,7 @@ def run(file: str | Path, sets: Sequence[str] = (), *, out: str | Path = "result
     runs. Testers and services run in separate processes; the targets are not probed before. Raises
     BadInput, ServiceError, EngineError.
     """
-    from plimsoll.assemble.run_source import run_source
+    from plimsoll.assemble.adaptive.run_source import run_source
     from plimsoll.drive.scripted import run_experiment
 
     outcome = run_experiment(file, sets=sets, out=out, source=run_source)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from tests.unit.hosts_made import Made, make
 
 from plimsoll.analyse.answer.compose import with_answer
-from plimsoll.analyse.design.ranking import Contender, ranking
+from plimsoll.analyse.design.capacity.ranking import Contender, ranking
 from plimsoll.analyse.results.analysis import (
     Analysis,
     Capacity,
@@ -25,7 +25,7 @@ from plimsoll.analyse.results.analysis import (
     Saturation,
     Verdict,
 )
-from plimsoll.analyse.results.component_series import ComponentSeries, RunComponentSeries, Values
+from plimsoll.analyse.results.components.component_series import ComponentSeries, RunComponentSeries, Values
 from plimsoll.analyse.results.run import (
     Counts,
     Ecdf,

@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.services import RunningServices
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 from tests.real.test_services import needs, place  # noqa: F401 - the fixture
 from tests.unit.plan.helpers import load
 

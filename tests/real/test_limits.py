@@ -18,7 +18,7 @@ from plimsoll.deploy.limits import proof_of, prove_here, require_limits
 from plimsoll.deploy.process import GuardedProcess, Program
 from plimsoll.errors import BadInput
 from plimsoll.plan import parse_experiment
-from plimsoll.plan.model_limits import Limits
+from plimsoll.plan.model.limits import Limits
 from tests.conftest import Lab, missing
 from tests.real.second_host import second_host
 from tests.real.test_trouble import wait_for

@@ -16,7 +16,7 @@ from plimsoll.deploy.network import lab_sink, measure_paths
 from plimsoll.deploy.ports import LOOPBACK, free_port
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.deploy.testbed import down, running_testbeds
-from plimsoll.plan.baseline import LAB, PathEnd
+from plimsoll.plan.sections.baseline import LAB, PathEnd
 from tests.conftest import Lab
 from tests.real import test_testbed
 from tests.real.sshd import running_sshd

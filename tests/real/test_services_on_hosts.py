@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.hosts.ssh import SshHosts
-from plimsoll.plan.model_hosts import Host, Hosts, Ssh
+from plimsoll.plan.model.hosts import Host, Hosts, Ssh
 from tests.conftest import Lab, missing
 from tests.real.emulated import Emulated, emulated, events, measuring, record, wait_for
 from tests.real.second_host import SecondHost, second_host

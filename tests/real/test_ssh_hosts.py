@@ -21,7 +21,7 @@ from plimsoll.deploy.hosts import ssh as ssh_hosts
 from plimsoll.deploy.hosts.check import CheckedHost, check
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.errors import UserInterrupt
-from plimsoll.plan.model_hosts import Host, Hosts, Ssh
+from plimsoll.plan.model.hosts import Host, Hosts, Ssh
 from tests.conftest import Lab, descendants_in, missing
 from tests.real.sshd import Sshd, running_sshd
 

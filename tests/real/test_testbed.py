@@ -29,7 +29,7 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import Testbed, down, up
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan.hosts.testbed import TestbedSpec, document, parse_testbed
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.links import Link
 from tests.conftest import Done, Lab, missing
 
 SMALL = """

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plimsoll.collect.parquet import read_samples
+from plimsoll.collect.columns.parquet import read_samples
 from plimsoll.collect.results import open_results
 from plimsoll.collect.watched import watched_readings
 from plimsoll.deploy.account import account

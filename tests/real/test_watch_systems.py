@@ -18,7 +18,7 @@ import pytest
 from plimsoll import api
 from plimsoll.deploy.counters.cgroup import GroupReader
 from plimsoll.deploy.counters.databases import DatabaseReader
-from plimsoll.plan.model import WatchedDatabase, WatchedGroup
+from plimsoll.plan.model.cell import WatchedDatabase, WatchedGroup
 from plimsoll.plan.source.secret import Secret
 from tests.conftest import Lab, missing
 from tests.real.guarded_databases import ENCODED, PASSWORD, ROWS, Database, database

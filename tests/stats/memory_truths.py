@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from plimsoll.analyse.components.bottleneck import Bottleneck, bottleneck
 from plimsoll.analyse.components.utilization import utilizations
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.columns.samples import SampleSeries
 
 Array = NDArray[np.float64]
 Form = Literal["steady", "bursts"]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.results.actions import ActionResult, ActionsResult
-from plimsoll.analyse.run.incidents import AvailabilityLimit, actions_result
-from plimsoll.analyse.run.success_bins import SuccessBins
+from plimsoll.analyse.run.outages.incidents import AvailabilityLimit, actions_result
+from plimsoll.analyse.run.outages.success_bins import SuccessBins
 from plimsoll.analyse.run.traffic import Block
 from plimsoll.analyse.window.transactions import OUTCOMES, Transactions, Window
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse.design.saturation import FLAT, Bracket
+from plimsoll.analyse.design.capacity.saturation import FLAT, Bracket
 from plimsoll.analyse.results.verdicts import SaturationVerdict
 
 Array = NDArray[np.float64]
@@ -180,7 +180,7 @@ class Experiment:
         return false_claims
 
     def _is_flat(self, start: int) -> bool:
-        """As the definition in plimsoll.analyse.design.saturation."""
+        """As the definition in plimsoll.analyse.design.capacity.saturation."""
         x, n = self.log_throughput, np.log(np.array(self.loads))
         last = len(n) - 1
         pairs = [(i, j) for i in range(start, last + 1) for j in range(i + 1, last + 1)]

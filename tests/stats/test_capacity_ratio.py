@@ -10,7 +10,7 @@ from tests.stats.search_truths import Curve, measure
 from tests.unit.analyse.searches import found, result_of, trials_of
 
 from plimsoll.analyse.effects.found_capacity import capacity_effects
-from plimsoll.analyse.results.search import CapacityRatio, SearchCell
+from plimsoll.analyse.results.load.search import CapacityRatio, SearchCell
 from plimsoll.analyse.stats.proportion import wilson
 from plimsoll.search.capacity import CapacitySearch
 from plimsoll.search.controller import Limits

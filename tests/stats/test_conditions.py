@@ -12,9 +12,9 @@ from tests.unit.analyse.test_conditions import traffic
 
 from plimsoll.analyse.components.conditions import BUSY_DISK, DISK_WAIT_S, MIN_OUTSIDE, run_conditions
 from plimsoll.analyse.components.cpu_series import HostCpu
-from plimsoll.analyse.results.conditions import ConditionKind
+from plimsoll.analyse.results.components.conditions import ConditionKind
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.columns.samples import SampleSeries
 
 Array = NDArray[np.float64]
 RUNS = 400

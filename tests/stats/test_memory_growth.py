@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from tests.unit.analyse import made
 
-from plimsoll.analyse.answer.memory import memory_sentence
+from plimsoll.analyse.answer.components.memory import memory_sentence
 from plimsoll.analyse.design.across import Design, grouped
 from plimsoll.analyse.design.memory_growth import memory_growth
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.memory import GrowthVerdict, MemoryGrowth
+from plimsoll.analyse.results.components.memory import GrowthVerdict, MemoryGrowth
 from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.results.run import TesterResult as OneTester
 

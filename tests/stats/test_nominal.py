@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from tests.stats.saturation_truths import LONG, NOISES, TRUTHS, Experiment, knee
 
-from plimsoll.analyse.design import capacity
-from plimsoll.analyse.design.plateau import highest
-from plimsoll.analyse.design.ranking import Contender, ranking
-from plimsoll.analyse.design.rule_bounds import RuleValue
-from plimsoll.analyse.design.saturation import saturation, throughput_error
+from plimsoll.analyse.design.capacity import capacity
+from plimsoll.analyse.design.capacity.plateau import highest
+from plimsoll.analyse.design.capacity.ranking import Contender, ranking
+from plimsoll.analyse.design.capacity.rule_bounds import RuleValue
+from plimsoll.analyse.design.capacity.saturation import saturation, throughput_error
 from plimsoll.analyse.results.analysis import Capacity
 from plimsoll.analyse.results.verdicts import CapacityReason, RankingVerdict
 from plimsoll.analyse.stats.means import cell_intervals
@@ -38,7 +38,7 @@ def nominal(levels: Levels) -> Capacity:
 
 
 def nominal_of_all(combinations: Sequence[Levels]) -> list[Capacity]:
-    """As `plimsoll.analyse.design.load_line` does, without blocks."""
+    """As `plimsoll.analyse.design.capacity.load_line` does, without blocks."""
     error = throughput_error(combinations)
     every = [values for levels in combinations for values in levels.values()]
     intervals = iter(cell_intervals(every, log=True))
@@ -134,7 +134,7 @@ UTILIZATION = parse_rule("avg<80%", "utilization.db")
 
 
 def usable(levels: Levels, held: Callable[[float], bool]) -> Capacity:
-    """As `plimsoll.analyse.design.load_line` does, for a rule that some loads hold."""
+    """As `plimsoll.analyse.design.capacity.load_line` does, for a rule that some loads hold."""
     error = throughput_error([levels])
     intervals = cell_intervals(list(levels.values()), log=True)
     bracket = saturation(levels, error)

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from plimsoll.analyse.results.verdicts import OverloadVerdict
-from plimsoll.analyse.run.overload import overload
 from plimsoll.analyse.run.traffic import BINS
+from plimsoll.analyse.run.validity.overload import overload
 from plimsoll.analyse.stats.proportion import clopper_pearson
 
 Times = NDArray[np.float64]

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from tests.stats.compare_truths import Truth, simulated
 
-from plimsoll.analyse.design.power import change_shown_by_pairs, half_width, power_of_pairs
+from plimsoll.analyse.design.repetitions.power import change_shown_by_pairs, half_width, power_of_pairs
 from plimsoll.analyse.stats.proportion import clopper_pearson
 from plimsoll.compare.estimates import Effect, effect
 from plimsoll.compare.metrics import Better, ComparedMetric

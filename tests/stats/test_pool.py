@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plimsoll.plan.baseline import HANDSHAKES, TRIES, PathFigures, worse
+from plimsoll.plan.sections.baseline import HANDSHAKES, TRIES, PathFigures, worse
 
 MAX_FALSE = 0.05
 POOLS = 1000

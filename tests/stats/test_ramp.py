@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from tests.unit.analyse.made import histogram, latency, run
 
-from plimsoll.analyse.design.ramp import ramp
+from plimsoll.analyse.design.capacity.ramp import ramp
 from plimsoll.analyse.results.run import RampRule
 from plimsoll.analyse.results.verdicts import RampVerdict
 from plimsoll.analyse.stats.proportion import clopper_pearson

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from plimsoll.analyse.design.ranking import Contender, ranking
+from plimsoll.analyse.design.capacity.ranking import Contender, ranking
 from plimsoll.analyse.results.verdicts import RankingVerdict
 from plimsoll.analyse.stats.blocks import AdjustedCells, within_blocks
 from plimsoll.analyse.stats.proportion import clopper_pearson

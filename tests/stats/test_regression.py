@@ -12,7 +12,7 @@ import pytest
 
 from plimsoll.analyse.effects.passes import Loop
 from plimsoll.analyse.effects.regressions import numeric_levels, regress
-from plimsoll.analyse.results.regression import Regression, RegressionFit
+from plimsoll.analyse.results.load.regression import Regression, RegressionFit
 from plimsoll.analyse.results.verdicts import RegressionVerdict, UntestedReason
 
 NORRIS = Path(__file__).parent / "data" / "nist_strd_norris.csv"

@@ -11,7 +11,7 @@ import pytest
 from plimsoll.analyse.effects import regressions
 from plimsoll.analyse.effects.passes import Loop
 from plimsoll.analyse.effects.regressions import regress
-from plimsoll.analyse.results.regression import Coefficient, Form, Regression
+from plimsoll.analyse.results.load.regression import Coefficient, Form, Regression
 from plimsoll.analyse.results.verdicts import RegressionVerdict
 from plimsoll.analyse.stats.proportion import clopper_pearson
 

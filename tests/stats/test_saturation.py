@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.analyse.design.saturation import Bracket, saturation, throughput_error
+from plimsoll.analyse.design.capacity.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.results.verdicts import SaturationReason, SaturationVerdict
 
 BRACKETED, INCREASED = SaturationVerdict.BRACKETED, SaturationVerdict.INCREASED

@@ -27,7 +27,7 @@ from tests.stats.saturation_truths import (
 )
 
 from plimsoll.analyse.components.bottleneck import full_loads
-from plimsoll.analyse.design.saturation import Bracket, saturation, throughput_error
+from plimsoll.analyse.design.capacity.saturation import Bracket, saturation, throughput_error
 from plimsoll.analyse.results.verdicts import SaturationReason
 from plimsoll.analyse.stats.proportion import wilson
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from plimsoll.analyse.components.tiers import Sent, compare
-from plimsoll.analyse.run.validity import ValidityFigures, judge_run
-from plimsoll.plan.model import Validity
+from plimsoll.analyse.run.validity.validity import ValidityFigures, judge_run
+from plimsoll.plan.model.cell import Validity
 
 RUNS = 1000
 

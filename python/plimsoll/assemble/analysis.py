@@ -14,13 +14,13 @@ from plimsoll.analyse.answer.worded import (
     worded_verdict,
 )
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
+from plimsoll.analyse.design.capacity.load_line import rankings, saturations
 from plimsoll.analyse.design.charts import ChartData, charts_of, charts_of_search
 from plimsoll.analyse.design.consistency import consistency
 from plimsoll.analyse.design.demands import cell_demands, fan_outs
-from plimsoll.analyse.design.load_line import rankings, saturations
 from plimsoll.analyse.design.memory_growth import memory_growth
+from plimsoll.analyse.design.repetitions.until_tight import until_tight
 from plimsoll.analyse.design.sessions import explaining_waits
-from plimsoll.analyse.design.until_tight import until_tight
 from plimsoll.analyse.effects.fits import charts_left_out, fit_all, regress_all
 from plimsoll.analyse.effects.found_capacity import capacity_effects
 from plimsoll.analyse.hosts.pool import pool
@@ -34,18 +34,18 @@ from plimsoll.analyse.results.analysis import (
     Saturation,
 )
 from plimsoll.analyse.results.charts import Chart
-from plimsoll.analyse.results.regression import Regression
-from plimsoll.analyse.results.search import SearchResult
+from plimsoll.analyse.results.load.regression import Regression
+from plimsoll.analyse.results.load.search import SearchResult
 from plimsoll.analyse.results.verdict_rules import RULES
 from plimsoll.analyse.results.verdicts import LeftOutPart
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.stats.quantiles import Histogram, merged
-from plimsoll.assemble.asked import AnalysisRequest
+from plimsoll.assemble.adaptive.search_result import MeasuredTrial, search_result
 from plimsoll.assemble.facts import ENDED_AS_PLANNED
 from plimsoll.assemble.left_out import left_out_of, measured_nothing, planned_left_out, within_warmup
-from plimsoll.assemble.one_run import measured_window, one_run
-from plimsoll.assemble.options import Options
-from plimsoll.assemble.search_result import MeasuredTrial, search_result
+from plimsoll.assemble.run.asked import AnalysisRequest
+from plimsoll.assemble.run.one_run import measured_window, one_run
+from plimsoll.assemble.run.options import Options
 from plimsoll.assemble.set_up import topology_of
 from plimsoll.collect.baseline import read_baseline
 from plimsoll.collect.results import Results

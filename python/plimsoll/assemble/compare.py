@@ -14,7 +14,7 @@ from typing import Final
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.assemble.analysis import analyse_results
 from plimsoll.assemble.compared_runs import compared_runs
-from plimsoll.assemble.options import Options
+from plimsoll.assemble.run.options import Options
 from plimsoll.assemble.sources import Source, sources_of
 from plimsoll.collect.results import Results, open_results
 from plimsoll.compare.configuration import Difference, differences, gates, with_accepted

@@ -16,16 +16,16 @@ from plimsoll.analyse.run.connections import HISTOGRAMS
 from plimsoll.analyse.run.named import named_metrics
 from plimsoll.analyse.run.runs import RunFacts
 from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.columns.parquet import read_metrics
+from plimsoll.collect.columns.versions import OBJECT, VERSION
 from plimsoll.collect.hosts import (
     TCP_RETRANSMITS,
     TCP_RTT,
 )
-from plimsoll.collect.parquet import read_metrics
 from plimsoll.collect.requests import RequestCounts, read_requests, whole_requests
 from plimsoll.collect.results import Results, RunFiles
-from plimsoll.collect.versions import OBJECT, VERSION
 from plimsoll.collect.watched import WatchedReadings, service_readings, watched_readings
-from plimsoll.plan.model_hosts import LOCAL
+from plimsoll.plan.model.hosts import LOCAL
 
 ENDED_AS_PLANNED = {"done": "finished", "ceiling": "finished", "stopped": "interrupted"}
 """Status of a run in the engine -> status in the results. Every other status of the engine is "failed"."""

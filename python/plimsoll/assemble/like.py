@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plimsoll.analyse.design.power import ExpectedRepetitions, expected_repetitions
+from plimsoll.analyse.design.repetitions.power import ExpectedRepetitions, expected_repetitions
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.assemble.whole import analysis_of

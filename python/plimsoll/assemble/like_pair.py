@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from plimsoll.analyse.design.power import PairPower, change_shown_by_pairs
+from plimsoll.analyse.design.repetitions.power import PairPower, change_shown_by_pairs
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.analyse.stats.means import pooled_error

@@ -8,14 +8,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from plimsoll.analyse.results.search import FoundCapacity, SearchCell
-from plimsoll.assemble.search_request import capacity_search
-from plimsoll.assemble.search_result import search_result
+from plimsoll.analyse.results.load.search import FoundCapacity, SearchCell
+from plimsoll.assemble.adaptive.search_request import capacity_search
+from plimsoll.assemble.adaptive.search_result import search_result
 from plimsoll.collect.results import Results, open_results
 from plimsoll.errors import BadInput
 from plimsoll.plan import Plan
-from plimsoll.plan.model_search import Search, SearchGoal
-from plimsoll.plan.search import load_label
+from plimsoll.plan.model.search import Search, SearchGoal
+from plimsoll.plan.sections.search import load_label
 from plimsoll.search.grid import LoadGrid
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from plimsoll.assemble.analysis import analyse_results
 from plimsoll.assemble.compared_runs import compared_runs, directory_setup
-from plimsoll.assemble.options import Options
+from plimsoll.assemble.run.options import Options
 from plimsoll.collect.files import read_json
 from plimsoll.collect.results import Results, open_results
 from plimsoll.compare.sides import ComparedRun, Setup

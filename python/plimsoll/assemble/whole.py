@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from plimsoll.analyse.answer.superseded import earlier_note
+from plimsoll.analyse.answer.load.superseded import earlier_note
 from plimsoll.analyse.answer.worded import worded_superseded
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.superseded import NotComparable, with_superseded
 from plimsoll.assemble.analysis import analyse_results
 from plimsoll.assemble.compare import compare_pair
-from plimsoll.assemble.options import Options
+from plimsoll.assemble.run.options import Options
 from plimsoll.collect.earlier import read_earlier
 from plimsoll.collect.results import Results, open_results
 from plimsoll.errors import DamagedResults

@@ -17,31 +17,47 @@ from plimsoll import __version__
 from plimsoll.errors import ExitCode, PlimsollError
 from plimsoll.printable import printable_lines
 
-VERBS = {
-    "run": "run an experiment file and write its report",
-    "capacity": "find the highest rate at which a URL meets a rule",
-    "suite": "run a set of experiment files against an existing service",
-    "plan": "show what an experiment file would do, without starting anything",
-    "show": "print the summary of results",
-    "analyse": "repeat the analysis of results on disk, or analyse a CSV table",
-    "compare": "report whether new results are slower than old ones",
-    "history": "show the levels of one experiment over time, and when they changed",
-    "report": "write the report of results as one HTML file, or its charts",
-    "check": "verify a results directory",
-    "export": "write transactions, histograms or the table of runs for other tools",
-    "hosts": "check the hosts of a file, or clean them up",
-    "status": "list the experiments running on this host, or show the progress of one",
-    "stop": "stop a running experiment cleanly",
-    "collect": "fetch measurements that lost agents kept on their hosts",
-    "serve": "run one reference service on its own",
-    "testbed": "start emulated hosts and links on this machine",
-    "import": "write an experiment file that follows the requests of an access log",
-    "init": "write a commented experiment file to start from",
-    "schema": "print the JSON Schema of the experiment file",
-    "trace": "record, show, compare and export the file accesses of an application",
-    "replay": "replay a trace on a file system",
-    "doctor": "check this host for limits that distort measurements",
+GROUPS = {
+    "experiments": {
+        "run": "run an experiment file and write its report",
+        "capacity": "find the highest rate at which a URL meets a rule",
+        "suite": "run a set of experiment files against an existing service",
+        "plan": "show what an experiment file would do, without starting anything",
+        "status": "list the experiments running on this host, or show the progress of one",
+        "stop": "stop a running experiment cleanly",
+    },
+    "results": {
+        "show": "print the summary of results",
+        "analyse": "repeat the analysis of results on disk, or analyse a CSV table",
+        "compare": "report whether new results are slower than old ones",
+        "history": "show the levels of one experiment over time, and when they changed",
+        "report": "write the report of results as one HTML file, or its charts",
+        "check": "verify a results directory",
+        "export": "write transactions, histograms or the table of runs for other tools",
+        "collect": "fetch measurements that lost agents kept on their hosts",
+    },
+    "setup": {
+        "init": "write a commented experiment file to start from",
+        "import": "write an experiment file that follows the requests of an access log",
+        "schema": "print the JSON Schema of the experiment file",
+        "hosts": "check the hosts of a file, or clean them up",
+        "testbed": "start emulated hosts and links on this machine",
+        "serve": "run one reference service on its own",
+        "doctor": "check this host for limits that distort measurements",
+    },
+    "traces": {
+        "trace": "record, show, compare and export the file accesses of an application",
+        "replay": "replay a trace on a file system",
+    },
 }
+"""Verbs with one line of help each, by the folder of their modules."""
+TITLES = {
+    "experiments": "Experiments",
+    "results": "Results",
+    "setup": "Files, hosts, services",
+    "traces": "I/O traces",
+}
+VERBS = {name: line for group in GROUPS.values() for name, line in group.items()}
 SPELLINGS = {"analyze": "analyse"}
 MODULES = {"import": "import_log"}
 """Modules of verbs that are keywords of Python."""
@@ -107,7 +123,7 @@ def _dispatch(words: list[str]) -> int:
         parser.set_defaults(words=words)
         return verb.main(parser.parse_args(words[1:]))
     if any(re.match(r"[a-z]+://", word) for word in words):
-        verb = _verb("quick")
+        verb = _module("experiments", "quick")
         cast(Any, verb).check_words(words)
         parser = argparse.ArgumentParser(
             prog="plimsoll", description="Generate load on one URL, without an experiment file."
@@ -118,7 +134,11 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _verb(name: str) -> Verb:
-    return cast(Verb, importlib.import_module(f"plimsoll.cli.{MODULES.get(name, name)}"))
+    return _module(next(group for group, verbs in GROUPS.items() if name in verbs), MODULES.get(name, name))
+
+
+def _module(group: str, name: str) -> Verb:
+    return cast(Verb, importlib.import_module(f"plimsoll.cli.{group}.{name}"))
 
 
 def _unknown(word: str) -> int:
@@ -136,7 +156,10 @@ def _unknown(word: str) -> int:
 def overview() -> str:
     """The text of `plimsoll --help`."""
     width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {name:<{width}}  {line}" for name, line in VERBS.items())
+    verbs = "\n\n".join(
+        "\n".join([f"{TITLES[group]}:", *(f"  {name:<{width}}  {line}" for name, line in lines.items())])
+        for group, lines in GROUPS.items()
+    )
     return (
         "Plimsoll measures distributed data services: it generates load, runs experiments and records I/O traces.\n\n"
         "usage: plimsoll VERB ...      (plimsoll VERB --help lists the options of a verb)\n"

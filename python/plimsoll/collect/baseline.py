@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeFloat, ValidationError
 
 from plimsoll.collect.files import read_json
 from plimsoll.errors import DamagedResults
-from plimsoll.plan.baseline import PathFigures
+from plimsoll.plan.sections.baseline import PathFigures
 
 FILE: Final = "baseline.json"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from plimsoll.collect.columns.parquet import require_format
 from plimsoll.collect.hosts import START, read_agents
-from plimsoll.collect.parquet import require_format
 from plimsoll.collect.results import Results, RunFiles
 from plimsoll.errors import DamagedResults
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from plimsoll.collect.baseline import Measurement
+from plimsoll.collect.columns.parquet import numbered, numbers, row_groups
+from plimsoll.collect.columns.transactions import Int
 from plimsoll.collect.files import read_json
-from plimsoll.collect.parquet import numbered, numbers, row_groups
 from plimsoll.collect.results import RunFiles
-from plimsoll.collect.transactions import Int
 from plimsoll.errors import DamagedResults
 
 TCP_RTT: Final = "tcp_rtt"

@@ -12,7 +12,7 @@ from typing import Final
 
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import Experiment
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 from plimsoll.plan.source.document import parse_document
 
 TEST_S: Final = 30.0

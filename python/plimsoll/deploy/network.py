@@ -17,7 +17,7 @@ from plimsoll.deploy.process import Program
 from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.deploy.service_hosts.local import LocalServiceHost
 from plimsoll.errors import BadInput, Problem, ServiceError
-from plimsoll.plan.baseline import HANDSHAKES, LAB, SYSTEM_HANDSHAKES, TRANSFER, PathEnd, PathFigures
+from plimsoll.plan.sections.baseline import HANDSHAKES, LAB, SYSTEM_HANDSHAKES, TRANSFER, PathEnd, PathFigures
 
 START_S: Final = 20.0
 """The time for a sink to listen."""

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from plimsoll.deploy.tree_actions import TreeActions
 from plimsoll.errors import ServiceError
-from plimsoll.plan.model_limits import Limits
+from plimsoll.plan.model.limits import Limits
 from plimsoll.plan.source.units import about_size
 
 GRACE_S = 4.0

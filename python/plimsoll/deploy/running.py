@@ -12,7 +12,7 @@ from plimsoll.deploy.counters import Source
 from plimsoll.deploy.process import ServiceProcess, wait_until
 from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.errors import ServiceError
-from plimsoll.plan.model import Data, Service
+from plimsoll.plan.model.cell import Data, Service
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
 """The maximum size of the log of a run, so that a service that logs every request does not fill the

@@ -22,7 +22,7 @@ from plimsoll.deploy.service_hosts.local import LocalServiceHost
 from plimsoll.deploy.sql_data import load_sql
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan.design.changes import changes
-from plimsoll.plan.model import Config, Data, Service
+from plimsoll.plan.model.cell import Config, Data, Service
 
 OtherHosts = Callable[[Config, str], ServiceHost]
 """The host with this name, of the hosts of services of a configuration. Raises ServiceError."""

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from plimsoll.errors import ServiceError
-from plimsoll.plan.model import Data
+from plimsoll.plan.model.cell import Data
 from plimsoll.plan.queries.sql_text import Dialect, SqlTextError, Statement, statements
 
 CONNECT_S: Final = 10

@@ -18,8 +18,8 @@ from plimsoll.drive.resources import Resources
 from plimsoll.drive.run.execution import now
 from plimsoll.drive.tester_hosts import one_of_each_set
 from plimsoll.errors import DamagedResults, PlimsollError, ServiceError
-from plimsoll.plan.baseline import LAB, TRIES, PathEnd, PathFigures, path_ends, shortcoming, worse
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.sections.baseline import LAB, TRIES, PathEnd, PathFigures, path_ends, shortcoming, worse
 
 Paths = dict[str, MeasuredAgent]
 """The measured paths, by the name of the agent."""

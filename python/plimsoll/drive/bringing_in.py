@@ -14,7 +14,7 @@ from typing import Any, Final
 from plimsoll.deploy.hosts import Door
 from plimsoll.drive.tester_hosts import TesterHosts
 from plimsoll.plan import Plan
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 
 START: Final = Path("segments") / "start.json"
 TIMEOUT_S: Final = 3600.0

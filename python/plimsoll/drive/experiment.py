@@ -41,7 +41,7 @@ from plimsoll.errors import (
 )
 from plimsoll.plan import Plan, PlannedRun
 from plimsoll.plan.hosts.files import files_of
-from plimsoll.plan.model import Config, WatchedSystem
+from plimsoll.plan.model.cell import Config, WatchedSystem
 from plimsoll.plan.source.secret import shown_words
 
 SPARE_BYTES = 64 * 1000 * 1000

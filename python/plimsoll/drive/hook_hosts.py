@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.drive.tester_hosts import TesterHosts
 from plimsoll.errors import PlimsollError
-from plimsoll.plan.model import Config, Hook
+from plimsoll.plan.model.cell import Config, Hook
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from plimsoll.deploy.hosts.kinds import hosts_of_kind
 from plimsoll.deploy.running import RunningService
 from plimsoll.errors import ServiceError
 from plimsoll.plan.hosts.lookouts import lookouts, required
-from plimsoll.plan.model import Config
-from plimsoll.plan.model_hosts import LOCAL, Hosts, WatchedHost
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.model.hosts import LOCAL, Hosts, WatchedHost
 
 ROLE: Final = "watch"
 HERE: Final = Agent(name=LOCAL, host=LOCAL, site=LOCAL, start={"kind": "local"})

@@ -12,7 +12,7 @@ from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.drive.registry import running_experiments
 from plimsoll.errors import BadInput, DamagedResults
 from plimsoll.plan import Plan, load_experiment, make_plan
-from plimsoll.plan.model_search import Search
+from plimsoll.plan.model.search import Search
 from plimsoll.plan.plan import BLOCK, FORMAT, trial_run
 from plimsoll.plan.source.secret import HIDDEN
 

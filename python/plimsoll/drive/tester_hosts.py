@@ -24,14 +24,14 @@ from plimsoll.deploy.service_hosts.pool import ServiceHostPool
 from plimsoll.deploy.talk import EngineTalk
 from plimsoll.drive.lookouts import Lookouts
 from plimsoll.errors import AgentsLost
-from plimsoll.plan.baseline import shortcoming
 from plimsoll.plan.hosts.spread import Place, chosen, fewest, usable_words
 from plimsoll.plan.links import describe
 from plimsoll.plan.load_hosts import limits_of_testers
-from plimsoll.plan.model import Config
-from plimsoll.plan.model_hosts import Hosts
-from plimsoll.plan.model_limits import NO_LIMITS
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.model.hosts import Hosts
+from plimsoll.plan.model.limits import NO_LIMITS
+from plimsoll.plan.model.links import Link
+from plimsoll.plan.sections.baseline import shortcoming
 
 TOKEN_DIGITS: Final = 12
 MAX_REASONS: Final = 20

@@ -7,7 +7,7 @@ from plimsoll.plan.design.factors import Factor, Level
 from plimsoll.plan.engine import engine_document
 from plimsoll.plan.experiment import Design, Experiment, load_experiment, parse_experiment
 from plimsoll.plan.metrics.rules import Rule, RuleError, parse_rule
-from plimsoll.plan.model import Cell, Config, Service, Threshold, Workload
+from plimsoll.plan.model.cell import Cell, Config, Service, Threshold, Workload
 from plimsoll.plan.plan import FORMAT, Plan, PlannedRun, make_plan
 from plimsoll.plan.schema.experiment import json_schema
 from plimsoll.plan.source.secret import Redactor, Secret

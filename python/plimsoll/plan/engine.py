@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from plimsoll.errors import AgentsLost, ServiceError
-from plimsoll.plan import model
 from plimsoll.plan.hosts.spread import Place, carriers, chosen, of_hosts, places
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.plan import PlannedRun
 from plimsoll.plan.resolve.cell import reading
 from plimsoll.plan.source.secret import Secret, hidden, revealed

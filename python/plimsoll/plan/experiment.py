@@ -16,10 +16,6 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from plimsoll.errors import MAX_PROBLEMS, BadInput, Problem
-from plimsoll.plan import model
-from plimsoll.plan.baseline import check_baseline
-from plimsoll.plan.charts import resolve_charts
-from plimsoll.plan.components import check_components, check_costs, check_kept, known_metric, metrics_of
 from plimsoll.plan.design import combinations
 from plimsoll.plan.design.cells import CellMaker, paths_overlap
 from plimsoll.plan.design.factors import Factor, Labels, check_labels, parse_factors
@@ -27,9 +23,8 @@ from plimsoll.plan.hosts.hosts_file import include_hosts_file
 from plimsoll.plan.hosts.testbed_hosts import mixture_problem
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import MetricReference, Use
-from plimsoll.plan.model_search import Search
-from plimsoll.plan.pairs import resolve_pair, with_fresh_services
-from plimsoll.plan.repetitions import resolve_until
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.search import Search
 from plimsoll.plan.resolve.cell import FailedCell, ResolvedCell
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.warnings import unused_targets
@@ -42,14 +37,25 @@ from plimsoll.plan.schema.experiment import (
 )
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
-from plimsoll.plan.search import (
+from plimsoll.plan.sections.baseline import check_baseline
+from plimsoll.plan.sections.charts import resolve_charts
+from plimsoll.plan.sections.components import (
+    check_components,
+    check_costs,
+    check_kept,
+    known_metric,
+    metrics_of,
+)
+from plimsoll.plan.sections.pairs import resolve_pair, with_fresh_services
+from plimsoll.plan.sections.repetitions import resolve_until
+from plimsoll.plan.sections.search import (
     TrialCells,
     check_beside_search,
     lateness_floor_ns,
     resolve_search,
     with_search,
 )
-from plimsoll.plan.sets import with_sets
+from plimsoll.plan.sections.sets import with_sets
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, dotted, parse_document
 from plimsoll.plan.source.fields import shown
 from plimsoll.plan.source.near import nearest

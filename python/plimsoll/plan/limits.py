@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from pydantic import PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import PlainValidator
 
-from plimsoll.plan.model_limits import Limits
+from plimsoll.plan.model.limits import Limits
 from plimsoll.plan.source import units
 from plimsoll.plan.source.fields import Raw
 

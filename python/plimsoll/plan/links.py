@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import PlainValidator
 
-from plimsoll.plan.model_links import Link, link_problems
+from plimsoll.plan.model.links import Link, link_problems
 from plimsoll.plan.source import units
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Fraction, Raw, ShortForm, Size, shown

@@ -15,8 +15,8 @@ from plimsoll.plan.hosts.hosts_file import SECTION, hosts_document
 from plimsoll.plan.hosts.lookouts import lookouts, required
 from plimsoll.plan.hosts.resolve import resolve_hosts, testers_of
 from plimsoll.plan.hosts.spread import fewest
-from plimsoll.plan.model import Config
-from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.model.hosts import Host, Hosts
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.hosts import HostsRaw
 from plimsoll.plan.schema.paths import Origins

@@ -14,7 +14,7 @@ from plimsoll.plan.design.estimate import Estimate, estimate, run_times_ns
 from plimsoll.plan.design.factors import Factor
 from plimsoll.plan.experiment import Experiment
 from plimsoll.plan.hosts.spread import Spread, spread
-from plimsoll.plan.model import Cell, Config, Threshold
+from plimsoll.plan.model.cell import Cell, Config, Threshold
 from plimsoll.plan.resolve.warnings import many_ports, ramps
 from plimsoll.plan.source.secret import Redactor
 from plimsoll.plan.source.units import NS

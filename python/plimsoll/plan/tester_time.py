@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final
 
-from plimsoll.plan.model import RampLoad, SlotRule, StagedLoad
+from plimsoll.plan.model.cell import RampLoad, SlotRule, StagedLoad
 
 GOLDEN: Final = 0x9E3779B97F4A7C15
 """2^64 / golden ratio, as in slots.rs."""

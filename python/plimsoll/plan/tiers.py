@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from plimsoll.plan.model import Config, Service, Via, WatchedExporter, Workload
+from plimsoll.plan.model.cell import Config, Service, Via, WatchedExporter, Workload
 from plimsoll.plan.services.section import SentBytes
 from plimsoll.plan.services.table import SERVICE_KINDS
 

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from plimsoll.plan.links import describe
-from plimsoll.plan.model import Config, Service, Via, Workload
-from plimsoll.plan.model_hosts import LOCAL, Host
+from plimsoll.plan.model.cell import Config, Service, Via, Workload
+from plimsoll.plan.model.hosts import LOCAL, Host
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.tiers import proxies_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from plimsoll.analyse.answer.search import amount, load_of
+from plimsoll.analyse.answer.load.search import amount, load_of
 from plimsoll.analyse.answer.words import loads
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import Capacity, CellResult, RunResult, Saturation
+from plimsoll.analyse.results.load.search import FoundCapacity, SearchResult
 from plimsoll.analyse.results.run import Latency
-from plimsoll.analyse.results.search import FoundCapacity, SearchResult
 from plimsoll.analyse.results.verdicts import CapacityKind
 from plimsoll.analyse.results.wording import (
     UNKNOWN,
@@ -23,7 +23,7 @@ from plimsoll.analyse.results.wording import (
     plus_minus,
     quantity,
 )
-from plimsoll.analyse.run.validity import is_lower_bound
+from plimsoll.analyse.run.validity.validity import is_lower_bound
 from plimsoll.plan.source.units import NS, about_duration
 from plimsoll.report.labels import ONLY, Labels
 from plimsoll.report.tables import analysis as tables

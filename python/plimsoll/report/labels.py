@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plimsoll.analyse.results.analysis import Analysis, CellResult, RunResult
+from plimsoll.analyse.results.load.search import capacity_name
 from plimsoll.analyse.results.metrics import canonical, is_work
 from plimsoll.analyse.results.run import TesterResult
-from plimsoll.analyse.results.search import capacity_name
 from plimsoll.analyse.results.wording import Metric, describe, factor_word
 from plimsoll.plan.source.units import quantity
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.analyse.answer.compose import shown_answer, so_far
-from plimsoll.analyse.answer.ramp import load_words
+from plimsoll.analyse.answer.load.ramp import load_words
 from plimsoll.analyse.components.utilization_hosts import TESTERS_HOST
 from plimsoll.analyse.results.analysis import Analysis, RunResult
 from plimsoll.analyse.results.run import Ecdf, Traffic
@@ -30,7 +30,7 @@ from plimsoll.analyse.results.wording import (
     plus_minus,
     quantity,
 )
-from plimsoll.analyse.run.validity import is_lower_bound
+from plimsoll.analyse.run.validity.validity import is_lower_bound
 from plimsoll.plan.source.units import NS, about_duration
 from plimsoll.printable import printable
 from plimsoll.report.labels import Labels, has_shares, users

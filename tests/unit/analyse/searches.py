@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import fmean, stdev
 
-from plimsoll.analyse.results.search import (
+from plimsoll.analyse.results.load.search import (
     BracketEnd,
     FoundCapacity,
     MeasuredThroughput,

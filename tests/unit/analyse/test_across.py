@@ -21,14 +21,14 @@ from plimsoll.analyse.design.across import (
     grouped,
     verdicts,
 )
-from plimsoll.analyse.design.load_line import saturations
+from plimsoll.analyse.design.capacity.load_line import saturations
 from plimsoll.analyse.effects.fits import ResponseModel, fit_all
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.results.verdicts import CapacityKind, SaturationReason
 from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.plan.metrics.rules import parse_rule
-from plimsoll.plan.model import CapacityRules, Threshold
+from plimsoll.plan.model.cell import CapacityRules, Threshold
 
 LEVELS = {"zip": ["0", "5"], "testers": ["1", "2", "4", "8"]}
 DESIGN = Design(LEVELS, "testers", {"1": 1.0, "2": 2.0, "4": 4.0, "8": 8.0})

@@ -19,7 +19,7 @@ from plimsoll.analyse.design.caches import cache_times, miss_ratios
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import CacheTimes
 from plimsoll.api import analysis
-from plimsoll.collect.caches import read_caches
+from plimsoll.collect.columns.caches import read_caches
 from plimsoll.errors import DamagedResults
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels

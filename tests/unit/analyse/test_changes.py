@@ -19,7 +19,7 @@ from plimsoll.analyse.results.verdicts import ChangedSeries, Topic
 from plimsoll.analyse.results.wording import SPACE
 from plimsoll.analyse.run.changes import run_changes
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.report.charts.marks import CHANGES, change_rows
 from plimsoll.report.charts.series import chart
 from plimsoll.report.page_data import run_data

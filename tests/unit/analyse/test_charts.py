@@ -16,7 +16,7 @@ from plimsoll.analyse.design.charts import ChartData, charts_of
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.charts import Chart
 from plimsoll.analyse.stats.means import cell_intervals, mean_of_cells
-from plimsoll.plan.model import ChartRequest
+from plimsoll.plan.model.cell import ChartRequest
 
 Cell = dict[str, str]
 

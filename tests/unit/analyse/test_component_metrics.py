@@ -34,7 +34,7 @@ from plimsoll.analyse.results.verdicts import LeftOutReason
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis, open_results
 from plimsoll.assemble.run_table import columns_of
-from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.watched import WatchedReadings
 from plimsoll.report.charts import effect_figures, load_figures
 from plimsoll.report.labels import Labels

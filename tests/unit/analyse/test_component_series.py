@@ -14,10 +14,10 @@ from plimsoll.analyse.components.component_series import (
     automatic_quantum,
     run_component_series,
 )
-from plimsoll.analyse.results.component_series import ComponentSeries, RunComponentSeries
-from plimsoll.assemble.component_series import counters_of_kind
+from plimsoll.analyse.results.components.component_series import ComponentSeries, RunComponentSeries
+from plimsoll.assemble.run.component_series import counters_of_kind
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import SAME, Agent, AgentClock
-from plimsoll.collect.samples import SampleSeries
 from plimsoll.collect.watched import WatchedReadings
 from plimsoll.plan.services.table import SERVICE_KINDS
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from tests.unit.analyse.made import latency
 
-from plimsoll.analyse.answer import conditions as sentences
+from plimsoll.analyse.answer.components import conditions as sentences
 from plimsoll.analyse.components.conditions import run_conditions
 from plimsoll.analyse.components.cpu_series import HostCpu
 from plimsoll.analyse.components.kernel_figures import WindowSamples, figures_of_host, figures_of_service
 from plimsoll.analyse.components.outside import outside_shares
 from plimsoll.analyse.components.resources import is_stacked
-from plimsoll.analyse.results.conditions import Condition, ConditionKind
+from plimsoll.analyse.results.components.conditions import Condition, ConditionKind
 from plimsoll.analyse.results.run import ErrorCount, Traffic
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.columns.samples import SampleSeries
 
 SECONDS = 12
 WINDOW = Window(0, SECONDS * 10**9)

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 from tests.unit.analyse.made import histogram, run
 
-from plimsoll.analyse.answer.consistency import of_consistency
+from plimsoll.analyse.answer.load.consistency import of_consistency
 from plimsoll.analyse.design.across import Design, grouped
-from plimsoll.analyse.design.cheapest import cheapest
+from plimsoll.analyse.design.capacity.cheapest import cheapest
 from plimsoll.analyse.design.consistency import NONE_STALE, OF_CELLS, consistency
 from plimsoll.analyse.design.thresholds import Sample, observe
 from plimsoll.analyse.results.analysis import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.analyse import made
 
-from plimsoll.analyse.answer.demands import fan_out_sentence, of_demands
+from plimsoll.analyse.answer.load.demands import fan_out_sentence, of_demands
 from plimsoll.analyse.design.across import Design, grouped
 from plimsoll.analyse.design.demands import cell_demands, cost_per_million, fan_outs
 from plimsoll.analyse.results.analysis import Analysis, ExperimentInfo, RunResult

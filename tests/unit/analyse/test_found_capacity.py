@@ -7,10 +7,10 @@ import math
 import pytest
 from tests.unit.analyse.searches import found, result_of, trials_of
 
-from plimsoll.analyse.answer.search import ratio_words
+from plimsoll.analyse.answer.load.search import ratio_words
 from plimsoll.analyse.design.charts import charts_of_search
 from plimsoll.analyse.effects.found_capacity import capacity_effects, observations
-from plimsoll.analyse.results.search import SearchCell, SearchResult
+from plimsoll.analyse.results.load.search import SearchCell, SearchResult
 from plimsoll.analyse.results.wording import describe
 
 LEVELS = {"servers": ["2", "3", "4"], "cache": ["off", "on"]}

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.analyse.design.goals import Loss, LossCounts, invalid_by, loss_is_upper_limit, outcome_of
+from plimsoll.analyse.design.capacity.goals import (
+    Loss,
+    LossCounts,
+    invalid_by,
+    loss_is_upper_limit,
+    outcome_of,
+)
 from plimsoll.analyse.results.verdicts import RunReason
 from plimsoll.plan import parse_rule
 from plimsoll.search.trials import Invalid

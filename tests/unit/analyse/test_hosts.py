@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from tests.unit.hosts_made import MS, Made, S, Site, make
 
-from plimsoll.analyse.answer.hosts import fairness_words
+from plimsoll.analyse.answer.components.hosts import fairness_words
 from plimsoll.analyse.hosts.clocks import events, greatest_bound, start_spread, unknown_clocks
 from plimsoll.analyse.hosts.coverage import loss
 from plimsoll.analyse.results.analysis import Analysis, RunResult
+from plimsoll.analyse.results.components.hosts import HostsResult
 from plimsoll.analyse.results.document import as_document
-from plimsoll.analyse.results.hosts import HostsResult
 from plimsoll.analyse.run.staleness import staleness
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
+from plimsoll.collect.columns.versions import VersionedTransactions
 from plimsoll.collect.hosts import Agent, AgentClock, ClockPiece, RunAgents
-from plimsoll.collect.versions import VersionedTransactions
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 SHORT = Made(seconds=6, testers=2, warmup_s=1.0)

@@ -10,7 +10,7 @@ from tests.unit.analyse.made import run
 from plimsoll.analyse.answer.actions import of_actions, outage_words, recovery_words, what_happened
 from plimsoll.analyse.results.actions import ActionResult, RecoveryReason, RecoveryVerdict
 from plimsoll.analyse.results.metrics import metric_value
-from plimsoll.analyse.run.incidents import phases, spans
+from plimsoll.analyse.run.outages.incidents import phases, spans
 from plimsoll.analyse.window.transactions import Window
 
 

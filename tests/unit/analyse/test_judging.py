@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.unit.analyse.made import histogram, run
 
-from plimsoll.analyse.answer.components import limiting
+from plimsoll.analyse.answer.components.components import limiting
 from plimsoll.analyse.answer.reasons import bottleneck_reason
 from plimsoll.analyse.answer.worded import worded_capacity, worded_reasons, worded_verdict
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
 from plimsoll.analyse.components.utilization import utilizations
-from plimsoll.analyse.design.capacity import (
+from plimsoll.analyse.design.capacity.capacity import (
     Level,
     efficiency,
     error_limited,
@@ -22,23 +22,23 @@ from plimsoll.analyse.design.capacity import (
     stretch,
     usable,
 )
-from plimsoll.analyse.design.plateau import HighestLevels
-from plimsoll.analyse.design.rule_bounds import RuleValue, observed
+from plimsoll.analyse.design.capacity.plateau import HighestLevels
+from plimsoll.analyse.design.capacity.rule_bounds import RuleValue, observed
 from plimsoll.analyse.design.thresholds import Sample, judge, observe
 from plimsoll.analyse.results.analysis import Verdict
 from plimsoll.analyse.results.metrics import canonical, metric_value
 from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.results.verdicts import BottleneckVerdict, RunReason, RunVerdict, Severity
-from plimsoll.analyse.run.own_delays import OwnDelay, OwnDelays
-from plimsoll.analyse.run.validity import Judgement, ValidityFigures, is_lower_bound, judge_run
+from plimsoll.analyse.run.validity.own_delays import OwnDelay, OwnDelays
+from plimsoll.analyse.run.validity.validity import Judgement, ValidityFigures, is_lower_bound, judge_run
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.means import cell_intervals
 from plimsoll.analyse.stats.steady import Trend, TrendVerdict
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.plan.metrics.catalogue import METRICS
 from plimsoll.plan.metrics.rules import parse_rule
-from plimsoll.plan.model import Threshold, Validity
+from plimsoll.plan.model.cell import Threshold, Validity
 
 
 def verdict(threshold_: Threshold, cell: dict[str, str], of: Sample, *, unfinished: bool = False) -> Verdict:

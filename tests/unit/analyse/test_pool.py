@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.golden.fixture import empty
 
-from plimsoll.analyse.answer.pool import of_pool
+from plimsoll.analyse.answer.components.pool import of_pool
 from plimsoll.analyse.hosts.pool import NO_AGENT, pool
-from plimsoll.analyse.results.pool import PoolResult
+from plimsoll.analyse.results.components.pool import PoolResult
 from plimsoll.collect.baseline import Measurement, read_baseline
 from plimsoll.errors import DamagedResults
 from plimsoll.report.tables.machine import hosts

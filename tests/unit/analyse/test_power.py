@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plimsoll.analyse.design.power import detectable_change, expected_repetitions, half_width
+from plimsoll.analyse.design.repetitions.power import detectable_change, expected_repetitions, half_width
 
 
 def test_the_half_width_is_that_of_t_at_97_percent() -> None:

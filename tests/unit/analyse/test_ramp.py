@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.analyse.made import histogram, run
 
-from plimsoll.analyse.design.ramp import failure_verdict, ramp
+from plimsoll.analyse.design.capacity.ramp import failure_verdict, ramp
 from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict
 from plimsoll.analyse.window.load_profile import Piece, Profile, load_bins, never_started, rising
 from plimsoll.analyse.window.transactions import Window

@@ -12,13 +12,13 @@ from tests.golden.fixture import designed
 from tests.unit.analyse.made import run
 
 from plimsoll.analyse.answer.compose import with_answer
-from plimsoll.analyse.answer.regressions import of_regressions, regression_text
+from plimsoll.analyse.answer.load.regressions import of_regressions, regression_text
 from plimsoll.analyse.answer.worded import worded_regression, worded_superseded
 from plimsoll.analyse.effects.fits import ResponseModel, regress_all
 from plimsoll.analyse.effects.regressions import regress
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.document import as_document
-from plimsoll.analyse.results.regression import Regression
+from plimsoll.analyse.results.load.regression import Regression
 from plimsoll.analyse.results.superseded import with_superseded
 from plimsoll.analyse.results.verdicts import RegressionVerdict, Topic
 

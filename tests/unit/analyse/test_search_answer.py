@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.analyse.answer.search import capacity_words, ending_of
-from plimsoll.analyse.results.search import (
+from plimsoll.analyse.answer.load.search import capacity_words, ending_of
+from plimsoll.analyse.results.load.search import (
     BracketEnd,
     FoundCapacity,
     MeasuredThroughput,

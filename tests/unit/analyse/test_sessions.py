@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.unit.analyse import made
 
-from plimsoll.analyse.answer.sessions import wait_sentence
+from plimsoll.analyse.answer.load.sessions import wait_sentence
 from plimsoll.analyse.components.component_series import CounterChoice, Placement, run_component_series
 from plimsoll.analyse.components.sessions import database_sessions
 from plimsoll.analyse.design.across import Design, grouped

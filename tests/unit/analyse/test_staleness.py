@@ -17,7 +17,7 @@ from plimsoll.analyse.stats.proportion import wilson
 from plimsoll.analyse.stats.quantiles import is_large_enough, rank
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.api import analysis
-from plimsoll.collect.versions import CACHES, UNKNOWN, VersionedTransactions
+from plimsoll.collect.columns.versions import CACHES, UNKNOWN, VersionedTransactions
 
 MS = 1_000_000
 SECOND = Window(0, 1000 * MS)

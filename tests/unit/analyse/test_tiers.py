@@ -18,10 +18,10 @@ from plimsoll.analyse.components.tiers import Sent, compare, foreign_notes, tier
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import TierCounts
 from plimsoll.analyse.results.verdicts import Severity
-from plimsoll.analyse.run.validity import ValidityFigures, judge_run
+from plimsoll.analyse.run.validity.validity import ValidityFigures, judge_run
 from plimsoll.collect.requests import RequestCounts, read_requests
 from plimsoll.collect.results import RunFiles
-from plimsoll.plan.model import Validity
+from plimsoll.plan.model.cell import Validity
 
 
 def doubts(*tiers: TierCounts, requests: float = 0.01) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plimsoll.analyse.answer.components import evidence
+from plimsoll.analyse.answer.components.components import evidence
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED, bottleneck
 from plimsoll.analyse.components.watched import watch_notes, watched_resources, watched_utilizations
 from plimsoll.analyse.results.run import Utilization

@@ -12,8 +12,8 @@ from plimsoll.analyse.hosts.coverage import agents_with_testers, loss, lost_agen
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.baseline import Measurement
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import SAME, Agent, AgentClock, LinkCapacity, RunAgents, links_of_hosts
-from plimsoll.collect.samples import SampleSeries
 
 S = 1_000_000_000
 SECONDS = np.arange(1.0, 21.0)

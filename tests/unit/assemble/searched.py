@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from tests.stats.search_truths import Curve, measure
 
-from plimsoll.assemble import capacity_search as module
-from plimsoll.assemble.capacity_search import CapacitySearchRuns
-from plimsoll.assemble.search_request import capacity_search
+from plimsoll.assemble.adaptive import capacity_search as module
+from plimsoll.assemble.adaptive.capacity_search import CapacitySearchRuns
+from plimsoll.assemble.adaptive.search_request import capacity_search
 from plimsoll.drive.directory import ResultsDirectory
 from plimsoll.plan import Plan, load_experiment, make_plan
 from plimsoll.search.trials import Trial, TrialResult

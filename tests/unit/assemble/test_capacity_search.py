@@ -9,9 +9,9 @@ import pytest
 from tests.unit.assemble.searched import Searched, carry_out
 
 from plimsoll.analyse.effects.found_capacity import capacity_effects
-from plimsoll.analyse.results.search import SearchResult
-from plimsoll.assemble.run_source import is_done
-from plimsoll.assemble.search_result import search_result
+from plimsoll.analyse.results.load.search import SearchResult
+from plimsoll.assemble.adaptive.run_source import is_done
+from plimsoll.assemble.adaptive.search_result import search_result
 from plimsoll.collect.decisions import read_decisions
 from plimsoll.collect.results import open_results
 from plimsoll.drive.directory import ResultsDirectory

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plimsoll.assemble.compare import compare_levels, compare_paths, stored_runs
-from plimsoll.cli.compare import exit_code
+from plimsoll.cli.results.compare import exit_code
 from plimsoll.compare.model import Method, Verdict
 from plimsoll.compare.result import ComparisonResult, as_document
 from plimsoll.compare.stored import baseline_document

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.hosts_made import Made, Site, make
 
 from plimsoll.analyse.results.document import as_document
-from plimsoll.assemble.component_series import MAX_CHART_BINS, chart_quantum
-from plimsoll.assemble.options import Options
+from plimsoll.assemble.run.component_series import MAX_CHART_BINS, chart_quantum
+from plimsoll.assemble.run.options import Options
 from plimsoll.assemble.whole import analysis
 from plimsoll.collect.results import open_results
 from plimsoll.errors import BadInput

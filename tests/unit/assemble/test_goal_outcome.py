@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.assemble.goal_outcome import trial_result
+from plimsoll.assemble.adaptive.goal_outcome import trial_result
 from plimsoll.collect.results import open_results
-from plimsoll.plan.model_search import Search, SearchGoal
+from plimsoll.plan.model.search import Search, SearchGoal
 from plimsoll.search.trials import Invalid, Rule, Trial, TrialResult
 
 OLD = Path(__file__).resolve().parents[2] / "data" / "results-v1"

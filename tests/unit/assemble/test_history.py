@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from plimsoll.assemble.history import history_of, read_marks
-from plimsoll.cli.history import exit_code
 from plimsoll.cli.main import main
+from plimsoll.cli.results.history import exit_code
 from plimsoll.compare.history.marks import Mark
 from plimsoll.errors import BadInput
 from plimsoll.report.history import history_lines, render

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.unit.plan.helpers import BASE, load
 
-from plimsoll.analyse.design.power import change_shown_by_pairs
+from plimsoll.analyse.design.repetitions.power import change_shown_by_pairs
 from plimsoll.assemble import like_pair
 from plimsoll.assemble.like_pair import METRICS, pair_like
-from plimsoll.cli.plan_pair import pair_lines
+from plimsoll.cli.experiments.plan_pair import pair_lines
 from plimsoll.plan import make_plan
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "results-v1"

@@ -10,12 +10,12 @@ import pytest
 from tests.unit.assemble.searched import PER_SERVER, Searched, carry_out
 
 from plimsoll.assemble.like_search import earlier_cells, expected_search, start_lines, starts_of
-from plimsoll.cli.plan_search import like_document, like_search_lines
+from plimsoll.cli.experiments.plan_search import like_document, like_search_lines
 from plimsoll.collect.decisions import read_decisions
 from plimsoll.drive.resume import resumed_plan
 from plimsoll.errors import BadInput
 from plimsoll.plan import Plan, load_experiment, make_plan
-from plimsoll.plan.model_search import Search
+from plimsoll.plan.model.search import Search
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from plimsoll.analyse.results.run import OperationResult
-from plimsoll.assemble.one_run import in_file_order
+from plimsoll.assemble.run.one_run import in_file_order
 
 
 def operation(workload: str, name: str) -> OperationResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cli.capacity import search_of
+from plimsoll.cli.experiments.capacity import search_of
 from plimsoll.errors import BadInput
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.helpers import BASE, edited, load
 
-from plimsoll.cli.plan import lines
+from plimsoll.cli.experiments.plan import lines
 from plimsoll.plan import make_plan
 
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from plimsoll.cli.progress import Progress, clock
+from plimsoll.cli.experiments.progress import Progress, clock
 from plimsoll.cli.screen import wants_colour
 from plimsoll.drive.engine import RunSecond
 
@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
 def test_plain_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     now = [100.0]
-    monkeypatch.setattr("plimsoll.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("plimsoll.cli.experiments.progress.time.monotonic", lambda: now[0])
     progress = Progress(out, {"0001": 30, "0002": 45})
     progress.run_begins("0001", 1, 2, {"testers": "4"}, 30)
     for number in range(30):

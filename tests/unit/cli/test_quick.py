@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from plimsoll.cli.quick import StoredOptions, add_arguments, document
+from plimsoll.cli.experiments.quick import StoredOptions, add_arguments, document
 from plimsoll.errors import BadInput
 from plimsoll.plan import Experiment, engine_document, make_plan, parse_experiment
 from plimsoll.plan.source.secret import shown_words

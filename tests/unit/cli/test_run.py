@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cli.run import busy_host_warnings
+from plimsoll.cli.experiments.run import busy_host_warnings
 from plimsoll.drive import registry
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.versioned import WAYS, make_results, simulated
 
-from plimsoll.cli import check as command
+from plimsoll.cli.results import check as command
 from plimsoll.collect.check import check
 from plimsoll.collect.results import open_results
 

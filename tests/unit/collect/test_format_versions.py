@@ -13,8 +13,8 @@ import pytest
 
 from plimsoll.api import analysis
 from plimsoll.collect.check import check
+from plimsoll.collect.columns.parquet import TransactionFile, read_samples
 from plimsoll.collect.files import READABLE, read_lines, require_readable
-from plimsoll.collect.parquet import TransactionFile, read_samples
 from plimsoll.collect.results import open_results
 from plimsoll.errors import DamagedResults
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from plimsoll.collect.round_trips import UNKNOWN, read_route_round_trips
+from plimsoll.collect.columns.round_trips import UNKNOWN, read_route_round_trips
 
 
 def written(path: Path, name: str, columns: Mapping[str, Any]) -> Path:

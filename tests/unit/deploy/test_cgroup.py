@@ -15,7 +15,7 @@ from plimsoll.deploy.counters.cgroup import (
     group_reading,
     main_process,
 )
-from plimsoll.plan.model import WatchedGroup
+from plimsoll.plan.model.cell import WatchedGroup
 
 V2 = {
     "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\nnr_throttled 3\nthrottled_usec 250000\n",

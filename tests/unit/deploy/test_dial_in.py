@@ -19,7 +19,7 @@ from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.deploy.hosts.slurm import Task, job_script, parse_queue, shared_engine, submission, walltime
 from plimsoll.errors import BadInput
 from plimsoll.plan import load_experiment, make_plan
-from plimsoll.plan.model_hosts import Slurm
+from plimsoll.plan.model.hosts import Slurm
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "hosts"
 

@@ -16,7 +16,7 @@ from plimsoll.deploy.counters.exporters import SquidPages, node_reading, node_ve
 from plimsoll.deploy.counters.exposition import Sample, samples
 from plimsoll.deploy.counters.prometheus import PrometheusReader
 from plimsoll.deploy.counters.tally import Tally
-from plimsoll.plan.model import WatchedExporter
+from plimsoll.plan.model.cell import WatchedExporter
 from plimsoll.plan.source.secret import Secret
 
 

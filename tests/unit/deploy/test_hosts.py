@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 
 from plimsoll import __version__
-from plimsoll.cli.hosts import lines
+from plimsoll.cli.setup.hosts import lines
 from plimsoll.deploy.binary import elf_facts, find_engine
 from plimsoll.deploy.hosts import Agent, HostBackend, ReadyHost, agents_on, kinds, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
@@ -22,7 +22,7 @@ from plimsoll.deploy.hosts.kinds import BACKENDS, hosts_of_kind
 from plimsoll.deploy.network import lab_sink
 from plimsoll.deploy.talk import FORMAT, EngineTalk
 from plimsoll.errors import BadInput, EngineError, UserInterrupt
-from plimsoll.plan.model_hosts import Host, HostKind, Hosts, Join, Requirement, Slurm
+from plimsoll.plan.model.hosts import Host, HostKind, Hosts, Join, Requirement, Slurm
 
 FACTS: Mapping[str, Any] = {
     "hostname": "h",

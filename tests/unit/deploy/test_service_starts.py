@@ -6,7 +6,7 @@ from typing import get_args
 
 from plimsoll.deploy.servers.own import start_own
 from plimsoll.deploy.servers.table import STARTS
-from plimsoll.plan.model import DatabaseKind
+from plimsoll.plan.model.cell import DatabaseKind
 from plimsoll.plan.services.frontier import DATABASE_KINDS
 from plimsoll.plan.services.table import LATER_KINDS, SERVICE_KINDS
 

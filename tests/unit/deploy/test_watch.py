@@ -13,7 +13,7 @@ from plimsoll.deploy.counters import Reading
 from plimsoll.deploy.counters.watch import WatchLog
 from plimsoll.drive.run.watching import host_of, watched_records
 from plimsoll.plan import Redactor
-from plimsoll.plan.model import WatchedExporter
+from plimsoll.plan.model.cell import WatchedExporter
 
 SECRET = "token-1234"
 

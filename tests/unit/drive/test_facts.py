@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.drive.run.facts import is_load_changing, load_profile, stages_of, versions_of
 from plimsoll.plan import make_plan, parse_experiment
-from plimsoll.plan.model import Config, Json, Operation
+from plimsoll.plan.model.cell import Config, Json, Operation
 
 FILE = """
 plimsoll: 1

@@ -9,7 +9,7 @@ import pytest
 from plimsoll.drive.probe.trial import TrialResult, failures, runs, trials
 from plimsoll.plan import load_experiment, make_plan
 from plimsoll.plan.hosts.spread import Place
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 
 END = """
 load: {testers: 7}

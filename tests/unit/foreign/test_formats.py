@@ -12,7 +12,7 @@ import pytest
 
 from plimsoll.assemble.compare import compare_paths, stored_runs
 from plimsoll.assemble.sources import sources_of
-from plimsoll.cli.compare import exit_code
+from plimsoll.cli.results.compare import exit_code
 from plimsoll.compare.model import Verdict
 from plimsoll.errors import BadInput
 from plimsoll.foreign.table import FORMATS, HEAD_LENGTH, format_of

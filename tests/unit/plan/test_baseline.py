@@ -7,11 +7,19 @@ from pathlib import Path
 import pytest
 from tests.unit.plan.test_hosts import BED
 
-from plimsoll.cli.plan import lines
+from plimsoll.cli.experiments.plan import lines
 from plimsoll.errors import BadInput
 from plimsoll.plan import load_experiment, make_plan
-from plimsoll.plan.baseline import PathEnd, PathFigures, Worse, path_ends, shortcoming, shown_bits, worse
-from plimsoll.plan.model_hosts import Requirement
+from plimsoll.plan.model.hosts import Requirement
+from plimsoll.plan.sections.baseline import (
+    PathEnd,
+    PathFigures,
+    Worse,
+    path_ends,
+    shortcoming,
+    shown_bits,
+    worse,
+)
 
 FILE = """
 plimsoll: 1

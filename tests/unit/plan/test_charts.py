@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.unit.plan.helpers import BASE, load, problems
 
-from plimsoll.plan.model import ChartRequest
+from plimsoll.plan.model.cell import ChartRequest
 from plimsoll.plan.plan import make_plan
 
 FACTORS = """\

@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.errors import BadInput
 from plimsoll.plan import make_plan, parse_experiment
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 
 FILE = """
 plimsoll: 1

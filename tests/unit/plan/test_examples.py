@@ -10,7 +10,7 @@ import pytest
 from tests.unit.plan.test_request_log import native
 
 from plimsoll.plan import load_experiment, make_plan, parse_experiment, template
-from plimsoll.plan.model_hosts import HostKind
+from plimsoll.plan.model.hosts import HostKind
 from plimsoll.plan.source.document import parse_document
 
 ROOT = Path(__file__).parents[3]

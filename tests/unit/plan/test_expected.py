@@ -10,7 +10,7 @@ import pytest
 from tests.unit.plan.helpers import BASE, edited, load
 
 from plimsoll.assemble.like import EarlierRun, earlier_runs, most_similar, predictions
-from plimsoll.cli.plan import like_lines
+from plimsoll.cli.experiments.plan import like_lines
 from plimsoll.errors import BadInput, PlimsollError
 from plimsoll.plan import Plan, make_plan
 from plimsoll.plan.design.expected import Expected, expected

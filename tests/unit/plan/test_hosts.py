@@ -9,13 +9,14 @@ from typing import get_args
 import pytest
 from tests.unit.plan.helpers import BASE, alternatives, edited, load, problems
 
-from plimsoll.cli.plan import lines
+from plimsoll.cli.experiments.plan import lines
 from plimsoll.errors import AgentsLost, BadInput
-from plimsoll.plan import engine_document, make_plan, model_hosts
+from plimsoll.plan import engine_document, make_plan
 from plimsoll.plan.hosts.spread import Place, chosen, places, shares, spread, usable_words
 from plimsoll.plan.hosts.testbed import load_testbed
 from plimsoll.plan.load_hosts import load_hosts
-from plimsoll.plan.model_hosts import Host, HostKind, Hosts
+from plimsoll.plan.model import hosts as model_hosts
+from plimsoll.plan.model.hosts import Host, HostKind, Hosts
 
 SITES = "hosts: {kind: ssh, controller: {address: 10.0.0.1}, sites: {cern: [c1, c2, c3], lyon: [l1, l2]}}\n"
 WEB = {"web": ["http://10.0.0.1:1"]}

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.plan.helpers import load, problems
 
 from plimsoll.plan.metrics import catalogue
-from plimsoll.plan.model import ClosedLoad, Config
+from plimsoll.plan.model.cell import ClosedLoad, Config
 
 FILE = """\
 plimsoll: 1

@@ -7,7 +7,7 @@ from tests.unit.plan.helpers import BASE, load, problems
 
 from plimsoll.deploy.limits import limited_resources, proof_of
 from plimsoll.deploy.process import end_text
-from plimsoll.plan.model_limits import Limits
+from plimsoll.plan.model.limits import Limits
 
 
 def with_limits(limits: str, more: str = "") -> str:

@@ -9,7 +9,7 @@ from tests.unit.plan.helpers import BASE, load, problems
 
 from plimsoll.plan.hosts.testbed import load_testbed
 from plimsoll.plan.links import describe
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.links import Link
 
 MS = 1_000_000
 WAN = """\

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from tests.unit.plan.helpers import load, problems
 
-from plimsoll.cli.plan import lines
+from plimsoll.cli.experiments.plan import lines
 from plimsoll.plan import make_plan
 from plimsoll.plan.design.changes import changes, pinning
 from plimsoll.plan.load_hosts import load_all_hosts
-from plimsoll.plan.model import Config
-from plimsoll.plan.model_hosts import LOCAL
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.model.hosts import LOCAL
 
 FILE = """\
 plimsoll: 1

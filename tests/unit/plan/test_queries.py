@@ -14,7 +14,7 @@ from tests.unit.plan.test_request_log import native, url, written
 
 from plimsoll.plan import engine_document, make_plan
 from plimsoll.plan.design.filling import fillings
-from plimsoll.plan.model import Generator, Operation
+from plimsoll.plan.model.cell import Generator, Operation
 from plimsoll.plan.queries.batches import apart
 from plimsoll.plan.queries.cool import cool_queries
 from plimsoll.plan.queries.query import Dialect, QuerySet

@@ -10,7 +10,7 @@ from tests.unit.plan.helpers import BASE, edited, load, problems
 
 from plimsoll.plan import make_plan, tester_time
 from plimsoll.plan.engine import engine_document
-from plimsoll.plan.model import RampLoad, SlotRule, StagedLoad
+from plimsoll.plan.model.cell import RampLoad, SlotRule, StagedLoad
 from plimsoll.plan.plan import Plan
 from plimsoll.plan.tester_time import active_pieces, offset_ns, periods, slot_count
 

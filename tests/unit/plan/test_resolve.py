@@ -14,7 +14,7 @@ from plimsoll.plan import changes, engine_document, json_schema, make_plan, pinn
 from plimsoll.plan.hosts.files import files_of
 from plimsoll.plan.metrics.catalogue import METRICS
 from plimsoll.plan.metrics.table import Use
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 
 SECOND = 1_000_000_000
 

@@ -10,8 +10,8 @@ import pytest
 from plimsoll.errors import BadInput
 from plimsoll.plan import make_plan, parse_experiment
 from plimsoll.plan.experiment import Experiment
-from plimsoll.plan.model import ClosedLoad, OpenLoad
-from plimsoll.plan.model_search import Search, SearchGoal
+from plimsoll.plan.model.cell import ClosedLoad, OpenLoad
+from plimsoll.plan.model.search import Search, SearchGoal
 from plimsoll.plan.plan import trial_run
 
 FILE = """plimsoll: 1

@@ -11,7 +11,7 @@ from tests.unit.plan.helpers import load, problems
 from plimsoll.errors import ServiceError
 from plimsoll.plan import changes, engine_document, make_plan
 from plimsoll.plan.design.filling import MAX_VALUES, fillings
-from plimsoll.plan.model import ClosedLoad, Config
+from plimsoll.plan.model.cell import ClosedLoad, Config
 from plimsoll.plan.services.section import Addresses
 from plimsoll.plan.services.table import SERVICE_KINDS
 

@@ -14,7 +14,7 @@ from plimsoll.plan.hosts.testbed import (
     parse_testbed,
 )
 from plimsoll.plan.links import parse_bit_rate, show_bit_rate
-from plimsoll.plan.model_links import default_queue
+from plimsoll.plan.model.links import default_queue
 from plimsoll.plan.source.units import UnitError
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ from tests.unit.plan.helpers import BASE, load, problems
 
 from plimsoll.deploy.limits import limited_resources
 from plimsoll.plan.load_hosts import limits_of_testers
-from plimsoll.plan.model_limits import NO_LIMITS, Limits
+from plimsoll.plan.model.limits import NO_LIMITS, Limits
 
 SSH = "hosts:\n  kind: ssh\n  controller: {address: 10.0.0.1}\n"
 

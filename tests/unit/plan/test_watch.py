@@ -8,7 +8,7 @@ import pytest
 from tests.unit.plan.helpers import edited, load, problems
 
 from plimsoll.plan import make_plan
-from plimsoll.plan.model import WatchedExporter
+from plimsoll.plan.model.cell import WatchedExporter
 from plimsoll.plan.source.secret import Secret
 
 URL = "http://squid.example.org:9301/metrics"

@@ -10,7 +10,7 @@ from tests.unit.plan.test_watch import URL, file
 
 from plimsoll.plan import make_plan
 from plimsoll.plan.hosts.lookouts import lookouts, required
-from plimsoll.plan.model_hosts import Host, Ssh, WatchedHost, WatchedProcess
+from plimsoll.plan.model.hosts import Host, Ssh, WatchedHost, WatchedProcess
 from plimsoll.plan.schema.experiment import json_schema
 
 WHERE = "kind: ssh, hosts: [h1], controller: {address: 127.0.0.1}"

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.plan.helpers import edited, load, problems
 
 from plimsoll.plan import make_plan
-from plimsoll.plan.model import WatchedDatabase, WatchedExporter, WatchedGroup
+from plimsoll.plan.model.cell import WatchedDatabase, WatchedExporter, WatchedGroup
 from plimsoll.plan.source.secret import Secret
 
 TARGET = edited("target: web", "target: site")

@@ -10,7 +10,7 @@ import pytest
 from tests.golden.fixture import make_run, single, with_components
 
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.component_series import Values
+from plimsoll.analyse.results.components.component_series import Values
 from plimsoll.report.charts import spec
 from plimsoll.report.charts.components import LINES, chart, component_title, strips
 from plimsoll.report.charts.marks import cut_rows

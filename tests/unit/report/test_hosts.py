@@ -12,7 +12,7 @@ from tests.unit.hosts_made import Made, Site, make
 
 from plimsoll.analyse.answer.compose import sentences
 from plimsoll.analyse.results.analysis import Analysis
-from plimsoll.analyse.results.hosts import AgentClockResult, HostsResult
+from plimsoll.analyse.results.components.hosts import AgentClockResult, HostsResult
 from plimsoll.api import analysis
 from plimsoll.report.charts import load_figures, spec
 from plimsoll.report.html import render

@@ -11,7 +11,7 @@ from tests.golden.fixture import designed, set_up
 from plimsoll.analyse.design.across import Design
 from plimsoll.analyse.design.charts import ChartData, charts_of
 from plimsoll.analyse.results.analysis import Analysis
-from plimsoll.plan.model import ChartRequest
+from plimsoll.plan.model.cell import ChartRequest
 from plimsoll.report.charts import Figure, effect_figures, load_figures, spec
 from plimsoll.report.charts.means import is_geometric
 from plimsoll.report.html import render

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tests.golden.fixture import designed
 
 from plimsoll.analyse.results.analysis import Analysis
-from plimsoll.analyse.results.memory import GrowthPoint, GrowthVerdict, MemoryGrowth
+from plimsoll.analyse.results.components.memory import GrowthPoint, GrowthVerdict, MemoryGrowth
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.charts import load_figures, spec
 from plimsoll.report.html import _sections

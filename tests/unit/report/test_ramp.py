@@ -10,7 +10,7 @@ import pytest
 from tests.golden.fixture import single
 
 from plimsoll.analyse.answer.compose import sentences
-from plimsoll.analyse.answer.ramp import load_words
+from plimsoll.analyse.answer.load.ramp import load_words
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.run import Ramp, RampBin, RampRule, RampStep
 from plimsoll.analyse.results.verdicts import BinOutcome, RampVerdict

@@ -11,7 +11,7 @@ from tests.unit.analyse.searches import found, result_of, trials_of
 from plimsoll.analyse.answer.compose import so_far, with_answer
 from plimsoll.analyse.effects.found_capacity import capacity_effects
 from plimsoll.analyse.results.analysis import Analysis
-from plimsoll.analyse.results.search import MeasuredThroughput, SearchCell, SearchResult
+from plimsoll.analyse.results.load.search import MeasuredThroughput, SearchCell, SearchResult
 from plimsoll.report.charts import check_figures
 from plimsoll.report.charts.search import figures
 from plimsoll.report.html import render

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.analyse.results import verdict_rules
-from plimsoll.analyse.results.until_tight import TightCell, UntilTightResult
+from plimsoll.analyse.results.load.until_tight import TightCell, UntilTightResult
 from plimsoll.analyse.results.verdict_rules import RuleName
 from plimsoll.report.tables.until_tight import table
 

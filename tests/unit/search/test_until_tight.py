@@ -7,7 +7,7 @@ import math
 import pytest
 
 from plimsoll.collect.decisions import due_runs
-from plimsoll.plan.model import UntilTight
+from plimsoll.plan.model.cell import UntilTight
 from plimsoll.search.until_tight import CellWidths, decide, decide_together, too_wide
 
 RULE = UntilTight({"throughput": 0.05, "response_p95": 0.10}, at_least=5, at_most=20)

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT
 
 from plimsoll.errors import BadInput
-from plimsoll.plan.model import ClosedLoad, StagedLoad
+from plimsoll.plan.model.cell import ClosedLoad, StagedLoad
 from plimsoll.suite.selection import Selection, check_target, listed_files, select
 
 TARGET = "http://site.example:8080"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.trace.made import binned, document, file, picture, pictures, profile_document, times
 
-from plimsoll.cli.trace import trace_path_for
+from plimsoll.cli.traces.trace import trace_path_for
 from plimsoll.errors import EngineError
 from plimsoll.trace import words
 from plimsoll.trace.compare import comparison, comparison_lines

@@ -12,7 +12,7 @@ from plimsoll.analyse.results.actions import (
 from plimsoll.analyse.results.analysis import Analysis, RunResult
 from plimsoll.analyse.results.verdicts import Finding, Topic, Value
 from plimsoll.analyse.results.wording import fixed, listing, number, plural
-from plimsoll.analyse.run.recovery import THROUGHPUT
+from plimsoll.analyse.run.outages.recovery import THROUGHPUT
 
 MAX_SENTENCES = 6
 FAILED = "failed"

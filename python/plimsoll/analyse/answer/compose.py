@@ -10,24 +10,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from plimsoll.analyse.answer.actions import of_actions
-from plimsoll.analyse.answer.caches import of_caches
-from plimsoll.analyse.answer.cells import of_cells, of_stages
 from plimsoll.analyse.answer.changes import of_changes
-from plimsoll.analyse.answer.conditions import of_conditions
-from plimsoll.analyse.answer.consistency import of_consistency
-from plimsoll.analyse.answer.demands import of_demands
+from plimsoll.analyse.answer.components.caches import of_caches
+from plimsoll.analyse.answer.components.conditions import of_conditions
+from plimsoll.analyse.answer.components.hosts import of_hosts
+from plimsoll.analyse.answer.components.memory import of_memory
+from plimsoll.analyse.answer.components.pool import of_pool
 from plimsoll.analyse.answer.explained import variation_sentences
 from plimsoll.analyse.answer.few import of_few_transactions
-from plimsoll.analyse.answer.hosts import of_hosts
-from plimsoll.analyse.answer.memory import of_memory
-from plimsoll.analyse.answer.pool import of_pool
-from plimsoll.analyse.answer.ramp import of_ramps
-from plimsoll.analyse.answer.regressions import of_regressions
+from plimsoll.analyse.answer.load.cells import of_cells, of_stages
+from plimsoll.analyse.answer.load.consistency import of_consistency
+from plimsoll.analyse.answer.load.demands import of_demands
+from plimsoll.analyse.answer.load.ramp import of_ramps
+from plimsoll.analyse.answer.load.regressions import of_regressions
+from plimsoll.analyse.answer.load.saturation import of_saturation
+from plimsoll.analyse.answer.load.search import of_search
+from plimsoll.analyse.answer.load.sessions import of_sessions
+from plimsoll.analyse.answer.load.until_tight import of_until_tight
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
-from plimsoll.analyse.answer.saturation import of_saturation
-from plimsoll.analyse.answer.search import of_search
-from plimsoll.analyse.answer.sessions import of_sessions
-from plimsoll.analyse.answer.until_tight import of_until_tight
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.metrics import canonical
 from plimsoll.analyse.results.verdicts import Finding, Topic

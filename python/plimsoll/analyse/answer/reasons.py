@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plimsoll.analyse.results.hosts import LostAgent
+from plimsoll.analyse.results.components.hosts import LostAgent
 from plimsoll.analyse.results.verdicts import BottleneckReason, Reason, RunReason, Severity, Value
 from plimsoll.analyse.results.wording import count, listing, number, p_words, percent, plural, quantity
 from plimsoll.plan.source.units import about_size

@@ -10,7 +10,7 @@ from plimsoll.analyse.answer.reasons import figure, requests_of_runs, run_reason
 from plimsoll.analyse.results.analysis import Analysis, RunResult
 from plimsoll.analyse.results.verdicts import Finding, Reason, RunReason, Severity, Topic
 from plimsoll.analyse.results.wording import count, describe, listing, plural, quantity
-from plimsoll.analyse.run.validity import is_lower_bound
+from plimsoll.analyse.run.validity.validity import is_lower_bound
 
 MERGED: Final = (RunReason.TREND, RunReason.REQUESTS)
 """Doubts whose texts contain figures of the run."""

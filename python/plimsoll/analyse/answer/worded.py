@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from plimsoll.analyse.answer.changes import change_text
-from plimsoll.analyse.answer.conditions import condition_text
+from plimsoll.analyse.answer.components.conditions import condition_text
 from plimsoll.analyse.answer.explained import model_reason
-from plimsoll.analyse.answer.limits import (
+from plimsoll.analyse.answer.load.limits import (
     bracket_text,
     capacity_definition,
     capacity_reason,
     threshold_reason,
 )
+from plimsoll.analyse.answer.load.regressions import regression_text
+from plimsoll.analyse.answer.load.superseded import superseded_text
 from plimsoll.analyse.answer.reasons import bottleneck_reason, lost_words, run_reason
-from plimsoll.analyse.answer.regressions import regression_text
-from plimsoll.analyse.answer.superseded import superseded_text
 from plimsoll.analyse.results.analysis import Analysis, Capacity, Model, RunResult, Saturation, Verdict
-from plimsoll.analyse.results.hosts import HostsResult
-from plimsoll.analyse.results.regression import Regression
+from plimsoll.analyse.results.components.hosts import HostsResult
+from plimsoll.analyse.results.load.regression import Regression
 from plimsoll.analyse.results.verdicts import Reason, Severity
 
 

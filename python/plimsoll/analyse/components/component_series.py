@@ -13,15 +13,15 @@ from plimsoll.analyse.components.binned import Array, bins_of_counter, bins_of_g
 from plimsoll.analyse.components.resources import is_stacked, place
 from plimsoll.analyse.components.sessions import by_type
 from plimsoll.analyse.components.utilization import sampled_cores
-from plimsoll.analyse.results.component_series import (
+from plimsoll.analyse.results.components.component_series import (
     ComponentKind,
     ComponentSeries,
     RunComponentSeries,
     Values,
 )
 from plimsoll.analyse.window.quantum import widened_quantum
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import TESTERS, Agent
-from plimsoll.collect.samples import SampleSeries
 from plimsoll.collect.watched import WatchedReadings
 
 MAX_BINS: Final = 150

@@ -19,13 +19,13 @@ from plimsoll.analyse.components.kernel_figures import WindowSamples
 from plimsoll.analyse.components.outside import LAB, outside_shares
 from plimsoll.analyse.components.resources import is_stacked, place
 from plimsoll.analyse.components.utilization import mean_bounds, sampled_cores
-from plimsoll.analyse.results.conditions import Condition, ConditionKind
+from plimsoll.analyse.results.components.conditions import Condition, ConditionKind
 from plimsoll.analyse.results.run import Traffic
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import Value
 from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import TESTERS, Agent
-from plimsoll.collect.samples import SampleSeries
 
 PORTS: Final = 0.8
 """Share of the local ports in use toward one address, in any reading, from which on it is reported."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from plimsoll.analyse.components.utilization import sampled_cores
 from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import TESTERS, Agent
-from plimsoll.collect.samples import SampleSeries
 
 Array = NDArray[np.float64]
 SERVICE = "service:"

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.components.utilization import in_window
-from plimsoll.analyse.results.kernel import KernelFigures
+from plimsoll.analyse.results.components.kernel import KernelFigures
 from plimsoll.analyse.window.transactions import Window
-from plimsoll.collect.samples import SampleSeries
+from plimsoll.collect.columns.samples import SampleSeries
 
 Array = NDArray[np.float64]
 LISTEN_OVERFLOWS: Final = "tcp.listen_overflows"

@@ -20,8 +20,8 @@ from plimsoll.analyse.components.kernel_figures import (
 from plimsoll.analyse.components.utilization import in_window, mean_in_window, sampled_cores
 from plimsoll.analyse.results.run import ComponentResources, Utilization
 from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import TESTERS, Agent
-from plimsoll.collect.samples import SampleSeries
 
 Means = Mapping[tuple[str, str], float]
 """Mean in the window of each metric of a component, by metric and part."""

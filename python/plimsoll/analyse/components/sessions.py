@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from plimsoll.analyse.results.sessions import DatabaseSessions, SessionWait
+from plimsoll.analyse.results.load.sessions import DatabaseSessions, SessionWait
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.stats.batch import batch_mean
 from plimsoll.analyse.stats.distributions import t_quantile

@@ -14,8 +14,8 @@ from plimsoll.analyse.results.verdicts import ResourceKind
 from plimsoll.analyse.stats.batch import batch_mean
 from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import LinkCapacity
-from plimsoll.collect.samples import SampleSeries
 from plimsoll.plan.source.units import about_size
 
 Array = NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Final
 from plimsoll.analyse.components.utilization import CPU_THROTTLED, monitor_cpu, sampled_cores, utilizations
 from plimsoll.analyse.results.run import Utilization
 from plimsoll.analyse.window.transactions import Window
+from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.hosts import TESTERS, Agent, LinkCapacity
-from plimsoll.collect.samples import SampleSeries
 
 TESTERS_HOST: Final = "testers' host"
 """Component of the busiest host that has only testers: the same name for each run."""

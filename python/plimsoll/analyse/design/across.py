@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
-from plimsoll.analyse.design import capacity
+from plimsoll.analyse.design.capacity import capacity
 from plimsoll.analyse.design.thresholds import Sample, judge, no_cell, not_yet
 from plimsoll.analyse.effects.diagnostics import equal_variances_p
 from plimsoll.analyse.results import verdict_rules
@@ -26,7 +26,7 @@ from plimsoll.analyse.stats.quantiles import Buckets, Histogram, is_large_enough
 from plimsoll.analyse.stats.sequential import sequential_intervals
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Distribution, MetricReference, Values
-from plimsoll.plan.model import Threshold, UntilTight
+from plimsoll.plan.model.cell import Threshold, UntilTight
 
 VARIANCES_DIFFER = 0.01
 """p-value of Levene's test below which each cell keeps its own variance."""

@@ -17,12 +17,12 @@ from plimsoll.analyse.design.across import Design
 from plimsoll.analyse.effects.effects import Scale
 from plimsoll.analyse.effects.found_capacity import ended_outside, observations
 from plimsoll.analyse.results.charts import Chart, ChartKind, ChartLine, ChartPoint, ChartRun
+from plimsoll.analyse.results.load.search import FoundCapacity, SearchResult, capacity_name, is_capacity
 from plimsoll.analyse.results.metrics import canonical, metric_value
-from plimsoll.analyse.results.search import FoundCapacity, SearchResult, capacity_name, is_capacity
 from plimsoll.analyse.stats.blocks import Array, Cell, error_across_cells
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.means import POOLED, SEPARATE, MeanError, mean_of_cells
-from plimsoll.plan.model import ChartRequest
+from plimsoll.plan.model.cell import ChartRequest
 from plimsoll.plan.source.units import level_unit, quantity
 
 Levels = dict[str, str]

@@ -14,7 +14,7 @@ from typing import Final
 
 from plimsoll.analyse.design.across import Group, intervals_of, metric_intervals
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.demands import CellDemand, ComponentDemand, FanOut, GatewayTimes
+from plimsoll.analyse.results.load.demands import CellDemand, ComponentDemand, FanOut, GatewayTimes
 from plimsoll.analyse.results.run import ComponentResources, CountedService
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.plan.services.section import ServiceSection

@@ -11,7 +11,7 @@ import numpy as np
 from plimsoll.analyse.components.memory import AVAILABLE, LIMIT
 from plimsoll.analyse.design.across import Design, Group
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.memory import GrowthPoint, GrowthVerdict, MemoryGrowth
+from plimsoll.analyse.results.components.memory import GrowthPoint, GrowthVerdict, MemoryGrowth
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import BottleneckReason
 from plimsoll.analyse.stats.distributions import t_quantile

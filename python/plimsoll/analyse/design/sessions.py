@@ -8,7 +8,7 @@ from typing import Final
 
 from plimsoll.analyse.design.across import Group, intervals_of
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.sessions import DatabaseSessions, ExplainingWait
+from plimsoll.analyse.results.load.sessions import DatabaseSessions, ExplainingWait
 from plimsoll.analyse.stats.interval import Interval
 
 MAX_EVENTS: Final = 3

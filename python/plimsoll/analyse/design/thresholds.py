@@ -17,7 +17,6 @@ from plimsoll.analyse.results.verdicts import Value as Figure
 from plimsoll.analyse.results.wording import describe
 from plimsoll.analyse.run.parts import OfParts, PartKey
 from plimsoll.analyse.stats.quantiles import MISSING_OF_MEAN, Buckets, Histogram, merged, rank
-from plimsoll.plan import model
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import (
@@ -30,7 +29,8 @@ from plimsoll.plan.metrics.table import (
     Value,
     Values,
 )
-from plimsoll.plan.model import Threshold
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.cell import Threshold
 
 MIN_BEYOND = 10
 """Minimum number of values beyond a percentile; with fewer there is a remark."""

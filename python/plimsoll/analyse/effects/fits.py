@@ -10,8 +10,8 @@ from plimsoll.analyse.effects.effects import Factorial, Scale, TermEffect, Unsui
 from plimsoll.analyse.effects.passes import Loop, by_pass
 from plimsoll.analyse.effects.regressions import regress
 from plimsoll.analyse.results.analysis import Effect, Model, RunResult
+from plimsoll.analyse.results.load.regression import Regression
 from plimsoll.analyse.results.metrics import canonical, metric_value
-from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.verdicts import LeftOutPart, LeftOutReason, Reason, Value
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import MetricReference

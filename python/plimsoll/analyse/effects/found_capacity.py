@@ -22,8 +22,8 @@ from plimsoll.analyse.effects.fits import (
 )
 from plimsoll.analyse.effects.regressions import regress
 from plimsoll.analyse.results.analysis import Effect, Model
-from plimsoll.analyse.results.regression import Regression
-from plimsoll.analyse.results.search import (
+from plimsoll.analyse.results.load.regression import Regression
+from plimsoll.analyse.results.load.search import (
     CapacityRatio,
     FoundCapacity,
     SearchCell,

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from plimsoll.analyse.effects.passes import Loop, complete_passes
-from plimsoll.analyse.results.regression import (
+from plimsoll.analyse.results.load.regression import (
     Coefficient,
     FittedLine,
     Form,

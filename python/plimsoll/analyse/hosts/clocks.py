@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plimsoll.analyse.hosts.coverage import agents_with_testers
-from plimsoll.analyse.results.hosts import AgentClockResult, HostEvent, HostsResult
+from plimsoll.analyse.results.components.hosts import AgentClockResult, HostEvent, HostsResult
 from plimsoll.analyse.results.wording import number, quantity
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import Agent, AgentClock, RunAgents

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plimsoll.analyse.results.hosts import CoverageStep, LostAgent
-from plimsoll.analyse.run.validity import Loss
+from plimsoll.analyse.results.components.hosts import CoverageStep, LostAgent
+from plimsoll.analyse.run.validity.validity import Loss
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.hosts import TESTERS, Agent, RunAgents
 

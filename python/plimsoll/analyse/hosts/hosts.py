@@ -23,7 +23,7 @@ from plimsoll.analyse.hosts.coverage import (
     missing_rows,
 )
 from plimsoll.analyse.hosts.sites import sites_over_time
-from plimsoll.analyse.results.hosts import HostsResult, PlaceResult, RttSource
+from plimsoll.analyse.results.components.hosts import HostsResult, PlaceResult, RttSource
 from plimsoll.analyse.results.run import TesterResult
 from plimsoll.analyse.run.placed import TesterSums
 from plimsoll.analyse.run.summary import Places, RunSummary

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.results.pool import PoolPath, PoolResult
+from plimsoll.analyse.results.components.pool import PoolPath, PoolResult
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.collect.baseline import MeasuredHost, Measurement
-from plimsoll.plan.baseline import PathFigures, worse
+from plimsoll.plan.sections.baseline import PathFigures, worse
 
 NO_AGENT: Final = "not measured after the last run"
 

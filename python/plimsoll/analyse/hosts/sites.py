@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from plimsoll.analyse.results.hosts import HostsResult, PlaceResult, SitesOverTime
+from plimsoll.analyse.results.components.hosts import HostsResult, PlaceResult, SitesOverTime
 from plimsoll.analyse.results.verdicts import SitesVerdict
 from plimsoll.analyse.window.transactions import Int
 

@@ -12,14 +12,17 @@ from typing import Literal
 
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.charts import Chart
-from plimsoll.analyse.results.component_series import RunComponentSeries
-from plimsoll.analyse.results.conditions import Condition
-from plimsoll.analyse.results.demands import CellDemand, FanOut
-from plimsoll.analyse.results.hosts import HostsResult
-from plimsoll.analyse.results.memory import MemoryGrowth
+from plimsoll.analyse.results.components.component_series import RunComponentSeries
+from plimsoll.analyse.results.components.conditions import Condition
+from plimsoll.analyse.results.components.hosts import HostsResult
+from plimsoll.analyse.results.components.memory import MemoryGrowth
+from plimsoll.analyse.results.components.pool import PoolResult
+from plimsoll.analyse.results.load.demands import CellDemand, FanOut
+from plimsoll.analyse.results.load.regression import Regression
+from plimsoll.analyse.results.load.search import SearchResult
+from plimsoll.analyse.results.load.sessions import DatabaseSessions, ExplainingWait
+from plimsoll.analyse.results.load.until_tight import UntilTightResult
 from plimsoll.analyse.results.named import NamedMetric
-from plimsoll.analyse.results.pool import PoolResult
-from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.run import (
     CacheTimes,
     ComponentResources,
@@ -43,9 +46,6 @@ from plimsoll.analyse.results.run import (
     WindowResult,
     WorkloadResult,
 )
-from plimsoll.analyse.results.search import SearchResult
-from plimsoll.analyse.results.sessions import DatabaseSessions, ExplainingWait
-from plimsoll.analyse.results.until_tight import UntilTightResult
 from plimsoll.analyse.results.verdicts import (
     BottleneckVerdict,
     CapacityKind,

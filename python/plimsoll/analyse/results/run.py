@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from plimsoll.analyse.results.kernel import KernelFigures
+from plimsoll.analyse.results.components.kernel import KernelFigures
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.verdicts import (
     BinOutcome,

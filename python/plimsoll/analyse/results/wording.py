@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from plimsoll.analyse.results.analysis import Verdict
+from plimsoll.analyse.results.load.search import capacity_unit
 from plimsoll.analyse.results.run import Latency
-from plimsoll.analyse.results.search import capacity_unit
 from plimsoll.analyse.results.verdicts import BottleneckVerdict
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.plan.metrics import catalogue

@@ -11,7 +11,7 @@ import numpy as np
 
 from plimsoll.analyse.run.traffic import Block, WindowSum
 from plimsoll.analyse.window.transactions import Int, Transactions
-from plimsoll.plan.model import FIRST_OF_CONNECTION, FIRST_OF_TESTER
+from plimsoll.plan.model.cell import FIRST_OF_CONNECTION, FIRST_OF_TESTER
 
 COMPACT = 64
 """Number of blocks after which only the first transactions of the testers are kept."""

@@ -10,7 +10,7 @@ from plimsoll.analyse.components.utilization import CPU_LIMIT
 from plimsoll.analyse.components.utilization_hosts import greatest_detail
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import OpenLoad, RunResult
-from plimsoll.analyse.results.hosts import HostsResult
+from plimsoll.analyse.results.components.hosts import HostsResult
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.run import (
     CacheTimes,
@@ -25,10 +25,10 @@ from plimsoll.analyse.results.run import (
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.results.verdicts import Reason, RunReason, RunVerdict, Severity
 from plimsoll.analyse.results.wording import percent
-from plimsoll.analyse.run.own_delays import NOT_RECORDED, OwnDelays
 from plimsoll.analyse.run.summary import RunSummary, without_overload
-from plimsoll.analyse.run.validity import Loss, ValidityFigures, against, judge_run, verdict_of
-from plimsoll.plan.model import Validity
+from plimsoll.analyse.run.validity.own_delays import NOT_RECORDED, OwnDelays
+from plimsoll.analyse.run.validity.validity import Loss, ValidityFigures, against, judge_run, verdict_of
+from plimsoll.plan.model.cell import Validity
 
 
 @dataclass(frozen=True, slots=True)

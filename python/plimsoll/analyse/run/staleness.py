@@ -20,7 +20,7 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.proportion import wilson
 from plimsoll.analyse.stats.quantiles import Buckets, Histogram, exact_quantiles, is_large_enough
 from plimsoll.analyse.window.transactions import Int, Window
-from plimsoll.collect.versions import CACHES, UNKNOWN, VersionedTransactions
+from plimsoll.collect.columns.versions import CACHES, UNKNOWN, VersionedTransactions
 
 Mask = NDArray[np.bool_]
 NEVER = np.iinfo(np.int64).max

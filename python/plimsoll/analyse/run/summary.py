@@ -25,9 +25,9 @@ from plimsoll.analyse.results.run import (
     WorkloadResult,
 )
 from plimsoll.analyse.run.first import FirstSums
+from plimsoll.analyse.run.outages.success_bins import SuccessBins
 from plimsoll.analyse.run.parts import OPERATIONS, PartKey, Parts, by_operation, by_workload, histograms
 from plimsoll.analyse.run.placed import PlacedSums, TesterSums
-from plimsoll.analyse.run.success_bins import SuccessBins
 from plimsoll.analyse.run.timeline import Timeline, default_quantum
 from plimsoll.analyse.run.traffic import BINS, NEVER, NO_LOADS, Block, WindowSum, within
 from plimsoll.analyse.stats.fairness import Fairness, fairness

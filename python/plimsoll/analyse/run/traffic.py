@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.analyse.results.run import CodeCount, Cohort, ErrorCount, Latency, Overload, Traffic
-from plimsoll.analyse.run.overload import overload
+from plimsoll.analyse.run.validity.overload import overload
 from plimsoll.analyse.stats.batch import BatchMean, ratio_mean
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.quantiles import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plimsoll.collect.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions
+from plimsoll.collect.columns.transactions import CANCELLED, OK, OUTCOMES, TIMEOUT, Int, Transactions
 
 __all__ = ["CANCELLED", "OK", "OUTCOMES", "TIMEOUT", "Int", "Stage", "Transactions", "Window"]
 

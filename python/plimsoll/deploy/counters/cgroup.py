@@ -16,7 +16,7 @@ from typing import Final
 
 from plimsoll.deploy.counters import Reading
 from plimsoll.deploy.programs import find
-from plimsoll.plan.model import WatchedGroup
+from plimsoll.plan.model.cell import WatchedGroup
 
 ENGINES: Final = ("docker", "podman")
 TIMEOUT_S: Final = 5.0

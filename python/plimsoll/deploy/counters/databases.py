@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from plimsoll.deploy.counters import Reading, Source
 from plimsoll.deploy.counters.mariadb import MariadbCounters
 from plimsoll.deploy.counters.postgres import PostgresCounters
-from plimsoll.plan.model import WatchedDatabase
+from plimsoll.plan.model.cell import WatchedDatabase
 from plimsoll.plan.source.secret import Secret
 
 if TYPE_CHECKING:

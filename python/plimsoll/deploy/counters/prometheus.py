@@ -21,7 +21,7 @@ from plimsoll.deploy.counters.exporters import (
     node_version,
 )
 from plimsoll.deploy.counters.exposition import Sample, samples
-from plimsoll.plan.model import WatchedExporter
+from plimsoll.plan.model.cell import WatchedExporter
 from plimsoll.plan.source.secret import Secret
 
 TIMEOUT_S: Final = 2.0

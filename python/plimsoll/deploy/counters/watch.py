@@ -15,7 +15,7 @@ from plimsoll.deploy.counters.gaps import Gap, Gaps
 from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 from plimsoll.deploy.counters.recorder import FORMAT, as_line, plain
 from plimsoll.deploy.counters.tally import Tally
-from plimsoll.plan.model import WatchedSystem
+from plimsoll.plan.model.cell import WatchedSystem
 from plimsoll.plan.source.secret import Redactor
 
 

@@ -17,9 +17,9 @@ from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.limits import LimitProof
 from plimsoll.errors import EngineError
 from plimsoll.plan.hosts.spread import Place, places
-from plimsoll.plan.model_hosts import Host
-from plimsoll.plan.model_limits import NO_LIMITS, Limits
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.hosts import Host
+from plimsoll.plan.model.limits import NO_LIMITS, Limits
+from plimsoll.plan.model.links import Link
 from plimsoll.plan.source.secret import Secret
 
 

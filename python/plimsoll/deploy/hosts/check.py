@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 from plimsoll.deploy.hosts import Agent, Door, HostBackend, ReadyHost
 from plimsoll.deploy.network import lab_sink, measure_paths
 from plimsoll.deploy.talk import EngineTalk
-from plimsoll.plan.baseline import LAB, PathEnd, PathFigures, shortcoming
-from plimsoll.plan.model_hosts import Host, Hosts, Requirement
+from plimsoll.plan.model.hosts import Host, Hosts, Requirement
+from plimsoll.plan.sections.baseline import LAB, PathEnd, PathFigures, shortcoming
 from plimsoll.plan.source.units import NS, about_duration, about_size
 
 CHECK_S: Final = 60.0

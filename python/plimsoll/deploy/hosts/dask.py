@@ -21,7 +21,7 @@ from plimsoll.deploy.binary import elf_facts
 from plimsoll.deploy.hosts import CleanedHost, dask_worker, remote
 from plimsoll.deploy.hosts.dial_in import POLL_S, Outlook, host_error, natural_key
 from plimsoll.errors import UserInterrupt
-from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.model.hosts import Host, Hosts
 from plimsoll.plan.source.secret import Secret
 
 KIND: Final = "dask"

@@ -19,8 +19,8 @@ from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.deploy.hosts.dial_in import POLL_S, DialingHosts, Lab
 from plimsoll.deploy.hosts.ssh import SshHosts
 from plimsoll.deploy.limits import LimitProof
-from plimsoll.plan.model_hosts import Hosts
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.hosts import Hosts
+from plimsoll.plan.model.links import Link
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import about_duration
 

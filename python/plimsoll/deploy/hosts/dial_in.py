@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from plimsoll.deploy.hosts import Agent, CleanedHost, Door, HostBackend, ReadyHost
 from plimsoll.errors import BadInput, EngineError, Problem
-from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.model.hosts import Host, Hosts
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import about_duration
 

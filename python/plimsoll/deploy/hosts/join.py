@@ -18,7 +18,7 @@ from plimsoll.deploy.hosts import CleanedHost
 from plimsoll.deploy.hosts.calls import Calls
 from plimsoll.deploy.hosts.dial_in import Lab, Outlook, host_error
 from plimsoll.deploy.hosts.private import private_directory, write_private
-from plimsoll.plan.model_hosts import Host, Hosts, Join
+from plimsoll.plan.model.hosts import Host, Hosts, Join
 from plimsoll.plan.source.secret import Secret
 
 SUBMIT_S: Final = 120.0

@@ -25,7 +25,7 @@ from plimsoll.deploy.testbed import Testbed
 from plimsoll.deploy.testbed.inside import entered_testbed
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.hosts.testbed import TestbedSpec, load_testbed
-from plimsoll.plan.model_hosts import HostKind, Hosts
+from plimsoll.plan.model.hosts import HostKind, Hosts
 
 
 @dataclass(frozen=True, slots=True)

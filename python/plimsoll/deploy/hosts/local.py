@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll.deploy.hosts import Agent, CleanedHost, HostBackend, ReadyHost, agents_on
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model.hosts import Hosts
 
 
 class LocalHosts(HostBackend):

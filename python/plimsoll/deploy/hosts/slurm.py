@@ -25,7 +25,7 @@ from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.dial_in import Outlook, host_error, natural_key
 from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.errors import BadInput
-from plimsoll.plan.model_hosts import Host, Hosts, Slurm
+from plimsoll.plan.model.hosts import Host, Hosts, Slurm
 from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import NS
 

@@ -25,7 +25,7 @@ from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.remote import Item
 from plimsoll.deploy.limits import TEST_S, LimitProof, proof_of, self_test_words
 from plimsoll.errors import BadInput, Problem
-from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.model.hosts import Host, Hosts
 
 CONNECT_S: Final = 10
 """The time for the connection. A host that does not answer delays the others by this time."""

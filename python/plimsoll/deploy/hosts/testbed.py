@@ -22,8 +22,8 @@ from plimsoll.deploy.hosts import CleanedHost, remote
 from plimsoll.deploy.hosts.calls import Calls, CommandResult
 from plimsoll.deploy.hosts.ssh import FileCopy, SshHosts
 from plimsoll.deploy.testbed import Testbed
-from plimsoll.plan.model_hosts import Host, Hosts, Ssh
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.hosts import Host, Hosts, Ssh
+from plimsoll.plan.model.links import Link
 
 _VERSION_S: Final = 10.0
 _OWN_FILES: Final = ("engine-*", "file-*", "part-*")

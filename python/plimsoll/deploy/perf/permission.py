@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from plimsoll.deploy.programs import ProgramSearch, find_on, missing_text
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 
 PROGRAM: Final = "perf"
 PACKAGE: Final = "linux-perf"

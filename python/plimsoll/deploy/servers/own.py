@@ -16,7 +16,7 @@ from plimsoll.deploy.process import Program, ServiceProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.errors import ServiceError
-from plimsoll.plan.model import Service
+from plimsoll.plan.model.cell import Service
 from plimsoll.plan.services.section import Addresses
 from plimsoll.plan.services.table import SERVICE_KINDS
 from plimsoll.plan.source.secret import HIDDEN, Secret

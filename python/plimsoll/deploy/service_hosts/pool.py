@@ -24,8 +24,8 @@ from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.deploy.service_hosts.remote import RemoteServiceHost
 from plimsoll.deploy.service_hosts.session import HostSession
 from plimsoll.errors import ServiceError
-from plimsoll.plan.model import Config
-from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.model.hosts import Host, Hosts
 
 ROLE: Final = "watch"
 REACH_S: Final = 3.0

@@ -25,7 +25,7 @@ from plimsoll.deploy.testbed.standing import HERE, Testbed, find, up
 from plimsoll.errors import BadInput, ExitCode, PlimsollError
 from plimsoll.plan.hosts.testbed import LAB, TestbedSpec, load_testbed
 from plimsoll.plan.hosts.testbed_hosts import mixture_problem
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model.hosts import Hosts
 
 _LEASH: Final = "PLIMSOLL_TESTBED_LEASH"
 """Environment of the inner process: the descriptor of a pipe that closes when the outer process ends."""

@@ -18,7 +18,7 @@ from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.testbed import places, ssh
 from plimsoll.errors import BadInput, ServiceError
 from plimsoll.plan.hosts.testbed import LAB, HostSpec, TestbedSpec, document, engine_link
-from plimsoll.plan.model_links import DirectedLink
+from plimsoll.plan.model.links import DirectedLink
 from plimsoll.plan.source.near import nearest
 
 FORMAT: Final = "plimsoll.testbed/1"

@@ -15,7 +15,7 @@ from plimsoll.drive.probe.visit import visit_all
 from plimsoll.drive.probe.wanted import visits_of
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import Redactor
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 from plimsoll.printable import printable_lines
 
 __all__ = ["IN_FILE", "IN_URL_MODE", "probe"]

@@ -16,7 +16,7 @@ from plimsoll.drive.probe.wanted import SAFE_METHODS, Visit, route_to, visit_of
 from plimsoll.plan.design.filling import Proxies
 from plimsoll.plan.drivers.http_log import LOG_METHOD
 from plimsoll.plan.hosts.spread import Place, carriers
-from plimsoll.plan.model import (
+from plimsoll.plan.model.cell import (
     ClosedLoad,
     Config,
     Endpoint,

@@ -16,7 +16,7 @@ from plimsoll.drive.probe.wanted import excuse_here
 from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.plan import PlannedRun, engine_document
 from plimsoll.plan.hosts.spread import Place
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 
 HERE = Place("local", "", "")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from plimsoll.plan.design.filling import Proxies
-from plimsoll.plan.model import Config, Endpoint, Generator, Via, Workload
+from plimsoll.plan.model.cell import Config, Endpoint, Generator, Via, Workload
 from plimsoll.plan.source.addresses import DEFAULT_PORTS
 from plimsoll.plan.source.secret import Secret, revealed
 from plimsoll.plan.tiers import proxies_of

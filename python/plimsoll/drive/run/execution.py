@@ -40,7 +40,7 @@ from plimsoll.drive.tester_hosts import places_of, rules_of
 from plimsoll.errors import PlimsollError, ServiceError
 from plimsoll.plan import PlannedRun, engine_document, pinning
 from plimsoll.plan.design.filling import warm_caches
-from plimsoll.plan.model import Hook, WatchedSystem
+from plimsoll.plan.model.cell import Hook, WatchedSystem
 
 Log = Callable[[float, str, str], None]
 """Writes an event of the run: time in s from its zero, kind, text."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
-from plimsoll.plan.model import (
+from plimsoll.plan.model.cell import (
     MAX_OPERATIONS,
     ClosedLoad,
     Config,

@@ -10,7 +10,7 @@ from typing import Protocol
 from plimsoll.deploy.hosts import remote
 from plimsoll.deploy.hosts.calls import CommandResult
 from plimsoll.errors import PlimsollError
-from plimsoll.plan.model import Hook
+from plimsoll.plan.model.cell import Hook
 from plimsoll.plan.services.section import url_variable
 from plimsoll.plan.source.secret import Redactor, hidden, revealed
 

@@ -15,7 +15,7 @@ from plimsoll.deploy.counters.prometheus import PrometheusReader
 from plimsoll.deploy.counters.watch import CounterReadings, Reader, WatchLog, error_text
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
-from plimsoll.plan.model import WatchedDatabase, WatchedExporter, WatchedGroup, WatchedSystem
+from plimsoll.plan.model.cell import WatchedDatabase, WatchedExporter, WatchedGroup, WatchedSystem
 
 
 def reader_of(system: WatchedSystem) -> Reader:

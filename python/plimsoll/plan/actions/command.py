@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from plimsoll.plan import model
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.source.fields import Duration, Raw, Text, shown
 from plimsoll.plan.source.units import NS
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from plimsoll.plan import model
 from plimsoll.plan.actions.section import ActionScope
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.links import LinkChangesRaw, changed_link, report_link
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.links import Link
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Name, Raw
 from plimsoll.plan.source.near import nearest

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from plimsoll.plan import model
 from plimsoll.plan.actions.section import ActionScope, ServiceName, find_process
 from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Raw
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from plimsoll.plan import model
 from plimsoll.plan.actions.command import HookRaw
 from plimsoll.plan.actions.section import ActionScope
 from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration
 

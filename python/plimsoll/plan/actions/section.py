@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.links import Link
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Raw, ServiceReference
 from plimsoll.plan.source.near import nearest

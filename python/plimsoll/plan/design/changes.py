@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from plimsoll.errors import BadInput, Problem
-from plimsoll.plan.model import Config, Data, Service
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model.cell import Config, Data, Service
+from plimsoll.plan.model.hosts import Hosts
 
 
 @dataclass(frozen=True, slots=True)

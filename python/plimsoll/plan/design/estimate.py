@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.plan import model
 from plimsoll.plan.design.changes import Changes
 from plimsoll.plan.design.filling import fillings, warm_caches
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.services.section import ServiceSection
 from plimsoll.plan.services.table import SERVICE_KINDS
 from plimsoll.plan.source.units import NS, about_duration, about_size

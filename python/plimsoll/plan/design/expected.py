@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from plimsoll.plan import model
 from plimsoll.plan.design.estimate import mean_ns
 from plimsoll.plan.hosts.spread import slots_of
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.tester_time import tester_time_ns
 
 

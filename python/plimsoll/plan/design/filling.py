@@ -14,7 +14,7 @@ from itertools import islice, product
 from typing import Any, Final
 
 from plimsoll.plan.drivers.http_log import LOG_METHOD
-from plimsoll.plan.model import (
+from plimsoll.plan.model.cell import (
     ClosedLoad,
     Config,
     Endpoint,

@@ -10,7 +10,7 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.model import Json
+from plimsoll.plan.model.cell import Json
 from plimsoll.plan.queries.query import Query
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import PlainText, Raw

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from plimsoll.plan.model import Generator, Json, Operation
+from plimsoll.plan.model.cell import Generator, Json, Operation
 from plimsoll.plan.queries.access_line import LineFormat
 from plimsoll.plan.queries.access_log import AccessLog
 from plimsoll.plan.queries.query import Query

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.drivers.common import check_regex, short_name
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
 from plimsoll.plan.limits import LimitsRaw
-from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.model.cell import Json, Operation
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Argv, PlainText, Raw, Size, Text
 from plimsoll.plan.source.secret import Secret

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.common import Connection, Queries, named_queries, proxy, version_of
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
-from plimsoll.plan.model import Json
+from plimsoll.plan.model.cell import Json
 from plimsoll.plan.queries.query import Query
 from plimsoll.plan.queries.sections import FromLog, HttpVersion, Refresh
 from plimsoll.plan.source.document import KeyPath

@@ -21,7 +21,7 @@ from plimsoll.plan.drivers.common import (
 from plimsoll.plan.drivers.driver import Context, Driver, LogRequests, Requests
 from plimsoll.plan.drivers.http_log import log_requests
 from plimsoll.plan.drivers.source_addresses import KEY, SourceAddresses, source_settings
-from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.model.cell import Json, Operation
 from plimsoll.plan.queries.sections import HttpFromLog
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import PlainText, Raw, ShortForm, Text, shown

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 from plimsoll.plan.drivers.driver import Context, LogRequests
-from plimsoll.plan.model import Generator, Json
+from plimsoll.plan.model.cell import Generator, Json
 from plimsoll.plan.queries.access_log import AccessLog
 from plimsoll.plan.queries.log_format import line_format
 from plimsoll.plan.queries.sections import HttpFromLog

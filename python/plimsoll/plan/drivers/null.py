@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
-from plimsoll.plan.model import Json
+from plimsoll.plan.model.cell import Json
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Raw
 

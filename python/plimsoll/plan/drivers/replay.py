@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context, Driver
-from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.model.cell import Json, Operation
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Fraction, PlainText, Raw
 

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.table import DRIVERS
-from plimsoll.plan.model import Generator, Json, Operation
+from plimsoll.plan.model.cell import Generator, Json, Operation
 from plimsoll.plan.queries.query import QuerySet, log_queries
 from plimsoll.plan.queries.sections import HttpFromLog, TableWork
 from plimsoll.plan.source.document import KeyPath

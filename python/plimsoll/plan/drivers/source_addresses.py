@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.model import Json, Target
+from plimsoll.plan.model.cell import Json, Target
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import PlainText, ShortForm, shown
 

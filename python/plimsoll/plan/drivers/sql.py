@@ -9,7 +9,7 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.common import Queries, Tls, named_queries, tls_files, tls_settings, version_of
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
-from plimsoll.plan.model import Json, Operation
+from plimsoll.plan.model.cell import Json, Operation
 from plimsoll.plan.queries.database_url import SCHEMES, password
 from plimsoll.plan.queries.query import Query
 from plimsoll.plan.queries.sections import FromLog

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.drivers.common import Connection
 from plimsoll.plan.drivers.driver import Context, Driver, Requests
 from plimsoll.plan.drivers.source_addresses import KEY, SourceAddresses, source_settings
-from plimsoll.plan.model import Json
+from plimsoll.plan.model.cell import Json
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Raw, Text
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from plimsoll.plan.drivers.table import DRIVERS
-from plimsoll.plan.model import Config
+from plimsoll.plan.model.cell import Config
 
 
 def files_of(configs: Iterable[Config]) -> tuple[Path, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.spread import chosen
-from plimsoll.plan.model import HookHosts
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model.cell import HookHosts
+from plimsoll.plan.model.hosts import Hosts
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from plimsoll.plan.model import Config
-from plimsoll.plan.model_hosts import Host, Hosts, Ssh, WatchedHost
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.model.hosts import Host, Hosts, Ssh, WatchedHost
 
 SSH_KINDS = ("local", "ssh", "testbed")
 """Kinds of hosts whose `directory` is also valid on watched hosts. That of other kinds may be a directory that only

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.resolve import SECTION_EXAMPLES
-from plimsoll.plan.model import Service
-from plimsoll.plan.model_hosts import LOCAL, WATCHER, Host, Hosts
-from plimsoll.plan.model_limits import NO_LIMITS
+from plimsoll.plan.model.cell import Service
+from plimsoll.plan.model.hosts import LOCAL, WATCHER, Host, Hosts
+from plimsoll.plan.model.limits import NO_LIMITS
 from plimsoll.plan.services.section import Services, ServiceSection, kind_of
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest

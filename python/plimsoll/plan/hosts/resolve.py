@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.spread import carriers, chosen, expected_agents, of_hosts, places
 from plimsoll.plan.hosts.testbed import TestbedSpec
 from plimsoll.plan.hosts.testbed_hosts import hosts_of, lab_address, links_of, testbed_of
 from plimsoll.plan.hosts.tester_limits import check_section, host_limits, section_limits
-from plimsoll.plan.model_hosts import (
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.hosts import (
     DIAL_IN_KINDS,
     LOCAL,
     WATCHER,

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-from plimsoll.plan.model import (
+from plimsoll.plan.model.cell import (
     ClosedLoad,
     Config,
     Load,
@@ -20,7 +20,7 @@ from plimsoll.plan.model import (
     StagedLoad,
     Workload,
 )
-from plimsoll.plan.model_hosts import Host, Hosts
+from plimsoll.plan.model.hosts import Host, Hosts
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from pydantic import Field, ValidationError
 
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan.links import Rates, SignedDuration
-from plimsoll.plan.model_links import DirectedLink, Link, Shape, delay_problems, link_problems
+from plimsoll.plan.model.links import DirectedLink, Link, Shape, delay_problems, link_problems
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.source.document import MAX_TEXT, KeyPath, parse_document

@@ -12,8 +12,8 @@ from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.hosts.testbed import LAB, TestbedSpec, load_testbed
 from plimsoll.plan.hosts.tester_limits import host_limits, section_limits
 from plimsoll.plan.links import changed_link, report_link
-from plimsoll.plan.model_hosts import LOCAL, Host, Hosts
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.hosts import LOCAL, Host, Hosts
+from plimsoll.plan.model.links import Link
 from plimsoll.plan.schema.hosts import HostRaw, HostsRaw
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.limits import LimitsRaw
-from plimsoll.plan.model_hosts import DIAL_IN_KINDS, Hosts
-from plimsoll.plan.model_limits import NO_LIMITS, Limits
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.hosts import DIAL_IN_KINDS, Hosts
+from plimsoll.plan.model.limits import NO_LIMITS, Limits
 from plimsoll.plan.schema.hosts import HostRaw, HostsRaw
 from plimsoll.plan.source.document import KeyPath
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import gcd
 from typing import Final, TypeVar
 
-from plimsoll.plan.model import Generator, Operation
+from plimsoll.plan.model.cell import Generator, Operation
 
 _PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _Item = TypeVar("_Item")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from plimsoll.plan.model import Generator
+from plimsoll.plan.model.cell import Generator
 from plimsoll.plan.queries.query import Dialect, Query, QuerySet, dictionary, in_turn
 from plimsoll.plan.queries.sections import CoolWork
 

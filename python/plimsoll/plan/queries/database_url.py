@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
-from plimsoll.plan import model
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.secret import Secret
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from plimsoll.plan import model
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.queries.database_url import is_database
 from plimsoll.plan.queries.request_log import RequestLog
 from plimsoll.plan.queries.sections import FromLog, TableWork

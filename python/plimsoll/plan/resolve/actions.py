@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
-from plimsoll.plan import model
 from plimsoll.plan.actions.section import ActionScope, ActionSection
 from plimsoll.plan.hosts.hook_hosts import check_hooks
-from plimsoll.plan.model_hosts import Hosts
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.hosts import Hosts
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.source.units import show_duration
 

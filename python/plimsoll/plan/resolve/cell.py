@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import Problem
-from plimsoll.plan import model
 from plimsoll.plan.hosts.hook_hosts import check_hooks
 from plimsoll.plan.hosts.placement import place_services
 from plimsoll.plan.hosts.resolve import check_reach, on_hosts, resolve_hosts, testers_of
@@ -25,6 +24,7 @@ from plimsoll.plan.hosts.tester_limits import check_programs
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.resolve.actions import resolve_actions
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.resolve.data import resolve_data

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.plan import model
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.queries.sql_text import MAX_BYTES, SqlTextError, statements
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.data import CoolData, SqlData, TableData

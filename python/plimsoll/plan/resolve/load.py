@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from plimsoll.plan import model
 from plimsoll.plan.drivers.common import proxy
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.frontier import with_target
 from plimsoll.plan.drivers.section import read_section
 from plimsoll.plan.drivers.source_addresses import check_source_families
 from plimsoll.plan.drivers.table import DRIVERS
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.queries import database_url
 from plimsoll.plan.queries.batches import apart
 from plimsoll.plan.queries.query import dialect_of, dictionary

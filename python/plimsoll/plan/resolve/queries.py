@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from plimsoll.plan import model
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.table import DRIVERS
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.queries.cool import cool_queries
 from plimsoll.plan.queries.query import QuerySet, dialect_of, table_queries
 from plimsoll.plan.queries.sections import CoolWork, TableWork

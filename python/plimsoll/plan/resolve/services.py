@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.plan import model
 from plimsoll.plan.limits import too_high
+from plimsoll.plan.model import cell as model
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.services.section import COMMON_KEYS, Services, ServiceSection, kind_of, plain
 from plimsoll.plan.source.document import KeyPath

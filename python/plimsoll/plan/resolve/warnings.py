@@ -9,7 +9,7 @@ from typing import Any, Final
 from plimsoll.plan.drivers.source_addresses import KEY, peer_address, source_addresses_of
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.hosts.spread import slots_of
-from plimsoll.plan.model import Cell, Config, RampLoad, Workload
+from plimsoll.plan.model.cell import Cell, Config, RampLoad, Workload
 from plimsoll.plan.source.units import show_duration
 from plimsoll.plan.tester_time import joined_by, last_join_ns
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from plimsoll.plan import model
 from plimsoll.plan.drivers.common import tls_settings
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.model_hosts import LOCAL, Host, Hosts, Ssh, WatchedHost, WatchedProcess
+from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.hosts import LOCAL, Host, Hosts, Ssh, WatchedHost, WatchedProcess
 from plimsoll.plan.queries import database_url
 from plimsoll.plan.schema.targets import TargetRaw
 from plimsoll.plan.schema.watch import (

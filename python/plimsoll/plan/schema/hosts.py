@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.limits import LimitsRaw
 from plimsoll.plan.links import LinkChangesRaw
 from plimsoll.plan.metrics.rules import Operator
-from plimsoll.plan.model_hosts import HostKind
+from plimsoll.plan.model.hosts import HostKind
 from plimsoll.plan.source import units
 from plimsoll.plan.source.fields import Count, Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.units import NS

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from plimsoll.plan.model import Service
+from plimsoll.plan.model.cell import Service
 from plimsoll.plan.services.section import Addresses
 from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.fields import Drawn, Duration, Fraction, Raw, Seed, Size

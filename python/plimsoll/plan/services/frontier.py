@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import ServiceError
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.model import DatabaseKind, Service
+from plimsoll.plan.model.cell import DatabaseKind, Service
 from plimsoll.plan.queries.database_url import SCHEMES, endpoint, is_database
 from plimsoll.plan.services.section import (
     Addresses,

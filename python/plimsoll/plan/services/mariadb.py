@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.model import DatabaseKind
+from plimsoll.plan.model.cell import DatabaseKind
 from plimsoll.plan.services.section import (
     ReceivedBytes,
     SentBytes,

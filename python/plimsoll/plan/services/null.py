@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from plimsoll.plan.model import Service
+from plimsoll.plan.model.cell import Service
 from plimsoll.plan.services.section import Addresses
 from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.fields import PlainText

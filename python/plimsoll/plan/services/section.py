@@ -11,7 +11,7 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.limits import LimitsRaw
-from plimsoll.plan.model import DatabaseKind, Service
+from plimsoll.plan.model.cell import DatabaseKind, Service
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Cores, Duration, PlainText, Raw
 from plimsoll.plan.source.near import nearest

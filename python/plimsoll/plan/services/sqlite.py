@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.model import DatabaseKind
+from plimsoll.plan.model.cell import DatabaseKind
 from plimsoll.plan.services.section import ServiceAdditions, Services, ServiceSection
 from plimsoll.plan.source.fields import PlainText
 

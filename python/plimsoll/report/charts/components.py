@@ -12,7 +12,7 @@ from typing import Final
 import altair as alt
 
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.component_series import ComponentSeries, Values
+from plimsoll.analyse.results.components.component_series import ComponentSeries, Values
 from plimsoll.analyse.results.wording import Kind, scale
 from plimsoll.report.charts import marks
 from plimsoll.report.charts.marks import ACTIONS, CHANGES, CUT, mark_rows

@@ -8,7 +8,7 @@ import altair as alt
 
 from plimsoll.analyse.hosts.sites import away_ms
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.hosts import HostsResult, PlaceResult
+from plimsoll.analyse.results.components.hosts import HostsResult, PlaceResult
 from plimsoll.analyse.results.wording import count, number, percent, plural, quantity
 from plimsoll.report.charts import sites as of_sites
 from plimsoll.report.charts.figure import Figure

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from plimsoll.analyse.answer.regressions import step_for
+from plimsoll.analyse.answer.load.regressions import step_for
 from plimsoll.analyse.results.charts import Chart as Means
 from plimsoll.analyse.results.charts import ChartLine, ChartPoint
 from plimsoll.analyse.results.wording import capitalized, describe, factor_word, listing, quantity

@@ -6,7 +6,7 @@ from typing import Final
 
 import altair as alt
 
-from plimsoll.analyse.results.memory import MemoryGrowth
+from plimsoll.analyse.results.components.memory import MemoryGrowth
 from plimsoll.analyse.results.wording import scale
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import (

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from plimsoll.analyse.answer.ramp import load_words
+from plimsoll.analyse.answer.load.ramp import load_words
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Ramp
 from plimsoll.analyse.results.wording import percent, quantity, scale

@@ -7,10 +7,10 @@ from typing import Final
 
 import altair as alt
 
-from plimsoll.analyse.answer.regressions import step_of
+from plimsoll.analyse.answer.load.regressions import step_of
 from plimsoll.analyse.results.analysis import Analysis
+from plimsoll.analyse.results.load.regression import Regression
 from plimsoll.analyse.results.metrics import metric_value
-from plimsoll.analyse.results.regression import Regression
 from plimsoll.analyse.results.verdicts import RegressionVerdict
 from plimsoll.analyse.results.wording import describe, factor_word, plus_minus, quantity
 from plimsoll.analyse.stats.interval import Interval

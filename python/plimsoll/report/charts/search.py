@@ -8,8 +8,8 @@ from typing import Final
 
 import altair as alt
 
-from plimsoll.analyse.answer.search import capacity_words
-from plimsoll.analyse.results.search import (
+from plimsoll.analyse.answer.load.search import capacity_words
+from plimsoll.analyse.results.load.search import (
     FoundCapacity,
     SearchCell,
     SearchResult,

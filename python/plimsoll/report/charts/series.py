@@ -11,7 +11,7 @@ from typing import Final, Literal
 import altair as alt
 
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.component_series import Values
+from plimsoll.analyse.results.components.component_series import Values
 from plimsoll.analyse.results.run import Series
 from plimsoll.analyse.results.wording import scale
 from plimsoll.report.charts import marks

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from plimsoll.analyse.results.hosts import PlaceResult, SitesOverTime
+from plimsoll.analyse.results.components.hosts import PlaceResult, SitesOverTime
 from plimsoll.analyse.results.run import TesterResult
 from plimsoll.analyse.results.wording import count, number, percent
 from plimsoll.report.charts.figure import Figure

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Final
 
-from plimsoll.analyse.answer.superseded import stated_words, subject_words, version_words, what_words
+from plimsoll.analyse.answer.load.superseded import stated_words, subject_words, version_words, what_words
 from plimsoll.analyse.results.analysis import CellResult, Effect, Model, RunResult, Verdict
 from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.analyse.results.run import Cohort, ErrorCount, Latency, OperationResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.results.demands import CellDemand, ComponentDemand, GatewayTimes
+from plimsoll.analyse.results.load.demands import CellDemand, ComponentDemand, GatewayTimes
 from plimsoll.analyse.results.wording import UNKNOWN, Kind, plus_minus, quantity
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.labels import ONLY, Labels

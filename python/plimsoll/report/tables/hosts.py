@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.answer.hosts import fairness_words, leading_run
+from plimsoll.analyse.answer.components.hosts import fairness_words, leading_run
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.hosts import AgentClockResult, HostsResult, PlaceResult
+from plimsoll.analyse.results.components.hosts import AgentClockResult, HostsResult, PlaceResult
 from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,

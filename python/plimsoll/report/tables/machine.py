@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from plimsoll.analyse.results.pool import PoolPath, PoolResult
+from plimsoll.analyse.results.components.pool import PoolPath, PoolResult
 from plimsoll.analyse.results.wording import count, quantity
 from plimsoll.deploy.hosts.check import FIGURES
-from plimsoll.plan.baseline import shown_bits
+from plimsoll.plan.sections.baseline import shown_bits
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.tables.table import Column, Table
 

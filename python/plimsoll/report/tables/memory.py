@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plimsoll.analyse.answer.memory import full_at_words
-from plimsoll.analyse.results.memory import GrowthVerdict, MemoryGrowth
+from plimsoll.analyse.answer.components.memory import full_at_words
+from plimsoll.analyse.results.components.memory import GrowthVerdict, MemoryGrowth
 from plimsoll.analyse.results.wording import (
     UNKNOWN,
     count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plimsoll.analyse.answer.ramp import NOTE, load_words
+from plimsoll.analyse.answer.load.ramp import NOTE, load_words
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.run import Ramp, RampBin, RampRule, RampStep
 from plimsoll.analyse.results.verdicts import BinOutcome

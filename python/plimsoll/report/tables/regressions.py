@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from plimsoll.analyse.answer.regressions import estimate, exponent_words, scaled, step_of
-from plimsoll.analyse.results.regression import Coefficient, Regression, RegressionFit
+from plimsoll.analyse.answer.load.regressions import estimate, exponent_words, scaled, step_of
+from plimsoll.analyse.results.load.regression import Coefficient, Regression, RegressionFit
 from plimsoll.analyse.results.verdicts import RegressionVerdict
 from plimsoll.analyse.results.wording import (
     UNKNOWN,

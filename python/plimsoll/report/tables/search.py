@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from plimsoll.analyse.answer.search import amount, capacity_words, ending_of
-from plimsoll.analyse.results.search import (
+from plimsoll.analyse.answer.load.search import amount, capacity_words, ending_of
+from plimsoll.analyse.results.load.search import (
     RATE,
     BracketEnd,
     FoundCapacity,

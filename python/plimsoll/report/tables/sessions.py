@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.analyse.results.analysis import RunResult
-from plimsoll.analyse.results.sessions import DatabaseSessions
+from plimsoll.analyse.results.load.sessions import DatabaseSessions
 from plimsoll.analyse.results.wording import number, percent, plus_minus
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.tables.table import Column, Table

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from plimsoll.analyse.results.load.until_tight import TightCell, UntilTightResult
 from plimsoll.analyse.results.metrics import canonical
-from plimsoll.analyse.results.until_tight import TightCell, UntilTightResult
 from plimsoll.analyse.results.wording import UNKNOWN, count, describe, level_words, percent
 from plimsoll.report.tables.table import Table, table_of
 

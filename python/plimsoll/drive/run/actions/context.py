@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from plimsoll.deploy.process import ServiceProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.errors import ServiceError
-from plimsoll.plan.model import Action, Hook
-from plimsoll.plan.model_links import Link
+from plimsoll.plan.model.cell import Action, Hook
+from plimsoll.plan.model.links import Link
 
 
 @dataclass(frozen=True, slots=True)

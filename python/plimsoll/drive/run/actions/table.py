@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from plimsoll.drive.run.actions.context import ActionContext
-from plimsoll.plan.model import Action
+from plimsoll.plan.model.cell import Action
 
 
 def _kill(action: Action, context: ActionContext) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from plimsoll.drive.run.actions.context import ActionContext, ActionMeans
 from plimsoll.drive.run.actions.table import ACTIONS
 from plimsoll.errors import PlimsollError
-from plimsoll.plan.model import Action
+from plimsoll.plan.model.cell import Action
 
 DONE: Final = "done"
 FAILED: Final = "failed"

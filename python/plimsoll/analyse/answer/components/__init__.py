@@ -1,0 +1,1 @@
+"""Sentences on hosts, services and their resources."""

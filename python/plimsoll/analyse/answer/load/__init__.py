@@ -1,0 +1,1 @@
+"""Sentences on loads and designs: capacities, saturation, searches, effects."""

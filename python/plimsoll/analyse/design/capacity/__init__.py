@@ -1,0 +1,1 @@
+"""Capacities, saturation and the load line over the runs of a design."""

@@ -1,0 +1,1 @@
+"""How many repetitions an interval needs."""

@@ -1,0 +1,1 @@
+"""Results about hosts, services and their resources."""

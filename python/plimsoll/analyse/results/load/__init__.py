@@ -1,0 +1,1 @@
+"""Results about loads and designs: searches, repetitions, sessions, regressions."""

@@ -1,0 +1,1 @@
+"""Outages of a target, and how it recovers."""

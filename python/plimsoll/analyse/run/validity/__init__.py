@@ -1,0 +1,1 @@
+"""Whether a run is valid: the load generator and the target are told apart."""

@@ -1,0 +1,1 @@
+"""Experiments that choose their next run: capacity search and repeat until tight."""

@@ -1,0 +1,1 @@
+"""From the files of one run to its results."""

@@ -1,0 +1,1 @@
+"""Verbs that plan, execute or watch experiments."""

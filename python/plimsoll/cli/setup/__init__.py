@@ -1,0 +1,1 @@
+"""Verbs that prepare hosts, services and files."""

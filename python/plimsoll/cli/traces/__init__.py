@@ -1,0 +1,1 @@
+"""Verbs for traces of file I/O."""

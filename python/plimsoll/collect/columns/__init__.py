@@ -1,0 +1,1 @@
+"""Columns of transactions and samples as arrays."""

@@ -1,0 +1,1 @@
+"""The dataclasses of a resolved experiment."""

@@ -1,0 +1,1 @@
+"""Sections of the experiment file that are read after its design."""
