@@ -44,7 +44,7 @@ test-python-pure: setup
 	$(BIN)/pytest -q -m "not long" tests/unit tests/golden
 
 test-python-real: setup
-	$(BIN)/pytest -q -m "not long" -n 5 --dist loadgroup tests/real tests/stats
+	$(BIN)/pytest -q -m "not long" -n 5 --dist loadgroup --durations=30 --durations-min=8 tests/real tests/stats
 
 # Everything that a reviewer would otherwise have to say. Needs no engine, whose build takes longer than all checks.
 check: check-python check-rust

@@ -11,6 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.conftest import Done, Lab
 
 # One server of 60 ms: the median of N testers is N * 60 ms, so 2 testers meet the goal and 4 do not.
@@ -66,6 +68,7 @@ def ends(cell: Mapping[str, Any]) -> tuple[float, float]:
     return first["lower"]["load"], first["upper"]["load"]
 
 
+@pytest.mark.long
 def test_runs_at_both_ends_confirm_the_bracket(lab: Lab) -> None:
     done = searched(lab, with_option("confirm: 2"))
     (cell,) = done.json["search"]["cells"]
@@ -85,6 +88,7 @@ def test_runs_at_both_ends_confirm_the_bracket(lab: Lab) -> None:
     assert any("met the goal" in text for text in done.json["answer"])
 
 
+@pytest.mark.long
 def test_the_approach_from_above_follows_an_overload(lab: Lab) -> None:
     done = searched(lab, with_option("hysteresis: true"))
     (cell,) = done.json["search"]["cells"]
@@ -109,7 +113,10 @@ def test_the_searches_of_two_cells_alternate(lab: Lab) -> None:
     cells = done.json["search"]["cells"]
     assert [cell["cell"] for cell in cells] == [{"servers": "1"}, {"servers": "2"}]
     order = [(line["search"], line["cell"]["servers"]) for line in trials(lab.results())]
-    assert [block for block, _ in groupby(order)] == [(0, "1"), (0, "2"), (1, "1"), (1, "2")]
+    # The order of the cells within a block is random.
+    blocks = [block for block, _ in groupby(order)]
+    assert [search for search, _ in blocks] == [0, 0, 1, 1]
+    assert [set(blocks[:2]), set(blocks[2:])] == [{(n, "1"), (n, "2")} for n in (0, 1)]
     for cell in cells:
         assert {trial["search"] for trial in cell["trials"]} == {0, 1}
         assert len(cell["capacities"][0]["searches"]) == 2
@@ -127,6 +134,7 @@ def test_testers_are_whole_numbers(lab: Lab) -> None:
         assert record["cell"] == {"load.testers": f"{line['load']:.0f}"}
 
 
+@pytest.mark.long
 def test_testers_per_host_are_counted_on_each_of_two_hosts(lab: Lab) -> None:
     text = changed(
         ("load.testers", "load.per_host"),
@@ -141,6 +149,7 @@ def test_testers_per_host_are_counted_on_each_of_two_hosts(lab: Lab) -> None:
         assert {host["testers"] for host in hosts} == {int(run["cell"]["load.per_host"])}
 
 
+@pytest.mark.long
 def test_a_ceiling_ends_a_hopeless_trial_which_has_high_loss(lab: Lab) -> None:
     text = changed(
         ("from: 1", "from: 8"),
@@ -161,6 +170,7 @@ def test_a_ceiling_ends_a_hopeless_trial_which_has_high_loss(lab: Lab) -> None:
         assert line["result"]["spent_s"] < line["seconds"] + 2
 
 
+@pytest.mark.long
 def test_a_late_generator_is_no_limit_as_long_as_the_goal_is_met(lab: Lab) -> None:
     """Every run is invalid, because any lateness is above the limit of the file."""
     text = changed(
