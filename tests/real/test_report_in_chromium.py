@@ -18,8 +18,8 @@ import pytest
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.deploy.perf.stacks import Profile
-from plimsoll.report import history
 from plimsoll.report.flames import ServiceProfile
+from plimsoll.report.history_page import history_page
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
 from plimsoll.report.page_data import chosen_runs, component_data, first_run
@@ -158,7 +158,7 @@ def test_the_report_opens_from_disk(case: str, tmp_path: Path) -> None:
 
 def test_a_history_opens_from_disk(tmp_path: Path) -> None:
     page = tmp_path / "history.html"
-    page.write_text(history.render(made_history()), encoding="utf-8")
+    page.write_text(history_page(made_history()), encoding="utf-8")
     seen = opened(page, tmp_path)
     assert seen.console == () and seen.requests == ()
     assert 'data-charts="8"' in seen.document and seen.document.count('data-drawn="yes"') == 8

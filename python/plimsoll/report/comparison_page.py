@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from markupsafe import Markup
-
-from plimsoll import __version__
 from plimsoll.analyse.results.wording import plural
 from plimsoll.compare.model import Verdict
 from plimsoll.compare.result import ComparisonResult
+from plimsoll.report.answer_page import answer_page
 from plimsoll.report.charts import comparison as charts
 from plimsoll.report.comparison import (
     conclusion,
@@ -23,10 +21,7 @@ from plimsoll.report.comparison import (
     sides_of,
 )
 from plimsoll.report.html import Section
-from plimsoll.report.page_data import figure_data, for_script
 from plimsoll.report.tables.comparison import comparisons_table, differences_table
-from plimsoll.report.template import PACKAGE, asset, page_template, policy
-from plimsoll.report.vega import vega_bundle
 
 TERMS: Final = (
     (
@@ -52,33 +47,18 @@ _COUNTS: Final = (
 
 def comparison_page(result: ComparisonResult, *, bundle: str | None = None) -> str:
     """The page. `bundle`: a script in place of Vega, for tests of the page alone."""
-    sections = _sections(result)
-    figures = [figure for section in sections for figure in section.figures]
-    script = asset(PACKAGE, "report.js")
-    vega = vega_bundle() if bundle is None else bundle
-    name = result.experiment or "Comparison"
     lead = headline(result)
-    return page_template(PACKAGE, "report.html").render(
-        kind="comparison report",
-        name=name,
-        policy=policy(vega, script),
-        version=__version__,
-        css=Markup(asset(PACKAGE, "report.css")),
-        info={"question": f"{result.new.name} compared with {result.old.name}"},
-        facts=" · ".join(_facts(result)),
-        so_far="",
-        key_figures=_key_figures(result),
+    return answer_page(
+        kind="comparison",
+        name=result.experiment or "Comparison",
+        question=f"{result.new.name} compared with {result.old.name}",
+        facts=_facts(result),
         answer=[f"{lead[0].upper()}{lead[1:]}.", *map(sentence, remarkable(result)), *conclusion(result)],
-        verdicts=[],
-        contents=[*((section.key, section.title) for section in sections), ("terms", "Terms and methods")],
-        sections=sections,
-        with_testers=False,
-        picks=[],
-        left_runs="",
+        sections=_sections(result),
         terms=TERMS,
-        data=Markup(for_script({"name": name, "figures": {each.key: figure_data(each) for each in figures}})),
-        scripts=[Markup(vega), Markup(script)],
         made_from=f"{result.old.name} and {result.new.name}",
+        key_figures=_key_figures(result),
+        bundle=bundle,
     )
 
 

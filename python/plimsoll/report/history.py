@@ -1,24 +1,16 @@
-"""A history as lines for the terminal, and as a page. Pure: prints nothing."""
+"""A history as lines for the terminal. Pure: prints nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from markupsafe import Markup
-
-from plimsoll import __version__
 from plimsoll.analyse.results.wording import level_words, listing, plural
 from plimsoll.analyse.stats.change_points import MIN_SEGMENT
 from plimsoll.compare.configuration import Difference
-from plimsoll.compare.history.levels import LATEST_LEVEL
 from plimsoll.compare.history.model import MetricHistory, Step
 from plimsoll.compare.history.result import HistoryResult
 from plimsoll.compare.model import Verdict
-from plimsoll.report.charts.figure import Figure
-from plimsoll.report.charts.history import figures
-from plimsoll.report.page_data import figure_data, for_script
 from plimsoll.report.tables.comparison import (
     change_words,
     differences_table,
@@ -31,37 +23,15 @@ from plimsoll.report.tables.comparison import (
 from plimsoll.report.tables.history import (
     all_steps,
     day,
-    directories_table,
     directory_name,
     levels_table,
-    steps_table,
     value_limits,
 )
-from plimsoll.report.tables.table import Table
-from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.terminal import NARROWEST, Style, aligned
-from plimsoll.report.vega import vega_bundle
 
 MAX_SENTENCES: Final = 10
 """Maximum number of sentences about single changes; the table contains all."""
 _COLOURS: Final = {Verdict.SLOWER: "bad", Verdict.FASTER: "good"}
-_TERMS: Final = (
-    (
-        "Level",
-        "The mean of a metric between two changes or marks; of ratios the geometric mean over directories.",
-    ),
-    (
-        "Change",
-        "A split of the directories whose levels differ by at least the margin, and by more than the correlated noise "
-        "of the history explains.",
-    ),
-    ("Mark", "A known cause, such as a new server. New levels begin; nothing is compared across it."),
-    (
-        "Newest value",
-        f"Outside: out of the range in which {100 * LATEST_LEVEL:g} % of new values of the level are expected, and "
-        "further from it than the margin. One value outside is no change yet.",
-    ),
-)
 
 
 def history_lines(result: HistoryResult, width: int = 80, colour: bool = False) -> list[str]:
@@ -79,7 +49,9 @@ def history_lines(result: HistoryResult, width: int = 80, colour: bool = False) 
     for one, step in all_steps(result)[:MAX_SENTENCES]:
         wrapped = style.wrapped(sentence(result, one, step), hang="    ")
         lines += [style.paint(line, _COLOURS[step.verdict]) for line in wrapped]
-    for text in (*conclusion(result), *remarks(result)):
+    more = (f"Listed: the {MAX_SENTENCES} newest changes. --json and --html contain all.",)
+    is_long = len(all_steps(result)) > MAX_SENTENCES
+    for text in (*(more if is_long else ()), *conclusion(result), *remarks(result)):
         lines += style.wrapped(text, hang="    ")
     if result.gates:
         table = differences_table(result.gates)
@@ -118,8 +90,6 @@ def conclusion(result: HistoryResult) -> list[str]:
         else f"No change was found in {plural(len(result.metrics), 'series', 'series')} (metrics and cells). "
         f"Margin: {100 * result.margin:g} %."
     ]
-    if len(steps) > MAX_SENTENCES:
-        texts.append(f"The {MAX_SENTENCES} newest changes are listed; --json and --html contain all.")
     outside = [one for one in result.metrics if one.latest.is_outside]
     if outside:
         shown = [
@@ -172,47 +142,3 @@ def _difference_words(differences: Sequence[Difference]) -> str:
     shown = listing(f"{one.path} {one.old} -> {one.new}" for one in differences[:MAX_SENTENCES])
     more = len(differences) - MAX_SENTENCES
     return f"{shown}, and {more} more" if more > 0 else shown
-
-
-@dataclass(frozen=True)
-class _Section:
-    key: str
-    title: str
-    tables: tuple[Table, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    folded: tuple[Table, ...] = ()
-
-
-def render(result: HistoryResult, *, bundle: str | None = None) -> str:
-    """The history as one HTML file. `bundle`: a script in place of Vega, for tests of the page alone."""
-    drawn = tuple(figures(result))
-    script = asset(PACKAGE, "report.js")
-    vega = vega_bundle() if bundle is None else bundle
-    changes = (steps_table(result),) if any(one.steps for one in result.metrics) else ()
-    has_cells = any(one.cell for one in result.metrics)
-    levels = levels_table(result, result.metrics, has_cells=has_cells)
-    sections = [
-        _Section("levels", "Levels and changes", tables=(levels, *changes)),
-        _Section("charts", "Over time", figures=drawn),
-        _Section("directories", "Directories", tables=(directories_table(result),)),
-    ]
-    data = {"name": result.experiment, "figures": {figure.key: figure_data(figure) for figure in drawn}}
-    steps = [sentence(result, one, step) for one, step in all_steps(result)[:MAX_SENTENCES]]
-    first, last = result.directories[0], result.directories[-1]
-    return page_template(PACKAGE, "history.html").render(
-        # The styles of the page are those of the report.
-        kind="report",
-        name=f"{result.experiment}: history",
-        policy=policy(vega, script),
-        version=__version__,
-        css=Markup(asset(PACKAGE, "report.css")),
-        facts=f"{plural(len(result.directories), 'results directory', 'results directories')} · "
-        f"{day(first)} to {day(last)} · margin {100 * result.margin:g} %",
-        answer=[*steps, *conclusion(result), *remarks(result)],
-        contents=[*((section.key, section.title) for section in sections), ("terms", "Terms")],
-        sections=sections,
-        terms=_TERMS,
-        data=Markup(for_script(data)),
-        scripts=[Markup(vega), Markup(script)],
-        made_from=plural(len(result.directories), "results directory", "results directories"),
-    )

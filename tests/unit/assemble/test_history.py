@@ -15,7 +15,8 @@ from plimsoll.cli.main import main
 from plimsoll.cli.results.history import exit_code
 from plimsoll.compare.history.marks import Mark
 from plimsoll.errors import BadInput
-from plimsoll.report.history import history_lines, render
+from plimsoll.report.history import history_lines
+from plimsoll.report.history_page import history_page
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "results-v1"
 Change = Callable[[dict[str, Any]], None]
@@ -56,7 +57,7 @@ def test_a_difference_in_the_load_is_a_gate_until_it_is_accepted_or_marked(copie
     assert not result.is_comparable and result.metrics == () and exit_code(result) == 97
     text = " ".join(" ".join(history_lines(result, 100)).split())
     assert "Not comparable: the directories differ in load.think" in text and "--accept load.think" in text
-    assert "Not comparable" in render(result, bundle="")
+    assert "Not comparable" in history_page(result, bundle="")
     assert history_of(copies, 0.03, accept=["load.think"]).is_comparable
     marked = history_of(copies, 0.03, [Mark("2026-11-03", "more think time")])
     assert marked.is_comparable and marked.directories[2].mark == "more think time"
@@ -127,4 +128,4 @@ def test_the_command_writes_json_and_a_page(
     document = json.loads(capsys.readouterr().out)
     assert document["format"] == "plimsoll.history/1"
     assert {one["metric"] for one in document["metrics"]} == {"throughput"}
-    assert "small: history" in page.read_text()
+    assert "<title>small – Plimsoll history report" in page.read_text()

@@ -10,7 +10,8 @@ from plimsoll.compare.history.model import Entry, Series
 from plimsoll.compare.history.result import HistoryResult
 from plimsoll.compare.sides import metric_names
 from plimsoll.report.charts.history import MAX_PANELS, figures
-from plimsoll.report.history import history_lines, render
+from plimsoll.report.history import history_lines
+from plimsoll.report.history_page import history_page
 
 HOSTILE = "<img src=x>|`a`\x1b[31m"
 CELLS = ("2", "8")
@@ -49,7 +50,7 @@ def test_the_terminal_shows_levels_changes_and_what_differed() -> None:
     text = " ".join(" ".join(lines).split())
     assert "nightly: 30 results directories, 2026-11-01 to 2026-11-30" in text
     assert "slower: p95 of response time, testers 2, since 2026-11-16 (nightly-15): 1.2" in text
-    assert "The 10 newest changes are listed" in text
+    assert "Listed: the 10 newest changes." in text
     assert "faster: throughput, testers 2, since 2026-11-16" in text
     assert "Since nightly-15: services.web.time 2ms -> 3ms." in text
     assert "The newest value is outside the range of its level: throughput, testers 2 (5.91" in text
@@ -73,6 +74,6 @@ def test_charts_are_valid_and_those_without_a_change_are_folded() -> None:
 
 
 def test_texts_from_outside_are_escaped() -> None:
-    page = render(made(hostile=True), bundle="")
+    page = history_page(made(hostile=True), bundle="")
     assert "<img" not in page and "&lt;img" in page
     assert "\x1b" not in "".join(history_lines(made(hostile=True)))
