@@ -104,7 +104,7 @@ def document(found: Analysis) -> dict[str, Any]:
 
 def summary(found: Analysis, width: int = 80) -> str:
     """Returns the output of `plimsoll show` without colours, at most `width` columns wide (at least 40)."""
-    from plimsoll.report.comparison import comparison_lines
+    from plimsoll.report.compare.comparison import comparison_lines
     from plimsoll.report.terminal import summary_lines
 
     lines = summary_lines(found, width)

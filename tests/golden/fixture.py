@@ -48,7 +48,7 @@ from plimsoll.analyse.results.verdicts import (
 )
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.api import analysis
-from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
+from plimsoll.report.setup.setup import ServiceSetUp, SetUp, StoredFile
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 CAPACITY = {"0": 1510.0, "1": 640.0, "5": 410.0}

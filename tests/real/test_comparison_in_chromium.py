@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plimsoll.report.comparison_page import comparison_page
+from plimsoll.report.compare.comparison_page import comparison_page
 from tests.real.test_report_in_chromium import opened
 from tests.unit.report.test_comparison import SAMPLES, result
 

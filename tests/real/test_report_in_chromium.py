@@ -18,8 +18,8 @@ import pytest
 from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.deploy.perf.stacks import Profile
-from plimsoll.report.flames import ServiceProfile
-from plimsoll.report.history_page import history_page
+from plimsoll.report.compare.history_page import history_page
+from plimsoll.report.flames.flames import ServiceProfile
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
 from plimsoll.report.page_data import chosen_runs, component_data, first_run

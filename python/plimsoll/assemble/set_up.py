@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.collect.results import Results
 from plimsoll.plan.topology import Topology
-from plimsoll.report.setup import ServiceSetUp, SetUp, StoredFile
+from plimsoll.report.setup.setup import ServiceSetUp, SetUp, StoredFile
 
 
 def topology_of(results: Results) -> Topology | None:

@@ -16,16 +16,16 @@ from plimsoll.deploy.perf.stacks import folded_lines
 from plimsoll.errors import BadInput
 from plimsoll.plan.topology import Topology
 from plimsoll.report.charts import check_figures, effect_figures, load_figures, spec
-from plimsoll.report.charts.components import chart as components_chart
+from plimsoll.report.charts.resources.components import chart as components_chart
+from plimsoll.report.charts.resources.testers import chart as testers_chart
 from plimsoll.report.charts.series import chart as series_chart
-from plimsoll.report.charts.testers import chart as testers_chart
 from plimsoll.report.charts.theme import Chart
-from plimsoll.report.flame_graph import flame_svg
-from plimsoll.report.flames import ServiceProfile, flame_graphs
+from plimsoll.report.flames.flame_graph import flame_svg
+from plimsoll.report.flames.flames import ServiceProfile, flame_graphs
 from plimsoll.report.labels import Labels, has_shares
 from plimsoll.report.page_data import chosen_runs
-from plimsoll.report.setup_marks import marks_of
-from plimsoll.report.setup_picture import is_worth_drawing, setup_picture
+from plimsoll.report.setup.marks import marks_of
+from plimsoll.report.setup.picture import is_worth_drawing, setup_picture
 
 Format = Literal["svg", "png", "pdf"]
 LOCALE: Final = {"decimal": ".", "thousands": THOUSANDS, "grouping": [3], "currency": ["", ""], "minus": "-"}

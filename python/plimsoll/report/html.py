@@ -21,31 +21,22 @@ from plimsoll.analyse.results.wording import count, describe, number, percent, p
 from plimsoll.compare.result import ComparisonResult
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
-from plimsoll.report.charts import comparison as comparison_charts
-from plimsoll.report.comparison import conclusion, control_tables, headline, remarks
-from plimsoll.report.flames import FlameGraph, ServiceProfile, flame_graphs
+from plimsoll.report.charts.compare import comparison as comparison_charts
+from plimsoll.report.compare.comparison import conclusion, control_tables, headline, remarks
+from plimsoll.report.flames.flames import FlameGraph, ServiceProfile, flame_graphs
 from plimsoll.report.key_figures import key_figures
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.page_data import chosen_runs, first_run, for_script, page_data
-from plimsoll.report.setup import SetUp
-from plimsoll.report.setup_marks import Picture, picture_of
+from plimsoll.report.setup.marks import Picture, picture_of
+from plimsoll.report.setup.setup import SetUp
 from plimsoll.report.tables import analysis as tables
-from plimsoll.report.tables import (
-    caches,
-    consistency,
-    counted,
-    demands,
-    hosts,
-    machine,
-    memory,
-    regressions,
-    until_tight,
-)
+from plimsoll.report.tables import consistency, demands, regressions, until_tight
 from plimsoll.report.tables import run as run_tables
 from plimsoll.report.tables import search as search_tables
 from plimsoll.report.tables.analysis import verdict_text
 from plimsoll.report.tables.capacities import capacities
-from plimsoll.report.tables.comparison import comparisons_table
+from plimsoll.report.tables.compare.comparison import comparisons_table
+from plimsoll.report.tables.resources import caches, counted, hosts, machine, memory
 from plimsoll.report.tables.table import Column, Table
 from plimsoll.report.template import PACKAGE, asset, page_template, policy
 from plimsoll.report.vega import vega_bundle

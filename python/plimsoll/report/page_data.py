@@ -11,8 +11,9 @@ from plimsoll.analyse.components.bottleneck import NOT_RESOLVED
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.wording import count, number, percent, percentile, plural, quantity
 from plimsoll.report.charts import Figure, run_charts, shown_runs, spec
-from plimsoll.report.charts.components import SMALL, component_title, frame, is_folded, strips
 from plimsoll.report.charts.marks import mark_rows
+from plimsoll.report.charts.resources.components import SMALL, component_title, frame, is_folded, strips
+from plimsoll.report.charts.resources.testers import TESTERS, tester_rows
 from plimsoll.report.charts.series import (
     MAX_POINTS,
     SERIES,
@@ -23,7 +24,6 @@ from plimsoll.report.charts.series import (
     served_rows,
     time_scale,
 )
-from plimsoll.report.charts.testers import TESTERS, tester_rows
 from plimsoll.report.charts.theme import Rows
 from plimsoll.report.labels import Labels, has_shares, users
 from plimsoll.report.tables.analysis import verdict

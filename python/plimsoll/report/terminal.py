@@ -34,7 +34,7 @@ from plimsoll.analyse.run.validity.validity import is_lower_bound
 from plimsoll.plan.source.units import NS, about_duration
 from plimsoll.printable import printable
 from plimsoll.report.labels import Labels, has_shares, users
-from plimsoll.report.tables import consistency, hosts, ramp
+from plimsoll.report.tables import consistency, ramp
 from plimsoll.report.tables.analysis import (
     cohort_counts,
     error_kind,
@@ -42,6 +42,7 @@ from plimsoll.report.tables.analysis import (
     operation_name,
     verdict_text,
 )
+from plimsoll.report.tables.resources import hosts
 from plimsoll.report.tables.table import Column
 
 MAX_WATCHED: Final = 8

@@ -23,7 +23,7 @@ from plimsoll.collect.columns.caches import read_caches
 from plimsoll.errors import DamagedResults
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import caches
+from plimsoll.report.tables.resources import caches
 
 MS = 1_000_000
 

@@ -12,7 +12,7 @@ from plimsoll.analyse.components.counted import counted_services, derived
 from plimsoll.analyse.results.document import as_document
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import counted
+from plimsoll.report.tables.resources import counted
 
 SQUID = {
     "client_http.requests": 1000,

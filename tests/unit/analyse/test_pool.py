@@ -15,7 +15,7 @@ from plimsoll.analyse.hosts.pool import NO_AGENT, pool
 from plimsoll.analyse.results.components.pool import PoolResult
 from plimsoll.collect.baseline import Measurement, read_baseline
 from plimsoll.errors import DamagedResults
-from plimsoll.report.tables.machine import hosts
+from plimsoll.report.tables.resources.machine import hosts
 
 
 def path(to: str = "lab", rtt_ms: float = 20, mbit: float = 19, **more: Any) -> dict[str, Any]:

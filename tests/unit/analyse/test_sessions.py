@@ -18,8 +18,8 @@ from plimsoll.analyse.results.metrics import metric_value
 from plimsoll.analyse.results.run import CountedService
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
-from plimsoll.report.charts.components import strips
-from plimsoll.report.tables.sessions import sessions as table
+from plimsoll.report.charts.resources.components import strips
+from plimsoll.report.tables.resources.sessions import sessions as table
 
 SECONDS = 20
 WINDOW = Window(2 * 10**9, (SECONDS - 1) * 10**9)

@@ -17,7 +17,7 @@ from plimsoll.compare.result import ComparisonResult, as_document
 from plimsoll.compare.stored import baseline_document
 from plimsoll.drive.directory import write_json
 from plimsoll.errors import BadInput, DamagedResults
-from plimsoll.report.comparison import comparison_lines, comparison_markdown
+from plimsoll.report.compare.comparison import comparison_lines, comparison_markdown
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "results-v1"
 Change = Callable[[dict[str, Any]], None]

@@ -15,8 +15,8 @@ from plimsoll.cli.main import main
 from plimsoll.cli.results.history import exit_code
 from plimsoll.compare.history.marks import Mark
 from plimsoll.errors import BadInput
-from plimsoll.report.history import history_lines
-from plimsoll.report.history_page import history_page
+from plimsoll.report.compare.history import history_lines
+from plimsoll.report.compare.history_page import history_page
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "results-v1"
 Change = Callable[[dict[str, Any]], None]

@@ -16,7 +16,7 @@ from plimsoll.cli.results.compare import exit_code
 from plimsoll.compare.model import Verdict
 from plimsoll.errors import BadInput
 from plimsoll.foreign.table import FORMATS, HEAD_LENGTH, format_of
-from plimsoll.report.comparison import comparison_lines
+from plimsoll.report.compare.comparison import comparison_lines
 
 FILES = Path(__file__).resolve().parents[2] / "data" / "foreign"
 TITLES = {

@@ -15,8 +15,8 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.errors import BadInput
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, spec
 from plimsoll.report.charts import series as series_chart
-from plimsoll.report.charts import testers as testers_chart
 from plimsoll.report.charts.distribution import chosen_loads, thin
+from plimsoll.report.charts.resources import testers as testers_chart
 from plimsoll.report.charts.theme import axis_format, log_axis
 from plimsoll.report.figures import write_figures
 from plimsoll.report.labels import COLOURS, Labels

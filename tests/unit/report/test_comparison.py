@@ -7,8 +7,8 @@ from plimsoll.compare.metrics import Better, ComparedMetric, Scale
 from plimsoll.compare.model import Drift, Limits, RunValue, Sample, SerialDependence, ShortRuns
 from plimsoll.compare.result import ComparisonResult, SideSummary
 from plimsoll.compare.verdicts import compare
-from plimsoll.report.comparison import comparison_lines, comparison_markdown, headline, slower_lines
-from plimsoll.report.tables.comparison import metric_title, verdict_word
+from plimsoll.report.compare.comparison import comparison_lines, comparison_markdown, headline, slower_lines
+from plimsoll.report.tables.compare.comparison import metric_title, verdict_word
 
 HOSTILE = "<img src=x>|`a`\x1b[31m"
 CELL = {"load.testers": "8"}

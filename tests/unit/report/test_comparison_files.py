@@ -12,8 +12,8 @@ from tests.unit.report.test_comparison import HOSTILE, SAMPLES, result
 from plimsoll.compare.configuration import Difference
 from plimsoll.compare.result import SideSummary
 from plimsoll.compare.verdicts import compare
-from plimsoll.report.comparison_page import comparison_page
-from plimsoll.report.junit import comparison_junit
+from plimsoll.report.compare.comparison_page import comparison_page
+from plimsoll.report.compare.junit import comparison_junit
 
 FULL = result(samples=SAMPLES)
 

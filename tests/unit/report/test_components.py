@@ -12,8 +12,8 @@ from tests.golden.fixture import make_run, single, with_components
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.components.component_series import Values
 from plimsoll.report.charts import spec
-from plimsoll.report.charts.components import LINES, chart, component_title, strips
 from plimsoll.report.charts.marks import cut_rows
+from plimsoll.report.charts.resources.components import LINES, chart, component_title, strips
 from plimsoll.report.charts.series import chart as series_chart
 from plimsoll.report.charts.series import merged, served_note, served_rows, thin
 from plimsoll.report.figures import write_figures

@@ -12,8 +12,8 @@ from tests.golden.fixture import designed, set_up, single
 
 from plimsoll.deploy.perf.stacks import Profile
 from plimsoll.report.figures import write_figures
-from plimsoll.report.flame_graph import HEIGHT, MAX_DEPTH, flame_svg, function_shares, rectangles
-from plimsoll.report.flames import ServiceProfile, flame_graphs, shown_runs
+from plimsoll.report.flames.flame_graph import HEIGHT, MAX_DEPTH, flame_svg, function_shares, rectangles
+from plimsoll.report.flames.flames import ServiceProfile, flame_graphs, shown_runs
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
 

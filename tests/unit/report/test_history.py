@@ -9,9 +9,9 @@ from plimsoll.compare.history.levels import histories
 from plimsoll.compare.history.model import Entry, Series
 from plimsoll.compare.history.result import HistoryResult
 from plimsoll.compare.sides import metric_names
-from plimsoll.report.charts.history import MAX_PANELS, figures
-from plimsoll.report.history import history_lines
-from plimsoll.report.history_page import history_page
+from plimsoll.report.charts.compare.history import MAX_PANELS, figures
+from plimsoll.report.compare.history import history_lines
+from plimsoll.report.compare.history_page import history_page
 
 HOSTILE = "<img src=x>|`a`\x1b[31m"
 CELLS = ("2", "8")

@@ -17,7 +17,7 @@ from plimsoll.api import analysis
 from plimsoll.report.charts import load_figures, spec
 from plimsoll.report.html import render
 from plimsoll.report.labels import Labels
-from plimsoll.report.tables import hosts
+from plimsoll.report.tables.resources import hosts
 from plimsoll.report.terminal import summary_lines
 
 

@@ -20,8 +20,8 @@ from plimsoll.analyse.results.verdicts import Finding, Topic
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.html import render
 from plimsoll.report.page_data import MAX_RUNS, for_script, packed
-from plimsoll.report.setup import SetUp
-from plimsoll.report.tables.machine import flat, hosts
+from plimsoll.report.setup.setup import SetUp
+from plimsoll.report.tables.resources.machine import flat, hosts
 from plimsoll.report.tables.table import table_of
 from plimsoll.report.template import PACKAGE, page_template
 from plimsoll.report.terminal import summary_lines

@@ -13,8 +13,8 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.report.charts import load_figures, spec
 from plimsoll.report.html import _sections
 from plimsoll.report.labels import Labels
-from plimsoll.report.setup import SetUp
-from plimsoll.report.tables import memory
+from plimsoll.report.setup.setup import SetUp
+from plimsoll.report.tables.resources import memory
 
 MB = 1e6
 

@@ -10,8 +10,8 @@ from tests.golden.fixture import designed
 from plimsoll.plan.topology import Component, Connection, Topology
 from plimsoll.report.figures import write_figures
 from plimsoll.report.labels import Labels
-from plimsoll.report.setup_marks import marks_of, picture_of
-from plimsoll.report.setup_picture import HEIGHT, WIDTH, Mark, is_worth_drawing, setup_picture
+from plimsoll.report.setup.marks import marks_of, picture_of
+from plimsoll.report.setup.picture import HEIGHT, WIDTH, Mark, is_worth_drawing, setup_picture
 
 CHAIN = Topology(
     (

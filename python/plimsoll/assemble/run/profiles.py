@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.collect.results import Results
-from plimsoll.report.flames import ServiceProfile
+from plimsoll.report.flames.flames import ServiceProfile
 
 
 def profiles_of(results: Results) -> list[ServiceProfile]:

@@ -21,8 +21,8 @@ from plimsoll.drive.directory import write_json, write_text
 from plimsoll.errors import BadInput, ExitCode
 from plimsoll.foreign.table import titles
 from plimsoll.plan.source.units import UnitError, parse_fraction
-from plimsoll.report.comparison import comparison_lines, comparison_markdown
-from plimsoll.report.junit import comparison_junit
+from plimsoll.report.compare.comparison import comparison_lines, comparison_markdown
+from plimsoll.report.compare.junit import comparison_junit
 
 UNDECIDED = "undecided"
 
@@ -82,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
     if args.junit is not None:
         write_text(args.junit, comparison_junit(result, fails_on_undecided=fails_on_undecided))
     if args.html is not None:
-        from plimsoll.report.comparison_page import comparison_page  # Altair takes a second to import
+        from plimsoll.report.compare.comparison_page import comparison_page  # Altair takes a second to import
 
         write_text(args.html, comparison_page(result))
     if args.json:

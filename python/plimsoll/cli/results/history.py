@@ -14,7 +14,7 @@ from plimsoll.cli.screen import WIDTH_WITHOUT_TERMINAL, wants_colour
 from plimsoll.compare.history.result import HistoryResult, as_document
 from plimsoll.drive.directory import write_text
 from plimsoll.errors import ExitCode
-from plimsoll.report.history import history_lines
+from plimsoll.report.compare.history import history_lines
 
 SLOWER = "slower"
 
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
     marks = read_marks(args.marks) if args.marks is not None else ()
     result = history_of(args.directories, parse_margin(args.margin), marks, args.accept, args.metric)
     if args.html is not None:
-        from plimsoll.report.history_page import history_page
+        from plimsoll.report.compare.history_page import history_page
 
         write_text(args.html, history_page(result))
     if args.json:

@@ -77,7 +77,7 @@ def print_json(analysis: Analysis) -> None:
 
 def print_summary(analysis: Analysis, written: list[Path], *, failed_only: bool = False) -> None:
     """Prints the summary and the written files on stdout; `failed_only`: only the lines that explain the exit code."""
-    from plimsoll.report.comparison import comparison_lines, slower_lines
+    from plimsoll.report.compare.comparison import comparison_lines, slower_lines
     from plimsoll.report.terminal import failed_lines, summary_lines
 
     width = shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns

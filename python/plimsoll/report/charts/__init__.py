@@ -9,19 +9,16 @@ from plimsoll.report.charts import (
     consistency,
     distribution,
     effects,
-    hosts,
     load,
     means,
-    memory,
     operations,
     ramp,
     regressions,
     search,
     series,
-    testers,
-    utilization,
 )
 from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.resources import hosts, memory, testers, utilization
 from plimsoll.report.charts.theme import Chart
 from plimsoll.report.labels import Labels
 

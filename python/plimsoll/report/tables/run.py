@@ -19,10 +19,10 @@ from plimsoll.analyse.results.wording import (
     with_unit,
 )
 from plimsoll.collect.hosts import TCP_RTT
-from plimsoll.report.tables import counted
 from plimsoll.report.tables.actions import action_tables
 from plimsoll.report.tables.analysis import LATENCY_COLUMNS, latency_cells, milliseconds
-from plimsoll.report.tables.sessions import sessions
+from plimsoll.report.tables.resources import counted
+from plimsoll.report.tables.resources.sessions import sessions
 from plimsoll.report.tables.table import Column, Table, table_of
 
 

@@ -11,7 +11,7 @@ from plimsoll.compare.configuration import Difference
 from plimsoll.compare.history.model import MetricHistory, Step
 from plimsoll.compare.history.result import HistoryResult
 from plimsoll.compare.model import Verdict
-from plimsoll.report.tables.comparison import (
+from plimsoll.report.tables.compare.comparison import (
     change_words,
     differences_table,
     is_difference_of,
@@ -20,7 +20,7 @@ from plimsoll.report.tables.comparison import (
     value_words,
     verdict_of,
 )
-from plimsoll.report.tables.history import (
+from plimsoll.report.tables.compare.history import (
     all_steps,
     day,
     directory_name,

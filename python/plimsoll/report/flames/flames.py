@@ -12,7 +12,7 @@ from markupsafe import Markup
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.wording import number, percent, plural
 from plimsoll.deploy.perf.stacks import Profile, Stack, merged
-from plimsoll.report.flame_graph import MIN_SHARE, flame_svg, function_shares
+from plimsoll.report.flames.flame_graph import MIN_SHARE, flame_svg, function_shares
 from plimsoll.report.labels import Labels
 from plimsoll.report.tables.table import Table, table_of
 

@@ -10,12 +10,12 @@ from plimsoll.analyse.hosts.sites import away_ms
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.results.components.hosts import HostsResult, PlaceResult
 from plimsoll.analyse.results.wording import count, number, percent, plural, quantity
-from plimsoll.report.charts import sites as of_sites
 from plimsoll.report.charts.figure import Figure
+from plimsoll.report.charts.resources import sites as of_sites
 from plimsoll.report.charts.theme import HEIGHT, WIDTH, Chart, Rows, axis_format, chart_of, finish, log_axis
 from plimsoll.report.labels import COLOURS, SHAPES, Labels
-from plimsoll.report.tables import hosts
 from plimsoll.report.tables.analysis import milliseconds
+from plimsoll.report.tables.resources import hosts
 from plimsoll.report.tables.table import Column, Table
 
 MAX_SITES: Final = 24

@@ -15,7 +15,7 @@ from plimsoll.analyse.results.wording import bottleneck_word, percent
 from plimsoll.plan.topology import Topology
 from plimsoll.report.key_figures import shown_cell
 from plimsoll.report.labels import Labels
-from plimsoll.report.setup_picture import Mark, is_worth_drawing, setup_picture
+from plimsoll.report.setup.picture import Mark, is_worth_drawing, setup_picture
 
 TESTERS: Final = "testers"
 WORDS: Final = {ResourceKind.BUSIEST_THREAD: "busiest thread"}

@@ -16,7 +16,7 @@ from plimsoll.compare.result import ComparisonResult
 from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.theme import INK, WIDTH, Chart, Rows, chart_of, finish
 from plimsoll.report.labels import COLOURS
-from plimsoll.report.tables.comparison import (
+from plimsoll.report.tables.compare.comparison import (
     effect_words,
     interval_words,
     intervals_table,

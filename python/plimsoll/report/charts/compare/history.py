@@ -15,8 +15,8 @@ from plimsoll.report.charts.figure import Figure
 from plimsoll.report.charts.load import axis_scale
 from plimsoll.report.charts.theme import HEIGHT, INK, WIDTH, Chart, Rows, chart_of, finish
 from plimsoll.report.labels import COLOURS
-from plimsoll.report.tables import history as tables
-from plimsoll.report.tables.comparison import metric_title, value_words
+from plimsoll.report.tables.compare import history as tables
+from plimsoll.report.tables.compare.comparison import metric_title, value_words
 
 MAX_PANELS: Final = 6
 """Maximum number of cells of a chart; the tables contain all."""

@@ -23,7 +23,7 @@ from plimsoll.report.charts.theme import (
     level,
 )
 from plimsoll.report.labels import ONLY, Labels
-from plimsoll.report.tables import memory as tables
+from plimsoll.report.tables.resources import memory as tables
 
 MAX_PANELS: Final = 6
 MAX_TICKS: Final = 12

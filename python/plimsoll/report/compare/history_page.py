@@ -7,11 +7,17 @@ from typing import Final
 from plimsoll.analyse.results.wording import plural
 from plimsoll.compare.history.levels import LATEST_LEVEL
 from plimsoll.compare.history.result import HistoryResult
-from plimsoll.report.answer_page import answer_page
-from plimsoll.report.charts.history import figures
-from plimsoll.report.history import MAX_SENTENCES, conclusion, remarks, sentence
+from plimsoll.report.charts.compare.history import figures
+from plimsoll.report.compare.answer_page import answer_page
+from plimsoll.report.compare.history import MAX_SENTENCES, conclusion, remarks, sentence
 from plimsoll.report.html import Section
-from plimsoll.report.tables.history import all_steps, day, directories_table, levels_table, steps_table
+from plimsoll.report.tables.compare.history import (
+    all_steps,
+    day,
+    directories_table,
+    levels_table,
+    steps_table,
+)
 
 TERMS: Final = (
     (

@@ -13,8 +13,8 @@ from plimsoll.analyse.results.wording import level_words
 from plimsoll.compare.model import Comparison, Reason, Verdict
 from plimsoll.compare.result import ComparisonResult
 from plimsoll.printable import printable, printable_lines
-from plimsoll.report.comparison import REASONS, conclusion, headline, remarks, sentence
-from plimsoll.report.tables.comparison import metric_title, verdict_word
+from plimsoll.report.compare.comparison import REASONS, conclusion, headline, remarks, sentence
+from plimsoll.report.tables.compare.comparison import metric_title, verdict_word
 
 
 def comparison_junit(result: ComparisonResult, *, fails_on_undecided: bool = False) -> str:

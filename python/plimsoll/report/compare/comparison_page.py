@@ -7,9 +7,9 @@ from typing import Final
 from plimsoll.analyse.results.wording import plural
 from plimsoll.compare.model import Verdict
 from plimsoll.compare.result import ComparisonResult
-from plimsoll.report.answer_page import answer_page
-from plimsoll.report.charts import comparison as charts
-from plimsoll.report.comparison import (
+from plimsoll.report.charts.compare import comparison as charts
+from plimsoll.report.compare.answer_page import answer_page
+from plimsoll.report.compare.comparison import (
     conclusion,
     control_tables,
     difference_groups,
@@ -21,7 +21,7 @@ from plimsoll.report.comparison import (
     sides_of,
 )
 from plimsoll.report.html import Section
-from plimsoll.report.tables.comparison import comparisons_table, differences_table
+from plimsoll.report.tables.compare.comparison import comparisons_table, differences_table
 
 TERMS: Final = (
     (

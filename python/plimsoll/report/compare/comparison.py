@@ -22,7 +22,7 @@ from plimsoll.compare.remarks import MIN_RELAXATION_TIMES
 from plimsoll.compare.result import ComparisonResult, SideSummary
 from plimsoll.compare.verdicts import FEW_RUNS
 from plimsoll.printable import printable
-from plimsoll.report.tables.comparison import (
+from plimsoll.report.tables.compare.comparison import (
     change_words,
     comparisons_table,
     controls_table,

@@ -9,7 +9,7 @@ from plimsoll.analyse.results.wording import UNKNOWN, count, level_words
 from plimsoll.compare.history.model import Entry, LatestPoint, MetricHistory, Step
 from plimsoll.compare.history.result import HistoryResult
 from plimsoll.compare.model import Limits
-from plimsoll.report.tables.comparison import (
+from plimsoll.report.tables.compare.comparison import (
     change_words,
     is_difference_of,
     limits_words,

@@ -1,0 +1,1 @@
+"""Charts of hosts, testers and components."""

@@ -1,0 +1,1 @@
+"""Comparisons and histories: lines for the terminal, pages, JUnit XML."""

@@ -1,0 +1,1 @@
+"""Flame graphs of services."""

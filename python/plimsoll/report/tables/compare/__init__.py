@@ -1,0 +1,1 @@
+"""Tables of comparisons and histories."""

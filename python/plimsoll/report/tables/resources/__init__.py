@@ -1,0 +1,1 @@
+"""Tables of hosts, services and their resources."""
