@@ -175,6 +175,19 @@ def test_trends_of_several_runs_are_one_part() -> None:
     )
 
 
+@pytest.mark.parametrize(("shares", "words"), [((0.091, 0.053), "5 to 9"), ((0.052, 0.051), "5")])
+def test_stolen_time_of_several_runs_is_one_part(shares: tuple[float, float], words: str) -> None:
+    analysis = designed()
+    runs = [replace(run, valid=True, reasons=(), doubtful_reasons=()) for run in analysis.runs]
+    for index, share in enumerate(shares):
+        steal = Reason(RunReason.STEAL, Severity.DOUBTFUL, {"share": share, "limit": 0.05})
+        runs[index] = replace(runs[index], reasons=(steal,), doubtful_reasons=("by its codes",))
+    text = said(replace(analysis, runs=tuple(runs)))
+    assert (
+        f"doubtful: in 2, the hypervisor assigned {words} % of this host's processor time to other guests (steal: 5 %)"
+    ) in text
+
+
 def test_one_repetition_has_no_interval() -> None:
     text = said(designed(repetitions=1))
     assert "without repetitions, this is one observation" in text

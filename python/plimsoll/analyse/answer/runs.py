@@ -12,7 +12,7 @@ from plimsoll.analyse.results.verdicts import Finding, Reason, RunReason, Severi
 from plimsoll.analyse.results.wording import count, describe, listing, plural, quantity
 from plimsoll.analyse.run.validity.validity import is_lower_bound
 
-MERGED: Final = (RunReason.TREND, RunReason.REQUESTS)
+MERGED: Final = (RunReason.TREND, RunReason.REQUESTS, RunReason.STEAL)
 """Doubts whose texts contain figures of the run."""
 
 
@@ -67,7 +67,7 @@ def _reasons(runs: Sequence[RunResult]) -> str:
 
 def _doubts(runs: Sequence[RunResult]) -> str:
     """The doubts about runs. Trends of several runs are one part of the text, and so are differences of the requests of
-    a service, because each run has its own figures."""
+    a service and stolen processor time, because each run has its own figures."""
     doubts = [reason for run in runs for reason in run.reasons if reason.severity == Severity.DOUBTFUL]
     alike: dict[tuple[object, ...], list[Reason]] = {}
     for reason in doubts:
@@ -75,10 +75,7 @@ def _doubts(runs: Sequence[RunResult]) -> str:
     merged = {kind: alike.pop(kind) for kind in list(alike) if kind[0] in MERGED and len(alike[kind]) > 1}
     if not merged:
         return _grouped(reason for run in runs for reason in run.doubtful_reasons)
-    texts = [
-        _trends(reasons) if kind[0] == RunReason.TREND else requests_of_runs(reasons)
-        for kind, reasons in merged.items()
-    ]
+    texts = [_merged(RunReason(str(kind[0])), reasons) for kind, reasons in merged.items()]
     others = _grouped(run_reason(reason) for reasons in alike.values() for reason in reasons)
     return "; ".join(filter(None, (*texts, others)))
 
@@ -88,6 +85,21 @@ def _kind_of_doubt(reason: Reason) -> tuple[object, ...]:
     if reason.code != RunReason.REQUESTS:
         return (reason.code,)
     return reason.code, reason.values["service"], figure(reason.values, "difference") > 0
+
+
+def _merged(code: RunReason, reasons: Sequence[Reason]) -> str:
+    if code == RunReason.TREND:
+        return _trends(reasons)
+    return _steals(reasons) if code == RunReason.STEAL else requests_of_runs(reasons)
+
+
+def _steals(reasons: Sequence[Reason]) -> str:
+    shares = sorted(100 * figure(reason.values, "share") for reason in reasons)
+    between = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (shares[0], shares[-1])))
+    return (
+        f"in {count(len(reasons))}, the hypervisor assigned {between} % of this host's processor time to other guests"
+        f" (steal: {figure(reasons[0].values, 'limit') * 100:g} %)"
+    )
 
 
 def _trends(trends: Sequence[Reason]) -> str:
