@@ -22,7 +22,14 @@ from plimsoll.compare.result import ComparisonResult
 from plimsoll.plan.source.units import about_size
 from plimsoll.report.charts import Figure, check_figures, effect_figures, load_figures, shown_runs
 from plimsoll.report.charts.compare import comparison as comparison_charts
-from plimsoll.report.compare.comparison import conclusion, control_tables, headline, remarks
+from plimsoll.report.compare.comparison import (
+    conclusion,
+    control_tables,
+    headline,
+    remarkable,
+    remarks,
+    sentence,
+)
 from plimsoll.report.flames.flames import FlameGraph, ServiceProfile, flame_graphs
 from plimsoll.report.key_figures import key_figures
 from plimsoll.report.labels import Labels, has_shares, users
@@ -134,7 +141,7 @@ def render(
         facts=_facts(analysis),
         so_far=so_far(analysis),
         key_figures=key_figures(labels),
-        answer=shown_answer(analysis) or ["There is no answer yet."],
+        answer=[*_compared(analysis.comparison), *shown_answer(analysis)] or ["There is no answer yet."],
         verdicts=[_mark(verdict) | {"text": verdict_text(verdict)} for verdict in analysis.verdicts],
         contents=[
             *((section.key, section.title) for section in sections),
@@ -315,6 +322,14 @@ def _sections(
     return [section for section in sections if _has_content(section)]
 
 
+def _compared(result: object) -> list[str]:
+    """The first sentences of the answer of a paired design."""
+    if not isinstance(result, ComparisonResult):
+        return []
+    head = f"{result.new.name} compared with {result.old.name}: {headline(result)}."
+    return [head, *map(sentence, remarkable(result))]
+
+
 def _comparison(result: object) -> Section:
     """The section of the comparison of a paired design; without contents if there is none."""
     title = "Comparison"
@@ -322,11 +337,10 @@ def _comparison(result: object) -> Section:
         return Section("comparison", title)
     has_cells = any(one.cell for one in result.comparisons)
     shown = (comparisons_table(result.comparisons, has_cells=has_cells), *control_tables(result))
-    text = f"{result.new.name} compared with {result.old.name}: {headline(result)}."
     return Section(
         "comparison",
         title,
-        " ".join((text, *conclusion(result))),
+        " ".join(conclusion(result)),
         tables=shown,
         figures=tuple(
             figure for figure in (comparison_charts.ratios(result), comparison_charts.runs(result)) if figure

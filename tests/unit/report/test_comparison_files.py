@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.golden.fixture import designed, set_up
 from tests.unit.report.test_comparison import HOSTILE, SAMPLES, result
 
 from plimsoll.compare.configuration import Difference
@@ -14,6 +16,7 @@ from plimsoll.compare.result import SideSummary
 from plimsoll.compare.verdicts import compare
 from plimsoll.report.compare.comparison_page import comparison_page
 from plimsoll.report.compare.junit import comparison_junit
+from plimsoll.report.html import render
 
 FULL = result(samples=SAMPLES)
 
@@ -106,3 +109,11 @@ def test_a_chart_of_many_cells_is_limited() -> None:
 def test_the_page_names_the_runs_of_a_control() -> None:
     page = comparison_page(result(control=SideSummary("a again", 5, 1, 0)), bundle="")
     assert "control: 5 runs, 4 valid, 1 invalid (left out)" in page
+
+
+def test_the_answer_of_a_paired_design_begins_with_the_comparison() -> None:
+    page = render(replace(designed(), comparison=FULL), set_up(), bundle="")
+    answer = page.split('<div class="answer">')[1].split("</div>")[0]
+    lead, first = re.findall(r"<p[^>]*>(.*?)</p>", answer)[:2]
+    assert lead == f"{FULL.new.name} compared with {FULL.old.name}: 2 of 4 comparisons are slower or worse."
+    assert first.startswith("slower: p95 of response time")
