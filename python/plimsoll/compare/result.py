@@ -31,8 +31,8 @@ class SideSummary:
 class ComparisonResult:
     """The whole result, `compare --json`. `by`: the factor, empty for directories. `unmatched`: cells that only one
     side has; `without_valid`: cells of both sides without a valid run on a side. If `is_comparable` is false, there
-    are no comparisons. `drift`: metrics that the change cannot affect; `control`: the further runs of the old level of
-    a paired design, of which equal systems are compared; `samples`: the values of the runs."""
+    are no comparisons. `drift`: metrics that the change cannot affect; `control`: the second runs of the old level in
+    a paired design, for the comparison of equal systems; `samples`: the values of the runs."""
 
     experiment: str
     by: str

@@ -1,8 +1,8 @@
 """A comparison as JUnit XML, the form that CI servers show as test results: one test case for each metric and cell.
 
 Slower or worse is a failure. Undecided is skipped with its reason: a test that passes would state that the metric is
-the same. If the results are not comparable, there is one test case, an error. The form is that of the Ant task junit,
-of which the servers read testsuites, testsuite, testcase, failure, error, skipped and system-out.
+the same. If the results are not comparable, there is one test case, an error. The form is that of the Ant task junit.
+CI servers read its elements testsuites, testsuite, testcase, failure, error, skipped and system-out.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Whether a run is valid: the load generator and the target are told apart."""
+"""Whether a run is valid: was the load generator the limit, or the target?"""
