@@ -126,11 +126,13 @@ fn transfer(
     second_half(&samples).ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "no data arrived"))
 }
 
-/// The rate of a count over the second half of its time; none if it did not grow. `samples`: times
-/// (s, ascending) and counts.
+/// The rate of a count over the second half of its time; none if it did not grow. Without a sample
+/// in the second half, it begins at the last one before: a host that is busy may read the whole
+/// transfer at once. `samples`: times (s, ascending) and counts.
 fn second_half(samples: &[(f64, u64)]) -> Option<f64> {
-    let &(end, total) = samples.last()?;
-    let &(begin, before) = samples.iter().find(|(at, _)| *at >= end / 2.0)?;
+    let (&(end, total), earlier) = samples.split_last()?;
+    let late = earlier.iter().find(|(at, _)| *at >= end / 2.0);
+    let &(begin, before) = late.or(earlier.last())?;
     (end > begin && total > before).then(|| (total - before) as f64 / (end - begin))
 }
 
@@ -298,6 +300,13 @@ mod tests {
         let samples = [(0.0, 0), (0.25, 10), (0.5, 100), (0.75, 200), (1.0, 350)];
         assert_eq!(second_half(&samples), Some(500.0));
         assert_eq!(second_half(&[(0.0, 0), (1.0, 0)]), None);
+    }
+
+    #[test]
+    fn a_transfer_that_is_read_at_once_has_a_rate() {
+        assert_eq!(second_half(&[(0.0, 0), (0.5, 100)]), Some(200.0));
+        assert_eq!(second_half(&[(0.0, 0), (0.25, 0), (0.75, 100)]), Some(200.0));
+        assert_eq!(second_half(&[(0.0, 0)]), None);
         assert_eq!(second_half(&[]), None);
     }
 }

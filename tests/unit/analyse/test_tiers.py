@@ -135,7 +135,9 @@ def test_further_tiers_are_compared_with_the_counter_of_the_tier_before() -> Non
     assert (found.sent, found.unsure, found.difference) == (1010, 25, 2)
 
 
-@pytest.mark.parametrize("broken", ["counter_gaps", "counters_reset_s", "anew_s", "gaps"])
+@pytest.mark.parametrize(
+    "broken", ["counter_gaps", "counters_reset_s", "counters_unsettled", "anew_s", "gaps"]
+)
 def test_no_comparison_with_a_counter_that_was_interrupted(broken: str) -> None:
     services: list[dict[str, Any]] = [{"name": "web", "counters": {"requests": 100}, broken: [1.0]}]
     assert tier_counts([tier()], services, lambda _: RequestCounts(ok=100), 0) == ()

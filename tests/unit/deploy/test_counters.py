@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plimsoll.deploy.counters import Reading, Source, ours
+import pytest
+
+from plimsoll.deploy.counters import Reading, Source, ours, recorder
 from plimsoll.deploy.counters.recorder import FORMAT, CounterLog
 
 
@@ -119,6 +121,35 @@ def test_a_server_that_is_started_again_is_read_again(tmp_path: Path) -> None:
     (gap,) = counts.gaps
     assert "went away" in gap.why and gap.end > gap.start
     assert counts.details == {"statements": [{"statement": "SELECT 1"}]}
+
+
+class Backlog(FakeSource):
+    """A server that has not accepted `waiting` connections when it is asked first, and accepts one for each reading."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__()
+        self._waiting = waiting
+
+    def read(self) -> Reading:
+        super().read()
+        return Reading({"requests": float(min(self.readings, self._waiting))})
+
+
+@pytest.mark.parametrize("waiting, is_unsettled", [(1, False), (4, False), (10**6, True)])
+def test_a_run_begins_and_ends_when_no_more_requests_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: int, is_unsettled: bool
+) -> None:
+    monkeypatch.setattr(recorder, "REST_S", 0.001)
+    monkeypatch.setattr(recorder, "MAX_REST_S", 0.5)
+    source = Backlog(waiting)
+    log = CounterLog("web", "nginx", source, tmp_path / "counters.jsonl", arrivals="requests")
+    log.start()
+    log.wait_for_first()
+    assert source.readings > waiting or is_unsettled
+    log.finish()
+    assert log.result().is_unsettled == is_unsettled
+    if not is_unsettled:
+        assert log.result().counters == {"requests": 0}
 
 
 def test_no_thread_remains(tmp_path: Path) -> None:

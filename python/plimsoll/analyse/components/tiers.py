@@ -40,7 +40,8 @@ def tier_counts(
     """The comparisons of a run. `tiers`: of run.json; `services`: entries of services and watched systems there;
     `failed`: number of all transactions of the run without a complete, expected response.
 
-    A tier is left out if a count is missing: a counter could not be read, or a service was restarted in the run.
+    A tier is left out if a count is missing: a counter could not be read, a service was restarted in the run, or
+    requests still arrived at its first or last reading.
     """
     counters = {
         record["name"]: {**record.get("gauges", {}), **record["counters"]}
@@ -52,7 +53,7 @@ def tier_counts(
 
 
 def _is_whole(record: Mapping[str, Any]) -> bool:
-    breaks = ("counter_gaps", "counters_reset_s", "gaps", "anew_s")
+    breaks = ("counter_gaps", "counters_reset_s", "counters_unsettled", "gaps", "anew_s")
     return "counters" in record and not any(record.get(name) for name in breaks)
 
 

@@ -17,6 +17,10 @@ from plimsoll.deploy.counters.reading_thread import TIMEOUT_S, ReadingThread
 
 FORMAT: Final = "plimsoll.counters/1"
 INTERVAL_S: Final = 1.0
+REST_S: Final = 0.05
+"""A server is at rest if its counter of arrivals does not change within this time."""
+MAX_REST_S: Final = 2.0
+"""The maximum time that the first and the last reading wait for rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,8 @@ class ServiceCounts:
     """The counts of a server over a run. `counters`: differences between the readings before and after it.
     `gauges`: last values. `details`: what was read once after the run. `failed`: the reason if a reading failed,
     and `failed_at` its time (unix seconds). `gaps`: times without readings; `resets`: the times (unix seconds) at
-    which the server was found to count from zero again. The differences contain what it counted since then."""
+    which the server was found to count from zero again. The differences contain what it counted since then.
+    `is_unsettled`: requests still arrived at the first or the last reading."""
 
     counters: dict[str, float] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
@@ -33,12 +38,17 @@ class ServiceCounts:
     failed_at: float = 0.0
     gaps: tuple[Gap, ...] = ()
     resets: tuple[float, ...] = ()
+    is_unsettled: bool = False
 
 
 class CounterLog(ReadingThread):
     """Writes counters.jsonl: a line with the format, then a line for each reading. After a failure it ends, unless
     `renewed` is given: then it tries again, once a second. `renewed` returns a new source if the server was started
-    again since the last call, which then counts from zero; otherwise None."""
+    again since the last call, which then counts from zero; otherwise None.
+
+    `arrivals`: the counter of the requests that have arrived, if there is one. The first and the last reading wait
+    until it rests: connections that a busy server has not accepted yet, whose clients have gone, would be counted in
+    the next run."""
 
     def __init__(
         self,
@@ -47,8 +57,11 @@ class CounterLog(ReadingThread):
         source: Source,
         path: Path,
         renewed: Callable[[], Source | None] | None = None,
+        arrivals: str | None = None,
     ) -> None:
         super().__init__(f"counters-{name}")
+        self._arrivals = arrivals
+        self._is_unsettled = False
         self.name = name
         self._kind = kind
         self._source = source
@@ -82,6 +95,7 @@ class CounterLog(ReadingThread):
             self._details,
             gaps=tuple(self._gaps.entries),
             resets=tuple(self._resets),
+            is_unsettled=self._is_unsettled,
         )
 
     def _work(self) -> None:
@@ -103,6 +117,8 @@ class CounterLog(ReadingThread):
         while True:
             over = self._finish_requested.is_set()
             reading, at = self._read()
+            if reading is not None and (over or self._last is None):
+                reading, at = self._at_rest(reading, at)
             if reading is not None:
                 self._add(reading, at, file)
             self._first_done.set()
@@ -129,6 +145,20 @@ class CounterLog(ReadingThread):
             with contextlib.suppress(Exception):
                 self._source.close()
             return None, sent_at
+
+    def _at_rest(self, reading: Reading, at: float) -> tuple[Reading, float]:
+        """The reading, or a later one after which no more requests arrive."""
+        name, deadline = self._arrivals, time.monotonic() + MAX_REST_S
+        while name is not None and name in reading.counters:
+            time.sleep(REST_S)
+            later, later_at = self._read()
+            if later is None or later.counters.get(name) == reading.counters[name]:
+                break
+            reading, at = later, later_at
+            if time.monotonic() > deadline:
+                self._is_unsettled = True
+                break
+        return reading, at
 
     def _open_again(self) -> None:
         source = self._renewed() if self._renewed is not None else None

@@ -10,6 +10,7 @@ from plimsoll.deploy.counters import Source
 from plimsoll.deploy.counters.recorder import CounterLog, ServiceCounts
 from plimsoll.deploy.running import RunningService
 from plimsoll.plan import Redactor
+from plimsoll.plan.services.table import SERVICE_KINDS
 
 
 class CounterLogs:
@@ -27,6 +28,7 @@ class CounterLogs:
                 service.counters(),
                 directory / "services" / service.spec.name / "counters.jsonl",
                 renewal(service) if is_interrupted else None,
+                SERVICE_KINDS[service.spec.kind].arrival_counter,
             )
             for service in services
             if service.counters is not None
@@ -79,4 +81,6 @@ def as_record(counted: ServiceCounts | None, redactor: Redactor, zero_s: float) 
         ]
     if counted.resets:
         record["counters_reset_s"] = [round(at - zero_s, 3) for at in counted.resets]
+    if counted.is_unsettled:
+        record["counters_unsettled"] = True
     return {**record, "statements": statements} if statements else record
