@@ -24,6 +24,7 @@ validity: {lateness_floor: 10s, tester_cpu: 100%%, gaps: 100%%, trend: false}
 TIMEOUT_S = 60.0
 
 
+@pytest.mark.long
 def test_a_paired_experiment_is_interrupted_resumed_and_compared(lab: Lab) -> None:
     process = lab.start("run", lab.file(FILE % "4"), "--quiet")
     until = time.monotonic() + TIMEOUT_S

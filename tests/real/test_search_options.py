@@ -103,6 +103,7 @@ def test_the_approach_from_above_follows_an_overload(lab: Lab) -> None:
     assert any("after an overload" in text for text in done.json["answer"])
 
 
+@pytest.mark.long
 def test_the_searches_of_two_cells_alternate(lab: Lab) -> None:
     text = changed(
         ("repeat: 1", "repeat: 2"),

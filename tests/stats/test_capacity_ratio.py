@@ -63,7 +63,7 @@ def coverage_of_searches(seed: int, experiments: int) -> list[bool]:
     return hits
 
 
-@pytest.mark.parametrize(("levels", "searches"), [(2, 2), (2, 6), (4, 3)])
+@pytest.mark.parametrize(("levels", "searches"), [(2, 2), (2, 6), pytest.param(4, 3, marks=pytest.mark.long)])
 def test_all_ratios_of_a_goal_contain_the_truth(levels: int, searches: int) -> None:
     """Estimates with a normal error: all ratios together hold with the probability of one interval."""
     truths = np.array([1.0, 1.8, 1.8, 0.5])[:levels]

@@ -130,6 +130,7 @@ def test_the_paired_interval_is_that_of_scipy() -> None:
     assert found.ends(0.90) == pytest.approx(tuple(theirs.confidence_interval(0.90)))
 
 
+@pytest.mark.long
 def test_runs_needed_make_equal_systems_the_same_in_four_of_five_cases() -> None:
     rng = np.random.default_rng(3)
     metric: ComparedMetric = METRICS[1]

@@ -37,7 +37,7 @@ def percentiles(rng: np.random.Generator, runs: int, requests: int = 300) -> np.
     return found
 
 
-@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("paired", [pytest.param(False, marks=pytest.mark.long), True])
 def test_the_interval_covers_the_true_ratio(paired: bool) -> None:
     rng = np.random.default_rng(5)
     inside, sets = 0, 400

@@ -48,7 +48,7 @@ LONG = pytest.mark.long
     ("metric", "scale", "repetitions", "of_blocks", "missing"),
     [
         ("throughput", "linear", 3, 0.15, 0),
-        ("response_mean", "linear", 6, 0.05, 0),
+        pytest.param("response_mean", "linear", 6, 0.05, 0, marks=LONG),
         pytest.param("throughput", "log", 3, 0.0, 0, marks=LONG),
         pytest.param("throughput", "log", 3, 0.05, 0, marks=LONG),
         pytest.param("throughput", "linear", 6, 0.0, 0, marks=LONG),

@@ -19,6 +19,7 @@ def test_adjusted_as_published() -> None:
     assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([None]) == [None] and holm([]) == []
 
 
+@pytest.mark.long
 def test_no_effect_is_rarely_found_where_there_is_none() -> None:
     """3 x 4 x 2 with two runs each: seven terms. Unadjusted, some is below 0.05 in a fifth of the experiments."""
     rng, times = np.random.default_rng(5), 400

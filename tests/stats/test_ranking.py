@@ -32,7 +32,7 @@ def contenders(
 
 @pytest.mark.parametrize("runs", [2, 3, 5])
 @pytest.mark.parametrize(("blocks", "block_sd"), [(0, 0.0), (2, 0.3)])
-@pytest.mark.parametrize("ways", [2, 3, 6])
+@pytest.mark.parametrize("ways", [2, 3, pytest.param(6, marks=pytest.mark.long)])
 def test_equal_combinations_are_rarely_ranked(ways: int, blocks: int, block_sd: float, runs: int) -> None:
     rng = np.random.default_rng(100 * ways + 10 * runs + blocks)
     if blocks and runs % blocks:

@@ -69,7 +69,13 @@ def lower_bound(events: Iterable[bool]) -> float:
     return wilson(sum(counted), len(counted), confidence=0.90)[0]
 
 
-@pytest.mark.parametrize("ladder", LADDERS)
+SOME_LADDERS = [
+    ladder if ladder in ("even", "pair") else pytest.param(ladder, marks=pytest.mark.long)
+    for ladder in LADDERS
+]
+
+
+@pytest.mark.parametrize("ladder", SOME_LADDERS)
 def test_false_statements(ladder: str) -> None:
     rng = np.random.default_rng(17)
     for name, truth in TRUTHS.items():
@@ -92,7 +98,7 @@ def test_false_statements_for_each_noise(ladder: str, noise: str) -> None:
         assert lower_bound(events) <= FALSE_AT_MOST, f"{name}: {np.mean(events):.3f}"
 
 
-@pytest.mark.parametrize("ladder", ["doubling", "even"])
+@pytest.mark.parametrize("ladder", [pytest.param("doubling", marks=pytest.mark.long), "even"])
 def test_false_statements_with_the_noise_of_real_runs(ladder: str) -> None:
     residuals = np.array(json.loads(RESIDUALS.read_text())["residuals"])
     assert residuals.size >= 20
@@ -111,7 +117,7 @@ def _false_with_component(
     return [bool(of.falsehoods(bracket)) for bracket in brackets]
 
 
-@pytest.mark.parametrize("ladder", LADDERS)
+@pytest.mark.parametrize("ladder", SOME_LADDERS)
 def test_false_statements_where_a_component_is_watched(ladder: str) -> None:
     rng = np.random.default_rng(23)
     for name, truth in TRUTHS.items():

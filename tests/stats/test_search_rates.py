@@ -122,7 +122,9 @@ def queue_rates(
     ]
 
 
-@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize(
+    "spread", [*SPREADS[:2], *(pytest.param(spread, marks=pytest.mark.long) for spread in SPREADS[2:])]
+)
 def test_bracket_of_a_curve(spread: float) -> None:
     found = searched(1, 25, lambda at, rng: Curve(at, spread, rng))
     assert upper_bound([holds(verdict, at) for verdict, at in found]) >= COVERAGE
@@ -296,6 +298,7 @@ def test_six_equal_trials_exclude_one_half() -> None:
     assert exceed_interval(0, 0).contains(0.0) and exceed_interval(0, 0).contains(1.0)
 
 
+@pytest.mark.long
 def test_the_search_takes_less_time_than_bisection_at_the_same_coverage() -> None:
     """bench/search.py finds the factor: here a bisection that takes longer contains the truth less often."""
     spent, hits, plain_spent, plain_hits = 0.0, 0, 0.0, 0
