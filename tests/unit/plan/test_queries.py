@@ -67,7 +67,7 @@ def test_a_section_has_the_defaults_of_the_public_client() -> None:
         "connect_timeout_ns": 5 * 10**9,
         "read_timeout_ns": 10 * 10**9,
         "uncached": 0.0,
-        "chatter": {"requests": 0, "queries": []},
+        "chatter": {"requests": 0, "queries": [], "refresh": None, "ttl": None},
     }
     (operation,) = workload["operations"]
     assert operation["request"] == {
@@ -84,13 +84,18 @@ def test_every_key_of_a_section_is_resolved() -> None:
     text = (
         "frontier: {queries: [SELECT 1], http: 1.0, failover: client, failover_to_server: false,"
         " load_balance: proxies, connect_timeout: 1s, read_timeout: 200ms, uncached: 5%, chatter: 2,"
-        " chatter_queries: [SELECT 2], freshkey: 'k{tester}', refresh: max-age=60}"
+        " chatter_queries: [SELECT 2], chatter_refresh: no-cache, chatter_ttl: short, freshkey: 'k{tester}', refresh: max-age=60}"
     )
     settings, request = work(text)["settings"], work(text)["operations"][0]["request"]
     assert (settings["http"], settings["failover"], settings["load_balance"]) == ("1.0", "client", "proxies")
     assert (settings["connect_timeout_ns"], settings["read_timeout_ns"]) == (10**9, 200_000_000)
     assert (settings["uncached"], settings["failover_to_server"]) == (0.05, False)
-    assert settings["chatter"] == {"requests": 2, "queries": ["SELECT 2"]}
+    assert settings["chatter"] == {
+        "requests": 2,
+        "queries": ["SELECT 2"],
+        "refresh": "no-cache",
+        "ttl": "short",
+    }
     assert (request["freshkey"], request["refresh"]) == ("k{tester}", "max-age=60")
     assert work("frontier: {queries: [SELECT 1], refresh: max-age}")["operations"][0]["request"][
         "refresh"

@@ -166,6 +166,37 @@ fn chatter_uses_its_queries_in_turn_and_its_failure_ends_the_transaction() {
     );
 }
 
+/// Validation queries that pass every cache, before queries that caches answer.
+#[test]
+fn chatter_has_its_own_refresh_and_ttl() {
+    let (server, seen) = logging();
+    let mut spec = chatting(&server.url("http"), 1, json!(["SELECT 'a'"]), 1, 1);
+    run(spec.clone());
+    spec["workloads"][0]["settings"]["chatter"]["refresh"] = json!("no-cache");
+    spec["workloads"][0]["settings"]["chatter"]["ttl"] = json!("short");
+    run(spec.clone());
+    spec["workloads"][0]["settings"]["chatter"]["ttl"] = json!("forever");
+    run(spec);
+    let seen = seen.lock().unwrap();
+    let asked: Vec<_> = seen
+        .iter()
+        .map(|request| {
+            let ttl = ["short", "forever"].map(|ttl| request.contains(&format!("&ttl={ttl}")));
+            (ttl, request.contains("no-cache"))
+        })
+        .collect();
+    let query = ([false, false], false);
+    let expected = [
+        query,
+        query,
+        ([true, false], true),
+        query,
+        ([false, true], true),
+        query,
+    ];
+    assert_eq!(asked, expected);
+}
+
 #[test]
 fn the_head_can_be_that_of_the_public_client() {
     let (server, seen) = logging();

@@ -106,7 +106,8 @@ pub struct FrontierConfig {
     /// First word of every error message (`ServerName`).
     #[serde(default = "server_name")]
     pub server_name: String,
-    /// Time between keepalives while a client waits, in seconds, at least 0.001.
+    /// Time between keepalives while a client waits, in seconds, at least 0.001. 0: none, as in the
+    /// servers before they had them: clients then time out while they wait for a long query.
     #[serde(default = "five")]
     pub keepalive_s: f64,
     /// Maximum time in seconds that a request waits for a connection, at least 0.001. Then it fails
@@ -229,7 +230,11 @@ impl FrontierConfig {
             return wrong("threads", "expected at least 1, got 0".into());
         }
         for (key, seconds, min) in [
-            ("keepalive_s", self.keepalive_s, 0.001),
+            (
+                "keepalive_s",
+                self.keepalive_s,
+                if self.keepalive_s == 0.0 { 0.0 } else { 0.001 },
+            ),
             ("query_timeout_s", self.query_timeout_s, 0.001),
             ("max_acquire_s", self.max_acquire_s, 0.001),
             ("max_execute_s", self.max_execute_s, 0.0),

@@ -229,6 +229,25 @@ fn without_max_execute_s_there_are_no_keepalives() {
     assert!(response.field("content-length").is_some());
 }
 
+/// As servers before they had keepalives: a client with a read timeout gives up.
+#[test]
+fn keepalives_can_be_disabled() {
+    let lab = lab(|config| {
+        config.keepalive_s = 0.0;
+        config.connections = 1;
+    });
+    let mut clients = [lab.service.connect(), lab.service.connect()];
+    for client in &mut clients {
+        client.send(format!("GET {} HTTP/1.1\r\n{ID}\r\n", url(SLOW)).as_bytes());
+    }
+    for client in &mut clients {
+        let response = client.response();
+        assert_eq!(verified(&response).keepalives, 0);
+        assert!(response.field("content-length").is_some());
+    }
+    assert_eq!(lab.service.stats()["keepalives"], 0);
+}
+
 #[test]
 fn waiting_for_a_connection_fails_after_max_acquire_s() {
     let lab = lab(|config| {

@@ -17,6 +17,9 @@ from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Fraction, PlainText, Raw, Text
 from plimsoll.plan.source.units import NS
 
+Ttl = Literal["short", "long", "forever"]
+"""How long caches may keep an answer, as the protocol names it."""
+
 
 class FrontierSection(Raw):
     """SQL through a Frontier gateway, or through a cache in front of it."""
@@ -25,12 +28,14 @@ class FrontierSection(Raw):
     from_log: FromLog | None = None
     batch: Annotated[int, Field(ge=1, le=32)] = 1
     zip: Annotated[int, Field(ge=0, le=9)] = 5
-    ttl: Literal["short", "long", "forever"] = "long"
+    ttl: Ttl = "long"
     refresh: Refresh = "none"
     freshkey: PlainText | None = None
     uncached: Fraction = 0.0
     chatter: Annotated[int, Field(ge=0, le=100)] = 0
     chatter_queries: Queries | None = Field(default=None, min_length=1)
+    chatter_refresh: Refresh | None = None
+    chatter_ttl: Ttl | None = None
     failover: Literal["none", "client"] = "none"
     failover_to_server: bool = True
     load_balance: Literal["none", "proxies", "servers"] = "none"
@@ -75,7 +80,12 @@ def _frontier_settings(section: FrontierSection, at: KeyPath, context: Context) 
         "connect_timeout_ns": section.connect_timeout,
         "read_timeout_ns": section.read_timeout,
         "uncached": section.uncached,
-        "chatter": {"requests": section.chatter, "queries": list(section.chatter_queries or [])},
+        "chatter": {
+            "requests": section.chatter,
+            "queries": list(section.chatter_queries or []),
+            "refresh": section.chatter_refresh,
+            "ttl": section.chatter_ttl,
+        },
     }
 
 
@@ -128,7 +138,8 @@ def with_target(
 FRONTIER = Driver(
     FrontierSection,
     frozenset(
-        {"id", "connection", "proxy", "http", "from_log", "uncached", "chatter", "chatter_queries"}
+        {"id", "connection", "proxy", "http", "from_log", "uncached"}
+        | {"chatter", "chatter_queries", "chatter_refresh", "chatter_ttl"}
         | {"failover", "failover_to_server", "load_balance", "connect_timeout", "read_timeout"}
     ),
     ("http", "https"),

@@ -10,7 +10,7 @@ http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_f
           resend_non_idempotent.
 sql       settings: connection, password, tls as of http, or null. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
-          connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries}.
+          connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries, refresh, ttl}.
           request: queries (one payload each), zip, ttl, refresh, freshkey, version{object, column, written}.
 exec      settings: mode, env, cwd, files. request: command, stdin, bytes{kind: none | fixed | regex | json}.
 replay    settings: trace, root, timing, scale, order, map and ignore (the texts), copies{private, shared,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic.functional_validators import PlainValidator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.errors import ServiceError
@@ -29,18 +30,41 @@ from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, ShortForm, Text, shown
 from plimsoll.plan.source.near import nearest
 from plimsoll.plan.source.secret import Secret, revealed
-from plimsoll.plan.source.units import NS
+from plimsoll.plan.source.units import DURATION_PATTERN, NS, parse_duration, show_duration
 
 DATABASE_KINDS: Final = ("sqlite", "postgres", "mariadb")
 """Kinds that a gateway reads, as its messages list them. A test compares them with `database_kind` of all kinds."""
 _HOURS: Final = ("long_hour", "short_hour")
+NO_KEEPALIVES: Final = "none"
 _SAME: Final = (
     *("connections", "threads", "server_name", "stale_if_error", "expire_empty_like_errors"),
     *("last_modified_table", "files", "key_file", "cert_file"),
 )
 """Settings that the engine reads under the same name and in the same unit."""
 _SECONDS: Final = ("keepalive", "query_timeout", "max_acquire", "max_execute")
-"""Durations that the engine reads in seconds, under a name that ends in `_s`."""
+"""Durations that the engine reads in seconds, under a name that ends in `_s`; 0 for None."""
+
+
+def _interval(value: object) -> int | None:
+    return None if value is None or value == NO_KEEPALIVES else parse_duration(value)
+
+
+def _show_interval(value: int | None) -> str:
+    return NO_KEEPALIVES if value is None else show_duration(value)
+
+
+Keepalive = Annotated[
+    int | None,
+    PlainValidator(_interval),
+    PlainSerializer(_show_interval, return_type=str),
+    WithJsonSchema(
+        {
+            "anyOf": [{"const": NO_KEEPALIVES}, {"type": "string", "pattern": DURATION_PATTERN}],
+            "examples": ["5s"],
+        }
+    ),
+]
+"""Interval of keepalives, ns; None: no keepalives."""
 
 
 class Ages(Raw):
@@ -95,7 +119,7 @@ class FrontierService(StatelessSection):
     threads: Annotated[int, Field(ge=1, le=10_000)] = 100
     ages: Ages = Field(default_factory=Ages)
     server_name: PlainText = "plimsoll"
-    keepalive: Duration = 5 * NS["s"]
+    keepalive: Keepalive = 5 * NS["s"]
     max_acquire: Duration = 300 * NS["s"]
     max_execute: Duration = 10 * NS["s"]
     query_timeout: Duration = 300 * NS["s"]
@@ -145,7 +169,7 @@ class FrontierService(StatelessSection):
             "ages": {key: value if key in _HOURS else int(value // NS["s"]) for key, value in ages.items()},
             "validate_last_modified_s": int(settings["validate_last_modified"] // NS["s"]),
             **{key: settings[key] for key in _SAME},
-            **{f"{key}_s": settings[key] / NS["s"] for key in _SECONDS},
+            **{f"{key}_s": (settings[key] or 0) / NS["s"] for key in _SECONDS},
         }
         if settings["invalidation"]:
             config["invalidation"] = _invalidation_config(settings["invalidation"], addresses)
@@ -188,7 +212,8 @@ class FrontierService(StatelessSection):
 
     def _check_times(self, services: Services, at: KeyPath, context: Context) -> None:
         for key in ("keepalive", "max_acquire", "query_timeout"):
-            if getattr(self, key) < NS["ms"]:
+            value = getattr(self, key)
+            if value is not None and value < NS["ms"]:
                 context.wrong((*at, key), "expected at least 1ms")
         if self.validate_last_modified % NS["s"]:
             context.wrong((*at, "validate_last_modified"), "expected whole seconds")

@@ -247,13 +247,16 @@ fn operation(setup: &Setup<'_>, settings: &Settings, index: usize) -> Result<Ope
     {
         return Err(FrontierError::Written { operation: index }.into());
     }
-    let ask = |queries, own| Ask::new(queries, form, request.refresh, own, &fill);
+    let (encoding, ttl) = form;
+    let chatter_form = (encoding, settings.chatter.ttl(ttl));
+    let chatter_refresh = settings.chatter.refresh.unwrap_or(request.refresh);
+    let chatter = chatter.iter().map(|text| {
+        let queries = vec![template(text)];
+        Ask::new(queries, chatter_form, chatter_refresh, (None, None), &fill)
+    });
     Ok(Operation {
-        chatter: chatter
-            .iter()
-            .map(|text| ask(vec![template(text)], (None, None)))
-            .collect(),
-        ask: ask(queries, (freshkey, versions)),
+        chatter: chatter.collect(),
+        ask: Ask::new(queries, form, request.refresh, (freshkey, versions), &fill),
     })
 }
 

@@ -40,6 +40,17 @@ pub(super) struct Settings {
 pub(super) struct Chatter {
     pub(super) requests: u32,
     pub(super) queries: Vec<String>,
+    /// Time to live of their responses in caches; none: that of the query of the user.
+    ttl: Option<TtlSetting>,
+    /// What they ask of caches; none: as the query of the user.
+    pub(super) refresh: Option<Refresh>,
+}
+
+impl Chatter {
+    /// The TTL of a validation query before a query with this one.
+    pub(super) fn ttl(&self, query: Ttl) -> Ttl {
+        self.ttl.map_or(query, Ttl::from)
+    }
 }
 
 /// Version of HTTP.
@@ -144,6 +155,16 @@ enum TtlSetting {
     Forever,
 }
 
+impl From<TtlSetting> for Ttl {
+    fn from(setting: TtlSetting) -> Self {
+        match setting {
+            TtlSetting::Short => Self::Short,
+            TtlSetting::Long => Self::Long,
+            TtlSetting::Forever => Self::Forever,
+        }
+    }
+}
+
 impl RequestSettings {
     /// Checks the request of operation `index`. Returns its encoding and TTL.
     pub(super) fn check(&self, index: usize) -> Result<(Encoding, Ttl), SetupError> {
@@ -159,12 +180,7 @@ impl RequestSettings {
         }
         let level = self.zip;
         let encoding = Encoding::from_level(level).ok_or(FrontierError::Zip { operation, level })?;
-        let ttl = match self.ttl {
-            TtlSetting::Short => Ttl::Short,
-            TtlSetting::Long => Ttl::Long,
-            TtlSetting::Forever => Ttl::Forever,
-        };
-        Ok((encoding, ttl))
+        Ok((encoding, self.ttl.into()))
     }
 }
 
