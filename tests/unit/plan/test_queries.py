@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import sqlite3
@@ -140,6 +141,22 @@ def test_every_key_of_a_section_is_resolved() -> None:
             "cool: {folders: 1, channels: 1, iovs: 1, payload: 1B, access: head}",
             "access head needs `versioning: multi`",
         ),
+        (
+            "cool: {folders: 1, channels: 1, iovs: 1, payload: 1B, tag: 1}",
+            "tag needs `versioning: multi`",
+        ),
+        (
+            "cool: {folders: 1, channels: 1, iovs: 1, payload: 1B, versioning: multi, access: head, tag: 1}",
+            "access head reads the newest version",
+        ),
+        (
+            "cool: {folders: 1, channels: 2, iovs: 1, payload: 1B, access: whole-folder, mix: one-channel-many-iovs}",
+            "access whole-folder reads all channels of a folder",
+        ),
+        (
+            "cool: {folders: 1, channels: 2, iovs: 1, payload: 1B, access: whole-folder, repeat: 30%}",
+            "all queries for a folder are equal: leave out repeat and times",
+        ),
         ("cool: {folders: 1, channels: 1, iovs: 1}", "payload: required key missing"),
         ("mix: [{queries: [SELECT 1], weight: 0}]", "weight must be greater than 0, unless `first`"),
         ("mix: [{queries: [SELECT 1], weight: 0, first: 1}]", "at least one weight must be greater than 0"),
@@ -216,6 +233,7 @@ def drawn(made: QuerySet, text: str, take: int) -> str:
     return re.sub(r"\{(\w+)\}", lambda match: seen[match[1]], text)
 
 
+@functools.cache
 def small_cool(folders: int, channels: int, iovs: int) -> sqlite3.Connection:
     """A multi-version COOL database as the engine writes it, in small."""
     base = sqlite3.connect(":memory:")
@@ -258,32 +276,71 @@ ACCESS = [
     *(("by-channel", "single"), ("by-range", "single"), ("by-channel", "multi"), ("by-range", "multi")),
     *(("by-tag", "multi"), ("head", "multi")),
 ]
-MIXES = ["one-folder-many-channels", "one-channel-many-iovs", "many-folders"]
+OF_FOLDERS = [
+    (access, versioning) for access in ("all-channels", "whole-folder") for versioning in ("single", "multi")
+]
+ONE_FOLDER, ONE_CHANNEL, MANY = "one-folder-many-channels", "one-channel-many-iovs", "many-folders"
+ROWS = {"by-range": 10, "all-channels": 20, "whole-folder": 20 * 30}
 
 
-@pytest.mark.parametrize("mix", MIXES)
-@pytest.mark.parametrize(("access", "versioning"), ACCESS)
-def test_a_cool_session_finds_its_intervals(access: str, versioning: str, mix: str) -> None:
+SESSIONS = [
+    *((*access, mix, None) for access in ACCESS for mix in (ONE_FOLDER, ONE_CHANNEL, MANY)),
+    *((*access, mix, None) for access in OF_FOLDERS for mix in (ONE_FOLDER, MANY)),
+    *((access, "multi", MANY, 1) for access in ("by-channel", "by-tag", "all-channels", "whole-folder")),
+]
+
+
+@pytest.mark.parametrize(("access", "versioning", "mix", "tag"), SESSIONS)
+def test_a_cool_session_finds_its_intervals(access: str, versioning: str, mix: str, tag: int | None) -> None:
     given = {
         **COOL,
         "access": access,
         "versioning": versioning,
         "mix": mix,
-        "repeat": "30%",
+        "tag": tag,
+        "repeat": "0%" if access == "whole-folder" else "30%",
     }
     made = cool_queries(CoolWork.model_validate(given), "sqlite")
     base = small_cool(**SIZE)
     empty = {"dictionary-2", "dictionary-3", "global tags", "tag relations"}
     for query in made.queries:
         for take in range(4):
-            rows = base.execute(drawn(made, query.text, take)).fetchall()
+            text = drawn(made, query.text, take)
+            rows = base.execute(text).fetchall()
             if query.weight > 0:
-                assert len(rows) == (10 if access == "by-range" else 1), query.text
+                assert len(rows) == ROWS.get(access, 1), text
+                assert ("IOV2TAG" in text) == (access == "by-tag" or tag is not None)
                 assert all(row[-2].startswith("p") for row in rows)
             else:
                 assert rows or query.name in empty, query.text
     weights = {query.name: query.weight for query in made.queries if query.weight}
-    assert weights == {"iov": 0.7, "iov again": 0.3}
+    assert weights == ({"iov": 1.0} if access == "whole-folder" else {"iov": 0.7, "iov again": 0.3})
+
+
+def test_all_queries_for_a_whole_folder_are_equal() -> None:
+    made = cool_queries(
+        CoolWork.model_validate({**COOL, "access": "whole-folder", "mix": MANY, "session": False}), "sqlite"
+    )
+    assert set(made.values) == {"_folder"}
+    (query,) = made.queries
+    assert query.text.endswith(
+        " FROM P_F{_folder}_CHANNELS COOL_C2, P_F{_folder}_IOVS COOL_I3 WHERE COOL_I3.CHANNEL_ID=COOL_C2.CHANNEL_ID "
+        "AND COOL_I3.IOV_SINCE>=COALESCE((SELECT MAX(COOL_I1.IOV_SINCE) FROM P_F{_folder}_IOVS COOL_I1 "
+        "WHERE COOL_I1.CHANNEL_ID=COOL_C2.CHANNEL_ID AND COOL_I1.IOV_SINCE<=0),0) "
+        "AND COOL_I3.IOV_SINCE<=9223372036854775807 AND COOL_I3.IOV_UNTIL>0 "
+        "ORDER BY COOL_I3.CHANNEL_ID, COOL_I3.IOV_SINCE"
+    )
+
+
+def test_the_number_of_time_points_is_limited() -> None:
+    def times(**given: Any) -> Generator:
+        work = CoolWork.model_validate({**COOL, "access": "all-channels", **given})
+        return cool_queries(work, "sqlite").values["_time"]
+
+    assert times(times=3) == Generator("list", items=("0", "10000", "20000"), order="random")
+    assert times(times=10_000, iovs=1) == Generator("uniform", low=0, high=999), "more than there are moments"
+    repeated = cool_queries(CoolWork.model_validate({**COOL, "times": 1, "repeat": "100%"}), "sqlite")
+    assert all("IOV_SINCE<=0 " in item for item in repeated.values["_again"].items)
 
 
 def test_a_cool_session_begins_like_that_of_a_client() -> None:
@@ -317,7 +374,7 @@ def test_a_cool_session_begins_like_that_of_a_client() -> None:
 @pytest.mark.parametrize("dialect", ["oracle", "standard", "sqlite"])
 def test_every_query_is_accepted_by_the_servlet(dialect: Dialect) -> None:
     """The servlet rejects words of changes anywhere, and reads ? with : as a statement with values."""
-    for access, versioning in ACCESS:
+    for access, versioning in (*ACCESS, *OF_FOLDERS):
         given = {**COOL, "access": access, "versioning": versioning, "mix": "many-folders"}
         for query in cool_queries(CoolWork.model_validate(given), dialect).queries:
             assert not re.search(r"(drop|delete|insert|alter|create) ", query.text.lower())

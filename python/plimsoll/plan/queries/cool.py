@@ -2,12 +2,13 @@
 of its session, then the tags and channels of its folders, then intervals of validity (IOVs) until the end of the run.
 
 The queries are those of COOL's RelationalObjectTable (its COALESCE form), without Oracle's hints, with inline payload.
-They run on PostgreSQL, MariaDB, SQLite and Oracle. The tables are those of the data set `cool` (data/cool.rs of crate
-`services`): names in capitals, because MariaDB's table names are case-sensitive; folders /F0001, /F0002, ...;
-channels from 0; IOVs of 1000 units from 0, without a gap; payload columns P_1, P_2, ...
+The tables are those of the data set `cool` (data/cool.rs of crate `services`): names in capitals, because MariaDB's
+table names are case-sensitive; folders /F0001, /F0002, ...; channels from 0; IOVs of 1000 units from 0, without a gap;
+payload columns P_1, P_2, ...
 
 Every moment has its own number, so that two requests are rarely equal, as with real clients. `repeat` is the share of
-repeated requests.
+repeated requests; with `times`, there are only so many moments. A query for a whole folder covers all moments, so all
+queries for a folder are equal. A query for all channels has no condition for the channel, as in COOL.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ REPEATED: Final = 20
 """Number of different queries from which repeated queries are drawn."""
 SPAN: Final = 10
 """Number of channels, or of intervals, of a request `by-range`."""
-TAG: Final = 1
-"""The tag of all IOVs of a multi-version folder."""
+FIRST_TAG: Final = 1
+"""The tag that `by-tag` reads without `tag`."""
+END_OF_TIME: Final = 2**63 - 1
 INTERVAL: Final = 1000
 """Length of an IOV."""
 _FULL_COLUMN: Final = 255
@@ -45,7 +47,7 @@ _NODE: Final = (
 def cool_queries(raw: CoolWork, dialect: Dialect) -> QuerySet:
     """The queries of a workload, with the generators of their values."""
     values: dict[str, Generator] = {}
-    fresh = _iov_query(raw, "{_folder}", "{_channel}", "{_time}")
+    fresh = _iov_query(raw, "{_folder}", "{_channel}", "0" if raw.access == "whole-folder" else "{_time}")
     if raw.mix == "many-folders":
         values["_folder"] = _random_folder(raw.folders)
     else:
@@ -54,7 +56,7 @@ def cool_queries(raw: CoolWork, dialect: Dialect) -> QuerySet:
         fresh = fresh.replace("{_channel}", "0")
     else:
         values["_channel"] = Generator("uniform", low=0, high=_channels(raw) - 1)
-    values["_time"] = Generator("uniform", low=0, high=_moments(raw) - 1)
+    values["_time"] = _time_points(raw)
     queries = _session_queries(raw, dialect, values) if raw.session else []
     if raw.repeat < 1:
         queries.append(Query("iov", fresh, 1 - raw.repeat))
@@ -101,6 +103,15 @@ def _moments(raw: CoolWork) -> int:
     return (raw.iovs - _range(raw)[1] + 1) * INTERVAL
 
 
+def _time_points(raw: CoolWork) -> Generator:
+    """The moments of requests, at random: all, or `times` of them at equal distances."""
+    moments = _moments(raw)
+    if raw.times is None or raw.times >= moments:
+        return Generator("uniform", low=0, high=moments - 1)
+    points = tuple(str(number * moments // raw.times) for number in range(raw.times))
+    return Generator("list", items=points, order="random")
+
+
 def _session_queries(raw: CoolWork, dialect: Dialect, values: dict[str, Generator]) -> list[Query]:
     """The queries at the beginning of a session. A query of a folder is sent once for each folder."""
     many = raw.mix == "many-folders"
@@ -130,31 +141,34 @@ def _dictionary(raw: CoolWork, dialect: Dialect) -> tuple[str, ...]:
     return dictionary(dialect, f"{raw.prefix}_" if raw.prefix else "")
 
 
-def _payload(raw: CoolWork) -> list[str]:
-    """Columns of the payload: `columns`, otherwise as many of 255 bytes as necessary, at most 16."""
-    count = raw.columns or min(-(-raw.payload // _FULL_COLUMN), _MAX_COLUMNS)
-    return [f"P_{number}" for number in range(1, count + 1)]
+def payload_columns(raw: CoolWork) -> int:
+    """Number of columns of the payload: `columns`, otherwise as many of 255 bytes as necessary, at most 16."""
+    return raw.columns or min(-(-raw.payload // _FULL_COLUMN), _MAX_COLUMNS)
 
 
 def _iov_query(raw: CoolWork, folder: str, channel: str, time: str) -> str:
     """A query for IOVs of channels at a moment, or in a range of time."""
     channels, intervals = _range(raw)
-    until = time if intervals == 1 else f"{time}+{(intervals - 1) * INTERVAL}"
-    tagged = raw.access == "by-tag"
-    iovs = _table(raw, "IOV2TAG" if tagged else "IOVS", folder)
-    shown = "COOL_I4" if tagged else "COOL_I3"
-    columns = [f"{shown}.{name}" for name in (*_COLUMNS, *_payload(raw))]
+    if raw.access == "whole-folder":
+        until = str(END_OF_TIME)
+    else:
+        until = time if intervals == 1 else f"{time}+{(intervals - 1) * INTERVAL}"
+    tag = _tag(raw)
+    iovs = _table(raw, "IOVS" if tag is None else "IOV2TAG", folder)
+    shown = "COOL_I3" if tag is None else "COOL_I4"
+    payload = [f"P_{number}" for number in range(1, payload_columns(raw) + 1)]
+    columns = [f"{shown}.{name}" for name in (*_COLUMNS, *payload)]
     tables = [f"{_table(raw, 'CHANNELS', folder)} COOL_C2", f"{iovs} COOL_I3"]
     last = f"SELECT MAX(COOL_I1.IOV_SINCE) FROM {iovs} COOL_I1 WHERE {_version(raw, 'COOL_I1')}"
     last += f"COOL_I1.CHANNEL_ID=COOL_C2.CHANNEL_ID AND COOL_I1.IOV_SINCE<={time}"
     where = [
-        _channel_condition(channel, channels),
+        *([] if raw.access in ("all-channels", "whole-folder") else [_channel_condition(channel, channels)]),
         f"{_version(raw, 'COOL_I3')}COOL_I3.CHANNEL_ID=COOL_C2.CHANNEL_ID",
         f"COOL_I3.IOV_SINCE>=COALESCE(({last}),{time})",
         f"COOL_I3.IOV_SINCE<={until}",
         f"COOL_I3.IOV_UNTIL>{time}",
     ]
-    if tagged:
+    if tag is not None:
         tables.append(f"{_table(raw, 'IOVS', folder)} COOL_I4")
         where.append("COOL_I4.OBJECT_ID=COOL_I3.OBJECT_ID")
     return (
@@ -163,10 +177,15 @@ def _iov_query(raw: CoolWork, folder: str, channel: str, time: str) -> str:
     )
 
 
+def _tag(raw: CoolWork) -> int | None:
+    """The tag whose versions are read; None: the newest versions, or the only ones."""
+    return FIRST_TAG if raw.access == "by-tag" and raw.tag is None else raw.tag
+
+
 def _version(raw: CoolWork, table: str) -> str:
     """The condition for the versions: those of a tag, the newest, or the only ones."""
-    if raw.access == "by-tag":
-        return f"{table}.TAG_ID={TAG} AND "
+    if (tag := _tag(raw)) is not None:
+        return f"{table}.TAG_ID={tag} AND "
     if raw.versioning == "multi":
         return f"{table}.USER_TAG_ID=0 AND {table}.NEW_HEAD_ID=0 AND "
     return ""
@@ -181,9 +200,11 @@ def _channel_condition(channel: str, count: int) -> str:
 def _repeated(raw: CoolWork) -> tuple[str, ...]:
     """The queries that are repeated. They are the same for the same workload."""
     draw = random.Random(repr(raw))
+    times = _time_points(raw).items
     queries = []
     for _ in range(REPEATED):
         folder = draw.randint(1, raw.folders) if raw.mix == "many-folders" else 1
         channel = 0 if raw.mix == "one-channel-many-iovs" else draw.randrange(_channels(raw))
-        queries.append(_iov_query(raw, _folder(folder), str(channel), str(draw.randrange(_moments(raw)))))
+        time = draw.choice(times) if times else str(draw.randrange(_moments(raw)))
+        queries.append(_iov_query(raw, _folder(folder), str(channel), time))
     return tuple(queries)

@@ -14,6 +14,8 @@ from plimsoll.plan.queries.log_fields import FormatError
 from plimsoll.plan.queries.log_format import NAMES, line_format
 from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
 
+MAX_TIMES: Final = 10_000
+"""Maximum number of time points of `times`, because they are listed."""
 MAX_OBJECTS: Final = 100_000
 """Maximum number of ranges of a table with versions: their numbers are listed, and are exact as metrics."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
@@ -83,7 +85,9 @@ class CoolWork(Raw):
     payload: Annotated[Size, Field(ge=1)]
     columns: Annotated[int, Field(ge=1, le=1000)] | None = None
     versioning: Literal["single", "multi"] = "single"
-    access: Literal["by-channel", "by-range", "by-tag", "head"] = "by-channel"
+    access: Literal["by-channel", "by-range", "all-channels", "whole-folder", "by-tag", "head"] = "by-channel"
+    tag: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    times: Annotated[int, Field(ge=1, le=MAX_TIMES)] | None = None
     mix: Literal["one-folder-many-channels", "one-channel-many-iovs", "many-folders"] = (
         "one-folder-many-channels"
     )
@@ -92,11 +96,39 @@ class CoolWork(Raw):
 
     @model_validator(mode="after")
     def _versions(self) -> CoolWork:
-        if self.access in ("by-tag", "head") and self.versioning == "single":
+        if self.versioning == "multi":
+            if self.access == "head" and self.tag is not None:
+                raise PydanticCustomError(
+                    "tag", "access head reads the newest version: leave out tag, or give access by-tag"
+                )
+            return self
+        if self.access in ("by-tag", "head"):
             raise PydanticCustomError(
                 "access",
                 "access {access} needs `versioning: multi`: single-version folders have no tags and no head",
                 {"access": self.access},
+            )
+        if self.tag is not None:
+            raise PydanticCustomError(
+                "tag", "tag needs `versioning: multi`: single-version folders have no tags"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _all_channels(self) -> CoolWork:
+        if self.access not in ("all-channels", "whole-folder"):
+            return self
+        if self.mix == "one-channel-many-iovs" and self.channels > 1:
+            raise PydanticCustomError(
+                "mix",
+                "access {access} reads all channels of a folder: give mix one-folder-many-channels or many-folders",
+                {"access": self.access},
+            )
+        if self.access == "whole-folder" and (self.times is not None or self.repeat > 0):
+            raise PydanticCustomError(
+                "access",
+                "access whole-folder reads all times, so all queries for a folder are equal: leave out repeat "
+                "and times",
             )
         return self
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.model import cell as model
-from plimsoll.plan.queries.cool import cool_queries
+from plimsoll.plan.queries.cool import cool_queries, payload_columns
 from plimsoll.plan.queries.query import QuerySet, dialect_of, table_queries
 from plimsoll.plan.queries.sections import CoolWork, TableWork
 from plimsoll.plan.schema.load import WorkloadRaw
@@ -125,6 +125,16 @@ def _check_cool_data(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, contex
                 context.wrong(
                     (*at, key), f"{requested} {key} are requested, but data.{name} has only {available}"
                 )
+        columns, types = data_set.get("columns"), data_set.get("types")
+        available = columns or (len(types) if isinstance(types, list) else None)
+        if isinstance(available, int) and (requested := payload_columns(raw)) > available:
+            context.wrong(
+                (*at, "columns"),
+                f"{requested} columns of the payload are requested, but data.{name} has only {available}",
+            )
+        tags = data_set.get("tags", 1)
+        if raw.tag is not None and isinstance(tags, int) and raw.tag > tags:
+            context.wrong((*at, "tag"), f"tag {raw.tag} is requested, but data.{name} has only {tags}")
         if data_set.get("versioning", "single") != raw.versioning:
             context.wrong(
                 (*at, "versioning"),
