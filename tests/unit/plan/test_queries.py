@@ -127,6 +127,8 @@ def test_every_key_of_a_section_is_resolved() -> None:
         ("frontier: {from_log: {file: x}}\n  mix: [{queries: [A]}]", "give mix or from_log, not both"),
         ("frontier: {from_log: {file: x, speed: 2.0}}", "speed needs `as: replay`"),
         ("table: {table: 'a b'}", "expected an SQL name"),
+        ("table: {table: t, join: true}", "join needs 2 to 60 tables, got 1"),
+        ("table: {table: t, join: true, tables: 2, versions: read}", "join and versions exclude each other"),
         ("table: {table: t}\n  frontier: {queries: [SELECT 1]}", "give table or queries, not both"),
         (
             "table: {table: t}\n  cool: {folders: 1, channels: 1, iovs: 1, payload: 1B}",
@@ -202,6 +204,22 @@ def test_both_drivers_send_the_same_queries_of_tables(driver: str, target: str) 
         "_table": {"kind": "list", "items": ["1", "2", "3"], "order": "round-robin"},
         "_part": {"kind": "uniform", "from": 0, "to": 6},
     }
+
+
+def test_one_query_can_join_several_tables() -> None:
+    joined = work(
+        "table: {table: t_string, tables: 3, join: true, rows: 10, columns: [id, string], distinct: 7}"
+    )
+    assert texts(joined) == [
+        [
+            "SELECT T1.id, T1.string, T2.id, T2.string, T3.id, T3.string "
+            "FROM t_string_1 T1, t_string_2 T2, t_string_3 T3 WHERE T2.id=T1.id AND T3.id=T1.id "
+            "AND T1.id>{_part}*10 AND T1.id<={_part}*10+10"
+        ]
+    ]
+    assert joined["values"] == {"_part": {"kind": "uniform", "from": 0, "to": 6}}
+    equal = work("table: {table: t_string, tables: 2, join: true, rows: 10}")
+    assert texts(equal)[0][0].endswith(" WHERE T2.id=T1.id AND T1.id>0*10 AND T1.id<=0*10+10")
 
 
 def test_chatter_has_the_dialect_of_the_database() -> None:

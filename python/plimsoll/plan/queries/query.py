@@ -63,9 +63,12 @@ class QuerySet:
 
 def table_queries(raw: TableWork, number: str = "", mark: str = "") -> QuerySet:
     """`SELECT columns FROM table LIMIT rows`. Different queries select different ranges of `id`, and several tables are
-    used in turn. `number`: suffix of the numbers of objects of this table; `mark`: suffix of the names of values."""
+    used in turn, or joined. `number`: suffix of the numbers of objects of this table; `mark`: suffix of the names of
+    values."""
     if raw.versions != "none":
         return _versions(raw, number, mark)
+    if raw.join:
+        return _join(raw, mark)
     values: dict[str, model.Generator] = {}
     name = raw.table
     if raw.tables > 1:
@@ -77,6 +80,23 @@ def table_queries(raw: TableWork, number: str = "", mark: str = "") -> QuerySet:
         values[f"_part{mark}"] = model.Generator("uniform", low=0, high=raw.distinct - 1)
     else:
         text += f" LIMIT {raw.rows}"
+    return QuerySet((Query(raw.table, text),), values)
+
+
+def _join(raw: TableWork, mark: str) -> QuerySet:
+    """A query for the same range of `id` of all tables. The tables are listed with commas: the servlet of Frontier does
+    not find the tables of `JOIN ... ON`. The rows are always those of a range: with LIMIT, a database could begin with
+    a join of all rows."""
+    values: dict[str, model.Generator] = {}
+    part = "0"
+    if raw.distinct > 1:
+        part = f"{{_part{mark}}}"
+        values[f"_part{mark}"] = model.Generator("uniform", low=0, high=raw.distinct - 1)
+    numbers = range(1, raw.tables + 1)
+    columns = ", ".join(f"T{number}.{column}" for number in numbers for column in raw.columns)
+    tables = ", ".join(f"{raw.table}_{number} T{number}" for number in numbers)
+    equal = " AND ".join(f"T{number}.id=T1.id" for number in numbers[1:])
+    text = f"SELECT {columns} FROM {tables} WHERE {equal} AND {_range(part, raw.rows, raw.rows, 'T1.')}"
     return QuerySet((Query(raw.table, text),), values)
 
 
@@ -108,9 +128,9 @@ def _versions(raw: TableWork, number: str, mark: str) -> QuerySet:
     return QuerySet((Query(raw.table, text, version=Version(id_of, written="{now_us}")),), values)
 
 
-def _range(part: str, rows: int, count: int) -> str:
-    """A condition for the first `count` rows of a range."""
-    return f"id>{part}*{rows} AND id<={part}*{rows}+{count}"
+def _range(part: str, rows: int, count: int, of: str = "") -> str:
+    """A condition for the first `count` rows of a range. `of`: the table, with a point."""
+    return f"{of}id>{part}*{rows} AND {of}id<={part}*{rows}+{count}"
 
 
 def in_turn(count: int, width: int = 1) -> model.Generator:

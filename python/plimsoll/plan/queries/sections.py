@@ -14,6 +14,8 @@ from plimsoll.plan.queries.log_fields import FormatError
 from plimsoll.plan.queries.log_format import NAMES, line_format
 from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
 
+MAX_JOIN: Final = 60
+"""Maximum number of tables of a join. The limit of MariaDB is 61; those of the others are greater."""
 MAX_TIMES: Final = 10_000
 """Maximum number of time points of `times`, because they are listed."""
 MAX_OBJECTS: Final = 100_000
@@ -44,8 +46,8 @@ Identifier = Annotated[PlainText, AfterValidator(_identifier)]
 
 class TableWork(Raw):
     """`SELECT columns FROM table LIMIT rows`, from one or several tables, with the same or
-    different rows. With versions, it writes or reads the rows of an object, which is a range of
-    rows."""
+    different rows. With `join`, each query reads all tables. With versions, it writes or reads the
+    rows of an object, which is a range of rows."""
 
     table: Identifier
     rows: Count = 1000
@@ -53,9 +55,26 @@ class TableWork(Raw):
         default_factory=lambda: ["string"], min_length=1
     )
     tables: Annotated[int, Field(ge=1, le=10_000)] = 1
+    join: bool = False
     distinct: Count = 1
     versions: Annotated[Literal["none", "read", "write"], BeforeValidator(null_word)] = "none"
     written: Count | None = None
+
+    @model_validator(mode="after")
+    def _join(self) -> TableWork:
+        if not self.join:
+            return self
+        if not 2 <= self.tables <= MAX_JOIN:
+            raise PydanticCustomError(
+                "join",
+                "join needs 2 to {most} tables, got {tables}: set tables, or leave out join",
+                {"most": MAX_JOIN, "tables": self.tables},
+            )
+        if self.versions != "none":
+            raise PydanticCustomError(
+                "join", "join and versions exclude each other: an object with versions is in one table"
+            )
+        return self
 
     @model_validator(mode="after")
     def _versions(self) -> TableWork:
