@@ -365,6 +365,8 @@ def test_a_killed_lab_leaves_no_server(lab: Lab, place: Path) -> None:
         ("mariadb", "apt-get install mariadb-server"),
         ("squid, origin: web", "apt-get install squid"),
         ("nginx, origin: web", "apt-get install nginx-light"),
+        ("tomcat, war: experiment.yaml", "apt-get install default-jre-headless"),
+        ("tomcat, java: 17, war: experiment.yaml", "apt-get install openjdk-17-jre-headless"),
     ],
 )
 def test_a_missing_server_is_told_with_its_package(lab: Lab, place: Path, kind: str, said: str) -> None:

@@ -170,7 +170,7 @@ def _steal(share: float) -> Finding:
 def _servers(missing: list[str]) -> Finding:
     """Programs of the distribution for services on this host. `plimsoll hosts check` reports those of other hosts."""
     if not missing:
-        return Finding("servers", "PostgreSQL, MariaDB, Squid and nginx are installed", "good")
+        return Finding("servers", "PostgreSQL, MariaDB, Squid, nginx and Tomcat are installed", "good")
     texts, commands = zip(*(text.split(": ", 1) for text in missing), strict=True)
     packages = dict.fromkeys(command.rpartition(" ")[2] for command in commands)
     return Finding(

@@ -9,12 +9,12 @@ import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import PurePath
-from urllib.parse import urlsplit
 
 from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.process import Program, wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
+from plimsoll.deploy.servers.addresses import with_addresses
 from plimsoll.plan.source.secret import hidden, revealed
 
 PROBE_TIMEOUT_S = 2.0
@@ -24,17 +24,15 @@ def start_command(running: RunningService, site: Site) -> None:
     """Starts the program on a free port and waits until it is ready. Raises ServiceError.
 
     `{address}`, `{port}` and `{dir}` are replaced in its arguments, environment, working directory and URL.
-    `{NAME.port}` and `{NAME.url}`, of another service of the experiment, are replaced in its arguments and
-    environment.
+    `{NAME.url}` and similar, of another service of the experiment, are replaced in its arguments and environment.
     """
     service = running.spec
     settings = service.settings
     port = site.host.free_port(address=site.listen)
+    urls = {other: site.addresses[other][0] for other in service.needs}
 
     def filled(text: str) -> str:
-        for other in service.needs:
-            url = site.addresses[other][0]
-            text = text.replace(f"{{{other}.url}}", url).replace(f"{{{other}.port}}", str(urlsplit(url).port))
+        text = with_addresses(text, urls)
         text = text.replace("{address}:{port}", netloc(site.listen, port)).replace("{address}", site.listen)
         return text.replace("{port}", str(port)).replace("{dir}", str(running.directory))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.deploy.programs import HERE, ProgramSearch, find_on, missing_text, postgres_directory
+from plimsoll.deploy.servers.java import JAVA_PACKAGE, TOMCAT_PACKAGE, tomcat_home
 from plimsoll.errors import ServiceError
 
 
@@ -27,6 +28,7 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "nginx": (Need("nginx", ("nginx",), "nginx-light"),),
     "postgres": (Need("PostgreSQL server", ("postgres",), "postgresql"),),
     "squid": (Need("Squid", ("squid", "squid3"), "squid"),),
+    "tomcat": (Need("Tomcat", ("catalina.sh",), TOMCAT_PACKAGE), Need("Java", ("java",), JAVA_PACKAGE)),
 }
 """Kinds that need a program of the distribution. The other kinds need only the engine, or the program of the file."""
 
@@ -42,10 +44,13 @@ def missing_programs(kinds: Iterable[str], search: ProgramSearch = HERE) -> list
 
 
 def _is_installed(kind: str, need: Need, search: ProgramSearch) -> bool:
-    if kind != "postgres":
-        return find_on(search, need.names) is not None
     try:
-        postgres_directory("", "auto", search)
+        if kind == "postgres":
+            postgres_directory("", "auto", search)
+        elif need.package == TOMCAT_PACKAGE:
+            tomcat_home("", search)
+        else:
+            return find_on(search, need.names) is not None
     except ServiceError:
         return False
     return True

@@ -15,6 +15,7 @@ from plimsoll.deploy.servers.own import start_own
 from plimsoll.deploy.servers.postgres import start_postgres
 from plimsoll.deploy.servers.sqlite import start_sqlite
 from plimsoll.deploy.servers.squid import start_squid
+from plimsoll.deploy.servers.tomcat import start_tomcat
 from plimsoll.plan.services.table import SERVICE_KINDS
 
 
@@ -35,4 +36,5 @@ STARTS: Final[Mapping[str, Start]] = {
     "postgres": Start(start_postgres, unprivileged=True),
     "sqlite": Start(start_sqlite),
     "squid": Start(start_squid, unprivileged=True),
+    "tomcat": Start(start_tomcat, unprivileged=True),
 }

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.driver import Context
-from plimsoll.plan.services.section import (
-    ServiceAdditions,
-    Services,
-    check_order,
-    file_of_host,
-)
+from plimsoll.plan.services.addresses import services_in
+from plimsoll.plan.services.section import ServiceAdditions, Services, file_of_host
 from plimsoll.plan.services.stateless import StatelessSection
-from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Argv, Duration, PlainText, Raw, Text
-from plimsoll.plan.source.near import nearest
-from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import NS
-
-_ADDRESS: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*(?:\.[0-9]+)?)\.(port|url)\}")
 
 
 class Ready(Raw):
@@ -59,21 +49,8 @@ class CommandService(StatelessSection):
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         settings: dict[str, Any] = {}
-        needs = self._needs(name, services, context)
+        texts = [*self.command, *self.env.values()]
+        needs = services_in(texts, name, services, ("services", name, "command"), context)
         if self.cwd is not None and "{" not in self.cwd:
             settings["cwd"] = file_of_host(self, self.cwd, ("services", name, "cwd"), context)
         return ServiceAdditions(needs, settings)
-
-    def _needs(self, name: str, services: Services, context: Context) -> tuple[str, ...]:
-        """Services whose address the command contains as `{NAME.port}` or `{NAME.url}`."""
-        at: KeyPath = ("services", name, "command")
-        needs: dict[str, None] = {}
-        for text in (*self.command, *self.env.values()):
-            for match in _ADDRESS.finditer(text.reveal() if isinstance(text, Secret) else text):
-                other = match[1]
-                if other in services:
-                    check_order(name, other, services, at, context)
-                    needs[other] = None
-                else:
-                    context.wrong(at, f"{match[0]}: there is no service {other}", nearest(other, services))
-        return tuple(needs)

@@ -21,6 +21,7 @@ from plimsoll.plan.services.postgres import PostgresService
 from plimsoll.plan.services.section import ServiceSection, kind_of
 from plimsoll.plan.services.sqlite import SqliteService
 from plimsoll.plan.services.squid import SquidService
+from plimsoll.plan.services.tomcat import TomcatService
 from plimsoll.plan.source.fields import null_word, shown
 
 _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
@@ -34,6 +35,7 @@ _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     PostgresService,
     SqliteService,
     SquidService,
+    TomcatService,
 )
 SERVICE_KINDS: Final = {kind_of(section): section for section in _SECTIONS}
 """The section of each kind, by its name."""
