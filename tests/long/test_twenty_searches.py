@@ -23,7 +23,7 @@ search:
   goals: {fast: {response: "p(90)<150ms", width: 25%}}
   trial: {initial: 1s, final: 1s, sum: 3s}
   repeat: 20
-  max_time: 8m
+  max_time: 15m
 run: {drain: 5s}
 design: {seed: 3}
 validity: {trend: false}

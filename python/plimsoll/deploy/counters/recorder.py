@@ -19,7 +19,7 @@ FORMAT: Final = "plimsoll.counters/1"
 INTERVAL_S: Final = 1.0
 REST_S: Final = 0.05
 """A server is at rest if its counter of arrivals does not change within this time."""
-MAX_REST_S: Final = 2.0
+MAX_REST_S: Final = 5.0
 """The maximum time that the first and the last reading wait for rest."""
 
 
