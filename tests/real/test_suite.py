@@ -104,6 +104,21 @@ def test_every_file_that_can_be_run_is_run_and_the_others_are_named(lab: Lab, ta
         assert word in (path / "suite.html").read_text()
 
 
+def test_a_ceiling_of_the_suite_stops_every_run(lab: Lab, target: str) -> None:
+    text = (
+        GOOD
+        + "factors: {load.testers: [1, 2]}\n"
+        + REST.replace("400ms", "30s").replace("repetitions: 2", "order: listed")
+    )
+    folder = files(lab, a=text.replace("load: {testers: 1}", "load: {testers: 1, think: 20ms}"))
+    done = lab.run("suite", folder, "--target", target, "--ceiling", "throughput rate>1/s for 1s", "--json")
+    path, document = result(lab)
+    assert document["ceiling"] == [{"metric": "throughput", "test": "rate>1/s", "for": "1s"}]
+    records = [json.loads(file.read_text()) for file in sorted(path.glob("a-*/runs/*/run.json"))]
+    assert [record["status"] for record in records] == ["ceiling", "ceiling"], done.err
+    assert "without `ceiling`" not in done.err
+
+
 def test_an_interrupt_ends_the_suite_and_keeps_what_was_measured(lab: Lab, target: str) -> None:
     folder = files(lab, a=GOOD + REST, b=GOOD + REST.replace("400ms", "60s"), c=GOOD + REST)
     with lab.start("suite", folder, "--target", target) as process:

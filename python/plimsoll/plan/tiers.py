@@ -166,10 +166,10 @@ def _has_one_way(work: Workload) -> bool:
 def _is_counted(work: Workload) -> bool:
     """Whether services count the requests of a workload: not those for their counters, and only SELECT statements."""
     paths = [operation.request.get("path") for operation in work.operations]
-    return _has_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
+    return has_only_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
 
 
-def _has_selects(work: Workload) -> bool:
+def has_only_selects(work: Workload) -> bool:
     """Whether the queries of a workload, if it has any, are single SELECT statements."""
     texts: list[Any] = []
     for operation in work.operations:
@@ -274,7 +274,7 @@ def _sent_by(other: Service, service: Service, config: Config) -> _Clients:
             return None if _changes_count(other) or len(settings["origins"]) > 1 else _forwards(other)
         case "frontier" if not any(settings.get(key) for key in _OF_LAST_MODIFIED):
             readers = [work for work in config.workloads if work.driver == "frontier"]
-            if not all(map(_has_selects, readers)):
+            if not all(map(has_only_selects, readers)):
                 return None
             # The gateway asks a MariaDB for the number of each new session, to be able to cancel its queries.
             sessions = "Connections" if service.database_kind == "mariadb" else ""

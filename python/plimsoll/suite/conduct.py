@@ -17,7 +17,7 @@ from plimsoll.drive.experiment import Outcome
 from plimsoll.errors import BadInput, ExitCode, PlimsollError, UserInterrupt
 from plimsoll.plan import Plan
 from plimsoll.suite.page import render
-from plimsoll.suite.selection import Selection
+from plimsoll.suite.selection import Selection, Wanted
 from plimsoll.suite.summary import ExperimentRow, State, SuiteResult, analysed_row, first_row
 
 JSON: Final = "suite.json"
@@ -130,14 +130,22 @@ class Suite:
 
 
 def new_suite(
-    parent: Path, name: str, target: str, selections: Sequence[Selection], steps: Steps, *, quick: bool
+    parent: Path, name: str, wanted: Wanted, selections: Sequence[Selection], steps: Steps
 ) -> Suite:
     """A suite with a new directory suite-YYYYmmddTHHMMSSZ below `parent`. Raises BadInput."""
     path = ResultsDirectory.create(parent, "suite", _now()).path
     with contextlib.suppress(OSError):
         (path / "runs").rmdir()  # a suite has no runs of its own
     rows = tuple(first_row(selection) for selection in selections)
-    result = SuiteResult(name, target, quick, utc_now(), working_directory=str(Path.cwd()), rows=rows)
+    result = SuiteResult(
+        name,
+        wanted.target,
+        wanted.quick,
+        utc_now(),
+        working_directory=str(Path.cwd()),
+        ceiling=wanted.ceiling,
+        rows=rows,
+    )
     return Suite(path, result, selections, steps)
 
 

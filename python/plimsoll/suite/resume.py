@@ -12,7 +12,7 @@ from plimsoll.drive.registry import running_experiments
 from plimsoll.drive.resume import resumed_plan
 from plimsoll.errors import BadInput, DamagedResults, ExitCode, PlimsollError
 from plimsoll.suite.conduct import JSON, Steps, Suite
-from plimsoll.suite.selection import Selection, select
+from plimsoll.suite.selection import Selection, Wanted, select
 from plimsoll.suite.summary import ExperimentRow, SuiteResult, ThresholdRow, first_row
 
 KEPT = ("done", "refused", "invalid")
@@ -41,7 +41,7 @@ def _remaining(row: ExperimentRow, path: Path, suite: SuiteResult) -> tuple[Sele
         return Selection(file, "refused"), row
     directory = path / row.directory
     if not row.directory or not (directory / "plan.json").is_file():
-        selection = select(file, True, suite.target, quick=suite.quick)
+        selection = select(file, True, Wanted(suite.target, suite.quick, suite.ceiling))
         return selection, replace(first_row(selection), file=row.file)
     try:
         plan, _ = resumed_plan(directory)
@@ -67,6 +67,7 @@ def read_suite(path: Path) -> SuiteResult:
             started=str(document["started"]),
             ended=str(document["ended"]),
             working_directory=str(document.get("working_directory", "")),
+            ceiling=tuple(dict(rule) for rule in document.get("ceiling", ())),
             rows=tuple(_row(entry) for entry in document["experiments"]),
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -12,22 +12,34 @@ from urllib.parse import urlsplit
 
 from plimsoll.errors import BadInput, Problem
 from plimsoll.plan import Plan, load_experiment, make_plan
-from plimsoll.plan.design.factors import Factor, parse_factors
+from plimsoll.plan.design.factors import parse_factors
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.paths import Origins
 from plimsoll.plan.services.section import url_variable
-from plimsoll.plan.source.document import Document, KeyPath, dotted, parse_document
+from plimsoll.plan.source.document import Document, KeyPath, parse_document
+from plimsoll.suite.existing import (
+    Refusal,
+    check_cells,
+    check_factors,
+    check_reads,
+    remarks_on_changes,
+    replaced_sets,
+)
 from plimsoll.suite.quick import quick_sets
 
 SUFFIXES: Final = (".yaml", ".yml")
-OWN_SECTIONS: Final = ("services", "data")
-"""Sections of a system that the experiment starts itself."""
 MAX_REASONS: Final = 3
 """Maximum number of problems of a file that the summary quotes."""
 
 
-class Refusal(Exception):
-    """The file is valid, but cannot be run against an existing service. The text is the reason."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How the files are run. `target`: URL; `quick`: in their short form; `ceiling`: rules of `--ceiling`, which stop
+    every run in addition to those of its file."""
+
+    target: str
+    quick: bool = False
+    ceiling: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +89,12 @@ def check_target(target: str) -> None:
         raise BadInput(f'--target: expected a URL such as http://test.example:8080, got "{target}"')
 
 
-def select(file: Path, is_named: bool, target: str, *, quick: bool) -> Selection:
+def select(file: Path, is_named: bool, wanted: Wanted) -> Selection:
     """Examines a file. `is_named`: the file was given itself, not its directory."""
     try:
         text = file.read_text(encoding="utf-8")
         document = parse_document(text, str(file))
-        return _selection(file, is_named, text, document, target, quick=quick)
+        return _selection(file, is_named, text, document, wanted)
     except Refusal as refusal:
         return Selection(file, "refused", reason=str(refusal))
     except BadInput as error:
@@ -91,9 +103,7 @@ def select(file: Path, is_named: bool, target: str, *, quick: bool) -> Selection
         return Selection(file, "invalid", reason=f"{file}: cannot be read: {error}")
 
 
-def _selection(
-    file: Path, is_named: bool, text: str, document: Document, target: str, *, quick: bool
-) -> Selection:
+def _selection(file: Path, is_named: bool, text: str, document: Document, wanted: Wanted) -> Selection:
     tree = document.data
     if not is_named and not (isinstance(tree, Mapping) and "plimsoll" in tree):
         raise Refusal("not an experiment file: it has no key `plimsoll`")
@@ -103,33 +113,43 @@ def _selection(
     factors = parse_factors(tree, ResolveContext(Origins(document), {}, file.parent))
     targets = dict(_targets(tree))
     try:
-        _check_own_system(tree, factors, targets)
+        _check_targets(tree, targets)
+        check_factors(factors, targets)
+        before, after = replaced_sets(tree, factors, targets, wanted.target, wanted.ceiling)
     except Refusal:
         load_experiment(file)  # an invalid file is reported as invalid
         raise
+    if tree.get("data"):
+        check_cells(load_experiment(file))
     varied = [setting.path for factor in factors for level in factor.levels for setting in level.settings]
-    shortened = quick_sets(text, tree, varied, str(file)) if quick else ()
-    sets = [f"{dotted(path)}={target}" for path in targets]
-    if tree.get("services"):
-        sets.append("services={}")
-    # The target and the services are replaced last: a short form may change them, too.
-    plan = _planned(file, tree, sets, shortened)
+    shortened = quick_sets(text, tree, varied, str(file)) if wanted.quick else ()
+    plan = _planned(file, tree, before, shortened, after)
+    if tree.get("data"):
+        check_reads(plan.experiment)
     if any(run.config.hosts.testbed is not None for run in plan.runs):
         raise Refusal("hosts: the hosts of a testbed are emulated, and do not reach an existing service")
-    return Selection(file, "selected", plan, remarks=tuple(_remarks(tree, targets)))
+    remarks = tuple(remarks_on_changes(tree, factors, targets))
+    return Selection(file, "selected", plan, remarks=remarks)
 
 
-def _planned(file: Path, tree: Mapping[str, Any], sets: list[str], shortened: tuple[str, ...]) -> Plan:
+def _planned(
+    file: Path, tree: Mapping[str, Any], before: Sequence[str], shortened: Sequence[str], after: Sequence[str]
+) -> Plan:
     """The plan with the changes. Raises Refusal if they are the reason that the file cannot be used, and BadInput if
     the file is invalid without them, too."""
     seed = secrets.randbits(32)
     try:
-        return make_plan(load_experiment(file, [*shortened, *sets]), seed)
+        return make_plan(load_experiment(file, [*before, *shortened, *after]), seed)
     except BadInput as error:
         problem = error
-    if shortened and _is_valid(file, sets):
+    if shortened and _is_valid(file, [*before, *after]):
         raise Refusal(f"--quick: {_quoted(problem)}")
     load_experiment(file)
+    unfit = [
+        each.message for each in problem.problems if each.file in {f"--set {option}" for option in after}
+    ]
+    if unfit:
+        raise Refusal(f"the file cannot use the target: {unfit[0]}")
     names = tree.get("services")
     if isinstance(names, Mapping) and names:
         raise Refusal(f"the file needs its own services ({', '.join(map(str, names))}): {_quoted(problem)}")
@@ -144,22 +164,8 @@ def _is_valid(file: Path, sets: list[str]) -> bool:
     return True
 
 
-def _check_own_system(
-    tree: Mapping[str, Any], factors: Sequence[Factor], targets: Mapping[KeyPath, Any]
-) -> None:
-    """Raises Refusal if the experiment is about a system of its own, or has no target that can be replaced."""
-    data = tree.get("data")
-    if data:
-        names = ", ".join(map(str, data)) if isinstance(data, Mapping) else "data"
-        raise Refusal(f"data: the file writes data of its own ({names})")
-    for factor in factors:
-        for path in (setting.path for level in factor.levels for setting in level.settings):
-            if path[0] in OWN_SECTIONS:
-                raise Refusal(
-                    f"the factor {factor.name} sets {dotted(path)}, which only a service of its own has"
-                )
-            if path[0] == "targets" or path in targets or path in {at[:-1] for at in targets}:
-                raise Refusal(f"the factor {factor.name} sets {dotted(path)}, which --target replaces")
+def _check_targets(tree: Mapping[str, Any], targets: Mapping[KeyPath, Any]) -> None:
+    """Raises Refusal if hooks or actions need services of the file, or if it has no target that can be replaced."""
     for name in tree.get("services") or ():
         variable = url_variable(str(name))
         for section in ("before_run", "after_run", "actions"):
@@ -181,17 +187,6 @@ def _targets(tree: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Any]]:
     for at, work in works:
         if isinstance(work, Mapping) and work.get("target") is not None:
             yield (*at, "target"), work["target"]
-
-
-def _remarks(tree: Mapping[str, Any], targets: Mapping[KeyPath, Any]) -> Iterator[str]:
-    services, named = tree.get("services"), tree.get("targets")
-    if isinstance(services, Mapping) and services:
-        yield f"services of the file that are not started: {', '.join(map(str, services))}"
-    used = [str(value) for value in dict.fromkeys(map(str, targets.values()))]
-    for name in used:
-        entry = named.get(name) if isinstance(named, Mapping) else None
-        if isinstance(entry, Mapping) and (watch := entry.get("watch")):
-            yield f"systems of the target {name} that are not watched: {len(watch)}"
 
 
 def _quoted(error: BadInput) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -69,8 +69,8 @@ class ExperimentRow:
 
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
-    """The suite so far. `started`, `ended`: UTC, ISO 8601, `ended` is empty while it runs. `working_directory`: names
-    of files are relative to it."""
+    """The suite so far. `ceiling`: rules that stop every run, with those of its file. `started`, `ended`: UTC,
+    ISO 8601, `ended` is empty while it runs. `working_directory`: names of files are relative to it."""
 
     name: str
     target: str
@@ -79,6 +79,7 @@ class SuiteResult:
     ended: str = ""
     rows: tuple[ExperimentRow, ...] = field(default=())
     working_directory: str = ""
+    ceiling: tuple[Mapping[str, str], ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -104,6 +105,7 @@ class SuiteResult:
             "started": self.started,
             "ended": self.ended,
             "working_directory": self.working_directory,
+            "ceiling": [dict(rule) for rule in self.ceiling],
             "exit_code": self.exit_code,
             "experiments": [{**asdict(row), "validity": row.validity} for row in self.rows],
         }

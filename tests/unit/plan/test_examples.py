@@ -56,6 +56,7 @@ def test_the_reference_shows_valid_files(text: str, tmp_path: Path) -> None:
     files["access.log"] = native(1_300_000_000, 1, "SELECT 1") + "\n"
     files["web.log.gz"] = '10.0.0.1 - - [25/Nov/2026:16:49:02 +0000] "GET / HTTP/1.1" 200 1 "-" "-" 0.001\n'
     files["job.trace"] = "plimsoll.trace/1\n"
+    files |= dict.fromkeys(("Frontier.war", "postgresql.jar", "tomcat-9.0.98", "tomcat-10.1.60"), "")
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     keys = set(re.findall(r"^([a-z_]+):", text, re.MULTILINE))

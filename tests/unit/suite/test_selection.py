@@ -9,7 +9,8 @@ from tests.conftest import ROOT
 
 from plimsoll.errors import BadInput
 from plimsoll.plan.model.cell import ClosedLoad, StagedLoad
-from plimsoll.suite.selection import Selection, check_target, listed_files, select
+from plimsoll.suite.existing import ceiling_rules
+from plimsoll.suite.selection import Selection, Wanted, check_target, listed_files, select
 
 TARGET = "http://site.example:8080"
 FILE = """\
@@ -25,7 +26,7 @@ run: {warmup: 10s, duration: 60s}
 def selected(tmp_path: Path, text: str, *, quick: bool = False, is_named: bool = False) -> Selection:
     path = tmp_path / "x.yaml"
     path.write_text(text)
-    return select(path, is_named, TARGET, quick=quick)
+    return select(path, is_named, Wanted(TARGET, quick))
 
 
 def test_the_target_replaces_that_of_the_file_and_its_service_is_not_started(tmp_path: Path) -> None:
@@ -54,8 +55,13 @@ def test_workloads_with_one_target_are_all_sent_to_the_service(tmp_path: Path) -
     [
         (
             "\nload:",
-            "\ndata: {t: {into: db, rows: 1, row: 1B}}\nload:",
-            "data: the file writes data of its own (t)",
+            "\ndata: {t: {into: db, rows: 1, row: 1B}}\nfactors: {rows: {path: data.t.rows, levels: [1, 2]}}\nload:",
+            "the factor rows sets data.t.rows, which only data of its own has",
+        ),
+        (
+            "\nload:",
+            "\ndata: {t: {into: db, rows: '${vars.n}', row: 1B}}\nvars: {n: 1}\nfactors: {vars.n: [1, 2]}\nload:",
+            "the factor vars.n changes the data of the file, and an existing service has one state",
         ),
         (
             "\nload:",
@@ -65,7 +71,7 @@ def test_workloads_with_one_target_are_all_sent_to_the_service(tmp_path: Path) -
         (
             "\nload:",
             "\nfactors: {where: {path: workload.target, levels: [web, 'http://other.example']}}\nload:",
-            "the factor where sets workload.target, which --target replaces",
+            "the factor where compares targets of the file (workload.target), which --target replaces",
         ),
         (
             "driver: http, target: web",
@@ -121,7 +127,7 @@ def test_an_invalid_file_is_reported_as_invalid_even_if_it_would_be_refused(tmp_
         assert selection.state == "invalid", text
         assert selection.reason.startswith(str(tmp_path / "x.yaml"))
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe")
-    assert select(tmp_path / "x.yaml", True, TARGET, quick=False).state == "invalid"
+    assert select(tmp_path / "x.yaml", True, Wanted(TARGET)).state == "invalid"
 
 
 def test_the_short_form_has_one_repetition_and_shorter_times(tmp_path: Path) -> None:
@@ -204,6 +210,120 @@ def test_the_examples_run_against_any_server() -> None:
     assert len(files) == 3
     for file, is_named in files:
         for quick in (False, True):
-            selection = select(file, is_named, TARGET, quick=quick)
+            selection = select(file, is_named, Wanted(TARGET, quick))
             assert selection.plan is not None and selection.plan.experiment.question, selection.reason
             assert not selection.remarks
+
+
+STUDY = """\
+plimsoll: 1
+vars: {rows: 10}
+services:
+  db:    {kind: postgres}
+  gate:  {kind: frontier, database: db}
+  cache: {kind: squid, origin: gate}
+data: {t: {into: db, kind: table, rows: 1000, row: 100B}}
+workload: {driver: frontier, target: gate, frontier: {queries: ["SELECT string FROM t LIMIT ${vars.rows}"]}}
+load: {testers: 1}
+factors:
+  method:  {gateway: {workload.target: gate}, squid: {workload.target: cache}}
+  size:    {small: {vars.rows: 10}, large: {vars.rows: 100}}
+ceiling: [{metric: errors, test: "rate>90%"}]
+run: {duration: 1s}
+"""
+
+
+def test_a_study_of_a_database_behind_a_gateway_runs_against_one_that_exists(tmp_path: Path) -> None:
+    line = "# quick: --set run.duration=500ms --set 'factors.size={small: {vars.rows: 10}}'\n"
+    selection = selected(tmp_path, line + STUDY)
+    assert selection.plan is not None, selection.reason
+    assert selection.remarks == (
+        "services of the file that are not started: db, gate, cache",
+        "data of the file that are not written, so the target must have them: t (kind table, rows 1000, row 100B)",
+        "the factor method is left out: it chooses between services of the file",
+    )
+    assert [factor.name for factor in selection.plan.experiment.factors] == ["size"]
+    for run in selection.plan.runs:
+        assert (run.config.services, run.config.data) == ((), ())
+    quick = selected(tmp_path, line + STUDY, quick=True)
+    assert quick.plan is not None and len(quick.plan.runs) == 1
+    assert quick.plan.runs[0].config.run.end_ns == 500_000_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (
+            "squid: {workload.target: cache}",
+            "squid: {workload.target: cache, workload.driver: http}",
+            "the factor method compares targets of the file (workload.target), which --target replaces",
+        ),
+        (
+            "rows: 1000",
+            "rows: '${vars.rows}'",
+            "the factor size changes the data of the file, and an existing service has one state",
+        ),
+        (
+            'driver: frontier, target: gate, frontier: {queries: ["SELECT string FROM t LIMIT ${vars.rows}"]}',
+            "driver: sql, target: db, sql: {queries: [SELECT 1]}",
+            f'the file cannot use the target: "{TARGET}" is not a service and not a URL with',
+        ),
+        (
+            "run: {duration: 1s}",
+            "run: {duration: 1s}\nbefore_run: [{run: 'true $PLIMSOLL_URL_DB'}]",
+            "the file needs its own service db",
+        ),
+    ],
+)
+def test_studies_that_need_their_services_are_refused(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    assert old in STUDY
+    text = STUDY.replace(old, new)
+    if "target: db" in new:
+        text = text.replace(
+            "method:  {gateway: {workload.target: gate}, squid: {workload.target: cache}}", ""
+        )
+    selection = selected(tmp_path, text)
+    assert selection.state == "refused" and reason in selection.reason, selection.reason
+
+
+def test_a_file_with_data_that_would_write_into_the_target_is_refused(tmp_path: Path) -> None:
+    text = FILE.replace(
+        "{web: {kind: echo, http: true}}",
+        "{web: {kind: postgres}}\ndata: {t: {into: web, rows: 9, row: 50B}}",
+    )
+    for query, state in (("SELECT 1", "selected"), ("DELETE FROM t", "refused")):
+        work = text.replace(
+            "driver: http, target: web", f"driver: sql, target: web, sql: {{queries: [{query}]}}"
+        )
+        path = tmp_path / "x.yaml"
+        path.write_text(work)
+        selection = select(path, True, Wanted("postgresql://me@db.example/x"))
+        assert selection.state == state, selection.reason
+    assert "writes into tables" in selection.reason
+
+
+def test_a_ceiling_holds_for_every_run_in_addition_to_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(STUDY)
+    rules = ceiling_rules(["errors rate>20%", "response p(95)>2s for 20s"])
+    assert rules[1] == {"metric": "response", "test": "p(95)>2s", "for": "20s"}
+    plan = select(path, True, Wanted(TARGET, ceiling=rules)).plan
+    assert plan is not None
+    for run in plan.runs:
+        assert [(rule.metric, rule.for_ns // 10**9) for rule in run.config.ceiling] == [
+            ("errors", 10), ("errors", 10), ("response", 20),
+        ]  # fmt: skip
+    path.write_text(
+        STUDY.replace("factors:\n", "factors:\n  stop: {path: ceiling.0.test, levels: [rate>9%, rate>8%]}\n")
+    )
+    assert "the factor stop sets the ceiling" in select(path, True, Wanted(TARGET, ceiling=rules)).reason
+    for text, message in (
+        ("errors", "expected a rule such as"),
+        ("mistakes rate>1%", "mistakes"),
+        ("errors rate<1%", "--ceiling: "),
+        ("errors rate>1% for 1ms", "--ceiling: "),
+    ):
+        with pytest.raises(BadInput, match=message):
+            ceiling_rules([text])

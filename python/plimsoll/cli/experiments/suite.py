@@ -43,10 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="URL", help="the service; replaces the target of each file")
     parser.add_argument(
         "--resume", type=Path, metavar="DIR",
-        help="continue the suite in DIR: finished experiments are kept; the files, the target and --quick are those of "
-        "its start",
+        help="continue the suite in DIR: finished experiments are kept; the files, the target, --quick and --ceiling "
+        "are those of its start",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help=QUICK)
+    parser.add_argument(
+        "--ceiling", action="append", default=[], metavar="RULE",
+        help='a rule that stops every run, in addition to those of its file, such as "errors rate>20%%" or '
+        '"response p(95)>2s for 20s"; can be repeated',
+    )  # fmt: skip
     parser.add_argument(
         "--out", type=Path, metavar="PARENT",
         help="parent of the new directory of the suite (default: results)",
@@ -104,10 +109,10 @@ def main(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     """Raises BadInput if the arguments contradict each other."""
     if args.resume is not None:
-        if args.paths or args.target is not None or args.quick or args.out is not None:
+        if args.paths or args.target is not None or args.quick or args.ceiling or args.out is not None:
             raise BadInput(
-                "--resume reads the files, the target and --quick from the directory of the suite; do not give them as "
-                "well"
+                "--resume reads the files, the target, --quick and --ceiling from the directory of the suite; do not "
+                "give them as well"
             )
     elif not args.paths:
         raise BadInput("give experiment files or a directory of them, or --resume DIR")
@@ -117,20 +122,33 @@ def _check(args: argparse.Namespace) -> None:
 
 def _suite(args: argparse.Namespace, steps: Steps) -> Suite:
     """The suite that was stopped, or a new one. Raises PlimsollError."""
+    from plimsoll.analyse.results.wording import plural
     from plimsoll.suite.conduct import new_suite
+    from plimsoll.suite.existing import ceiling_rules
     from plimsoll.suite.resume import resumed_suite
-    from plimsoll.suite.selection import check_target, listed_files, select
+    from plimsoll.suite.selection import Wanted, check_target, listed_files, select
 
     if args.resume is not None:
         return resumed_suite(args.resume, steps)
     check_target(args.target)
     files = listed_files(args.paths)
-    selections = [select(file, is_named, args.target, quick=args.quick) for file, is_named in files]
+    wanted = Wanted(args.target, args.quick, ceiling_rules(args.ceiling))
+    selections = [select(file, is_named, wanted) for file, is_named in files]
     for selection in selections:
         if selection.plan is None:
             steps.note(f"{selection.file}: {selection.state}: {selection.reason}")
+    unbounded = [
+        one
+        for one in selections
+        if one.plan is not None and not all(run.config.ceiling for run in one.plan.runs)
+    ]
+    if unbounded:
+        steps.note(
+            f"{plural(len(unbounded), 'file')} without `ceiling`: no rule stops a run that harms the target; --ceiling "
+            "adds one"
+        )
     name = args.paths[0].resolve().name if len(args.paths) == 1 else "Suite"
-    return new_suite(args.out or RESULTS, name, args.target, selections, steps, quick=args.quick)
+    return new_suite(args.out or RESULTS, name, wanted, selections, steps)
 
 
 def _analyse(directory: Path, outcome: Outcome | None) -> tuple[Analysis, int]:
