@@ -478,3 +478,33 @@ def test_the_study_of_access_methods_runs(lab: Lab, place: Path) -> None:
     assert set(runs) == {"frontier", "squid", "direct"}
     (cache,) = [one for one in runs["squid"]["services"] if one["name"] == "squid"]
     assert cache["derived"]["hit_ratio"] == 1.0
+
+
+@pytest.mark.long
+def test_a_database_without_a_cache_reads_pages_again(lab: Lab, place: Path) -> None:
+    needs("mariadb", "postgres")
+    needs_engine_for_databases()
+    small = "{innodb_buffer_pool_size: 6M, innodb_flush_method: FLUSH}"
+    for kind, levels in (
+        ("mariadb", f"{{large: {{services.db.settings.innodb_buffer_pool_size: 128M}}, "
+                    f"os: {{services.db.settings: {small.replace('FLUSH', 'fsync')}}}, "
+                    f"disk: {{services.db.settings: {small.replace('FLUSH', 'O_DIRECT')}}}}}"),
+        ("postgres", "{large: {services.db.settings.shared_buffers: 128MB}, "
+                     "os: {services.db.settings.shared_buffers: 128kB}}"),
+    ):  # fmt: skip
+        found = run(
+            lab,
+            place,
+            f"""
+plimsoll: 1
+name: {kind}
+services: {{db: {{kind: {kind}}}}}
+data: {{t: {{into: db, rows: 100000, row: 200B}}}}
+workload: {{driver: sql, target: db, timeout: 20s, sql: {{queries: ["SELECT count(*) FROM t"]}}}}
+load: {{testers: 1}}
+factors: {{cache: {levels}}}
+{REST}""",
+        )
+        ratios = [service(found, "db", at)["derived"]["buffer_hit_ratio"] for at in range(len(found["runs"]))]
+        assert ratios[0] > 0.95 and max(ratios[1:]) < 0.5, (kind, ratios)
+        shutil.rmtree(lab.results())
