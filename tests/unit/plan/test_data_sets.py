@@ -46,6 +46,13 @@ def test_a_cool_set_has_the_settings_of_the_engine() -> None:
     assert data.bytes > 2 * 10 * 5 * 60
 
 
+def test_the_payload_of_a_cool_set_may_have_types() -> None:
+    section = COOL.replace("60B", "60B, types: [int, double, text]")
+    (data,) = config(section, ASKED.replace("60B", "60B, columns: 3")).data
+    assert data.settings["types"] == ["int", "double", "text"]
+    assert "columns" not in data.settings
+
+
 def test_a_table_may_have_columns_of_types() -> None:
     section = "{into: db, rows: 20, row: 10B, columns: 3, types: [text, int], compressibility: 25%}"
     (data,) = config(section, "table: {table: conditions, rows: 20}").data
@@ -69,6 +76,27 @@ def test_a_table_may_have_columns_of_types() -> None:
             ASKED,
             "versioning is single, but data.conditions has multi",
         ),
+        (
+            COOL.replace("60B", "60B, columns: 4"),
+            ASKED.replace("60B", "60B, columns: 5"),
+            "5 columns of the payload are requested, but data.conditions has only 4",
+        ),
+        (
+            COOL.replace("60B", "60B, types: [int, text]"),
+            ASKED.replace("60B", "60B, columns: 3"),
+            "3 columns of the payload are requested, but data.conditions has only 2",
+        ),
+        (
+            COOL.replace("60B", "60B, versioning: multi, tags: 2"),
+            ASKED.replace("60B", "60B, versioning: multi, tag: 3"),
+            "tag 3 is requested, but data.conditions has only 2",
+        ),
+        (
+            COOL.replace("60B", "16B, types: [int, double, text]"),
+            ASKED,
+            "payload must be at least 17 B .8 B for each number or time, at least 1 B for each string., got 16 B",
+        ),
+        (COOL.replace("60B", "60B, types: [int]"), ASKED, "payload must be exactly 8 B"),
         (COOL.replace("cool", "kool"), ASKED, "kind"),
         (COOL.replace("folders: 2, ", ""), ASKED, "folders"),
         (COOL.replace("60B", "60B, rows: 5"), ASKED, "rows"),

@@ -6,8 +6,9 @@
 //! end of time, 2^63 - 1. Objects are numbered in the order of time over all channels, the order in
 //! which COOL would have stored them.
 //!
-//! The payload of an interval is inline, in columns `P_1`, `P_2`, ... of strings, as in
-//! [`super::table`].
+//! The payload of an interval is inline, in columns `P_1`, `P_2`, ... of strings, or of the
+//! configured types, as in [`super::table`]. A number counts as 8 bytes of the payload; the strings
+//! share the rest.
 //!
 //! Multi-version folders have `tags` tags each. Each tag contains all intervals. A tag of the root
 //! contains, by `TAG2TAG`, the tag with the same number of every folder. The tables, keys and
@@ -28,8 +29,10 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
+use super::columns::{Source, Type};
+use super::out::{Out, ints, names};
 use super::strings::{StringSpec, Strings};
-use super::writer::{Column, Layout, Sql, Value, Writer};
+use super::writer::{Column, Sql, Value, Writer};
 use super::{TableReport, is_name, table};
 use crate::ServiceError;
 
@@ -41,8 +44,10 @@ const MAX_UNTIL: i64 = i64::MAX;
 const STORED: &[u8] = b"2006-11-21_12:00:00.000000000 GMT";
 /// Maximum length of a text in the most frequent column type of COOL, in characters.
 const NAME: usize = 255;
-/// Maximum number of payload columns if `columns` is not configured.
+/// Maximum number of payload columns if neither `columns` nor `types` is configured.
 const MAX_DEFAULT_COLUMNS: usize = 16;
+/// Length of a number or a time of the payload, in bytes.
+const NUMBER: usize = 8;
 
 /// Configuration of a conditions database: folders with channels, intervals and tags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,10 +70,13 @@ pub struct CoolConfig {
     pub versioning: Versioning,
     /// Length of the payload of an interval in bytes, 1 to 16,000,000.
     pub payload: usize,
-    /// Number of columns of the payload, 1 to 1,000. None: the number of columns of 255 bytes that
-    /// the payload needs, at most 16.
+    /// Number of columns of the payload, 1 to 1,000. None: one for each type; without types, the
+    /// number of columns of 255 bytes that the payload needs, at most 16.
     #[serde(default)]
     pub columns: Option<usize>,
+    /// Types of the columns of the payload, repeated for further columns. Empty: strings.
+    #[serde(default)]
+    pub types: Vec<Type>,
     /// Share of the payload that zlib level 5 saves, in percent: 0 to 95.
     #[serde(default)]
     pub compressibility: f64,
@@ -121,12 +129,23 @@ impl CoolConfig {
             return wrong("payload", why);
         }
         let columns = self.payload_columns();
-        if !(1..=1000.min(self.payload)).contains(&columns) {
+        if !(1..=1000).contains(&columns) {
+            return wrong("columns", format!("expected 1 to 1,000, got {columns}"));
+        }
+        let (strings, numbers) = (self.string_columns(), columns - self.string_columns());
+        let rest = self.payload.checked_sub(NUMBER * numbers);
+        let fits = rest.is_some_and(|rest| if strings == 0 { rest == 0 } else { rest >= strings });
+        if !fits {
             let why = format!(
-                "expected 1 to 1,000, and at most the {} bytes of the payload, got {columns}",
+                "expected {} bytes for {numbers} numbers and times{}, got {} bytes",
+                NUMBER * numbers,
+                match strings {
+                    0 => String::new(),
+                    _ => format!(" and at least {strings} for the strings"),
+                },
                 self.payload
             );
-            return wrong("columns", why);
+            return wrong("payload", why);
         }
         if !(0.0..=95.0).contains(&self.compressibility) {
             let why = format!("expected 0 to 95 percent, got {}", self.compressibility);
@@ -136,15 +155,81 @@ impl CoolConfig {
     }
 
     fn payload_columns(&self) -> usize {
-        self.columns
-            .unwrap_or_else(|| self.payload.div_ceil(NAME).min(MAX_DEFAULT_COLUMNS))
+        self.columns.unwrap_or(match self.types.len() {
+            0 => self.payload.div_ceil(NAME).min(MAX_DEFAULT_COLUMNS),
+            types => types,
+        })
     }
 
-    /// Length in bytes of the payload column with this index. All columns have the same length,
-    /// except that the remainder is distributed over the first columns.
-    fn payload_bytes(&self, index: usize) -> usize {
+    /// Type of the payload column with this index. None: a string without a configured type.
+    fn payload_type(&self, index: usize) -> Option<Type> {
+        self.types.get(index % self.types.len().max(1)).copied()
+    }
+
+    fn is_string(&self, index: usize) -> bool {
+        self.payload_type(index).is_none_or(Type::is_string)
+    }
+
+    fn string_columns(&self) -> usize {
+        (0..self.payload_columns())
+            .filter(|index| self.is_string(*index))
+            .count()
+    }
+
+    /// Length in bytes of each payload column. All strings have the same length, except that the
+    /// remainder is distributed over the first ones.
+    fn payload_bytes(&self) -> Vec<usize> {
         let columns = self.payload_columns();
-        self.payload / columns + usize::from(index < self.payload % columns)
+        let strings = self.string_columns();
+        let rest = self.payload - NUMBER * (columns - strings);
+        let mut string = 0..strings;
+        let mut length = |index| {
+            if !self.is_string(index) {
+                return NUMBER;
+            }
+            // There are as many numbers in the range as there are columns of strings.
+            let number = string.next().unwrap_or_default();
+            rest / strings + usize::from(number < rest % strings)
+        };
+        (0..columns).map(&mut length).collect()
+    }
+
+    /// The payload columns. `any_text`: whether the database accepts any bytes except 0 as text.
+    fn payload(&self, any_text: bool) -> Vec<Payload> {
+        let lengths = self.payload_bytes();
+        let strings = |length, text| {
+            Strings::calibrated(StringSpec {
+                rows: self.iovs * u64::from(self.channels),
+                length,
+                compressibility: self.compressibility,
+                text,
+                any_text,
+                seed: self.seed,
+            })
+        };
+        // A calibration compresses much data, so its result is used for all columns of a type.
+        let mut known: Vec<(Option<Type>, Source)> = Vec::new();
+        let payload = |(index, length): (usize, usize)| {
+            let kind = self.payload_type(index);
+            let existing = known.iter().find(|(other, _)| *other == kind);
+            let source = existing.map_or_else(
+                || Source::new(kind, |text| strings(length, text)),
+                |(_, source)| source.clone(),
+            );
+            known.push((kind, source.clone()));
+            let is_name = source.strings().is_some_and(|strings| strings.text) && length <= NAME;
+            let sql = if is_name {
+                Sql::Name
+            } else {
+                source.sql(kind, length)
+            };
+            Payload {
+                column: Column::new(format!("P_{}", index + 1), sql),
+                source,
+                length,
+            }
+        };
+        lengths.into_iter().enumerate().map(payload).collect()
     }
 
     fn is_multi(&self) -> bool {
@@ -165,18 +250,8 @@ impl CoolConfig {
     }
 
     pub(super) fn write(&self, writer: &mut dyn Writer) -> Result<Vec<TableReport>, ServiceError> {
-        let strings = Strings::calibrated(StringSpec {
-            rows: self.iovs * u64::from(self.channels),
-            length: self.payload_bytes(0),
-            compressibility: self.compressibility,
-            text: None,
-            any_text: writer.takes_any_text(),
-            seed: self.seed,
-        });
-        let mut out = Out {
-            writer,
-            reports: Vec::new(),
-        };
+        let payload = self.payload(writer.takes_any_text());
+        let mut out = Out::new(writer);
         self.attributes(&mut out)?;
         self.nodes(&mut out)?;
         self.tags(&mut out)?;
@@ -187,13 +262,13 @@ impl CoolConfig {
                 cool: self,
             };
             folder.channels(&mut out)?;
-            folder.iovs(&mut out, &strings)?;
+            folder.iovs(&mut out, &payload)?;
             if self.is_multi() {
                 folder.tags(&mut out)?;
                 folder.iov2tag(&mut out)?;
             }
         }
-        Ok(out.reports)
+        Ok(out.into_reports())
     }
 
     fn attributes(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
@@ -233,7 +308,7 @@ impl CoolConfig {
         ];
         out.begin(self.table("NODES"), columns.concat(), &[0], &[])?;
         let spec: Vec<String> = (1..=self.payload_columns())
-            .map(|number| format!("P_{number}:String255"))
+            .map(|number| format!("P_{number}:{}", cool_type(self.payload_type(number - 1))))
             .collect();
         for node in 0..=self.folders {
             let name = format!("F{node:04}");
@@ -323,6 +398,23 @@ impl CoolConfig {
     }
 }
 
+/// A column of the payload. `length`: of its values, in bytes.
+struct Payload {
+    column: Column,
+    source: Source,
+    length: usize,
+}
+
+/// Name of a type in the specification of a payload.
+fn cool_type(kind: Option<Type>) -> &'static str {
+    match kind {
+        None | Some(Type::Text) => "String255",
+        Some(Type::Int | Type::Time) => "Int64",
+        Some(Type::Float | Type::Double) => "Double",
+        Some(Type::Blob) => "Blob64k",
+    }
+}
+
 /// Name of a tag of a node. Node 0 is the root, whose tags are global.
 fn tag_name(node: u32, tag: u32) -> String {
     match node {
@@ -380,7 +472,7 @@ impl Folder<'_> {
         out.end()
     }
 
-    fn iovs(&self, out: &mut Out<'_>, strings: &Strings) -> Result<(), ServiceError> {
+    fn iovs(&self, out: &mut Out<'_>, payload: &[Payload]) -> Result<(), ServiceError> {
         let cool = self.cool;
         let mut columns = [
             ints(&["OBJECT_ID", "CHANNEL_ID", "IOV_SINCE", "IOV_UNTIL", "USER_TAG_ID"]),
@@ -388,27 +480,14 @@ impl Folder<'_> {
             ints(&["ORIGINAL_ID", "NEW_HEAD_ID"]),
         ]
         .concat();
-        let sizes: Vec<usize> = (0..cool.payload_columns())
-            .map(|index| cool.payload_bytes(index))
-            .collect();
-        for (index, size) in sizes.iter().enumerate() {
-            let sql = if strings.text && *size <= NAME {
-                Sql::Name
-            } else {
-                Sql::Strings(*size, strings.text)
-            };
-            columns.push(Column::new(format!("P_{}", index + 1), sql));
-        }
+        columns.extend(payload.iter().map(|payload| payload.column.clone()));
         let indexes: [&[usize]; 2] = [&[1, 2, 3], &[4, 8, 1, 2, 3]];
         out.begin(self.table("IOVS"), columns, &[0], &indexes)?;
         let mut rng = Pcg64::seed_from_u64(cool.seed.wrapping_add(u64::from(self.node)));
-        let mut payload: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0; *size]).collect();
+        let mut buffers: Vec<Vec<u8>> = vec![Vec::new(); payload.len()];
         for iov in 0..cool.iovs {
             let [since, until] = self.validity(iov).map(Value::Int);
             for channel in 0..cool.channels {
-                for string in &mut payload {
-                    strings.fill(&mut rng, string);
-                }
                 let mut row = vec![
                     Value::Int(self.object(iov, channel)),
                     Value::Int(i64::from(channel)),
@@ -420,17 +499,20 @@ impl Folder<'_> {
                     Value::Int(0),
                     Value::Int(0),
                 ];
-                row.extend(payload.iter().map(|bytes| Value::strings(strings.text, bytes)));
+                for (payload, buffer) in payload.iter().zip(&mut buffers) {
+                    row.push(payload.source.value(&mut rng, payload.length, buffer));
+                }
                 out.row(&row)?;
             }
         }
-        out.end()?;
-        if let Some(report) = out.reports.last_mut() {
-            report.bytes = report.rows * cool.payload as u64;
-            report.saved_percent = strings.saved_percent;
-            report.kind = strings.kind();
-        }
-        Ok(())
+        let strings: Vec<&Payload> = payload
+            .iter()
+            .filter(|payload| payload.source.strings().is_some())
+            .collect();
+        out.end_payload(
+            strings.first().and_then(|payload| payload.source.strings()),
+            strings.iter().map(|payload| payload.length).sum(),
+        )
     }
 
     fn tags(&self, out: &mut Out<'_>) -> Result<(), ServiceError> {
@@ -473,55 +555,4 @@ impl Folder<'_> {
         }
         out.end()
     }
-}
-
-/// A writer, and the reports on its tables.
-struct Out<'a> {
-    writer: &'a mut dyn Writer,
-    reports: Vec<TableReport>,
-}
-
-impl Out<'_> {
-    fn begin(
-        &mut self,
-        name: String,
-        columns: Vec<Column>,
-        key: &[usize],
-        indexes: &[&[usize]],
-    ) -> Result<(), ServiceError> {
-        self.writer.begin(&Layout {
-            name: name.clone(),
-            columns,
-            key: key.to_vec(),
-            indexes: indexes.iter().map(|columns| columns.to_vec()).collect(),
-            watched: false,
-        })?;
-        self.reports.push(TableReport {
-            name,
-            rows: 0,
-            bytes: 0,
-            saved_percent: 0.0,
-            kind: "none",
-        });
-        Ok(())
-    }
-
-    fn row(&mut self, values: &[Value<'_>]) -> Result<(), ServiceError> {
-        if let Some(report) = self.reports.last_mut() {
-            report.rows += 1;
-        }
-        self.writer.row(values)
-    }
-
-    fn end(&mut self) -> Result<(), ServiceError> {
-        self.writer.end()
-    }
-}
-
-fn ints(columns: &[&str]) -> Vec<Column> {
-    columns.iter().map(|name| Column::new(*name, Sql::Int)).collect()
-}
-
-fn names(columns: &[&str]) -> Vec<Column> {
-    columns.iter().map(|name| Column::new(*name, Sql::Name)).collect()
 }

@@ -9,10 +9,14 @@
 //! |---|---|
 //! | [`table`] | one table of random strings, and of other types if configured |
 //! | [`cool`] | a conditions database with the layout of COOL: folders, channels, intervals of validity, tags |
+//! | [`conddb`] | a conditions database with the layout of CMS and CREST: global tags, tags, intervals of validity, payloads by hash |
 
+pub mod conddb;
 pub mod cool;
 pub mod table;
 
+mod columns;
+mod out;
 mod strings;
 mod writer;
 
@@ -21,8 +25,10 @@ use std::path::PathBuf;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use columns::Type;
+pub use conddb::CondDbConfig;
 pub use cool::{CoolConfig, Versioning};
-pub use table::{TableConfig, Type};
+pub use table::TableConfig;
 
 use crate::ServiceError;
 
@@ -55,6 +61,8 @@ pub enum DataSet {
     Table(TableConfig),
     /// `kind: cool`: the tables of a conditions database.
     Cool(CoolConfig),
+    /// `kind: conddb`: the tables of a conditions database with payloads by hash.
+    CondDb(CondDbConfig),
 }
 
 impl From<TableConfig> for DataSet {
@@ -70,7 +78,12 @@ impl<'de> Deserialize<'de> for DataSet {
         match kind.as_ref().map(|kind| kind.as_str()) {
             None | Some(Some("table")) => serde_json::from_value(value).map(Self::Table),
             Some(Some("cool")) => serde_json::from_value(value).map(Self::Cool),
-            Some(_) => return Err(D::Error::custom("kind: expected \"table\" or \"cool\"")),
+            Some(Some("conddb")) => serde_json::from_value(value).map(Self::CondDb),
+            Some(_) => {
+                return Err(D::Error::custom(
+                    "kind: expected \"table\", \"cool\" or \"conddb\"",
+                ));
+            }
         }
         .map_err(D::Error::custom)
     }
@@ -97,6 +110,7 @@ pub fn write(config: &DataConfig) -> Result<Vec<TableReport>, ServiceError> {
         match set {
             DataSet::Table(table) => table.check()?,
             DataSet::Cool(cool) => cool.check()?,
+            DataSet::CondDb(conditions) => conditions.check()?,
         }
     }
     let mut writer = writer::open(&config.database)?;
@@ -105,6 +119,7 @@ pub fn write(config: &DataConfig) -> Result<Vec<TableReport>, ServiceError> {
         match set {
             DataSet::Table(table) => reports.extend(table.write(writer.as_mut())?),
             DataSet::Cool(cool) => reports.extend(cool.write(writer.as_mut())?),
+            DataSet::CondDb(conditions) => reports.extend(conditions.write(writer.as_mut())?),
         }
     }
     Ok(reports)
@@ -129,11 +144,13 @@ mod tests {
             r#"{"database": "x", "tables": [
                 {"name": "t", "rows": 5, "row": 10},
                 {"kind": "table", "name": "u", "rows": 5, "row": 10, "columns": 3, "types": ["int", "text"]},
-                {"kind": "cool", "prefix": "P", "folders": 1, "channels": 2, "iovs": 3, "payload": 10}]}"#,
+                {"kind": "cool", "prefix": "P", "folders": 1, "channels": 2, "iovs": 3, "payload": 10},
+                {"kind": "conddb", "tags": 2, "iovs": 3, "payload": 10}]}"#,
         )
         .unwrap();
         assert!(matches!(config.tables[0], DataSet::Table(_)));
         assert!(matches!(config.tables[2], DataSet::Cool(_)));
+        assert!(matches!(config.tables[3], DataSet::CondDb(_)));
         for wrong in [
             r#"{"kind": "other"}"#,
             r#"{"kind": 7}"#,

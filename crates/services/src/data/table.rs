@@ -12,10 +12,11 @@
 //! its type and number (`int_2`); the first column is called `string` if it contains text or bytes.
 //! Numbers and times have the same text in all databases.
 
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 
+use super::columns::{Source, Type};
 use super::strings::{StringSpec, Strings};
 use super::writer::{Column, Layout, Sql, Value, Writer};
 use super::{TableReport, is_name};
@@ -27,8 +28,6 @@ pub(super) const MAX_ROW: usize = 16_000_000;
 const MAX_COLUMNS: usize = 1000;
 /// Maximum number of tables of one configuration.
 const MAX_TABLES: u64 = 10_000;
-/// The earliest time in a column, in seconds since 1970: 2000-01-01.
-const FIRST_TIME: u64 = 946_684_800;
 
 /// Configuration of one table, or of several similar tables.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,31 +70,6 @@ fn one_table() -> u64 {
     1
 }
 
-/// Type of the values of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Type {
-    /// Printable characters.
-    Text,
-    /// Integers from 0 to 999,999,999.
-    Int,
-    /// Numbers below 1,000,000 with three decimals.
-    Float,
-    /// Times of the years 2000 to 2031, in whole seconds.
-    Time,
-    /// Bytes of all values.
-    Blob,
-}
-
-/// Generator of the values of a column.
-#[derive(Clone)]
-enum Source {
-    Strings(Strings),
-    Int,
-    Float,
-    Time,
-}
-
 impl TableConfig {
     pub(super) fn check(&self) -> Result<(), ServiceError> {
         let wrong = |key, why: String| Err(ServiceError::Config { key, why });
@@ -134,14 +108,7 @@ impl TableConfig {
     /// The columns of values with their generators. `any_text`: whether the database accepts any
     /// bytes except 0 as text.
     fn columns(&self, any_text: bool) -> Vec<(Column, Source)> {
-        let source = |kind| match kind {
-            None => self.strings(None, any_text),
-            Some(Type::Text) => self.strings(Some(true), any_text),
-            Some(Type::Blob) => self.strings(Some(false), any_text),
-            Some(Type::Int) => Source::Int,
-            Some(Type::Float) => Source::Float,
-            Some(Type::Time) => Source::Time,
-        };
+        let source = |kind| Source::new(kind, |text| self.strings(text, any_text));
         // A calibration compresses megabytes, so its result is used for all columns of a type.
         let mut sources: Vec<(Option<Type>, Source)> = Vec::new();
         let mut columns = Vec::with_capacity(self.columns);
@@ -150,28 +117,21 @@ impl TableConfig {
             let existing = sources.iter().find(|(known, _)| *known == kind);
             let source = existing.map_or_else(|| source(kind), |(_, source)| source.clone());
             sources.push((kind, source.clone()));
-            let sql = match (&source, kind) {
-                (Source::Int, _) => Sql::Int,
-                (Source::Float, _) => Sql::Float,
-                (Source::Time, _) => Sql::Time,
-                (Source::Strings(strings), Some(_)) if !strings.text => Sql::Blob(self.row),
-                // Declared as text in SQLite, whose columns accept values of any type.
-                (Source::Strings(strings), _) => Sql::Strings(self.row, strings.text),
-            };
+            let sql = source.sql(kind, self.row);
             columns.push((Column::new(column_name(index, kind), sql), source));
         }
         columns
     }
 
-    fn strings(&self, text: Option<bool>, any_text: bool) -> Source {
-        Source::Strings(Strings::calibrated(StringSpec {
+    fn strings(&self, text: Option<bool>, any_text: bool) -> Strings {
+        Strings::calibrated(StringSpec {
             rows: self.rows,
             length: self.row,
             compressibility: self.compressibility,
             text,
             any_text,
             seed: self.seed,
-        }))
+        })
     }
 
     pub(super) fn write(&self, writer: &mut dyn Writer) -> Result<Vec<TableReport>, ServiceError> {
@@ -231,6 +191,7 @@ fn column_name(index: usize, kind: Option<Type>) -> String {
         Some(Type::Text) => "text",
         Some(Type::Int) => "int",
         Some(Type::Float) => "float",
+        Some(Type::Double) => "double",
         Some(Type::Time) => "time",
         Some(Type::Blob) => "blob",
     };
@@ -238,33 +199,6 @@ fn column_name(index: usize, kind: Option<Type>) -> String {
         name.to_owned()
     } else {
         format!("{name}_{}", index + 1)
-    }
-}
-
-impl Source {
-    fn strings(&self) -> Option<&Strings> {
-        match self {
-            Self::Strings(strings) => Some(strings),
-            _ => None,
-        }
-    }
-
-    fn value<'a>(&self, rng: &mut Pcg64, length: usize, buffer: &'a mut Vec<u8>) -> Value<'a> {
-        match self {
-            Self::Strings(strings) => {
-                buffer.resize(length, 0);
-                strings.fill(rng, buffer);
-                Value::strings(strings.text, buffer)
-            }
-            Self::Int => Value::Int(rng.random_range(0..1_000_000_000)),
-            Self::Float => {
-                // The number is never an integer, because databases differ in whether they write
-                // the decimal point then.
-                let number: u32 = rng.random_range(0..1_000_000) * 1000 + rng.random_range(1..1000);
-                Value::Float(f64::from(number) / 1000.0)
-            }
-            Self::Time => Value::Time(FIRST_TIME + rng.random_range(0..1_000_000_000_u64)),
-        }
     }
 }
 

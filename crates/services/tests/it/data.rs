@@ -7,7 +7,7 @@ use std::process::Command;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use plimsoll_services::data::{
-    self, CoolConfig, DataConfig, DataSet, TableConfig, TableReport, Type, Versioning,
+    self, CondDbConfig, CoolConfig, DataConfig, DataSet, TableConfig, TableReport, Type, Versioning,
 };
 use plimsoll_services::frontier::{self, FrontierConfig};
 use plimsoll_wire::frontier::document::Reader;
@@ -41,8 +41,22 @@ fn cool(versioning: Versioning) -> CoolConfig {
         versioning,
         payload: 600,
         columns: None,
+        types: Vec::new(),
         compressibility: 50.0,
         seed: 1,
+    }
+}
+
+fn conditions() -> CondDbConfig {
+    CondDbConfig {
+        prefix: "CMS".into(),
+        global_tags: 2,
+        tags: 3,
+        iovs: 250,
+        payloads: Some(100),
+        payload: 500,
+        compressibility: 30.0,
+        seed: 7,
     }
 }
 
@@ -98,9 +112,27 @@ fn rows(service: &Running, sql: &str) -> Vec<u8> {
 
 fn sets() -> Vec<DataSet> {
     let mixed = TableConfig {
-        columns: 7,
-        types: vec![Type::Int, Type::Text, Type::Float, Type::Time, Type::Blob],
+        columns: 8,
+        types: vec![
+            Type::Int,
+            Type::Text,
+            Type::Float,
+            Type::Double,
+            Type::Time,
+            Type::Blob,
+        ],
         ..table("mixed", 300, 50, 30.0)
+    };
+    let typed = CoolConfig {
+        prefix: "TYPED".into(),
+        payload: 177,
+        types: [
+            &[Type::Int; 5],
+            &[Type::Double; 5],
+            [Type::Float, Type::Text].as_slice(),
+        ]
+        .concat(),
+        ..cool(Versioning::Single)
     };
     let wide = TableConfig {
         columns: 3,
@@ -114,14 +146,16 @@ fn sets() -> Vec<DataSet> {
         mixed.into(),
         wide.into(),
         DataSet::Cool(cool(Versioning::Multi)),
+        DataSet::Cool(typed),
+        DataSet::CondDb(conditions()),
     ]
 }
 
-const SAME: [&str; 12] = [
+const SAME: [&str; 19] = [
     "SELECT id, string FROM t_text ORDER BY id",
     "SELECT id, string FROM big ORDER BY id",
     "SELECT id, string FROM t_empty",
-    "SELECT id, int_1, text_2, float_3, time_4, int_6, text_7 FROM mixed ORDER BY id",
+    "SELECT id, int_1, text_2, float_3, double_4, time_5, int_7, text_8 FROM mixed ORDER BY id",
     "SELECT id, string, string_2, string_3 FROM wide ORDER BY id",
     "SELECT * FROM COMP200_DB_ATTRIBUTES ORDER BY DB_ATTRIBUTE_NAME",
     "SELECT * FROM COMP200_NODES ORDER BY NODE_ID",
@@ -130,6 +164,13 @@ const SAME: [&str; 12] = [
     "SELECT * FROM COMP200_F0001_IOVS ORDER BY OBJECT_ID",
     "SELECT * FROM COMP200_F0002_IOV2TAG ORDER BY TAG_ID, OBJECT_ID",
     "SELECT * FROM COMP200_F0002_CHANNELS ORDER BY CHANNEL_ID",
+    "SELECT * FROM TYPED_NODES ORDER BY NODE_ID",
+    "SELECT * FROM TYPED_F0002_IOVS ORDER BY OBJECT_ID",
+    "SELECT * FROM CMS_GLOBAL_TAG ORDER BY NAME",
+    "SELECT * FROM CMS_GLOBAL_TAG_MAP ORDER BY GLOBAL_TAG_NAME, RECORD",
+    "SELECT * FROM CMS_TAG ORDER BY NAME",
+    "SELECT * FROM CMS_IOV ORDER BY TAG_NAME, SINCE",
+    "SELECT * FROM CMS_PAYLOAD ORDER BY HASH",
 ];
 
 /// A query for byte strings as hexadecimal digits, because the databases format them differently.
@@ -154,7 +195,7 @@ fn every_database_has_the_same_rows() {
         for sql in SAME {
             assert!(rows(&there, sql) == rows(&here, sql), "{:?}: {sql}", server.kind);
         }
-        for (table, column) in [("t_bytes", "string"), ("mixed", "blob_5")] {
+        for (table, column) in [("t_bytes", "string"), ("mixed", "blob_6")] {
             let (ours, theirs) = (
                 bytes_of(None, table, column),
                 bytes_of(Some(server.kind), table, column),
@@ -181,8 +222,15 @@ fn types_are_those_of_the_database() {
     for server in servers::all() {
         let url = server.url(&server.database(""));
         let mixed = TableConfig {
-            columns: 5,
-            types: vec![Type::Int, Type::Text, Type::Float, Type::Time, Type::Blob],
+            columns: 6,
+            types: vec![
+                Type::Int,
+                Type::Text,
+                Type::Float,
+                Type::Double,
+                Type::Time,
+                Type::Blob,
+            ],
             ..table("mixed", 3, 50, 30.0)
         };
         write(
@@ -205,10 +253,13 @@ fn types_are_those_of_the_database() {
         };
         let (mixed, bytes) = match server.kind {
             Kind::Postgres => (
-                "bigint bigint text double precision timestamp without time zone bytea",
+                "bigint bigint text double precision double precision timestamp without time zone bytea",
                 "bigint bytea",
             ),
-            Kind::Mariadb => ("bigint bigint text double datetime blob", "bigint mediumblob"),
+            Kind::Mariadb => (
+                "bigint bigint text double double datetime blob",
+                "bigint mediumblob",
+            ),
         };
         assert_eq!(of("mixed").replace('\n', " "), mixed);
         assert_eq!(of("t_bytes").replace('\n', " "), bytes);
@@ -373,6 +424,76 @@ fn a_conditions_database_is_consistent() {
         count("SELECT count(*) FROM COMP200_F0001_IOVS a, COMP200_F0002_IOVS b WHERE a.p_1 = b.p_1"),
         0
     );
+}
+
+/// Ten numbers, a float and a string of 177 bytes, as in the published test of small queries.
+#[test]
+fn numbers_of_a_payload_count_as_eight_bytes() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("db");
+    let small = CoolConfig {
+        payload: 177,
+        types: [&[Type::Double; 10], [Type::Float, Type::Text].as_slice()].concat(),
+        ..cool(Versioning::Single)
+    };
+    let reports = write(&path, vec![DataSet::Cool(small)]);
+    let iovs = reports
+        .iter()
+        .find(|report| report.name == "COMP200_F0001_IOVS")
+        .unwrap();
+    assert_eq!((iovs.rows, iovs.bytes, iovs.kind), (150, 150 * 89, "text"));
+    let rows = "SELECT count(*) FROM COMP200_F0001_IOVS WHERE length(P_12) = 89 AND P_11 < 1000000";
+    assert_eq!(count(&path, rows), 150);
+    let doubles = "SELECT count(*) FROM COMP200_F0001_IOVS WHERE P_1 BETWEEN 100 AND 1000
+                   AND round(P_10, 12) = P_10 AND round(P_10, 11) <> P_10";
+    assert_eq!(count(&path, doubles), 150);
+    let spec = "SELECT count(*) FROM COMP200_NODES WHERE FOLDER_PAYLOADSPEC LIKE '%P_10:Double,P_11:Double,P_12:String255'";
+    assert_eq!(count(&path, spec), 2);
+    for (payload, types) in [
+        (95, vec![Type::Int; 12]),
+        (96, vec![Type::Int, Type::Text]),
+        (8, vec![Type::Int, Type::Text]),
+    ] {
+        let wrong = CoolConfig {
+            payload,
+            types,
+            ..cool(Versioning::Single)
+        };
+        let fits = payload == 96;
+        let config = DataConfig {
+            database: path.clone(),
+            tables: vec![DataSet::Cool(wrong)],
+        };
+        assert_eq!(data::write(&config).is_ok(), fits, "{payload}");
+    }
+}
+
+#[test]
+fn every_interval_has_its_payload() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("db");
+    let reports = write(&path, vec![DataSet::CondDb(conditions())]);
+    let sizes: Vec<(&str, u64, u64)> = reports
+        .iter()
+        .map(|report| (report.name.as_str(), report.rows, report.bytes))
+        .collect();
+    assert_eq!(
+        sizes,
+        [
+            ("CMS_GLOBAL_TAG", 2, 0),
+            ("CMS_GLOBAL_TAG_MAP", 6, 0),
+            ("CMS_TAG", 3, 0),
+            ("CMS_IOV", 750, 0),
+            ("CMS_PAYLOAD", 300, 150_000),
+        ]
+    );
+    let count = |sql| count(&path, sql);
+    let found = "SELECT count(*) FROM CMS_GLOBAL_TAG_MAP m, CMS_TAG t, CMS_IOV i, CMS_PAYLOAD p
+                 WHERE m.GLOBAL_TAG_NAME = 'GT_0002' AND t.NAME = m.TAG_NAME AND i.TAG_NAME = t.NAME
+                 AND p.HASH = i.PAYLOAD_HASH AND p.OBJECT_TYPE = t.OBJECT_TYPE AND length(p.HASH) = 40";
+    assert_eq!(count(found), 750);
+    assert_eq!(count("SELECT count(DISTINCT DATA) FROM CMS_PAYLOAD"), 300);
+    assert_eq!(count("SELECT max(SINCE) FROM CMS_IOV"), 2490);
 }
 
 #[test]

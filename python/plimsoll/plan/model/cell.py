@@ -333,7 +333,7 @@ class Data:
 
     name: str
     into: str
-    kind: Literal["table", "cool", "sql"]
+    kind: Literal["table", "cool", "conddb", "sql"]
     settings: Mapping[str, Json]
     bytes: int
 

@@ -1,5 +1,5 @@
-"""Raw model of the sections from which queries for the drivers `frontier` and `sql` are made: `table:` and `cool:` of a
-workload, `from_log:` of a driver."""
+"""Raw model of the sections from which queries for the drivers `frontier` and `sql` are made: `table:`, `cool:` and
+`conddb:` of a workload, `from_log:` of a driver."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.queries.access_line import DurationUnit
 from plimsoll.plan.queries.log_fields import FormatError
 from plimsoll.plan.queries.log_format import NAMES, line_format
-from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Size, null_word, shown
+from plimsoll.plan.source.fields import Count, Fraction, PlainText, Raw, Seed, Size, null_word, shown
 
 MAX_JOIN: Final = 60
 """Maximum number of tables of a join. The limit of MariaDB is 61; those of the others are greater."""
 MAX_TIMES: Final = 10_000
 """Maximum number of time points of `times`, because they are listed."""
 MAX_OBJECTS: Final = 100_000
-"""Maximum number of ranges of a table with versions: their numbers are listed, and are exact as metrics."""
+"""Maximum number of ranges of a table with versions, and of payloads with hashes: they are listed, and the numbers of
+ranges are exact as metrics."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(\.[A-Za-z_][A-Za-z0-9_$]*)?")
 
 
@@ -148,6 +149,35 @@ class CoolWork(Raw):
                 "access",
                 "access whole-folder reads all times, so all queries for a folder are equal: leave out repeat "
                 "and times",
+            )
+        return self
+
+
+class CondDbWork(Raw):
+    """The requests of a client of a conditions database with payloads by hash, in a session. The
+    keys up to `seed` are those of the data set."""
+
+    prefix: Annotated[PlainText, AfterValidator(_prefix)] = ""
+    global_tags: Annotated[int, Field(ge=1, le=10_000)] = 1
+    tags: Annotated[int, Field(ge=1, le=10_000)]
+    iovs: Count
+    payloads: Count | None = None
+    seed: Seed = 1
+    group: Count = 1000
+    by_hash: Fraction = 0.5
+    session: bool = True
+
+    @model_validator(mode="after")
+    def _check_payloads(self) -> CondDbWork:
+        payloads = self.payloads or self.iovs
+        if payloads > self.iovs:
+            raise PydanticCustomError("payloads", "payloads (of each tag) must be at most iovs")
+        if self.by_hash > 0 and self.tags * payloads > MAX_OBJECTS:
+            raise PydanticCustomError(
+                "payloads",
+                "tags x payloads must be at most {most}, because the hashes are listed, got {count}: give fewer "
+                "payloads or `by_hash: 0%`",
+                {"most": MAX_OBJECTS, "count": self.tags * payloads},
             )
         return self
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from plimsoll.plan.model import cell as model
 from plimsoll.plan.queries.sql_text import MAX_BYTES, SqlTextError, statements
 from plimsoll.plan.resolve.context import ResolveContext
-from plimsoll.plan.schema.data import CoolData, SqlData, TableData
+from plimsoll.plan.schema.data import CondDbData, CoolData, SqlData, TableData
 from plimsoll.plan.schema.experiment import ExperimentRaw
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest
@@ -18,7 +18,7 @@ from plimsoll.plan.source.units import about_size
 
 _TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 IOV_BYTES: Final = 160
-"""Estimated bytes of a row of an IOV table without its payload, with keys and indexes."""
+"""Estimated bytes of a row of an IOV or payload table without its payload, with keys and indexes."""
 
 
 def resolve_data(
@@ -71,7 +71,7 @@ def _sql(name: str, raw: SqlData, database: model.DatabaseKind | None, context: 
     return model.Data(name, raw.into, "sql", {"file": str(path), "shown": raw.file}, size)
 
 
-def _data_set(name: str, raw: TableData | CoolData) -> model.Data:
+def _data_set(name: str, raw: TableData | CoolData | CondDbData) -> model.Data:
     settings: dict[str, Any] = {
         key: getattr(raw, key)
         for key in type(raw).model_fields
@@ -81,6 +81,10 @@ def _data_set(name: str, raw: TableData | CoolData) -> model.Data:
     if isinstance(raw, TableData):
         written = raw.tables * raw.rows * raw.row * raw.columns
         return model.Data(name, raw.into, "table", {"name": name, **settings}, written)
+    if isinstance(raw, CondDbData):
+        payloads = raw.payloads or raw.iovs
+        written = raw.tags * (raw.iovs * IOV_BYTES + payloads * (raw.payload + IOV_BYTES))
+        return model.Data(name, raw.into, "conddb", {"kind": "conddb", **settings}, written)
     intervals = raw.folders * raw.channels * raw.iovs
     versions = raw.tags if raw.versioning == "multi" else 0
     written = intervals * (raw.payload + IOV_BYTES * (1 + versions))

@@ -1,5 +1,5 @@
-"""Resolves the sections from which the lab makes queries: `table:` and `cool:` of a workload, `table:` of entries of
-`mix`."""
+"""Resolves the sections from which the lab makes queries: `table:`, `cool:` and `conddb:` of a workload, `table:` of
+entries of `mix`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, Final
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.drivers.table import DRIVERS
 from plimsoll.plan.model import cell as model
+from plimsoll.plan.queries.conddb import conddb_queries
 from plimsoll.plan.queries.cool import cool_queries, payload_columns
 from plimsoll.plan.queries.query import QuerySet, dialect_of, table_queries
-from plimsoll.plan.queries.sections import CoolWork, TableWork
+from plimsoll.plan.queries.sections import CondDbWork, CoolWork, TableWork
 from plimsoll.plan.schema.load import WorkloadRaw
 from plimsoll.plan.source.document import KeyPath
 
@@ -67,9 +68,9 @@ def made_queries(
     numbers: Mapping[str, str],
     context: Context,
 ) -> dict[int | None, QuerySet]:
-    """The queries that the lab makes: of `table:` or `cool:` under the key None, of entries of `mix` by their index.
-    `section`: of the driver, as plain data; `tree`: the whole file; `at`: path of the workload; `numbers`: see
-    `object_numbers`."""
+    """The queries that the lab makes: of `table:`, `cool:` or `conddb:` under the key None, of entries of `mix` by
+    their index. `section`: of the driver, as plain data; `tree`: the whole file; `at`: path of the workload;
+    `numbers`: see `object_numbers`."""
     query_sets: dict[int | None, QuerySet] = {}
     for index, entry in enumerate(raw.mix or []):
         if entry.table is None:
@@ -81,7 +82,7 @@ def made_queries(
             _check_table(entry.table, raw, target, tree, here, services, context)
             number = numbers.get(_table_name(entry.table), "")
             query_sets[index] = table_queries(entry.table, number, f"_{index + 1}")
-    kinds = [kind for kind in ("table", "cool") if getattr(raw, kind) is not None]
+    kinds = [kind for kind in ("table", "cool", "conddb") if getattr(raw, kind) is not None]
     if not kinds:
         return query_sets
     here = (*at, kinds[0])
@@ -95,6 +96,9 @@ def made_queries(
     elif raw.cool is not None:
         _check_cool_data(raw.cool, tree, here, context)
         query_sets[None] = cool_queries(raw.cool, dialect_of(target, services))
+    elif raw.conddb is not None:
+        _check_conddb_data(raw.conddb, tree, here, context)
+        query_sets[None] = conddb_queries(raw.conddb, dialect_of(target, services))
     return query_sets
 
 
@@ -112,19 +116,8 @@ def _check_single_source(others: list[str], at: KeyPath, context: Context) -> No
 
 def _check_cool_data(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
     """Reports folders, channels and intervals that a data set of this file with the same prefix does not have."""
-    for name, data_set in _data(tree).items():
-        if (
-            not isinstance(data_set, Mapping)
-            or data_set.get("kind") != "cool"
-            or data_set.get("prefix", "") != raw.prefix
-        ):
-            continue
-        for key in ("folders", "channels", "iovs"):
-            requested, available = getattr(raw, key), data_set.get(key)
-            if isinstance(available, int) and requested > available:
-                context.wrong(
-                    (*at, key), f"{requested} {key} are requested, but data.{name} has only {available}"
-                )
+    for name, data_set in _of_kind("cool", raw.prefix, tree):
+        _check_counts(raw, ("folders", "channels", "iovs"), name, data_set, at, context)
         columns, types = data_set.get("columns"), data_set.get("types")
         available = columns or (len(types) if isinstance(types, list) else None)
         if isinstance(available, int) and (requested := payload_columns(raw)) > available:
@@ -139,6 +132,50 @@ def _check_cool_data(raw: CoolWork, tree: Mapping[str, Any], at: KeyPath, contex
             context.wrong(
                 (*at, "versioning"),
                 f"versioning is {raw.versioning}, but data.{name} has {data_set.get('versioning', 'single')}",
+            )
+
+
+def _check_conddb_data(raw: CondDbWork, tree: Mapping[str, Any], at: KeyPath, context: Context) -> None:
+    """Reports tags, intervals and payloads that a data set of this file with the same prefix does not have."""
+    for name, data_set in _of_kind("conddb", raw.prefix, tree):
+        _check_counts(raw, ("global_tags", "tags", "iovs"), name, {"global_tags": 1, **data_set}, at, context)
+        requested, available = raw.payloads or raw.iovs, data_set.get("payloads")
+        if isinstance(available, int) and requested > available:
+            context.wrong(
+                (*at, "payloads"),
+                f"{requested} payloads of each tag are requested, but data.{name} has only {available}",
+            )
+        if (seed := data_set.get("seed", 1)) != raw.seed:
+            context.wrong(
+                (*at, "seed"),
+                f"seed is {raw.seed}, but data.{name} has {seed}: the hashes of the payloads follow from it",
+            )
+
+
+def _of_kind(kind: str, prefix: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The data sets of this file of a kind and with a prefix."""
+    for name, data_set in _data(tree).items():
+        if (
+            isinstance(data_set, Mapping)
+            and data_set.get("kind") == kind
+            and data_set.get("prefix", "") == prefix
+        ):
+            yield name, data_set
+
+
+def _check_counts(
+    raw: CoolWork | CondDbWork,
+    keys: tuple[str, ...],
+    name: str,
+    data_set: Mapping[str, Any],
+    at: KeyPath,
+    context: Context,
+) -> None:
+    for key in keys:
+        requested, available = getattr(raw, key), data_set.get(key)
+        if isinstance(available, int) and requested > available:
+            context.wrong(
+                (*at, key), f"{requested} {key} are requested, but data.{name} has only {available}"
             )
 
 

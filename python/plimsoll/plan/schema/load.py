@@ -16,7 +16,7 @@ from plimsoll.plan.drivers.replay import ReplaySection
 from plimsoll.plan.drivers.section import MixEntry
 from plimsoll.plan.drivers.sql import SqlSection
 from plimsoll.plan.drivers.tcp import TcpSection
-from plimsoll.plan.queries.sections import CoolWork, TableWork
+from plimsoll.plan.queries.sections import CondDbWork, CoolWork, TableWork
 from plimsoll.plan.source.fields import (
     Count,
     Dist,
@@ -293,6 +293,7 @@ class WorkloadRaw(Raw):
     mix: list[MixEntry] | None = Field(default=None, min_length=1)
     table: TableWork | None = None
     cool: CoolWork | None = None
+    conddb: CondDbWork | None = None
     exec: ExecSection | None = None
     frontier: FrontierSection | None = None
     http: HttpSection | None = None
