@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from plimsoll.deploy.binary import find_engine
 from plimsoll.plan.queries.request_log import read_request_log
@@ -157,3 +158,24 @@ def test_a_cool_session_by_gateway_and_by_sql(lab: Lab) -> None:
         assert {row["items"] for row in found if row["operation"].startswith("iov")} == {1}
         items = {row["operation"]: row["items"] for row in found}
         assert (items["nodes"], items["tags"], items["channels"]) == (1, 1, 20)
+
+
+@pytest.mark.long
+def test_a_long_query_times_out_at_the_client_unless_the_gateway_sends_keepalives(
+    lab: Lab,
+    place: Path,
+) -> None:
+    needs("postgres")
+    work = "frontier: {queries: ['SELECT 1, pg_sleep(6)'], read_timeout: 3s}"
+    text = file(work, "load: {testers: 2}\nrun: {until: {each_tester: 1}}")
+    text = text.replace("target: cache", "target: gateway").replace("kind: sqlite", "kind: postgres")
+    text = text.replace("  cache:   {kind: squid, origin: gateway}\n", "")
+    text += "factors: {keepalive: {path: services.gateway.keepalive, levels: [none, 200ms]}}\n"
+    found = run(lab, place, text)
+    seen = {}
+    for each in found["runs"]:
+        path = lab.results() / "runs" / each["id"] / "transactions.parquet"
+        seen[each["cell"]["keepalive"]] = {
+            (row["outcome"], row["code"]) for row in pq.read_table(path).to_pylist()
+        }
+    assert seen == {"none": {("timeout", "timeout first byte")}, "200ms": {("ok", "")}}

@@ -49,9 +49,9 @@ class Site:
     def url(self, name: str) -> str:
         return self.fleet.addresses()[name][0]
 
-    def ask(self, table: str, at: str = "lower") -> tuple[str, bool]:
-        """The text of the first row, and whether a cache had it."""
-        sql = f"SELECT string FROM {table} WHERE id = 1"
+    def ask(self, table: str, at: str = "lower", row: int = 1) -> tuple[str, bool]:
+        """The text of a row, and whether a cache had it."""
+        sql = f"SELECT string FROM {table} WHERE id = {row}"
         p1 = base64.b64encode(zlib.compress(sql.encode())).decode().translate(str.maketrans("+/=", ".-_"))
         connection = http.client.HTTPConnection(urlsplit(self.url(at)).netloc, timeout=10)
         connection.request(
@@ -78,11 +78,11 @@ class Site:
         source.close()
         return {**reading.counters, **reading.gauges}
 
-    def change(self, table: str, text: str) -> None:
+    def change(self, table: str, text: str, row: int = 1) -> None:
         """As anybody would, past the gateway."""
         url = urlsplit(self.url("db"))
         assert url.port is not None
-        sql = f"UPDATE {table} SET string = '{text}' WHERE id = 1"
+        sql = f"UPDATE {table} SET string = '{text}' WHERE id = {row}"
         if url.scheme == "postgresql":
             import psycopg
 
@@ -149,6 +149,24 @@ def test_a_cache_that_is_started_anew_is_told_where_it_was(site: Site) -> None:
     assert site.ask("one")[1]
     site.change("one", "another text")
     until("the change", lambda: "another text" in site.ask("one")[0])
+
+
+@pytest.mark.parametrize(
+    "site", [("postgres", "scope: row, detection: logical-decoding")], indirect=True, ids=str
+)
+def test_a_decoded_change_of_a_row_leaves_the_objects_of_other_rows(site: Site) -> None:
+    until("the replication slot", lambda: site.ask("one")[1])
+    for row in (1, 2):
+        until(f"row {row} in both caches", lambda row=row: site.ask("one", row=row)[1])  # type: ignore[misc]
+    for text in ("first change", "second change"):
+        site.change("one", text, row=2)
+        until(text, lambda text=text: text in site.ask("one", row=2)[0])  # type: ignore[misc]
+        until("being kept again", lambda: site.ask("one", row=2)[1])
+    assert site.ask("one")[1], "the other row has not changed"
+    site.change("one", "third change")
+    until("the other row", lambda: "third change" in site.ask("one")[0])
+    stats = site.stats()
+    assert (stats["watching"], stats["purge_failures"], stats["changes"]) == (1, 0, 3)
 
 
 @pytest.mark.parametrize("site", [("sqlite", "on: {every: 300ms}")], indirect=True, ids=str)

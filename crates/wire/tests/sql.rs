@@ -105,7 +105,9 @@ impl Client {
                     return answer;
                 }
                 Event::CopyRow(bytes) => answer.copied.push(bytes),
-                Event::StartTls | Event::Notified { .. } | Event::Log(_) => panic!("unexpected event"),
+                Event::StartTls | Event::Notified { .. } | Event::Stream(_) | Event::Log(_) => {
+                    panic!("unexpected event")
+                }
             }
         }
     }

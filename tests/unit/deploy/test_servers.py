@@ -122,6 +122,12 @@ def test_databases_are_configured_with_the_settings_of_the_file() -> None:
     assert overridden.count("shared_preload_libraries") == 1
     assert "auto_explain" in overridden
     assert "fsync" not in text, "the server's default applies"
+    assert "wal_level" not in text
+    decoded = postgres.configuration(
+        LOOPBACK, 1, {"max_slot_wal_keep_size": "64MB"}, statements=False, decoded=True
+    )
+    assert "wal_level = 'logical'" in decoded
+    assert "max_slot_wal_keep_size = '64MB'" in decoded, "the file has precedence"
     assert 'host "events" "me" 127.0.0.1/32 trust' in postgres.access("me", "events", LOOPBACK, others=False)
     options = mariadb.configuration(
         Path("/p"), LOOPBACK, 3306, {"innodb_buffer_pool_size": "256M"}

@@ -85,7 +85,8 @@ def test_every_key_of_a_section_is_resolved() -> None:
     text = (
         "frontier: {queries: [SELECT 1], http: 1.0, failover: client, failover_to_server: false,"
         " load_balance: proxies, connect_timeout: 1s, read_timeout: 200ms, uncached: 5%, chatter: 2,"
-        " chatter_queries: [SELECT 2], chatter_refresh: no-cache, chatter_ttl: short, freshkey: 'k{tester}', refresh: max-age=60}"
+        " chatter_queries: [SELECT 2], chatter_refresh: no-cache, chatter_ttl: short,"
+        " freshkey: 'k{tester}', refresh: max-age=60}"
     )
     settings, request = work(text)["settings"], work(text)["operations"][0]["request"]
     assert (settings["http"], settings["failover"], settings["load_balance"]) == ("1.0", "client", "proxies")

@@ -66,6 +66,7 @@ def test_databases_gateways_and_caches_are_resolved() -> None:
         "settings": {"shared_buffers": "256MB", "fsync": "false", "max_connections": "200"},
         "database": "plimsoll",
         "user": "plimsoll",
+        "decoded": False,
     }
     assert [service.needs for service in resolved.services] == [(), ("db",), ("front",)]
     assert settings(FILE, "cache")["cache"] == {
@@ -320,6 +321,8 @@ def test_a_gateway_notifies_caches_from_the_top_down_and_needs_none_of_them() ->
         "again": 1_000_000_000,
         "most_keys": 200_000,
         "triggers": "install",
+        "scope": "table",
+        "detection": "triggers",
     }
     assert resolved.service("gate").needs == ("db",)
     assert settings(TOLD, "db")["binary_log"]
@@ -328,6 +331,8 @@ def test_a_gateway_notifies_caches_from_the_top_down_and_needs_none_of_them() ->
     assert engine_config["invalidation"] == {
         "caches": [{"proxy": f"http://127.0.0.1:{port}"} for port in (2, 3, 4)],
         "triggers": "install",
+        "scope": "table",
+        "detection": "triggers",
         "again_ms": 1000,
         "most_keys": 200_000,
     }
@@ -337,6 +342,37 @@ def test_a_gateway_notifies_caches_from_the_top_down_and_needs_none_of_them() ->
     assert (engine_config["invalidation"]["on"], engine_config["invalidation"]["every_s"]) == ("every", 0.25)
     assert engine_config["invalidation"]["settle_ms"] == 40
     assert not every.service("db").settings["binary_log"]
+
+
+def test_a_database_whose_log_a_gateway_decodes_is_prepared_for_it() -> None:
+    text = TOLD.replace("kind: mariadb", "kind: postgres")
+    assert not settings(text, "db")["decoded"]
+    keys = "invalidation: {scope: row, detection: logical-decoding,"
+    decoded = text.replace("invalidation: {", keys)
+    assert settings(decoded, "db")["decoded"]
+    assert not settings(decoded, "other")["decoded"]
+    engine_config = gateway_config(config(decoded))["invalidation"]
+    assert (engine_config["scope"], engine_config["detection"]) == ("row", "logical-decoding")
+    minimal = decoded.replace(
+        "db:    {kind: postgres}", "db:    {kind: postgres, settings: {wal_level: replica}}"
+    )
+    for wrong, expected in [
+        (TOLD.replace("invalidation: {", "invalidation: {scope: row,"), "row needs PostgreSQL"),
+        (TOLD.replace("invalidation: {", keys), "logical-decoding needs PostgreSQL"),
+        (
+            text.replace("invalidation: {", "invalidation: {on: {every: 1s}, scope: everything,"),
+            "only with `on: change`",
+        ),
+        (minimal, "a gateway with `detection: logical-decoding` needs logical"),
+    ]:
+        assert any(expected in line for line in problems(wrong)), problems(wrong)
+    assert settings(TOLD.replace("invalidation: {", "invalidation: {scope: everything,"), "gate")
+
+
+def test_a_gateway_without_keepalives() -> None:
+    text = TOLD.replace("database: db,", "database: db, keepalive: none,")
+    assert settings(text, "gate")["keepalive"] is None
+    assert gateway_config(config(text))["keepalive_s"] == 0
 
 
 def test_the_configuration_of_a_gateway_has_its_settings() -> None:

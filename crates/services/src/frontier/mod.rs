@@ -40,7 +40,7 @@ use std::sync::atomic::Ordering;
 use tokio::net::TcpListener;
 
 pub use config::{Ages, FrontierConfig};
-pub use invalidation::{CacheConfig, InvalidationConfig, InvalidationStats, On, Triggers};
+pub use invalidation::{CacheConfig, Detection, InvalidationConfig, InvalidationStats, On, Scope, Triggers};
 pub use tally::FrontierStats;
 
 use crate::ServiceError;

@@ -204,6 +204,7 @@ impl Server {
                 for setting in ["listen_addresses=127.0.0.1", "fsync=off", "shared_buffers=64MB"] {
                     command.args(["-c", setting]);
                 }
+                command.args(self.options);
                 command
             }
             Kind::Mariadb => {

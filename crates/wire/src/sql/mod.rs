@@ -96,8 +96,26 @@ pub enum Event {
         /// Text of the notification.
         payload: String,
     },
+    /// An event of a replication stream, after `START_REPLICATION` (`PostgreSQL` only).
+    Stream(StreamEvent),
     /// An event of the binary log, after [`Session::follow_log`] (`MariaDB` only).
     Log(LogEvent),
+}
+
+/// An event of a replication stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// The stream begins. It has no end.
+    Begins,
+    /// A text of the output plugin.
+    Decoded {
+        /// Position in the log.
+        position: u64,
+        /// The text.
+        text: String,
+    },
+    /// The end of the log, of which everything before was sent.
+    Position(u64),
 }
 
 /// Whether a session is within a transaction block, as its server has reported it.

@@ -84,6 +84,7 @@ fn line(session: &Session, event: Event) -> String {
         Event::CopyRow(bytes) => format!("copy row {bytes}"),
         Event::Failed(refusal) => format!("failed {} {}", refusal.code, refusal.number),
         Event::Notified { channel, payload } => format!("notified {channel} {payload}"),
+        Event::Stream(event) => format!("{event:?}"),
         Event::Log(event) => format!("{event:?}"),
         Event::Columns(columns) => {
             let names = columns

@@ -1,7 +1,7 @@
 //! Scripted exchanges that the servers of the tests do not have: other authentication methods, and
 //! servers that violate the protocol.
 
-use super::{CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError};
+use super::{CancelKey, Event, Login, Refusal, Server, Session, SqlProtocolError, StreamEvent};
 
 fn session(server: Server, password: Option<&str>) -> Session {
     let login = Login {
@@ -46,6 +46,44 @@ fn message(tag: u8, body: &[u8]) -> Vec<u8> {
 
 fn authentication(kind: u32, body: &[u8]) -> Vec<u8> {
     message(b'R', &[&kind.to_be_bytes(), body].concat())
+}
+
+/// The first bytes of a stream of changes, and what the client reports.
+#[test]
+fn a_replication_stream_contains_texts_and_positions() {
+    let login = Login {
+        user: "lab".to_owned(),
+        password: None,
+        database: "d".to_owned(),
+    };
+    let mut session = Session::replicating(Server::Postgres, login);
+    assert!(sent(&mut session).ends_with(b"replication\0database\0\0"));
+    let ready = message(b'Z', b"I");
+    let step = receive(&mut session, &[authentication(0, b""), ready].concat());
+    assert_eq!(step, Ok(Some(Event::Ready)));
+    session.query("START_REPLICATION SLOT s LOGICAL 0/0");
+    let step = receive(&mut session, &message(b'W', b"\0\0\0"));
+    assert_eq!(step, Ok(Some(Event::Stream(StreamEvent::Begins))));
+    let header = |tag: u8| [&[tag], &7_u64.to_be_bytes()[..], &[0; 8]].concat();
+    let text = |text: &[u8]| message(b'd', &[&header(b'w')[..], &[0; 8], text].concat());
+    let decoded = |text: &str| {
+        let text = text.to_owned();
+        Event::Stream(StreamEvent::Decoded { position: 7, text })
+    };
+    assert_eq!(
+        receive(&mut session, &text(b"COMMIT")),
+        Ok(Some(decoded("COMMIT")))
+    );
+    let latin = receive(&mut session, &text(b"caf\xe9"));
+    assert_eq!(latin, Ok(Some(decoded("caf\u{e9}"))));
+    let step = receive(&mut session, &message(b'd', &[&header(b'k')[..], &[0]].concat()));
+    assert_eq!(step, Ok(Some(Event::Stream(StreamEvent::Position(7)))));
+    session.report_position(0x1234);
+    let report = sent(&mut session);
+    assert_eq!((report.len(), &report[..6]), (39, &b"d\0\0\0\x26r"[..]));
+    assert_eq!(report[6..14], 0x1234_u64.to_be_bytes());
+    let wrong = receive(&mut session, &message(b'd', b"?"));
+    assert_eq!(protocol_error(&wrong), "unknown message of a replication stream");
 }
 
 /// A packet of `MariaDB`.

@@ -38,18 +38,24 @@ pub struct Session {
 impl Session {
     /// A session without TLS. It logs in by itself.
     pub fn new(server: Server, login: Login) -> Self {
-        Self::with(server, login, false)
+        Self::with(server, login, false, false)
+    }
+
+    /// A session without TLS that also accepts commands of replication, such as
+    /// `START_REPLICATION`. `PostgreSQL` only: the same as [`Self::new`] for `MariaDB`.
+    pub fn replicating(server: Server, login: Login) -> Self {
+        Self::with(server, login, false, true)
     }
 
     /// A session with TLS. A server that does not support TLS is an error.
     pub fn secured(server: Server, login: Login) -> Self {
-        Self::with(server, login, true)
+        Self::with(server, login, true, false)
     }
 
-    fn with(server: Server, login: Login, tls: bool) -> Self {
+    fn with(server: Server, login: Login, tls: bool, replicates: bool) -> Self {
         let mut common = Common::default();
         let client = match server {
-            Server::Postgres => Client::Postgres(postgres::Client::new(login, tls, &mut common)),
+            Server::Postgres => Client::Postgres(postgres::Client::new(login, tls, replicates, &mut common)),
             Server::Mysql => Client::Mysql(mysql::Client::new(login, tls)),
         };
         Self {
@@ -192,6 +198,15 @@ impl Session {
     pub fn follow_log(&mut self, replica: u32, file: &str, position: u32) {
         if let Client::Mysql(client) = &mut self.client {
             client.follow_log(replica, file, position, &mut self.common);
+        }
+    }
+
+    /// Reports to the server that everything up to this position of its log was processed, after
+    /// [`StreamEvent::Begins`](super::StreamEvent); [`StreamEvent::Position`](super::StreamEvent) follows. `PostgreSQL` only: does nothing with
+    /// `MariaDB`.
+    pub fn report_position(&mut self, position: u64) {
+        if let Client::Postgres(client) = &mut self.client {
+            client.report_position(position, &mut self.common);
         }
     }
 

@@ -29,6 +29,7 @@ STATEMENTS: Final = "pg_stat_statements"
 ENCODING: Final = "LATIN1"
 """In this encoding, every byte except 0 is a character. So the contents of data sets and queries are stored
 and returned unchanged, whether they are UTF-8 or not."""
+DECODED: Final = {"wal_level": "logical", "max_slot_wal_keep_size": "1GB"}
 STOP_S: Final = 20.0
 INITDB_S: Final = 120.0
 
@@ -45,7 +46,9 @@ def start_postgres(running: RunningService, site: Site) -> None:
     _initdb(running, site, programs, data, password)
     port = host.free_port(address=site.listen)
     has_statements = _has_statements(host, programs)
-    text = configuration(site.listen, port, settings["settings"], statements=has_statements)
+    text = configuration(
+        site.listen, port, settings["settings"], statements=has_statements, decoded=settings["decoded"]
+    )
     host.write(data / "postgresql.conf", text, append=True)
     rules = access(
         settings["user"],
@@ -65,6 +68,8 @@ def start_postgres(running: RunningService, site: Site) -> None:
             _create_database(
                 connection, settings["user"], settings["database"], with_statements=STATEMENTS in text
             )
+            if settings["decoded"]:
+                _allow_replication(connection, settings["user"])
             running.version = _single_value(connection, "SHOW server_version").split()[0]
     except Exception as error:
         raise ServiceError(f"service {name}: its user and database could not be created: {error}") from error
@@ -76,13 +81,17 @@ def start_postgres(running: RunningService, site: Site) -> None:
     running.counters = lambda: PostgresCounters(connect, settings["database"])
 
 
-def configuration(address: str, port: int, settings: Mapping[str, str], *, statements: bool) -> str:
-    """Settings that are appended to the configuration of initdb; the last value takes precedence."""
+def configuration(
+    address: str, port: int, settings: Mapping[str, str], *, statements: bool, decoded: bool = False
+) -> str:
+    """Settings that are appended to the configuration of initdb; the last value takes precedence. `decoded`: a gateway
+    decodes the write-ahead log, of which the server keeps a limited amount for it."""
     lines = {
         "listen_addresses": address,
         "port": str(port),
         "unix_socket_directories": "",
         **({"shared_preload_libraries": STATEMENTS} if statements else {}),
+        **(DECODED if decoded else {}),
         **settings,
     }
     return "".join(f"{key} = {_quoted(value)}\n" for key, value in lines.items())
@@ -189,6 +198,12 @@ def _create_database(
         connection.execute(SQL("CREATE DATABASE {} OWNER {}").format(Identifier(database), Identifier(user)))
     if with_statements:
         connection.execute(SQL("CREATE EXTENSION IF NOT EXISTS {}").format(Identifier(STATEMENTS)))
+
+
+def _allow_replication(connection: psycopg.Connection[Any], user: str) -> None:
+    from psycopg.sql import SQL, Identifier
+
+    connection.execute(SQL("ALTER ROLE {} REPLICATION").format(Identifier(user)))
 
 
 def _note_leftovers(running: RunningService, host: ServiceHost, data: PurePath) -> None:

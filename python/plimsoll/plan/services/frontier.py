@@ -16,6 +16,7 @@ from plimsoll.plan.model.cell import DatabaseKind, Service
 from plimsoll.plan.queries.database_url import SCHEMES, endpoint, is_database
 from plimsoll.plan.services.section import (
     Addresses,
+    FollowedDatabase,
     SentBytes,
     ServiceAdditions,
     Services,
@@ -108,6 +109,8 @@ class InvalidationRaw(Raw):
     again: Duration = NS["s"]
     most_keys: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
     triggers: Literal["install", "present"] = "install"
+    scope: Literal["everything", "table", "row"] = "table"
+    detection: Literal["triggers", "logical-decoding"] = "triggers"
 
 
 class FrontierService(StatelessSection):
@@ -142,10 +145,11 @@ class FrontierService(StatelessSection):
     def scheme(self) -> str:
         return "http"
 
-    def followed_database(self) -> str | None:
-        if self.invalidation is None or self.invalidation.on.every is not None:
+    def followed_database(self) -> FollowedDatabase | None:
+        invalidation = self.invalidation
+        if invalidation is None or invalidation.on.every is not None or isinstance(self.database, Secret):
             return None
-        return None if isinstance(self.database, Secret) else self.database
+        return FollowedDatabase(self.database, decodes=invalidation.detection == "logical-decoding")
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
@@ -156,6 +160,7 @@ class FrontierService(StatelessSection):
             if (file := getattr(self, key)) is not None:
                 settings[key] = context.file(file, (*at, key))
         if self.invalidation is not None:
+            self._check_detection(self.invalidation, services, (*at, "invalidation"), context)
             caches = self._caches(name, self.invalidation, services, context)
             settings["invalidation"] = {**plain(self.invalidation), "caches": caches}
         return ServiceAdditions(needs, settings)
@@ -227,6 +232,22 @@ class FrontierService(StatelessSection):
                 "give `last_modified_table` too: this database does not record when its tables change",
             )
 
+    def _check_detection(
+        self, invalidation: InvalidationRaw, services: Services, at: KeyPath, context: Context
+    ) -> None:
+        """Reports a scope and a detection that the database does not support."""
+        database = self._database_kind(services)
+        for key, value, standard in (
+            ("scope", invalidation.scope, "table"),
+            ("detection", invalidation.detection, "triggers"),
+        ):
+            if value == standard:
+                continue
+            if invalidation.on.every is not None:
+                context.wrong((*at, key), "is allowed only with `on: change`")
+            elif value != "everything" and database != "postgres":
+                context.wrong((*at, key), f"{value} needs PostgreSQL; with MariaDB use {standard}")
+
     def _caches(
         self, name: str, invalidation: InvalidationRaw, services: Services, context: Context
     ) -> list[str]:
@@ -273,6 +294,8 @@ def _invalidation_config(invalidation: Mapping[str, Any], addresses: Addresses) 
     config = {
         "caches": [{"proxy": addresses.caches[cache]} for cache in invalidation["caches"]],
         "triggers": invalidation["triggers"],
+        "scope": invalidation["scope"],
+        "detection": invalidation["detection"],
         "again_ms": round(invalidation["again"] / NS["ms"]),
         "most_keys": invalidation["most_keys"],
     }

@@ -52,7 +52,11 @@ class MariadbService(ServiceSection):
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         check_settings(self.settings, RESERVED, ("services", name, "settings"), context)
-        followed = any(section.followed_database() == name for section in services.values())
+        followed = any(
+            database.name == name
+            for section in services.values()
+            if (database := section.followed_database()) is not None
+        )
         return ServiceAdditions(
             settings={"binary_log": followed}
         )  # a gateway reads changes from the binary log

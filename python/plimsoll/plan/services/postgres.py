@@ -45,4 +45,14 @@ class PostgresService(ServiceSection):
         check_settings(self.settings, RESERVED, (*at, "settings"), context)
         if self.user == "postgres":
             context.wrong((*at, "user"), "postgres is the administrator of the server: choose another name")
-        return ServiceAdditions()
+        decoded = any(
+            database.name == name and database.decodes
+            for section in services.values()
+            if (database := section.followed_database()) is not None
+        )
+        if decoded and self.settings.get("wal_level", "logical") != "logical":
+            context.wrong(
+                (*at, "settings", "wal_level"),
+                "a gateway with `detection: logical-decoding` needs logical: remove this setting",
+            )
+        return ServiceAdditions(settings={"decoded": decoded})

@@ -44,6 +44,15 @@ class ServiceAdditions:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowedDatabase:
+    """A database whose changes a service detects. `name`: a service or a URL; `decodes`: by logical decoding of its
+    write-ahead log."""
+
+    name: str
+    decodes: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SentBytes:
     """A counter of the bytes that a service sends to its clients, in units of `unit` bytes. `column`: the column of the
     transactions with the same bytes."""
@@ -117,8 +126,8 @@ class ServiceSection(Raw):
         ServiceError if a service that it needs was not started."""
         return dict(service.settings)
 
-    def followed_database(self) -> str | None:
-        """Name of the database service whose changes this service detects, if there is one."""
+    def followed_database(self) -> FollowedDatabase | None:
+        """The database whose changes this service detects, if there is one."""
         return None
 
 

@@ -202,7 +202,11 @@ impl Connection {
                         newest.set_columns(columns.iter().map(|column| column.name.as_str()));
                     }
                 }
-                Event::Complete | Event::StartTls | Event::Notified { .. } | Event::Log(_) => {}
+                Event::Complete
+                | Event::StartTls
+                | Event::Notified { .. }
+                | Event::Stream(_)
+                | Event::Log(_) => {}
             }
         }
         Ok(false)

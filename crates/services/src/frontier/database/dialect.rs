@@ -96,6 +96,20 @@ impl Dialect {
         Some(names)
     }
 
+    /// The words, quotations and other characters of a single statement, without spaces and
+    /// comments. `None` if it has a parameter, a semicolon, or a quotation without an end.
+    pub(crate) fn tokens(self, sql: &str) -> Option<Vec<&str>> {
+        let mut tokens = Vec::new();
+        for piece in Lexer::new(self, sql) {
+            match piece {
+                Piece::Space(_) | Piece::Comment(_) => {}
+                Piece::Word(token) | Piece::Other(token) => tokens.push(token),
+                Piece::Parameter | Piece::End | Piece::Unclosed => return None,
+            }
+        }
+        Some(tokens)
+    }
+
     /// Accepts a single statement that reads.
     fn check_single_read(self, sql: &str) -> Result<(), Failure> {
         let several = || Failure::refused("Query cancelled: it has several statements");

@@ -58,11 +58,24 @@ pub(in crate::frontier) struct Link {
 impl Link {
     /// Connects and logs in.
     pub(in crate::frontier) async fn open(address: &Address) -> Result<Self, Trouble> {
+        Self::log_in(address, Session::new(address.server, address.login.clone())).await
+    }
+
+    /// Connects and logs in, for commands of `PostgreSQL`'s replication.
+    pub(in crate::frontier) async fn open_replication(address: &Address) -> Result<Self, Trouble> {
+        Self::log_in(
+            address,
+            Session::replicating(address.server, address.login.clone()),
+        )
+        .await
+    }
+
+    async fn log_in(address: &Address, session: Session) -> Result<Self, Trouble> {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
         stream.set_nodelay(true)?;
         let mut link = Self {
             stream,
-            session: Session::new(address.server, address.login.clone()),
+            session,
             read: vec![0; READ].into_boxed_slice(),
             held: 0,
             ready: false,
@@ -104,6 +117,11 @@ impl Link {
     pub(in crate::frontier) fn follow_log(&mut self, replica: u32, file: &str, position: u32) {
         self.ready = false;
         self.session.follow_log(replica, file, position);
+    }
+
+    /// Reports that the changes up to this position of `PostgreSQL`'s log were processed.
+    pub(in crate::frontier) fn report_position(&mut self, position: u64) {
+        self.session.report_position(position);
     }
 
     /// Values of the row that the last event announced.

@@ -126,7 +126,11 @@ impl Running {
                 Event::Failed(refusal) => {
                     self.failed = Some(Failure::database(refusal.message));
                 }
-                Event::Complete | Event::StartTls | Event::Notified { .. } | Event::Log(_) => {}
+                Event::Complete
+                | Event::StartTls
+                | Event::Notified { .. }
+                | Event::Stream(_)
+                | Event::Log(_) => {}
                 Event::Ready => {
                     return match self.failed.take() {
                         Some(failure) => Err(failure),

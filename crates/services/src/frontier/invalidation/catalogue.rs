@@ -6,9 +6,12 @@
 //! Functions of the database, foreign tables and materialised views read data whose changes cannot
 //! be detected. Responses that use them are not stored by caches.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::dependents::{Change, Dependency};
+use super::key_condition::Conditions;
 use super::keys::Name;
 
 /// Prefixes of functions of `PostgreSQL` that read tables named by the text of an argument.
@@ -30,6 +33,15 @@ pub(super) enum Kind {
     Unknowable,
 }
 
+/// The column of a table by which changed rows are reported: integers, never NULL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeyColumn {
+    /// Name of the column.
+    pub(super) name: String,
+    /// Number of the column in the table, from 1 on.
+    pub(super) number: i16,
+}
+
 /// A table or view in the catalogue of the database.
 #[derive(Debug, Clone)]
 pub(super) struct Relation {
@@ -45,6 +57,9 @@ pub(super) struct Relation {
     /// The quoted name for a statement.
     pub(super) quoted: String,
     pub(super) kind: Kind,
+    /// None: changes are reported without their rows, or no condition on the table can exclude
+    /// rows safely.
+    pub(super) key: Option<KeyColumn>,
     /// A text that changes when the relation is created again.
     pub(super) version: String,
     /// Whether its changes are reported.
@@ -86,12 +101,14 @@ struct Meaning {
     schema: Option<String>,
     units: BTreeSet<Name>,
     unknowable: bool,
+    is_table: bool,
 }
 
 /// A table of a unit, for its trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TriggerTable {
     pub(super) quoted: String,
+    pub(super) key: Option<KeyColumn>,
     pub(super) watched: bool,
 }
 
@@ -149,9 +166,11 @@ impl Catalogue {
                 Kind::Table => {
                     let unit = &units[index];
                     meaning.units.insert(unit.clone());
+                    meaning.is_table = true;
                     catalogue.unit_of.insert(relation.full.clone(), unit.clone());
                     let member = TriggerTable {
                         quoted: relation.quoted.clone(),
+                        key: relation.key.clone(),
                         watched: relation.watched,
                     };
                     catalogue.members.entry(unit.clone()).or_default().push(member);
@@ -162,7 +181,7 @@ impl Catalogue {
             catalogue.add(
                 &relation.full,
                 &relation.name,
-                format!("{} {}", relation.id, relation.version),
+                format!("{} {} {:?}", relation.id, relation.version, relation.key),
                 meaning,
             );
         }
@@ -237,13 +256,48 @@ impl Catalogue {
         }
     }
 
-    /// All units whose data changes with this table. Empty for an unknown table.
-    pub(super) fn changed_with(&self, full: &str) -> BTreeSet<Name> {
-        let mut units = BTreeSet::new();
-        let mut queue: Vec<Name> = self.unit_of.get(full).cloned().into_iter().collect();
-        while let Some(unit) = queue.pop() {
-            if units.insert(unit.clone()) {
-                queue.extend(self.cascades.get(&unit).into_iter().flatten().cloned());
+    /// The dependency of a query, with these names and conditions, on its only unit: on the rows
+    /// that its conditions select if the unit is one table whose changes are reported by key.
+    pub(super) fn dependency(
+        &self,
+        unit: &Name,
+        names: &[String],
+        conditions: &Conditions<'_>,
+    ) -> Dependency {
+        let mut meanings = self.meanings(&conditions.table, names, &self.home);
+        let is_only = meanings.next().is_some_and(|meaning| meaning.is_table) && meanings.next().is_none();
+        let key = match self.members(unit) {
+            [member] if is_only => member.key.as_ref(),
+            _ => None,
+        };
+        Dependency {
+            unit: unit.clone(),
+            rows: key.and_then(|key| conditions.range(&key.name)),
+        }
+    }
+
+    /// Name of the key column of a table.
+    pub(super) fn key_of(&self, full: &str) -> Option<String> {
+        match self.members(self.unit_of.get(full)?) {
+            [member] => member.key.as_ref().map(|key| key.name.clone()),
+            _ => None,
+        }
+    }
+
+    /// The changes of all units whose data changes with this table. Empty for an unknown table.
+    pub(super) fn changed_with(&self, full: &str, change: Change) -> BTreeMap<Name, Change> {
+        let mut units = BTreeMap::new();
+        let Some(unit) = self.unit_of.get(full) else {
+            return units;
+        };
+        // The parts of a table may have different keys.
+        let is_single = self.members(unit).len() == 1;
+        let mut queue = vec![(unit.clone(), if is_single { change } else { Change::Table })];
+        while let Some((unit, change)) = queue.pop() {
+            if let Entry::Vacant(entry) = units.entry(unit) {
+                let cascades = self.cascades.get(entry.key()).into_iter().flatten();
+                queue.extend(cascades.map(|unit| (unit.clone(), Change::Table)));
+                entry.insert(change);
             }
         }
         units
@@ -378,6 +432,7 @@ mod tests {
             schema: None,
             quoted: full.into(),
             kind,
+            key: None,
             version: "1".into(),
             watched: false,
         }
@@ -461,10 +516,42 @@ mod tests {
     #[test]
     fn a_change_includes_the_tables_of_its_cascades() {
         let catalogue = Catalogue::new(&listing());
-        let changed = |full| Vec::from_iter(catalogue.changed_with(full)).join(" ");
+        let rows = || Change::Rows([1].into());
+        let changed = |full| {
+            let units = catalogue.changed_with(full, rows());
+            units.into_keys().collect::<Vec<Name>>().join(" ")
+        };
         assert_eq!(changed("s.B"), "s.B s.a t.a");
         assert_eq!(changed("s.parted"), "s.part_1");
         assert_eq!(changed("s.elsewhere"), "");
+        let units = catalogue.changed_with("s.B", rows());
+        assert_eq!((&units["s.B"], &units["s.a"]), (&rows(), &Change::Table));
+        let units = catalogue.changed_with("s.parted", rows());
+        assert_eq!(units["s.part_1"], Change::Table, "the key of a part may differ");
+    }
+
+    #[test]
+    fn a_query_depends_on_rows_only_if_it_reads_one_table_by_its_key() {
+        let mut listing = listing();
+        for relation in &mut listing.relations {
+            relation.key = Some(KeyColumn {
+                name: "id".into(),
+                number: 1,
+            });
+        }
+        let catalogue = Catalogue::new(&listing);
+        let depends = |unit: &str, sql: &str| {
+            let tokens = super::super::Dialect::Postgres.tokens(sql).unwrap();
+            let names: Vec<String> = tokens.iter().map(|token| token.to_lowercase()).collect();
+            let conditions = Conditions::read(&tokens).unwrap();
+            let rows = catalogue.dependency(&unit.into(), &names, &conditions).rows;
+            rows.map(|range| (range.first, range.last))
+        };
+        assert_eq!(depends("s.B", "SELECT x FROM b WHERE id = 5"), Some((5, 5)));
+        assert_eq!(depends("s.B", "SELECT x FROM b WHERE x = 5"), None);
+        assert_eq!(depends("s.B", "SELECT x FROM v WHERE id = 5"), None, "a view");
+        assert_eq!(depends("s.a", "SELECT x FROM a WHERE id = 5"), None, "s.a or t.a");
+        assert_eq!(depends("s.part_1", "SELECT x FROM parted WHERE id = 5"), None);
     }
 
     #[test]

@@ -109,6 +109,7 @@ mod tests {
             schema: None,
             quoted: (*name).into(),
             kind: Kind::Table,
+            key: None,
             version: String::new(),
             watched: true,
         };

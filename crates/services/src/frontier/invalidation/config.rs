@@ -25,12 +25,18 @@ pub struct InvalidationConfig {
     /// When objects are purged.
     #[serde(default)]
     pub on: On,
+    /// Which objects are purged after a change.
+    #[serde(default)]
+    pub scope: Scope,
+    /// How `PostgreSQL` reports changes.
+    #[serde(default)]
+    pub detection: Detection,
     /// With `on: every`, the time between two purges of all objects in seconds, 0.01 to 1,000,000.
     #[serde(default)]
     pub every_s: Option<f64>,
     /// Time in ms after a change was reported during which queries may still return the old data,
-    /// at most 600,000. Default: 0 for `PostgreSQL`, which reports a change when all sessions can
-    /// see it; 100 for `MariaDB`, whose log is ahead of the data.
+    /// at most 600,000. Default: 0 for triggers, which report a change when all sessions can see it;
+    /// 100 for logical decoding and `MariaDB`, whose logs are ahead of the data.
     #[serde(default)]
     pub settle_ms: Option<u64>,
     /// Time in ms that a response may need to reach every cache, at most 600,000. Objects that were
@@ -79,6 +85,31 @@ pub enum On {
     Every,
 }
 
+/// Which objects are purged after a change of a table.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// All objects that depend on any table.
+    Everything,
+    /// The objects that depend on the table.
+    #[default]
+    Table,
+    /// The objects that depend on the changed rows, where the key of the rows is in the query, and
+    /// those that depend on the whole table. Only `PostgreSQL`.
+    Row,
+}
+
+/// How `PostgreSQL` reports changes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Detection {
+    /// By triggers on the tables.
+    #[default]
+    Triggers,
+    /// By logical decoding of its write-ahead log, without triggers.
+    LogicalDecoding,
+}
+
 /// Who creates the triggers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -106,6 +137,8 @@ impl InvalidationConfig {
             caches: caches.collect(),
             base: None,
             on: On::Change,
+            scope: Scope::Table,
+            detection: Detection::Triggers,
             every_s: None,
             settle_ms: None,
             again_ms: again_ms(),
@@ -156,6 +189,23 @@ impl InvalidationConfig {
                 "\"on\": \"change\" needs PostgreSQL or MariaDB: use \"on\": \"every\" with SQLite".into(),
             );
         }
+        if self.on == On::Every && (self.scope, self.detection) != (Scope::Table, Detection::Triggers) {
+            return wrong(
+                "scope and detection are allowed only with \"on\": \"change\": remove them or set on".into(),
+            );
+        }
+        if self.scope == Scope::Row && dialect == Dialect::Mysql {
+            return wrong(
+                "\"scope\": \"row\" needs PostgreSQL: use \"scope\": \"table\" with MariaDB".into(),
+            );
+        }
+        if self.detection == Detection::LogicalDecoding && dialect == Dialect::Mysql {
+            return wrong(
+                "\"detection\": \"logical-decoding\" needs PostgreSQL: remove it, the gateway reads the binary log of \
+                 MariaDB"
+                    .into(),
+            );
+        }
         for (key, ms) in [
             ("settle_ms", self.settle_ms.unwrap_or(0)),
             ("again_ms", self.again_ms),
@@ -198,6 +248,11 @@ mod tests {
             (|config| config.on = On::Every, "every_s"),
             (|config| config.every_s = Some(1.0), "every_s"),
             (|config| config.most_keys = 0, "most_keys"),
+            (|config| config.scope = Scope::Row, "scope"),
+            (
+                |config| config.detection = Detection::LogicalDecoding,
+                "detection",
+            ),
         ] {
             let why = refused(change, Dialect::Mysql);
             assert!(why.starts_with("invalidation: ") && why.contains(part), "{why}");
@@ -206,5 +261,7 @@ mod tests {
         let mut every = good.clone();
         (every.on, every.every_s) = (On::Every, Some(10.0));
         assert!(every.check(Dialect::Sqlite).is_ok());
+        every.scope = Scope::Everything;
+        assert!(every.check(Dialect::Postgres).is_err());
     }
 }

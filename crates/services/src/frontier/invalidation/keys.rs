@@ -8,9 +8,11 @@
 //! been sent so shortly before that it has not reached every cache. Its key is purged again later,
 //! when [`Keys::due`] returns it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use super::dependents::{Change, Dependency, Dependents};
 
 /// A shared text: a URL or the name of a table.
 pub(super) type Name = Arc<str>;
@@ -28,7 +30,7 @@ pub(super) struct Stale {
 
 #[derive(Debug)]
 struct Entry {
-    tables: Arc<[Name]>,
+    depends: Arc<[Dependency]>,
     until: Instant,
     /// Number of requests in progress.
     in_progress: u32,
@@ -43,7 +45,7 @@ struct Entry {
 /// The keys.
 pub(super) struct Keys {
     entries: HashMap<Name, Entry>,
-    of_table: HashMap<Name, HashSet<Name>>,
+    of_table: HashMap<Name, Dependents>,
     /// Time of the last change of each table, if it was less than `settle` ago.
     changes: HashMap<Name, Instant>,
     all_changed: Option<Instant>,
@@ -86,7 +88,7 @@ impl Keys {
     pub(super) fn begin(
         &mut self,
         url: &Name,
-        tables: &Arc<[Name]>,
+        depends: &Arc<[Dependency]>,
         age: Duration,
         elsewhere: usize,
         now: Instant,
@@ -97,11 +99,11 @@ impl Keys {
             return false;
         }
         let doubtful = self.is_recent(self.all_changed, now)
-            || tables
+            || depends
                 .iter()
-                .any(|table| self.is_recent(self.changes.get(table).copied(), now));
+                .any(|one| self.is_recent(self.changes.get(&one.unit).copied(), now));
         let entry = self.entries.entry(url.clone()).or_insert_with(|| Entry {
-            tables: tables.clone(),
+            depends: depends.clone(),
             until: now,
             in_progress: 0,
             doubtful: false,
@@ -112,16 +114,16 @@ impl Keys {
         entry.doubtful |= doubtful;
         entry.until = entry.until.max(now + age);
         // A view that was created again may have other tables.
-        let added: Vec<Name> = tables
+        let added: Vec<Dependency> = depends
             .iter()
-            .filter(|table| !known || !entry.tables.contains(table))
+            .filter(|one| !known || !entry.depends.contains(one))
             .cloned()
             .collect();
         if known && !added.is_empty() {
-            entry.tables = entry.tables.iter().chain(&added).cloned().collect();
+            entry.depends = entry.depends.iter().chain(&added).cloned().collect();
         }
-        for table in added {
-            self.of_table.entry(table).or_default().insert(url.clone());
+        for Dependency { unit, rows } in added {
+            self.of_table.entry(unit).or_default().add(rows, url.clone());
         }
         true
     }
@@ -150,17 +152,15 @@ impl Keys {
     }
 
     /// Registers a change of a table. Returns the keys to be purged.
-    pub(super) fn changed(&mut self, table: &Name, now: Instant) -> Vec<Stale> {
+    pub(super) fn changed(&mut self, table: &Name, change: &Change, now: Instant) -> Vec<Stale> {
         let settle = self.settle;
         if !settle.is_zero() {
             self.changes.retain(|_, at| now < *at + settle);
             self.changes.insert(table.clone(), now);
         }
-        let urls = self
-            .of_table
-            .get(table)
-            .map(|urls| urls.iter().cloned().collect());
-        self.purge(urls.unwrap_or_default(), now)
+        let dependents = self.of_table.get(table);
+        let urls = dependents.map(|dependents| dependents.affected(change));
+        self.purge(urls.into_iter().flatten().collect(), now)
     }
 
     /// Registers that any table may have changed. Returns the keys to be purged: all of them.
@@ -235,11 +235,11 @@ impl Keys {
         if let Some(at) = entry.due {
             self.due.remove(&(at, url.clone()));
         }
-        for table in entry.tables.iter() {
-            if let Some(urls) = self.of_table.get_mut(table) {
-                urls.remove(url);
-                if urls.is_empty() {
-                    self.of_table.remove(table);
+        for Dependency { unit, rows } in entry.depends.iter() {
+            if let Some(dependents) = self.of_table.get_mut(unit) {
+                dependents.remove(*rows, url);
+                if dependents.is_empty() {
+                    self.of_table.remove(unit);
                 }
             }
         }

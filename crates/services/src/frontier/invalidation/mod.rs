@@ -3,8 +3,8 @@
 //!
 //! Before the query of a request starts, its key is registered ([`keys`]) with the tables on which
 //! it depends ([`catalogue`]). The key is the URL under which caches store the response. The
-//! database reports changes ([`watch`]), and the keys of a changed table are purged from every
-//! cache ([`purge`]). If this is not possible, the response has an age of zero: the connection to
+//! database reports changes ([`watch`]), and the keys of a changed table, or only of its changed
+//! rows ([`key_condition`]), are purged from every cache ([`purge`]). If this is not possible, the response has an age of zero: the connection to
 //! the database is down, a table cannot be watched, or the maximum number of keys is reached.
 //! Caches thus store only objects that can be purged. Keys are also stored in a file ([`journal`]),
 //! so that the next gateway can purge them.
@@ -12,7 +12,9 @@
 mod catalogue;
 mod catalogue_cache;
 mod config;
+mod dependents;
 mod journal;
+mod key_condition;
 mod keys;
 mod purge;
 mod watch;
@@ -27,7 +29,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use config::{CacheConfig, InvalidationConfig, On, Triggers};
+pub use config::{CacheConfig, Detection, InvalidationConfig, On, Scope, Triggers};
 
 use super::config::{is_host, unix_now};
 use super::database::Dialect;
@@ -37,7 +39,9 @@ use crate::ServiceError;
 use crate::http::Head;
 use catalogue::Depends;
 use catalogue_cache::CatalogueCache;
+use dependents::{Change, Dependency};
 use journal::Journal;
+use key_condition::Conditions;
 use keys::{Keys, Name, Stale};
 use purge::Purger;
 use watch::WatchRequest;
@@ -146,20 +150,24 @@ impl SharedState {
 
     /// Purges the keys of a table that has changed. Returns false if the catalogue does not contain
     /// the table.
-    fn table_changed(&self, full: &str) -> bool {
+    fn table_changed(&self, full: &str, change: Change) -> bool {
         add(&self.changes, 1);
-        let units = self.catalogue_cache().catalogue.changed_with(full);
-        self.units_changed(&units);
+        let units = self.catalogue_cache().catalogue.changed_with(full, change);
+        if self.config.scope == Scope::Everything {
+            self.all_changed();
+        } else {
+            self.units_changed(&units);
+        }
         !units.is_empty()
     }
 
-    fn units_changed<'a>(&self, units: impl IntoIterator<Item = &'a Name>) {
+    fn units_changed<'a>(&self, units: impl IntoIterator<Item = (&'a Name, &'a Change)>) {
         self.last_modified.forget();
         let now = Instant::now();
         let mut stale = Vec::new();
         let mut keys = self.keys();
-        for unit in units {
-            stale.extend(keys.changed(unit, now));
+        for (unit, change) in units {
+            stale.extend(keys.changed(unit, change, now));
         }
         drop(keys);
         self.purge(stale);
@@ -215,6 +223,15 @@ pub(super) struct Invalidation {
     _tasks: JoinSet<()>,
 }
 
+/// What the queries of a request read.
+enum Reads {
+    /// No table.
+    Nothing,
+    From(Arc<[Dependency]>),
+    /// Unknown, or a table whose changes are not reported.
+    Unknowable,
+}
+
 /// Whether caches may store a response. It must be kept until the response has been sent.
 pub(super) struct Keeping {
     /// Caches may store the response: they will be notified when it is outdated, or it depends on
@@ -261,6 +278,7 @@ impl Invalidation {
     ) -> Result<Self, ServiceError> {
         let settle = config.settle_ms.unwrap_or(match dialect {
             Dialect::Mysql => 100,
+            Dialect::Postgres if config.detection == Detection::LogicalDecoding => 100,
             Dialect::Postgres | Dialect::Sqlite => 0,
         });
         let again = Duration::from_millis(config.again_ms);
@@ -327,10 +345,10 @@ impl Invalidation {
         }
         let (depends, generation) = self.depends(queries).await;
         let key = match depends {
-            Depends::Nothing => return Keeping::free(),
-            Depends::Unknowable => None,
-            Depends::On(_) if !self.shared.purger.can_purge().await => None,
-            Depends::On(units) => self.register(head, &units, Duration::from_secs(age)),
+            Reads::Nothing => return Keeping::free(),
+            Reads::Unknowable => None,
+            Reads::From(_) if !self.shared.purger.can_purge().await => None,
+            Reads::From(depends) => self.register(head, &depends, Duration::from_secs(age)),
         };
         // If the catalogue has changed since, the key may be registered with outdated tables.
         let key = key.filter(|_| self.shared.is_generation(generation));
@@ -343,11 +361,11 @@ impl Invalidation {
         }
     }
 
-    fn register(&self, head: &Head, units: &Arc<[Name]>, age: Duration) -> Option<KeyRegistration> {
+    fn register(&self, head: &Head, depends: &Arc<[Dependency]>, age: Duration) -> Option<KeyRegistration> {
         let shared = &self.shared;
         let url: Name = self.url(head).into();
         let pending = shared.purger.pending();
-        let is_registered = shared.keys().begin(&url, units, age, pending, Instant::now());
+        let is_registered = shared.keys().begin(&url, depends, age, pending, Instant::now());
         let key = is_registered.then(|| KeyRegistration {
             shared: shared.clone(),
             url: url.clone(),
@@ -369,14 +387,14 @@ impl Invalidation {
         }
     }
 
-    /// The units that these queries read, and the generation of the catalogue. All units are
-    /// watched afterwards.
-    async fn depends(&self, queries: &[&str]) -> (Depends, u64) {
+    /// What these queries read, and the generation of the catalogue. All tables are watched
+    /// afterwards.
+    async fn depends(&self, queries: &[&str]) -> (Reads, u64) {
         let shared = &self.shared;
         if shared.config.on == On::Every {
-            return (Depends::On([EVERYTHING.into()].into()), 0);
+            return (Reads::From([Dependency::on_table(&EVERYTHING.into())].into()), 0);
         }
-        let unknowable = (Depends::Unknowable, 0);
+        let unknowable = (Reads::Unknowable, 0);
         if !shared.is_up() {
             return unknowable;
         }
@@ -391,11 +409,28 @@ impl Invalidation {
             return unknowable;
         }
         let (depends, generation, unwatched) = shared.catalogue_cache().judge(&names);
-        if unwatched.is_empty() || self.request(|reply| WatchRequest::Watch(unwatched, reply)).await {
-            (depends, generation)
-        } else {
-            unknowable
+        let is_watched =
+            unwatched.is_empty() || self.request(|reply| WatchRequest::Watch(unwatched, reply)).await;
+        let reads = match depends {
+            Depends::Nothing => Reads::Nothing,
+            Depends::On(units) if is_watched => Reads::From(self.dependencies(queries, &names, &units)),
+            Depends::On(_) | Depends::Unknowable => Reads::Unknowable,
+        };
+        (reads, generation)
+    }
+
+    /// The dependencies of queries on units: on rows if there is one query and one unit, and the
+    /// conditions of the query are on its key.
+    fn dependencies(&self, queries: &[&str], names: &[String], units: &[Name]) -> Arc<[Dependency]> {
+        let shared = &self.shared;
+        if let ([query], [unit], Scope::Row) = (queries, units, shared.config.scope)
+            && let Some(tokens) = shared.dialect.tokens(query)
+            && let Some(conditions) = Conditions::read(&tokens)
+        {
+            let cache = shared.catalogue_cache();
+            return [cache.catalogue.dependency(unit, names, &conditions)].into();
         }
+        units.iter().map(Dependency::on_table).collect()
     }
 
     /// Sends a request to the watcher. Returns false if the watcher cannot execute it.

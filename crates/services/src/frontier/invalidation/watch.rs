@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::super::database::{Link, Trouble};
 use super::catalogue::Listing;
 use super::catalogue_cache::StaleKeys;
+use super::dependents::Change;
 use super::keys::Name;
 use super::{SharedState, log};
 
@@ -67,6 +68,23 @@ pub(super) enum UnsuitableError {
         "the server does not send its binary log: {0}: grant REPLICATION SLAVE to the user of the gateway"
     )]
     LogRefused(String),
+    /// The write-ahead log does not contain what logical decoding needs. Contains `wal_level`.
+    #[error(
+        "the server's wal_level is {0}: set wal_level = logical and max_slot_wal_keep_size = 1GB, and restart the server"
+    )]
+    WalLevel(String),
+    /// The user of the gateway may not read the write-ahead log. Contains the message of the
+    /// server.
+    #[error(
+        "the server does not send its write-ahead log: {0}: execute ALTER ROLE ... REPLICATION for the user of the \
+             gateway"
+    )]
+    ReplicationRefused(String),
+    /// The output plugin is not installed. Contains the message of the server.
+    #[error(
+        "the server cannot load test_decoding: {0}: install the contrib modules of the server (postgresql-contrib)"
+    )]
+    NoPlugin(String),
 }
 
 /// Reason why a session has ended.
@@ -164,7 +182,7 @@ fn renew(shared: &SharedState, listing: &Listing) {
     match stale {
         StaleKeys::All => shared.all_changed(),
         StaleKeys::Units(units) if units.is_empty() => {}
-        StaleKeys::Units(units) => shared.units_changed(&units),
+        StaleKeys::Units(units) => shared.units_changed(units.iter().map(|unit| (unit, &Change::Table))),
     }
 }
 

@@ -3,6 +3,8 @@
 
 mod caches;
 mod changes;
+mod decoding;
+mod scope;
 mod watching;
 
 use std::io::{BufRead, BufReader, Write};

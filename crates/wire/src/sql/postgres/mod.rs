@@ -4,6 +4,7 @@
 //! Source: chapter "Frontend/Backend Protocol" of the documentation of `PostgreSQL`.
 
 mod login;
+mod replication;
 mod types;
 
 use bytes::BytesMut;
@@ -19,8 +20,10 @@ use super::input::{
     Fields, Input, MAX_LOGIN_BYTES, MAX_MESSAGE_BYTES, check_length, check_no_excess, no_tls,
 };
 use super::session::Common;
-use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError, TransactionStatus};
+use super::{CancelKey, Column, Event, Login, Refusal, SqlProtocolError, StreamEvent, TransactionStatus};
 
+const COPY_DATA_TAG: u8 = b'd';
+const COPY_BOTH_TAG: u8 = b'W';
 /// Maximum length of a message of `COPY` data, bytes.
 const COPY_PIECE: usize = 16 * 1024 * 1024;
 
@@ -32,12 +35,16 @@ enum Phase {
     Idle,
     Query,
     CopyIn,
+    /// The server sends its log, without an end.
+    Stream,
     /// The login was refused, or the server ended the session.
     Over,
 }
 
 pub(super) struct Client {
     login: Proof,
+    /// Whether the session accepts commands of replication.
+    replicates: bool,
     phase: Phase,
     key: Option<CancelKey>,
 }
@@ -54,9 +61,10 @@ fn nonsense(what: &'static str) -> SqlProtocolError {
 }
 
 impl Client {
-    pub(super) fn new(login: Login, tls: bool, common: &mut Common) -> Self {
+    pub(super) fn new(login: Login, tls: bool, replicates: bool, common: &mut Common) -> Self {
         let mut client = Self {
             login: Proof::new(login),
+            replicates,
             phase: Phase::Tls,
             key: None,
         };
@@ -78,6 +86,9 @@ impl Client {
         let mut parameters = vec![("user", login.user.as_str()), ("application_name", "plimsoll")];
         if !login.database.is_empty() {
             parameters.push(("database", &login.database));
+        }
+        if self.replicates {
+            parameters.push(("replication", "database"));
         }
         self.phase = Phase::Login;
         if put(common, |buffer| frontend::startup_message(parameters, buffer)).is_err() {
@@ -129,6 +140,12 @@ impl Client {
         }
     }
 
+    pub(super) fn report_position(&mut self, position: u64, common: &mut Common) {
+        if self.phase == Phase::Stream {
+            replication::report(position, &mut common.outgoing);
+        }
+    }
+
     pub(super) fn quit(&mut self, common: &mut Common) {
         self.phase = Phase::Over;
         common.outgoing.extend_from_slice(b"X\0\0\0\x04");
@@ -157,6 +174,16 @@ impl Client {
                 }
                 read_row(common)?;
                 return Ok(Some(Event::Row));
+            }
+            // `postgres-protocol` does not know this message.
+            if tag == COPY_BOTH_TAG && self.phase == Phase::Query {
+                self.phase = Phase::Stream;
+                common.input.release();
+                return Ok(Some(Event::Stream(StreamEvent::Begins)));
+            }
+            if tag == COPY_DATA_TAG && self.phase == Phase::Stream {
+                let message = common.input.message();
+                return replication::read(&message[5..]).map(|event| Some(Event::Stream(event))); // without the header
             }
             if let Some(event) = self.message(common)? {
                 return Ok(Some(event));
@@ -235,7 +262,7 @@ impl Client {
         match self.phase {
             // An error between two queries is the last message before the server closes.
             Phase::Tls | Phase::Login | Phase::Idle => self.phase = Phase::Over,
-            Phase::CopyIn => self.phase = Phase::Query,
+            Phase::CopyIn | Phase::Stream => self.phase = Phase::Query,
             Phase::Query | Phase::Over => {}
         }
         Ok(Event::Failed(Refusal {

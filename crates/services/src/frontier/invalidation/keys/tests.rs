@@ -1,5 +1,6 @@
 //! The states of keys, with times chosen by the test.
 
+use super::super::dependents::KeyRange;
 use super::*;
 
 const AGE: Duration = Duration::from_secs(100);
@@ -11,6 +12,11 @@ struct Bench {
 
 fn name(text: &str) -> Name {
     text.into()
+}
+
+fn depends(tables: &[&str]) -> Arc<[Dependency]> {
+    let tables = tables.iter().map(|table| Dependency::on_table(&name(table)));
+    tables.collect()
 }
 
 impl Bench {
@@ -28,8 +34,7 @@ impl Bench {
     }
 
     fn begin(&mut self, url: &str, tables: &[&str], ms: u64) -> bool {
-        let tables: Arc<[Name]> = tables.iter().map(|table| name(table)).collect();
-        self.keys.begin(&name(url), &tables, AGE, 0, self.at(ms))
+        self.keys.begin(&name(url), &depends(tables), AGE, 0, self.at(ms))
     }
 
     fn end(&mut self, url: &str, ms: u64) -> bool {
@@ -42,7 +47,7 @@ impl Bench {
     }
 
     fn changed(&mut self, table: &str, ms: u64) -> String {
-        names(self.keys.changed(&name(table), self.at(ms)))
+        names(self.keys.changed(&name(table), &Change::Table, self.at(ms)))
     }
 
     fn due(&mut self, ms: u64) -> String {
@@ -123,6 +128,31 @@ fn a_response_in_transit_is_purged_again() {
 }
 
 #[test]
+fn a_change_of_rows_purges_the_keys_that_depend_on_them() {
+    let mut bench = Bench::new(0, 0, 10);
+    let rows = |first, last| {
+        let rows = Some(KeyRange { first, last });
+        let unit = name("a");
+        Arc::from([Dependency { unit, rows }])
+    };
+    for (url, depends) in [
+        ("/5", rows(5, 5)),
+        ("/6", rows(6, 6)),
+        ("/1-9", rows(1, 9)),
+        ("/all", depends(&["a"])),
+    ] {
+        assert!(bench.keys.begin(&name(url), &depends, AGE, 0, bench.zero));
+        assert!(!bench.end(url, 1));
+    }
+    let now = bench.at(2);
+    let change = Change::Rows([5].into());
+    let stale = bench.keys.changed(&name("a"), &change, now);
+    assert_eq!(names(stale), "/1-9 /5 /all");
+    assert_eq!(bench.changed("a", 3), "/6");
+    assert!(bench.keys.of_table.is_empty());
+}
+
+#[test]
 fn a_full_table_accepts_no_key_until_one_expires() {
     let mut bench = Bench::new(0, 0, 2);
     bench.answer("/1", &["a"], 0);
@@ -135,7 +165,7 @@ fn a_full_table_accepts_no_key_until_one_expires() {
     assert!(bench.begin("/3", &["a"], 100_000), "the first has expired");
     assert!(!bench.begin("/4", &["a"], 155_000), "the others are in progress");
     assert_eq!(bench.changed("a", 155_001), "/2 /3");
-    let tables: Arc<[Name]> = [name("a")].into();
+    let tables = depends(&["a"]);
     let mut bench = Bench::new(0, 0, 2);
     assert!(bench.keys.begin(&name("/1"), &tables, AGE, 1, bench.zero));
     let now = bench.at(1);

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::super::super::database::{Dialect, Link};
 use super::super::SharedState;
 use super::super::catalogue::{Depends, Kind, Listing, Relation};
+use super::super::dependents::Change;
 use super::{
     FirstResult, QueryConnection, Row, SessionEnd, Trouble, UnsuitableError, WatchRequest, renew,
     report_first, value,
@@ -180,7 +181,7 @@ impl<'a> Watcher<'a> {
     /// query, because the log also contains every change of the catalogue.
     fn commit(&mut self) {
         for table in std::mem::take(&mut self.tables) {
-            self.shared.table_changed(&table);
+            self.shared.table_changed(&table, Change::Table);
         }
     }
 
@@ -214,7 +215,7 @@ impl<'a> Watcher<'a> {
             Depends::Nothing => {}
             Depends::On(units) => {
                 for unit in units.iter() {
-                    self.shared.table_changed(unit);
+                    self.shared.table_changed(unit, Change::Table);
                 }
             }
             Depends::Unknowable => self.shared.all_changed(),
@@ -246,6 +247,7 @@ impl<'a> Watcher<'a> {
                     "VIEW" => Kind::View,
                     _ => Kind::Unknowable,
                 },
+                key: None,
                 version: String::new(),
                 watched: true,
             });

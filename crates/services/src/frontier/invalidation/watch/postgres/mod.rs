@@ -1,60 +1,34 @@
-//! Detects changes of `PostgreSQL` with triggers that notify, and a connection that listens.
+//! Detects changes of `PostgreSQL` with triggers that notify, and a connection that listens; or by
+//! logical decoding ([`decoding`]).
 //!
 //! A notification arrives after the commit of its transaction, when its changes are visible, once
 //! per table and transaction. The trigger of a table is created before the first query that depends
 //! on it runs. Creating it waits for transactions that write to the table, so no change is missed.
 
-use std::collections::HashMap;
+mod decoded;
+mod decoding;
+mod listing;
+mod triggers;
+
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use plimsoll_wire::sql::{Address, Event};
 use tokio::sync::mpsc;
 
-use super::super::catalogue::{Kind, Listing, Relation, TriggerTable};
-use super::super::config::Triggers;
+use super::super::catalogue::TriggerTable;
+use super::super::config::{Detection, Triggers};
+use super::super::dependents::Change;
 use super::super::keys::Name;
 use super::super::{SharedState, log};
 use super::{FirstResult, QueryConnection, SessionEnd, Trouble, WatchRequest, renew, report_first, value};
+use triggers::Trigger;
 
-const CHANNEL: &str = "plimsoll_changes";
-const TRIGGER: &str = "plimsoll_changed";
 /// Time between two reads of the catalogue. They detect DDL, which is not notified, and a broken
 /// connection.
 const CATALOGUE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time after which creating a trigger is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
-
-const FUNCTION: &str = "
-    CREATE SCHEMA IF NOT EXISTS plimsoll;
-    CREATE OR REPLACE FUNCTION plimsoll.changed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
-    BEGIN
-      PERFORM pg_notify('plimsoll_changes', TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME);
-      RETURN NULL;
-    END $$";
-
-/// Tables and views. A table with another file or number of columns, or a view with another rule,
-/// was created again.
-const RELATIONS: &str = "
-    SELECT c.oid, n.nspname || '.' || c.relname, c.relname, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
-      c.relkind,
-      CASE c.relkind WHEN 'v' THEN (SELECT max(r.xmin::text) FROM pg_rewrite r WHERE r.ev_class = c.oid)
-        ELSE c.relnatts || ' ' || c.relfilenode END,
-      EXISTS (SELECT FROM pg_trigger t
-        WHERE t.tgrelid = c.oid AND t.tgname = 'plimsoll_changed' AND t.tgenabled IN ('O', 'A'))
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
-      AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'";
-const EDGES: &str = "
-    SELECT 'part', inhrelid, inhparent FROM pg_inherits
-    UNION SELECT 'use', r.ev_class, d.refobjid FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid
-    WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid IN ('pg_class'::regclass, 'pg_proc'::regclass)
-      AND d.refobjid <> r.ev_class";
-/// Functions that may read tables: those of users. Functions of extensions only compute.
-const ROUTINES: &str = "
-    SELECT p.oid, p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'plimsoll') AND n.nspname !~ '^pg_(toast|temp)'
-      AND NOT EXISTS (SELECT FROM pg_depend d
-        WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')";
 
 struct Watcher<'a> {
     shared: &'a SharedState,
@@ -63,8 +37,21 @@ struct Watcher<'a> {
     failed: HashMap<Name, Instant>,
 }
 
-/// Watches the database until the connection fails.
+/// Watches the database until a connection fails.
 pub(super) async fn session(
+    shared: &SharedState,
+    address: &Address,
+    requests: &mut mpsc::Receiver<WatchRequest>,
+    first: &mut FirstResult,
+) -> SessionEnd {
+    match shared.config.detection {
+        Detection::Triggers => listen(shared, address, requests, first).await,
+        Detection::LogicalDecoding => decoding::session(shared, address, requests, first).await,
+    }
+}
+
+/// Watches the database with triggers until the connection fails.
+async fn listen(
     shared: &SharedState,
     address: &Address,
     requests: &mut mpsc::Receiver<WatchRequest>,
@@ -96,7 +83,7 @@ impl<'a> Watcher<'a> {
         // The timeouts limit the time for which transactions wait behind the creation of a trigger.
         for sql in [
             "SET lock_timeout = '2s'; SET statement_timeout = '9s'",
-            &format!("LISTEN {CHANNEL}"),
+            &format!("LISTEN {}", triggers::channel(shared.config.scope)),
         ] {
             watcher.connection.rows(sql).await?;
         }
@@ -128,9 +115,17 @@ impl<'a> Watcher<'a> {
 
     /// Reports the changes that were notified. An unknown table was renamed or created.
     async fn process_notifications(&mut self) -> Result<(), Trouble> {
+        let mut changes: BTreeMap<String, Change> = BTreeMap::new();
+        for payload in std::mem::take(&mut self.connection.notified) {
+            let (table, change) = triggers::read(self.shared.config.scope, &payload);
+            match changes.get_mut(table) {
+                Some(earlier) => earlier.add(change),
+                None => drop(changes.insert(table.to_owned(), change)),
+            }
+        }
         let mut unknown = false;
-        for table in std::mem::take(&mut self.connection.notified) {
-            unknown |= !self.shared.table_changed(&table);
+        for (table, change) in changes {
+            unknown |= !self.shared.table_changed(&table, change);
         }
         if unknown {
             self.shared.all_changed();
@@ -159,33 +154,7 @@ impl<'a> Watcher<'a> {
     }
 
     async fn read_catalogue(&mut self) -> Result<(), Trouble> {
-        let mut listing = Listing::default();
-        for row in self.connection.rows(RELATIONS).await? {
-            listing.relations.push(Relation {
-                id: value(&row, 0),
-                full: value(&row, 1),
-                name: value(&row, 2),
-                schema: None, // the search path may contain several schemas
-                quoted: value(&row, 3),
-                kind: match value(&row, 4).as_str() {
-                    "r" | "p" => Kind::Table,
-                    "v" => Kind::View,
-                    _ => Kind::Unknowable,
-                },
-                version: value(&row, 5),
-                watched: value(&row, 6) == "t",
-            });
-        }
-        for row in self.connection.rows(EDGES).await? {
-            let pair = (value(&row, 1), value(&row, 2));
-            match value(&row, 0).as_str() {
-                "part" => listing.parts.push(pair),
-                _ => listing.uses.push(pair),
-            }
-        }
-        for row in self.connection.rows(ROUTINES).await? {
-            listing.routines.push((value(&row, 0), value(&row, 1)));
-        }
+        let listing = listing::read(&mut self.connection, &self.shared.config).await?;
         renew(self.shared, &listing);
         Ok(())
     }
@@ -226,58 +195,62 @@ impl<'a> Watcher<'a> {
     }
 
     async fn install(&mut self, members: &[TriggerTable]) -> Result<(), Trouble> {
+        let scope = self.shared.config.scope;
         let unwatched: Vec<&TriggerTable> = members.iter().filter(|member| !member.watched).collect();
         if let (Triggers::Present, Some(member)) = (self.shared.config.triggers, unwatched.first()) {
+            let names: Vec<String> = triggers::triggers(scope, member)
+                .into_iter()
+                .map(|trigger| trigger.name)
+                .collect();
             let why = format!(
-                "{} has no trigger {TRIGGER}: create it, or set triggers to install",
-                member.quoted
+                "{} has no trigger {}: create it, or set triggers to install",
+                member.quoted,
+                names.join(", ")
             );
             return Err(refused(why));
         }
         if members.is_empty() {
             return Err(refused("it no longer exists".to_owned()));
         }
-        let function_exists = "SELECT to_regprocedure('plimsoll.changed()') IS NOT NULL";
-        if self
-            .connection
-            .rows(function_exists)
-            .await?
-            .first()
-            .is_none_or(|row| value(row, 0) != "t")
-        {
-            self.connection.rows(FUNCTION).await?;
+        let (signature, create) = triggers::function(scope);
+        let exists = format!("SELECT to_regprocedure('{signature}') IS NOT NULL");
+        let rows = self.connection.rows(&exists).await?;
+        if rows.first().is_none_or(|row| value(row, 0) != "t") {
+            self.connection.rows(create).await?;
         }
-        for TriggerTable { quoted, .. } in unwatched {
-            let create = format!(
-                "CREATE TRIGGER {TRIGGER} AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {quoted} FOR EACH STATEMENT \
-                 EXECUTE FUNCTION plimsoll.changed()"
-            );
-            // Another gateway may have created the trigger. If an administrator has disabled it, it
-            // is not enabled.
-            match self.connection.rows(&create).await {
-                Err(Trouble::Refused(refusal)) if refusal.code == "42710" => {
-                    let enabled = format!(
-                        "SELECT FROM pg_trigger WHERE tgrelid = '{}'::regclass AND tgname = '{TRIGGER}' AND tgenabled IN \
-                         ('O', 'A')",
-                        quoted.replace('\'', "''")
-                    );
-                    if self.connection.rows(&enabled).await?.is_empty() {
-                        return Err(refused(format!(
-                            "the trigger {TRIGGER} of {quoted} is disabled: enable it"
-                        )));
-                    }
-                }
-                other => drop(other?),
-            }
-            // The trigger then also fires for changes by logical replication. Only the owner of the
-            // table may set this.
-            let always = format!("ALTER TABLE {quoted} ENABLE ALWAYS TRIGGER {TRIGGER}");
-            match self.connection.rows(&always).await {
-                Ok(_) | Err(Trouble::Refused(_)) => {}
-                Err(broken) => return Err(broken),
+        for member in unwatched {
+            for trigger in triggers::triggers(scope, member) {
+                self.create(&member.quoted, &trigger).await?;
             }
         }
         Ok(())
+    }
+
+    /// Creates a trigger of a table. Another gateway may have created it. If an administrator has
+    /// disabled it, it is not enabled.
+    async fn create(&mut self, quoted: &str, Trigger { name, create }: &Trigger) -> Result<(), Trouble> {
+        match self.connection.rows(create).await {
+            Err(Trouble::Refused(refusal)) if refusal.code == "42710" => {
+                let enabled = format!(
+                    "SELECT FROM pg_trigger WHERE tgrelid = '{}'::regclass AND tgname = '{name}' AND tgenabled IN \
+                     ('O', 'A')",
+                    quoted.replace('\'', "''")
+                );
+                if self.connection.rows(&enabled).await?.is_empty() {
+                    return Err(refused(format!(
+                        "the trigger {name} of {quoted} is disabled: enable it"
+                    )));
+                }
+            }
+            other => drop(other?),
+        }
+        // The trigger then also fires for changes by logical replication. Only the owner of the
+        // table may set this.
+        let always = format!("ALTER TABLE {quoted} ENABLE ALWAYS TRIGGER {name}");
+        match self.connection.rows(&always).await {
+            Ok(_) | Err(Trouble::Refused(_)) => Ok(()),
+            Err(broken) => Err(broken),
+        }
     }
 }
 
