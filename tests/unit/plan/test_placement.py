@@ -159,3 +159,10 @@ def test_paths_of_another_host_must_be_absolute() -> None:
     assert "expected an absolute path of the host on which the service runs" in "\n".join(problems(web))
     config = config_of(web.replace("root: files", "root: /srv/files"))
     assert config.service("cache").settings["root"] == "/srv/files"
+
+
+def test_metrics_name_hosts_of_services() -> None:
+    """Their network is what a service sends, which the kernel does not count for a program."""
+    assert load(FILE + "responses: [{metric: network_out.db1}]\n").responses[0].metric == "network_out.db1"
+    [problem] = problems(FILE + "responses: [{metric: network_out.db2}]\n")
+    assert "there is no component db2" in problem

@@ -110,6 +110,7 @@ def components_of(configs: Iterable[Config]) -> set[str] | None:
                 return None
             names |= {"testers' host", *(host.name for host in hosts.hosts)}
         names |= {service.name for service in config.services}
+        names |= {host.name for host in (config.service_hosts.hosts if config.service_hosts else ())}
         names |= {system.name for system in config.watched if system.kind in ("node", "squid", "cgroup")}
         for watched in config.watched_hosts:
             if watched.is_here:
