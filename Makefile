@@ -50,8 +50,8 @@ test-python-real: setup
 check: check-python check-rust
 
 check-python: $(VENV)/installed
-	$(BIN)/ruff format --check python tests bench scripts/test-long setup.py
-	$(BIN)/ruff check python tests bench scripts/test-long setup.py
+	$(BIN)/ruff format --check python tests bench studies scripts/test-long setup.py
+	$(BIN)/ruff check python tests bench studies scripts/test-long setup.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -60,8 +60,8 @@ check-rust:
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 
 format: $(VENV)/installed
-	$(BIN)/ruff format python tests bench scripts/test-long setup.py
-	$(BIN)/ruff check --fix python tests bench scripts/test-long setup.py
+	$(BIN)/ruff format python tests bench studies scripts/test-long setup.py
+	$(BIN)/ruff check --fix python tests bench studies scripts/test-long setup.py
 	cargo fmt --all
 
 setup: $(VENV)/installed engine

@@ -1,0 +1,162 @@
+"""Pages of studies from templates: the prose is in the template, each figure comes from a stored summary.
+
+A template is studies/FOLDER/page.md.j2; `study` returns the summary of that name as `Study`:
+
+    {{ study("02-gateway").figure("payload_bytes_per_s", zip=0, testers=7) }}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jinja2
+from studies.summary import Cell, Summary
+
+from plimsoll.analyse.results import wording
+from plimsoll.analyse.stats.interval import Interval
+from plimsoll.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A summary as a template sees it. Levels are given by the names of factors; they must select what they name."""
+
+    summary: Summary
+
+    def cells(self, **levels: object) -> list[Cell]:
+        """Cells with these levels. A list of levels selects any of them. Raises BadInput if there is none."""
+        wanted = {
+            name: [str(each) for each in level] if isinstance(level, list) else [str(level)]
+            for name, level in levels.items()
+        }
+        found = [
+            cell
+            for cell in self.summary.cells
+            if cell.runs and all(cell.levels.get(name) in allowed for name, allowed in wanted.items())
+        ]
+        if not found:
+            raise BadInput(f"{self.summary.study}: no cell with a valid run has the levels {levels}")
+        return found
+
+    def cell(self, **levels: object) -> Cell:
+        """The only cell with these levels."""
+        found = self.cells(**levels)
+        if len(found) > 1:
+            raise BadInput(f"{self.summary.study}: {len(found)} cells have the levels {levels}; expected one")
+        return found[0]
+
+    def interval(self, metric: str, **levels: object) -> Interval:
+        return _interval(self.summary.study, self.cell(**levels), metric)
+
+    def figure(self, metric: str, **levels: object) -> str:
+        """`176 ± 11 MB/s`; a dash if the cell has no such figure and another cell has it."""
+        shown = wording.describe(metric)
+        known = any(metric in cell.figures for cell in self.summary.cells)
+        if known and metric not in self.cell(**levels).figures:
+            return wording.UNKNOWN
+        return wording.plus_minus(self.interval(metric, **levels), shown.kind, shown.unit)
+
+    def row(self, metric: str, factor: str, *order: object, **levels: object) -> str:
+        """The figures at levels of one factor, in this order: `176 ± 11, 72.0 ± 4.0 MB/s`."""
+        return _with_one_unit([self.figure(metric, **levels, **{factor: level}) for level in order], ", ")
+
+    def span(self, metric: str, **levels: object) -> str:
+        """The least and the greatest mean over cells: `102 MB/s to 118 MB/s`."""
+        shown = wording.describe(metric)
+        means = [_interval(self.summary.study, cell, metric).mean for cell in self.cells(**levels)]
+        ends = [wording.quantity(end, shown.kind, shown.unit) for end in (min(means), max(means))]
+        return _with_one_unit(list(dict.fromkeys(ends)), " to ")
+
+    def ratio(self, metric: str, of: Mapping[str, object], to: Mapping[str, object], **levels: object) -> str:
+        """The ratio of two cells, which differ in the levels `of` and `to`: `4.0 (3.6 to 4.5)`."""
+        ratio = ratio_of(self.interval(metric, **levels, **of), self.interval(metric, **levels, **to))
+        if ratio.low is None or ratio.high is None:
+            return wording.number(ratio.mean, 2)
+        return f"{wording.number(ratio.mean, 2)} ({wording.number(ratio.low, 2)} to {wording.number(ratio.high, 2)})"
+
+    def busy(self, component: str, **levels: object) -> str:
+        """Least and greatest utilization of a component in a run: `69 to 90 %`."""
+        shares = [cell.busy[component] for cell in self.cells(**levels) if component in cell.busy]
+        if not shares:
+            raise BadInput(f"{self.summary.study}: no utilization of {component!r} is stored")
+        return wording.percent_range(min(low for low, _ in shares), max(high for _, high in shares), 2)
+
+    def errors(self, **levels: object) -> str:
+        """The error rate of one cell: `82 %`."""
+        return wording.percent(self.cell(**levels).errors, 2)
+
+    def bottleneck(self, **levels: object) -> str:
+        """The bottlenecks that the analysis found in these cells: `the gateway`, or `not identified`."""
+        found = dict.fromkeys(wording.bottleneck_word(cell.bottleneck) for cell in self.cells(**levels))
+        return wording.listing(found, "or")
+
+    def requests(self) -> str:
+        """Number of successful requests of all valid runs."""
+        return wording.count(self.summary.requests)
+
+
+def _with_one_unit(figures: Sequence[str], separator: str) -> str:
+    """The figures as a list; the unit only after the last one if all have the same."""
+    parts = [figure.rpartition(wording.SPACE) for figure in figures]
+    if len({unit for _, _, unit in parts}) == 1 and all(number for number, _, _ in parts):
+        return separator.join([*(number for number, _, _ in parts[:-1]), figures[-1]])
+    return separator.join(figures)
+
+
+def ratio_of(upper: Interval, lower: Interval) -> Interval:
+    """The ratio of two means with its interval.
+
+    The half widths of both are added as squares, on the logarithmic scale. This is exact for cells of a multiplicative
+    model with a pooled deviation and equal numbers of runs: t s sqrt(2/n). Without both intervals there is none.
+    """
+    ratio = upper.mean / lower.mean
+    if upper.low is None or upper.high is None or lower.low is None or lower.high is None:
+        return replace(upper, mean=ratio, low=None, high=None)
+    if min(upper.low, lower.low) <= 0:
+        return replace(upper, mean=ratio, low=None, high=None)
+    down = math.hypot(math.log(upper.mean / upper.low), math.log(lower.high / lower.mean))
+    up = math.hypot(math.log(upper.high / upper.mean), math.log(lower.mean / lower.low))
+    return replace(upper, mean=ratio, low=ratio * math.exp(-down), high=ratio * math.exp(up))
+
+
+def _interval(study: str, cell: Cell, metric: str) -> Interval:
+    if metric not in cell.figures:
+        raise BadInput(f"{study}: no figure {metric!r} is stored: expected one of {', '.join(cell.figures)}")
+    mean, low, high = cell.figures[metric]
+    assert mean is not None, "a cell without a mean has no figure"
+    return Interval(mean, low, high)
+
+
+def page(template: str, summaries: Mapping[str, Summary]) -> str:
+    """The page of a template. Raises BadInput if it names a study or a figure that is not stored."""
+
+    def study(name: str) -> Study:
+        if name not in summaries:
+            raise BadInput(f"no summary of {name!r}: run `python -m studies measure` with its file")
+        return Study(summaries[name])
+
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, keep_trailing_newline=True
+    )
+    return environment.from_string(template).render(
+        study=study, runs_table=lambda: runs_table([summaries[name] for name in sorted(summaries)])
+    )
+
+
+def runs_table(summaries: Sequence[Summary]) -> str:
+    """A Markdown table: from which runs the figures are."""
+    rows = [
+        "| study | first run | runs (valid) | measured for | repetitions | other load |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in summaries:
+        name = f"{each.study} †" if each.transcribed else each.study
+        outside = "–" if each.outside_cpu is None else wording.percent(each.outside_cpu, 2)
+        window = wording.quantity(each.window_s * 1000, "ms", digits=2) if each.window_s else "–"
+        rows.append(
+            f"| {name} | {each.started} | {each.planned or '–'} ({each.valid or '–'}) | {window}"
+            f" | {each.repetitions} | {outside} |"
+        )
+    return "\n".join(rows)

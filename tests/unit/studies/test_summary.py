@@ -1,0 +1,61 @@
+"""Summaries of results directories, and their stored form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from studies.__main__ import main
+from studies.summary import Summary, load, save, summarise
+from tests.conftest import ROOT
+
+from plimsoll import api
+from plimsoll.errors import BadInput
+
+RESULTS = ROOT / "tests" / "data" / "results-v1"
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    environment = json.loads((RESULTS / "environment.json").read_text(encoding="utf-8"))
+    return summarise("example", api.analysis(RESULTS), environment)
+
+
+def test_a_summary_has_the_figures_of_the_analysis(summary: Summary) -> None:
+    analysis = api.analysis(RESULTS)
+    valid = [run for run in analysis.runs if run.valid]
+    assert summary.valid == len(valid) > 0
+    assert summary.requests == sum(run.traffic.transactions for run in valid)
+    assert summary.answer == list(analysis.answer)
+    for stored, cell in zip(summary.cells, analysis.cells, strict=True):
+        assert stored.levels == cell.cell and stored.runs == cell.valid
+        mean, low, high = stored.figures["throughput_per_s"]
+        interval = cell.responses["throughput_per_s"]
+        assert mean == pytest.approx(interval.mean, rel=1e-4)
+        assert low == pytest.approx(interval.low, rel=1e-4) and high == pytest.approx(interval.high, rel=1e-4)
+        assert all(0 <= least <= most for least, most in stored.busy.values())
+
+
+def test_the_stored_form_is_small_and_complete(summary: Summary, tmp_path: Path) -> None:
+    path = tmp_path / "results" / "example.json"
+    save(summary, path)
+    assert load(path) == summary
+    assert path.stat().st_size < 20_000
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**tree, "format": "plimsoll.study-summary/2"}), encoding="utf-8")
+    with pytest.raises(BadInput, match=r"expected the format plimsoll.study-summary/1, got 'plimsoll"):
+        load(path)
+
+
+def test_a_results_directory_is_stored_under_the_name_of_its_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["store", str(RESULTS), "studies/x/01-example.yaml", "--folder", str(tmp_path)]) == 0
+    path = tmp_path / "results" / "01-example.json"
+    assert capsys.readouterr().out == f"{path}\n"
+    assert load(path).study == "01-example"
+    missing = tmp_path / "02.yaml"
+    missing.write_text("plimsoll: 1\n", encoding="utf-8")
+    assert main(["measure", str(missing)]) == 2
+    assert "expected a line `# page: --set PATH=VALUE ...` in the header" in capsys.readouterr().err
