@@ -123,6 +123,10 @@ pub trait AsyncTester: 'static {
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) -> impl Future<Output = ()>;
     /// Drops everything whose state is unknown, because the last transaction was abandoned.
     fn reset(&mut self);
+    /// Closes all connections, because the session of the tester has ended.
+    fn end_session(&mut self) {
+        self.reset();
+    }
 }
 
 /// A driver whose testers are threads.
@@ -155,6 +159,9 @@ pub trait BlockingTester: 'static {
         let _ = attempt;
         Ok(())
     }
+
+    /// Closes all connections, because the session of the tester has ended.
+    fn end_session(&mut self) {}
 
     /// Carries out one transaction. It must end by itself soon after `limit` is due, with
     /// [`Outcome::Timeout`] or [`Outcome::Cancelled`]: no other thread can end it.

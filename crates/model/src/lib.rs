@@ -12,6 +12,7 @@ mod live;
 mod metric;
 mod run;
 mod session;
+mod tester_session;
 mod transaction;
 
 pub use codes::{Code, Codes};
@@ -29,4 +30,5 @@ pub use session::{
     BaselineSpec, ClockState, Command, Event, HostReport, ListenSpec, PathReport, PathSpec, RttReport,
     RunOutcome, TransferSpec,
 };
+pub use tester_session::SessionSpec;
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format;
 use crate::generator::Generator;
+use crate::tester_session::SessionSpec;
 
 /// The resolved description of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -110,6 +111,9 @@ pub struct Workload {
     pub values: BTreeMap<String, Generator>,
     /// When requests start.
     pub load: LoadSpec,
+    /// Sessions of the testers; none: the testers carry out single transactions.
+    #[serde(default)]
+    pub session: Option<SessionSpec>,
     /// Names of the agents that run this workload. Empty: all.
     #[serde(default)]
     pub agents: Vec<String>,
@@ -189,8 +193,8 @@ pub struct Operation {
     /// Share of the operation: `weight` / sum of the weights. Greater than 0, or 0 if `first` is
     /// greater than 0.
     pub weight: f64,
-    /// Number of these operations with which each tester begins, in the order of the list, before
-    /// operations are chosen by their weights.
+    /// Number of these operations with which each tester, or each session, begins, in the order of
+    /// the list, before operations are chosen by their weights.
     #[serde(default)]
     pub first: u64,
     /// Settings of the driver for this operation.
@@ -452,6 +456,14 @@ impl RunSpec {
             workload
                 .check()
                 .or_else(|(at, what)| wrong(&format!("workloads.{index}.{at}"), what))?;
+            if workload.session.is_some()
+                && (self.end.each_tester.is_some() || self.end.transactions.is_some())
+            {
+                return wrong(
+                    "end",
+                    "sessions end with the time: expected only duration_ns".to_owned(),
+                );
+            }
         }
         Ok(())
     }
@@ -493,11 +505,33 @@ impl Workload {
                 .check()
                 .map_err(|error| ("values", format!("{name}: {error}")))?;
         }
+        if let Some(session) = &self.session {
+            session.check().map_err(|what| ("session", what.to_owned()))?;
+            if !self.load.starts_by_think_time() {
+                return wrong(
+                    "load",
+                    "sessions need testers that start by their think time: closed, ramp, or closed stages, without \
+                     slots",
+                );
+            }
+        }
         self.load.check().map_err(|what| ("load", what.to_owned()))
     }
 }
 
 impl LoadSpec {
+    /// Whether all testers are closed and start a think time after their last end.
+    fn starts_by_think_time(&self) -> bool {
+        match self {
+            Self::Closed { .. } => true,
+            Self::Ramp { slots, .. } => slots.is_none(),
+            Self::Stages { stages, slots, .. } => {
+                slots.is_none() && stages.iter().all(|stage| stage.rate.is_none())
+            }
+            Self::Every { .. } | Self::Open { .. } | Self::Recorded { .. } => false,
+        }
+    }
+
     fn check(&self) -> Result<(), &'static str> {
         let rate_ok = |rate: f64| rate >= 0.0 && rate.is_finite();
         match self {

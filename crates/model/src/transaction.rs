@@ -36,7 +36,7 @@ pub struct Transaction {
     pub sent: u64,
     /// Bytes read, including those of the protocol, but without TLS records and TCP/IP headers.
     pub received: u64,
-    /// Number of the connection or client program, from 1; 0 is none.
+    /// Number of the session, connection or client program of the tester, from 1; 0 is none.
     pub session: u32,
     /// Number of the tester over all agents, from 0.
     pub tester: u32,

@@ -1,9 +1,8 @@
 //! Closed loads: when a tester is active, and when it starts its next transaction.
 
 use plimsoll_model::{Dist, LoadSpec};
-use rand_distr::{Distribution, Exp1};
 
-use crate::random::{Rng, Stream, rng, uniform};
+use crate::random::{Rng, Stream, draw, rng};
 
 /// When the testers of a closed load are active.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,17 +186,7 @@ impl Think {
 
     /// Draws the next think time, ns.
     pub fn draw(&mut self) -> u64 {
-        match self.dist {
-            Dist::Fixed { ns } => ns,
-            Dist::Exponential { mean_ns } => {
-                let unit: f64 = Exp1.sample(&mut self.rng);
-                (unit * mean_ns).round() as u64
-            }
-            Dist::Uniform { from_ns, to_ns } => {
-                let width = to_ns.saturating_sub(from_ns).saturating_add(1);
-                from_ns + uniform(&mut self.rng, width)
-            }
-        }
+        draw(&self.dist, &mut self.rng)
     }
 }
 

@@ -9,6 +9,7 @@ mod arrivals;
 mod closed;
 mod mix;
 mod random;
+mod session;
 mod slots;
 mod values;
 
@@ -16,5 +17,6 @@ pub use arrivals::{Arrival, ArrivalStream, RateCurve};
 pub use closed::{Presence, Think};
 pub use mix::{Mix, MixState};
 pub use random::{Rng, Stream, portion, rng, uniform, unit};
+pub use session::Sessions;
 pub use slots::{NextSlot, Slots};
 pub use values::{Draws, Fill, Template, UsedValues, Value, Values};

@@ -1,5 +1,7 @@
 //! Exact portions and seeded randomness.
 
+use plimsoll_model::Dist;
+use rand_distr::{Distribution as _, Exp1};
 use rand_pcg::rand_core::Rng as _;
 
 /// The generator behind every random choice of a run.
@@ -22,6 +24,8 @@ pub enum Stream {
     Endpoints = 5,
     /// Draws of a driver for a tester.
     Driver = 6,
+    /// Sessions of a tester.
+    Session = 7,
 }
 
 /// The random sequence of `member` of workload `workload` for a purpose. `member` is the number of
@@ -65,6 +69,21 @@ pub fn unit(rng: &mut Rng) -> f64 {
 /// equal to within 2^-64 times `below`.
 pub fn uniform(rng: &mut Rng, below: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(below)) >> 64) as u64
+}
+
+/// A random duration, ns.
+pub fn draw(dist: &Dist, rng: &mut Rng) -> u64 {
+    match *dist {
+        Dist::Fixed { ns } => ns,
+        Dist::Exponential { mean_ns } => {
+            let unit: f64 = Exp1.sample(rng);
+            (unit * mean_ns).round() as u64
+        }
+        Dist::Uniform { from_ns, to_ns } => {
+            let width = to_ns.saturating_sub(from_ns).saturating_add(1);
+            from_ns + uniform(rng, width)
+        }
+    }
 }
 
 #[cfg(test)]

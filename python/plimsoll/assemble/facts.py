@@ -17,6 +17,7 @@ from plimsoll.analyse.run.named import named_metrics
 from plimsoll.analyse.run.runs import RunFacts
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.columns.parquet import read_metrics
+from plimsoll.collect.columns.sessions import METRICS as SESSION_METRICS
 from plimsoll.collect.columns.versions import OBJECT, VERSION
 from plimsoll.collect.hosts import (
     TCP_RETRANSMITS,
@@ -90,7 +91,7 @@ def metrics_of(run: RunFiles, window: Window) -> tuple[NamedMetric, ...]:
         return ()
     # Round trips are kept per host: a mean over all hosts is meaningless.
     versions = [OBJECT, VERSION] if "versions" in run.record else []
-    without = [TCP_RTT, TCP_RETRANSMITS, *HISTOGRAMS, *versions]
+    without = [TCP_RTT, TCP_RETRANSMITS, *HISTOGRAMS, *SESSION_METRICS, *versions]
     return named_metrics(read_metrics(path, window.start, window.end, without))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from plimsoll.errors import AgentsLost, ServiceError
 from plimsoll.plan.hosts.spread import Place, carriers, chosen, of_hosts, places
 from plimsoll.plan.model import cell as model
+from plimsoll.plan.model.session import Session
 from plimsoll.plan.plan import PlannedRun
 from plimsoll.plan.resolve.cell import reading
 from plimsoll.plan.source.secret import Secret, hidden, revealed
@@ -106,6 +107,7 @@ def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> d
         ],
         "values": {name: _generator(values) for name, values in work.values.items()},
         "load": _load(work.load),
+        **_session(work.session),
     }
 
 
@@ -175,6 +177,21 @@ def _dist(drawn: model.Distribution) -> dict[str, Any]:
             return {"kind": "exponential", "mean_ns": float(drawn.mean_ns)}
         case model.UniformTime():
             return {"kind": "uniform", "from_ns": drawn.from_ns, "to_ns": drawn.to_ns}
+
+
+def _session(session: Session | None) -> dict[str, Any]:
+    """The key of testers with sessions; absent for others."""
+    if session is None:
+        return {}
+    return {
+        "session": {
+            "start": list(session.start),
+            "compute": _dist(session.compute),
+            "busy": session.busy,
+            "min_queries": session.min_queries,
+            "max_queries": session.max_queries,
+        }
+    }
 
 
 def _load(load: model.Load) -> dict[str, Any]:

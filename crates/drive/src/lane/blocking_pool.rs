@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::tester::control::{Control, parts};
 use crate::tester::cycle::{LaneState, PlannedStart, Step, TesterCycle, TransactionEnd, not_started, record};
 use crate::tester::limit::{Limit, TimeoutCodes};
 use crate::tester::policy::{TesterPolicy, TesterSlot};
+use crate::tester::session::work::{SessionWork, WorkContext, WorkEnd, WorkInProgress};
 
 /// Maximum number of blocking testers of a process.
 pub const MAX_BLOCKING_TESTERS: u32 = 4096;
@@ -63,8 +65,8 @@ impl<D: BlockingDriver> ErasedBlockingDriver for TypedBlockingDriver<D> {
             attempt: Attempt::new(Arc::clone(&pool.clock), pool.codes.clone()),
             tester: self.driver.tester(slot.tester())?,
             timeout_ns: i64::try_from(slot.population.timeout_ns).unwrap_or(i64::MAX),
+            cycle: TesterCycle::new(&slot, &pool.codes),
             pool: Arc::clone(pool),
-            cycle: TesterCycle::new(&slot),
             slot,
         }))
     }
@@ -313,6 +315,29 @@ impl BlockingPool {
         stats.close(now);
     }
 
+    /// Carries out work of a session, until the run is over at most.
+    fn work(&self, work: SessionWork) -> WorkEnd {
+        let context = WorkContext {
+            clock: Arc::clone(&self.clock),
+            timeouts: self.timeouts,
+            cores: self.spec.tester_cpus.clone().into(),
+        };
+        let work = match WorkInProgress::start(work, context) {
+            Ok(work) => work,
+            Err(error) => return WorkEnd::Failed(format!("its thread cannot be started: {error}")),
+        };
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let result = loop {
+            match work.poll(&waker) {
+                Poll::Ready(result) => break Some(result),
+                Poll::Pending if self.is_over() => break None,
+                // The pool unparks this thread when the run is over.
+                Poll::Pending => std::thread::park(),
+            }
+        };
+        WorkEnd::of(result, work, &self.control)
+    }
+
     /// Sleeps until `at` (raw, ns), or until no transactions may start any more.
     fn sleep_until(&self, at: i64) {
         while !self.is_over() {
@@ -359,6 +384,15 @@ impl LaneState for BlockingPool {
     }
 }
 
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 /// One tester on its thread.
 struct Worker<T> {
     pool: Arc<BlockingPool>,
@@ -387,7 +421,12 @@ impl<T: BlockingTester> Work for Worker<T> {
                 Step::AwaitAdmission => self.cycle.admit(pool.clock.raw_ns()),
                 Step::Perform(start) => {
                     let end = self.perform(start);
-                    self.cycle.finish(end, &*pool);
+                    self.cycle.finish(self.attempt.outcome, end, &*pool);
+                }
+                Step::Work(work) => self.cycle.worked(pool.work(work), &*pool),
+                Step::EndSession => {
+                    self.tester.end_session();
+                    self.policy.begin_session();
                 }
                 Step::Done => return,
             }
@@ -424,6 +463,9 @@ impl<T: BlockingTester> Worker<T> {
         locked(&self.pool.progress[self.slot.member]).take()?;
         if self.attempt.outcome == Outcome::Cancelled {
             cancel(&mut self.attempt);
+        }
+        if let Some(session) = self.cycle.session() {
+            self.attempt.session = session;
         }
         let pause_ns = record(
             &mut locked(&self.pool.stats),

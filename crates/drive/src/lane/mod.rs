@@ -29,6 +29,7 @@ use crate::tester::control::{Control, parts};
 use crate::tester::cycle::{LaneState, PlannedStart, Step, TesterCycle, TransactionEnd, not_started, record};
 use crate::tester::limit::TimeoutCodes;
 use crate::tester::policy::{TesterPolicy, TesterSlot};
+use crate::tester::session::work::{SessionWork, WorkContext, WorkEnd, WorkInProgress};
 
 const SECOND: i64 = 1_000_000_000;
 /// Minimum interval between two checks for timeouts, ns: a timeout can be late by this.
@@ -55,6 +56,8 @@ pub struct Lane {
     /// Per workload, the lane's view of the arrivals.
     arrivals: Vec<RefCell<Option<Arrivals>>>,
     admission: Admission,
+    /// Cores of the testers. Empty: not bound.
+    cores: Arc<[u32]>,
 }
 
 /// Limits how many testers begin per turn of the reactor, if many begin at the start of the run.
@@ -132,7 +135,7 @@ impl<D: AsyncDriver> ErasedAsyncDriver for TypedAsyncDriver<D> {
             tester: self.driver.tester(&lane.io, slot.tester()),
             timeout_ns: i64::try_from(slot.population.timeout_ns).unwrap_or(i64::MAX),
             lane: Rc::clone(lane),
-            cycle: TesterCycle::new(&slot),
+            cycle: TesterCycle::new(&slot, &lane.codes),
             slot,
             turn: 0,
             burst: 0,
@@ -171,6 +174,7 @@ pub fn run(io: &Io, setup: LaneSetup) {
         deadlines: (0..essential).map(|_| Cell::new(i64::MAX)).collect(),
         arrivals: arrivals.into_iter().map(RefCell::new).collect(),
         admission: Admission::of(essential),
+        cores: spec.tester_cpus.clone().into(),
     });
     let min_timeout_ns = spec
         .workloads
@@ -222,6 +226,26 @@ impl Lane {
             let count = self.arrivals.iter().map(take).sum();
             self.stats.borrow_mut().add_dropped(count);
         }
+    }
+
+    /// Carries out work of a session, until the run is over at most.
+    async fn work(&self, work: SessionWork) -> WorkEnd {
+        let context = WorkContext {
+            clock: Arc::clone(&self.clock),
+            timeouts: self.timeouts,
+            cores: Arc::clone(&self.cores),
+        };
+        let work = match WorkInProgress::start(work, context) {
+            Ok(work) => work,
+            Err(error) => return WorkEnd::Failed(format!("its thread cannot be started: {error}")),
+        };
+        let result = std::future::poll_fn(|context| match work.poll(context.waker()) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if self.is_over() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        WorkEnd::of(result, work, &self.control)
     }
 
     /// Counts arrivals that were due and not started, and ends the counters of the lane.
@@ -380,10 +404,19 @@ impl<T: AsyncTester> Worker<T> {
                 }
                 Step::Perform(start) => {
                     let end = self.perform(start).await;
-                    self.cycle.finish(end, &*lane);
+                    self.cycle.finish(self.attempt.outcome, end, &*lane);
                     if end.is_some() {
                         self.yield_after_burst().await;
                     }
+                }
+                Step::Work(work) => {
+                    let end = lane.work(work).await;
+                    lane.io.stamp();
+                    self.cycle.worked(end, &*lane);
+                }
+                Step::EndSession => {
+                    self.tester.end_session();
+                    self.policy.begin_session();
                 }
                 Step::Done => return,
             }
@@ -444,6 +477,9 @@ impl<T: AsyncTester> Worker<T> {
         }
         if let Some(endpoint) = self.attempt.endpoint {
             header.endpoint = self.slot.population.first_endpoint + endpoint as u16;
+        }
+        if let Some(session) = self.cycle.session() {
+            self.attempt.session = session;
         }
         let free_at = self.attempt.free_at();
         let mut stats = self.lane.stats.borrow_mut();

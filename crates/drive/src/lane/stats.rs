@@ -200,7 +200,28 @@ impl LaneStats {
             value,
         };
         self.metrics.extend(attempt.metrics.iter().map(row));
-        if self.metrics.len() >= BATCH {
+        self.deliver_metrics(BATCH);
+    }
+
+    /// Adds a session that has ended, or was in progress when the run ended. `metric`: how it
+    /// ended.
+    pub fn record_session(&mut self, tester: u32, start: i64, end: i64, metric: Code) {
+        if self.closed {
+            return;
+        }
+        self.metrics.push(MetricRow {
+            agent: self.agent,
+            tester,
+            start,
+            metric,
+            value: (end - start) as f64 * 1e-9,
+        });
+        self.deliver_metrics(BATCH);
+    }
+
+    /// Passes the metrics to the sink if there are at least `min` of them.
+    fn deliver_metrics(&mut self, min: usize) {
+        if self.metrics.len() >= min {
             self.counters.lost_records += self.sink.metrics(&mut self.metrics) as u64;
             self.metrics.clear();
         }
@@ -303,10 +324,7 @@ impl LaneStats {
             self.batch.clear();
             self.batch.reserve(BATCH);
         }
-        if !self.metrics.is_empty() {
-            self.counters.lost_records += self.sink.metrics(&mut self.metrics) as u64;
-            self.metrics.clear();
-        }
+        self.deliver_metrics(1);
     }
 
     fn send(&mut self, event: DriveEvent) {

@@ -43,6 +43,24 @@ pub fn thread_id() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
+/// CPU time of the current thread so far, ns.
+pub fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is valid and writable for the call. The clock exists in every kernel since
+    // 2.6, so that the call does not fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec.max(0) as u64 * 1_000_000_000 + time.tv_nsec.max(0) as u64
+}
+
+/// Lowers the priority of the current thread to the niceness `nice`. Linux has one for each thread.
+pub fn lower_priority(nice: i32) {
+    // SAFETY: no memory is passed. 0 is the current thread. Lowering is always allowed.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
 /// Sets the timer slack of the current thread to 1 ns. With the kernel's default, a wake-up is up
 /// to 50 µs late.
 pub fn no_timer_slack() {

@@ -4,7 +4,7 @@
 //! which the lanes share, and `host` calls the operating system for cores, threads and limits.
 
 pub mod arrivals;
-mod host;
+pub(crate) mod host;
 pub mod plan;
 
 use std::cell::RefCell;
@@ -34,6 +34,9 @@ const OTHER_FILES: u64 = 64;
 /// Number of open files that a blocking tester needs: enough for the pipes and the pidfd of a
 /// program.
 const FILES_OF_A_PROGRAM: u64 = 6;
+/// Number of open files that the work of a session needs: those of a program, and one that stops
+/// it.
+const FILES_OF_WORK: u64 = FILES_OF_A_PROGRAM + 1;
 
 /// Number of lanes, and so of sinks, that [`Drive::prepare`] needs on this host: one per core that
 /// testers may use, but at most one per tester, and one more for all blocking testers. An unknown
@@ -196,6 +199,7 @@ impl Drive {
             // A panic in a lane was caught there and has become a note.
             let _ = lane.join();
         }
+        self.control.join_stopped_work();
     }
 
     /// Names and kernel ids of the threads of lanes and blocking testers, for the monitor.
@@ -291,17 +295,22 @@ fn check_resources(
         let testers = (Population::members(population.closed(), portion, 0, 1).count()
             + Population::members(population.slots(), portion, 0, 1).count()) as u64;
         let is_blocking = matches!(driver, PreparedDriver::Blocking(_));
-        threads += if is_blocking { testers } else { 0 };
-        files += testers
-            * match driver {
-                PreparedDriver::Async(driver) => driver.files(),
-                PreparedDriver::Blocking(_) => FILES_OF_A_PROGRAM,
-            };
+        let works = population
+            .session
+            .as_ref()
+            .is_some_and(|session| session.busy || !session.start.is_empty());
+        threads += testers * (u64::from(is_blocking) + u64::from(works));
+        let driver_files = match driver {
+            PreparedDriver::Async(driver) => driver.files(),
+            PreparedDriver::Blocking(_) => FILES_OF_A_PROGRAM,
+        };
+        files += testers * (driver_files + if works { FILES_OF_WORK } else { 0 });
     }
     if threads > u64::from(blocking_pool::MAX_BLOCKING_TESTERS) {
         return Err(DriveError::TooMany(format!(
-            "{} testers of blocking drivers (sql with SQLite, exec, replay) on one host: each is a thread, and \
-             at most {} are allowed. Use fewer testers, an open load with fewer slots, or more hosts",
+            "testers on one host need {} threads, and at most {} are allowed: a tester of a blocking driver (sql \
+             with SQLite, exec, replay) is a thread, and a session that computes or starts a program needs one. \
+             Use fewer testers, an open load with fewer slots, or more hosts",
             grouped(threads),
             grouped(blocking_pool::MAX_BLOCKING_TESTERS.into())
         )));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use plimsoll_model::{
-    Arrivals, Choose, Dist, Endpoint, Late, LoadSpec, OnError, Order, RunSpec, WhenFull, Workload,
+    Arrivals, Choose, Dist, Endpoint, Late, LoadSpec, OnError, Order, RunSpec, SessionSpec, WhenFull,
+    Workload,
 };
 use plimsoll_schedule::{Mix, Presence, RateCurve, Values, portion};
 
@@ -33,7 +34,7 @@ pub struct Population {
     pub timeout_ns: u64,
     /// What follows a failure.
     pub on_error: OnError,
-    /// Operations with which each tester begins, in order, and the number of each.
+    /// Operations with which each tester, or each session, begins, in order, and the number of each.
     pub first: Vec<(usize, u64)>,
     /// Choice of the operations after those.
     pub mix: Mix,
@@ -46,6 +47,8 @@ pub struct Population {
     pub every: Option<(u64, Late)>,
     /// Think time of the closed testers.
     pub think: Dist,
+    /// Sessions of the testers; none: they carry out single transactions.
+    pub session: Option<SessionSpec>,
     /// Rate of the arrivals of an open load; none if the load has none.
     pub curve: Option<RateCurve>,
     /// Distribution of the intervals between arrivals.
@@ -146,6 +149,7 @@ fn compile(index: u16, workload: &Workload, load: &LoadSpec) -> Population {
         presence: Presence::of(load),
         every: None,
         think: Dist::ZERO,
+        session: workload.session.clone(),
         curve: RateCurve::of(load),
         arrivals: Arrivals::Even,
         in_flight: 0,
@@ -215,6 +219,7 @@ pub(crate) mod tests {
             on_error: OnError::Continue,
             operations: vec![],
             values: BTreeMap::new(),
+            session: None,
             agents: Vec::new(),
             load: load.clone(),
         };

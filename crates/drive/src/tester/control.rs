@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use plimsoll_model::{Phase, RunSpec};
 use plimsoll_schedule::portion;
@@ -52,6 +53,8 @@ pub struct Control {
     budget: Option<AtomicU64>,
     exhausted: AtomicBool,
     wakers: Mutex<Vec<Box<dyn Fn() + Send>>>,
+    /// Threads of work of sessions that was stopped. They end by themselves.
+    stopped_work: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Control {
@@ -70,6 +73,7 @@ impl Control {
             exhausted: AtomicBool::new(budget == Some(0)),
             budget: budget.map(AtomicU64::new),
             wakers: Mutex::default(),
+            stopped_work: Mutex::default(),
         }
     }
 
@@ -80,6 +84,23 @@ impl Control {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Box::new(wake));
+    }
+
+    /// Adds the thread of work that was stopped, so that the lane need not wait for its end.
+    pub fn add_stopped_work(&self, thread: JoinHandle<()>) {
+        self.stopped_work
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(thread);
+    }
+
+    /// Waits for the ends of all work that was stopped.
+    pub fn join_stopped_work(&self) {
+        let threads = std::mem::take(&mut *self.stopped_work.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // The result of stopped work is not used, so that neither is a panic.
+            let _ = thread.join();
+        }
     }
 
     fn wake_lanes(&self) {

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
-use plimsoll_model::{Outcome, WhenFull, grouped};
+use plimsoll_model::{Codes, Outcome, WhenFull, grouped};
 
 use super::attempt::Attempt;
 use super::control::Control;
 use super::policy::{TesterPolicy, TesterSlot, Turn, TurnSchedule, Verdict};
+use super::session::work::{SessionWork, WorkEnd};
+use super::session::{Part, START_FAILED_PAUSE_NS, SessionEnd, TesterSessions};
 use crate::lane::stats::{Header, LaneStats};
 use crate::run::arrivals::Arrivals;
 use crate::run::plan::Population;
@@ -43,7 +45,7 @@ pub(crate) trait LaneState {
 }
 
 /// The next action of a tester.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Sleep until this stamp, or until [`LaneState::is_over`]; then call [`TesterCycle::next`]
     /// again.
@@ -52,6 +54,10 @@ pub(crate) enum Step {
     AwaitAdmission,
     /// Carry out a transaction; then call [`TesterCycle::finish`].
     Perform(PlannedStart),
+    /// Carry out work of a session; then call [`TesterCycle::worked`].
+    Work(SessionWork),
+    /// Close the connections, because the session has ended; then call [`TesterCycle::next`] again.
+    EndSession,
     /// End.
     Done,
 }
@@ -106,6 +112,12 @@ enum State {
     Performing,
     /// A slot of an open load pauses until this stamp.
     Pausing(i64),
+    /// A session waits until this stamp.
+    Waiting(i64),
+    /// A session works.
+    Working(SessionWork),
+    /// A session has ended, and the next one begins a think time after this end.
+    Ended(TransactionEnd),
     Done,
 }
 
@@ -113,11 +125,13 @@ enum State {
 pub(crate) struct TesterCycle {
     population: Arc<Population>,
     source: Source,
+    /// None: the tester carries out single transactions.
+    sessions: Option<TesterSessions>,
     state: State,
 }
 
 impl TesterCycle {
-    pub(crate) fn new(slot: &TesterSlot) -> Self {
+    pub(crate) fn new(slot: &TesterSlot, codes: &Codes) -> Self {
         let source = if slot.is_open {
             Source::Open
         } else {
@@ -130,6 +144,7 @@ impl TesterCycle {
         Self {
             population: Arc::clone(&slot.population),
             source,
+            sessions: TesterSessions::new(slot, codes),
             state: State::New,
         }
     }
@@ -137,9 +152,9 @@ impl TesterCycle {
     /// Returns the next action.
     pub(crate) fn next(&mut self, lane: &impl LaneState) -> Step {
         loop {
-            match self.state {
+            match &self.state {
                 State::New => self.plan_first(lane),
-                State::Planned { start, missed } => {
+                &State::Planned { start, missed } => {
                     if lane.is_over() {
                         self.abandon_start(start.scheduled, lane);
                     } else if lane.now() < start.scheduled {
@@ -147,11 +162,24 @@ impl TesterCycle {
                     } else if self.take_admission() {
                         self.state = State::Admission { start, missed };
                         return Step::AwaitAdmission;
+                    } else if self.begin_session(start, lane) {
+                        self.plan_part(lane.now(), 0, lane);
                     } else {
                         return self.start(start, missed, lane);
                     }
                 }
-                State::Pausing(until) => {
+                &State::Waiting(until) => {
+                    if !lane.is_over() && lane.now() < until {
+                        return Step::SleepUntil(until);
+                    }
+                    self.plan_part(until, 0, lane);
+                }
+                State::Working(work) => return Step::Work(work.clone()),
+                &State::Ended(end) => {
+                    self.plan_next(end, lane);
+                    return Step::EndSession;
+                }
+                &State::Pausing(until) => {
                     if !lane.is_over() && lane.now() < until {
                         return Step::SleepUntil(until);
                     }
@@ -173,10 +201,94 @@ impl TesterCycle {
 
     /// Records that the transaction has ended. None: the tester ends, because it has completed its
     /// number of transactions, or after failures.
-    pub(crate) fn finish(&mut self, end: Option<TransactionEnd>, lane: &impl LaneState) {
-        let Some(TransactionEnd { free_at, pause_ns }) = end else {
-            return self.end(lane);
+    pub(crate) fn finish(&mut self, outcome: Outcome, end: Option<TransactionEnd>, lane: &impl LaneState) {
+        let has_failed = !matches!(outcome, Outcome::Ok | Outcome::Cancelled);
+        if has_failed {
+            let now = lane.now();
+            let at = end.map_or(now, |end| end.free_at);
+            self.record_session(SessionEnd::QueryFailed, at, lane);
+        }
+        match end {
+            None => self.end(lane),
+            Some(end) if self.sessions.is_none() => self.plan_next(end, lane),
+            Some(end) if has_failed => self.state = State::Ended(end),
+            Some(TransactionEnd { free_at, pause_ns }) => self.plan_part(free_at, pause_ns, lane),
+        }
+    }
+
+    /// Records how the work of a session ended.
+    pub(crate) fn worked(&mut self, end: WorkEnd, lane: &impl LaneState) {
+        let now = lane.now();
+        match end {
+            WorkEnd::Done => self.plan_part(now, 0, lane),
+            WorkEnd::Stopped => self.end(lane),
+            WorkEnd::Failed(reason) => {
+                lane.with_stats(|stats| stats.driver_note(now, format!("a session failed: {reason}")));
+                self.record_session(SessionEnd::WorkFailed, now, lane);
+                self.state = State::Ended(TransactionEnd {
+                    free_at: now,
+                    pause_ns: START_FAILED_PAUSE_NS,
+                });
+            }
+        }
+    }
+
+    /// Number of the session in progress, from 1; none if the tester carries out single
+    /// transactions.
+    pub(crate) fn session(&self) -> Option<u32> {
+        self.sessions.as_ref().map(TesterSessions::number)
+    }
+
+    /// Begins a session with the planned start, unless the tester carries out single transactions,
+    /// or a session is in progress.
+    fn begin_session(&mut self, start: PlannedStart, lane: &impl LaneState) -> bool {
+        let (Some(sessions), Source::Closed { turns, .. }) = (&mut self.sessions, &mut self.source) else {
+            return false;
         };
+        let has_begun = sessions.begin(lane.now(), start.stage);
+        if has_begun {
+            turns.begun();
+        }
+        has_begun
+    }
+
+    /// Plans the next part of the session for a tester that is free since `free_at` and pauses for
+    /// `pause_ns`; the end of the session if there is none.
+    fn plan_part(&mut self, free_at: i64, pause_ns: u64, lane: &impl LaneState) {
+        let pause = |ns| free_at.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
+        let Some((part, stage)) = self.sessions.as_mut().and_then(TesterSessions::take_part) else {
+            self.record_session(SessionEnd::Succeeded, free_at, lane);
+            self.state = State::Ended(TransactionEnd { free_at, pause_ns });
+            return;
+        };
+        if lane.is_over() {
+            return self.end(lane);
+        }
+        self.state = match part {
+            Part::Work(work) => State::Working(work),
+            Part::Wait(ns) => State::Waiting(pause(ns.saturating_add(pause_ns))),
+            Part::Query => State::Planned {
+                start: PlannedStart {
+                    scheduled: pause(pause_ns),
+                    stage,
+                    arrival: None,
+                    free_at,
+                },
+                missed: 0,
+            },
+        };
+    }
+
+    /// Records the end of the session in progress, if there is one.
+    fn record_session(&mut self, how: SessionEnd, at: i64, lane: &impl LaneState) {
+        if let Some((tester, start, metric)) = self.sessions.as_mut().and_then(|sessions| sessions.end(how)) {
+            lane.with_stats(|stats| stats.record_session(tester, start, at, metric));
+        }
+    }
+
+    /// Plans the start after an end.
+    fn plan_next(&mut self, end: TransactionEnd, lane: &impl LaneState) {
+        let TransactionEnd { free_at, pause_ns } = end;
         let free_ns = lane.run_time(free_at);
         if let Source::Closed { turns, .. } = &mut self.source {
             let turn = turns.after(free_ns.saturating_add(pause_ns));
@@ -284,6 +396,7 @@ impl TesterCycle {
     /// Ends the tester. Counts the slots of a closed tester that were due and not begun as missed.
     fn end(&mut self, lane: &impl LaneState) {
         self.state = State::Done;
+        self.record_session(SessionEnd::Unfinished, lane.now(), lane);
         if let Source::Closed { turns, .. } = &self.source {
             let over = lane.over_at();
             if lane.now() >= over || turns.has_left() {

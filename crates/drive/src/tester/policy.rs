@@ -200,6 +200,8 @@ pub struct TesterPolicy {
     operation: usize,
     /// Number of transactions begun.
     begun: u64,
+    /// `begun` when the current session began; 0 without sessions.
+    begun_before: u64,
     quota: Option<u64>,
     /// Number of failures in a row.
     failures: u32,
@@ -230,6 +232,7 @@ impl TesterPolicy {
             endpoint: endpoint as usize,
             operation: 0,
             begun: 0,
+            begun_before: 0,
             quota: slot.quota,
             failures: 0,
             refusals: 0,
@@ -271,9 +274,15 @@ impl TesterPolicy {
         }
     }
 
-    /// The next of the operations with which the tester begins; none after the last of them.
+    /// The next transaction is the first of a session.
+    pub fn begin_session(&mut self) {
+        self.begun_before = self.begun;
+    }
+
+    /// The next of the operations with which the tester, or its session, begins; none after the
+    /// last of them.
     fn opening_operation(&self) -> Option<usize> {
-        let mut end = 0;
+        let mut end = self.begun_before;
         for &(operation, times) in &self.population.first {
             end += times;
             if self.begun < end {

@@ -18,6 +18,7 @@ mod replay;
 mod round_trips;
 #[path = "../../../wire/tests/servers/mod.rs"]
 mod servers;
+mod session;
 mod sql;
 mod tcp;
 mod tls;

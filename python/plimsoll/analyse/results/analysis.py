@@ -21,6 +21,7 @@ from plimsoll.analyse.results.load.demands import CellDemand, FanOut
 from plimsoll.analyse.results.load.regression import Regression
 from plimsoll.analyse.results.load.search import SearchResult
 from plimsoll.analyse.results.load.sessions import DatabaseSessions, ExplainingWait
+from plimsoll.analyse.results.load.tester_sessions import TesterSessions
 from plimsoll.analyse.results.load.until_tight import UntilTightResult
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.run import (
@@ -152,6 +153,8 @@ class RunResult:
     """Empty unless a threshold has `where: {first: ...}`."""
     sessions: tuple[DatabaseSessions, ...] = ()
     """Of each database whose sessions were read."""
+    tester_sessions: TesterSessions | None = None
+    """None if no workload has `session:`, or if single transactions were not kept."""
     at_peak: WindowResult | None = None
     """Figures of the part of the peak window after the warm-up; None unless a response or rule has `over: peak`, and if
     there is no such part."""

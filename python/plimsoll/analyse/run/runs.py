@@ -11,6 +11,7 @@ from plimsoll.analyse.components.utilization_hosts import greatest_detail
 from plimsoll.analyse.results.actions import ActionsResult
 from plimsoll.analyse.results.analysis import OpenLoad, RunResult
 from plimsoll.analyse.results.components.hosts import HostsResult
+from plimsoll.analyse.results.load.tester_sessions import TesterSessions
 from plimsoll.analyse.results.named import NamedMetric
 from plimsoll.analyse.results.run import (
     CacheTimes,
@@ -65,6 +66,7 @@ class RunFacts:
     staleness: Staleness | None = None
     caches: tuple[CacheTimes, ...] = ()
     connections: Connections | None = None
+    tester_sessions: TesterSessions | None = None
     steal: float | None = None
     """Greatest steal of the hosts of the testers, if there are several hosts."""
     hosts: HostsResult | None = None
@@ -117,6 +119,7 @@ def run_result(facts: RunFacts, summary: RunSummary, limits: Validity) -> RunRes
         staleness=facts.staleness,
         caches=facts.caches,
         connections=facts.connections,
+        tester_sessions=facts.tester_sessions,
         hosts=facts.hosts,
         actions=facts.actions,
         without_lost=summary.without_lost,

@@ -33,6 +33,8 @@ from plimsoll.analyse.run.runs import RunFacts, run_result
 from plimsoll.analyse.run.seconds import REMARK, summarise_seconds
 from plimsoll.analyse.run.staleness import HISTOGRAM, remark
 from plimsoll.analyse.run.summary import RunSummary, of_changing_load
+from plimsoll.analyse.run.tester_sessions import HISTOGRAM as SESSIONS
+from plimsoll.analyse.run.tester_sessions import remark as session_remark
 from plimsoll.analyse.run.validity.own_delays import own_delays
 from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.analyse.window.load_profile import load_bins
@@ -53,6 +55,7 @@ from plimsoll.assemble.run.window import (
     ramp_steps,
     read_connections,
     read_staleness,
+    read_tester_sessions,
     samples_of,
     summarise_transactions,
     transactions_of,
@@ -145,6 +148,11 @@ def one_run(
     if opened is not None:
         facts = replace(facts, connections=opened.connections)
         histograms |= opened.histograms
+    jobs = read_tester_sessions(run, measured)
+    if jobs is not None:
+        notes = [*facts.notes, *filter(None, [session_remark(jobs.sessions, measured)])]
+        facts = replace(facts, tester_sessions=jobs.sessions, notes=notes)
+        histograms[SESSIONS] = jobs.durations
     if versions is not None:
         notes = [*facts.notes, *filter(None, [remark(versions.staleness)])]
         facts = replace(facts, staleness=versions.staleness, notes=notes)

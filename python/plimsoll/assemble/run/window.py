@@ -22,6 +22,7 @@ from plimsoll.analyse.run.connections import CONNECT, HISTOGRAMS, RunConnections
 from plimsoll.analyse.run.parts import OfParts
 from plimsoll.analyse.run.staleness import HISTOGRAM, RunStaleness, staleness
 from plimsoll.analyse.run.summary import Accumulator, Layout, RunSummary
+from plimsoll.analyse.run.tester_sessions import RunSessions, session_figures
 from plimsoll.analyse.stats.quantiles import Histogram
 from plimsoll.analyse.window.load_profile import Joins, Piece, Profile, load_bins
 from plimsoll.analyse.window.steps import Step, merged_steps, planned_steps
@@ -38,6 +39,7 @@ from plimsoll.collect.baseline import read_baseline
 from plimsoll.collect.columns.parquet import TransactionFile, read_metrics, read_samples, read_whole_metrics
 from plimsoll.collect.columns.round_trips import RoundTrips
 from plimsoll.collect.columns.samples import SampleSeries
+from plimsoll.collect.columns.sessions import read_sessions
 from plimsoll.collect.columns.versions import READ, read_versioned
 from plimsoll.collect.hosts import RunAgents, cores_of_hosts, links_of_hosts
 from plimsoll.collect.live import seconds_of
@@ -96,6 +98,16 @@ def read_staleness(run: RunFiles, window: Window, bound_ns: int) -> RunStaleness
     if not reads or run.transactions is None or not metrics.exists():
         return None
     return staleness(read_versioned(run.transactions, metrics, versions), window, bound_ns)
+
+
+def read_tester_sessions(run: RunFiles, window: Window) -> RunSessions | None:
+    """The sessions of the testers. None if they carried out single transactions, or these were not kept."""
+    metrics = run.path / "metrics.parquet"
+    effective = run.record["effective"]
+    workloads = [effective.get("workload") or {}, *(effective.get("workloads") or {}).values()]
+    if not any("session" in work for work in workloads) or run.transactions is None or not metrics.exists():
+        return None
+    return session_figures(read_sessions(metrics), window)
 
 
 def layout_of(

@@ -27,6 +27,7 @@ RESPONSE_LESS_RTT: Final = "response_less_rtt"
 _TIMES: Final = ("mean", "sd", "p50", "p90", "p95", "p99", "p999", "max", "min")
 _CONNECTION_TIMES: Final = ("mean", "p50", "p95", "p99", "max")
 _READERS: Final = "staleness.readers"
+_SESSIONS: Final = "tester_sessions"
 _COMPONENT: Final = "components[component={component}]"
 _SERVICE: Final = "services[name={service}]"
 _PER_TRANSACTION: Final = "of the successful transactions of the window"
@@ -51,7 +52,10 @@ PEAK: Final = Scope(
     "",
     "at_peak.",
     " in the peak window",
-    excluded=("dropped", "missed", "outage_s", "availability", "recovery_s"),
+    excluded=(
+        *("dropped", "missed", "outage_s", "availability", "recovery_s"),
+        *("sessions_per_s", "session_errors", "session"),
+    ),
     meaning="in the peak window without the warm-up; written as `over: peak`",
     divided=True,
 )
@@ -340,6 +344,36 @@ METRICS = MetricTable(
             Part(f"{_READERS}.needless_share.mean", f"{_READERS}.needless", (f"{_READERS}.fetches",)),
             Source.NAMED,
             note="of all fetches",
+        ),
+        Metric(
+            "sessions_per_s",
+            "sessions",
+            Kind.RATE,
+            Value(f"{_SESSIONS}.per_s"),
+            Source.NAMED,
+            unit="sessions/s",
+            note="successful sessions of `session:`; a session counts by the part of its duration in the window",
+            aliases=("sessions",),
+            capacity=True,
+        ),
+        Metric(
+            "session_errors",
+            "share of failed sessions",
+            Kind.SHARE,
+            Part(f"{_SESSIONS}.failed_share", f"{_SESSIONS}.failed", (f"{_SESSIONS}.finished",)),
+            Source.NAMED,
+            note="of the sessions that ended in the window",
+            in_results="session_error_rate",
+        ),
+        Metric(
+            "session",
+            "session time",
+            Kind.TIME,
+            Distribution(f"{_SESSIONS}.duration_ms", "session"),
+            Source.NAMED,
+            note="from the start of a session to its end, of the successful sessions that ended in the window",
+            in_results="session_ms",
+            statistics=_CONNECTION_TIMES,
         ),
         Metric(
             "connect",

@@ -14,6 +14,11 @@ from plimsoll.plan.metrics.rules import Rule
 from plimsoll.plan.model.hosts import Hosts, WatchedHost
 from plimsoll.plan.model.limits import NO_LIMITS, Limits
 from plimsoll.plan.model.links import Link
+from plimsoll.plan.model.session import Session
+from plimsoll.plan.model.times import Distribution as Distribution
+from plimsoll.plan.model.times import ExponentialTime as ExponentialTime
+from plimsoll.plan.model.times import FixedTime as FixedTime
+from plimsoll.plan.model.times import UniformTime as UniformTime
 from plimsoll.plan.source.secret import Secret
 
 Json = Any
@@ -32,31 +37,6 @@ PARTS: Final = (OPERATION, WORKLOAD, FIRST)
 MAX_OPERATIONS: Final = 100
 """The maximum number of operations of a workload with separate figures: a table of hundreds is not
 readable."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedTime:
-    """Always the same duration, ns."""
-
-    ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExponentialTime:
-    """Exponentially distributed with this mean, ns."""
-
-    mean_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class UniformTime:
-    """Uniformly distributed between two durations, ns."""
-
-    from_ns: int
-    to_ns: int
-
-
-Distribution = FixedTime | ExponentialTime | UniformTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +262,7 @@ class Generator:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """One population of testers. `remarks`, `warnings`: what `plan` prints about it; `sites`: the sites whose agents
-    run it (empty: all)."""
+    run it (empty: all); `session`: None if the testers carry out single transactions."""
 
     name: str
     driver: str
@@ -296,6 +276,7 @@ class Workload:
     remarks: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    session: Session | None = None
 
 
 DatabaseKind = Literal["sqlite", "postgres", "mariadb"]

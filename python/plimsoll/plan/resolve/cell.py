@@ -38,6 +38,7 @@ from plimsoll.plan.resolve.instances import (
 from plimsoll.plan.resolve.load import check_load, resolve_load, resolve_run, resolve_workload
 from plimsoll.plan.resolve.queries import object_numbers
 from plimsoll.plan.resolve.services import resolve_service
+from plimsoll.plan.resolve.session import check_session, resolve_session
 from plimsoll.plan.resolve.watch import check_watched
 from plimsoll.plan.schema.experiment import LOAD_MISSING, CpusRaw, ExperimentRaw
 from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
@@ -214,11 +215,13 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
             (population.load, resolution),
             lambda: resolve_load(population.load, population.load_at, context, recorded_ns),
         )
-        placed = replace(resolved, load=load)
+        session = None if population.work.session is None else resolve_session(population.work.session)
+        placed = replace(resolved, load=load, session=session)
         placed = on_hosts(
             placed, population.work, population.load, population.at, population.load_at, hosts, context
         )
         check_load(placed.load, population.load_at, context)
+        check_session(placed, raw.run, population.at, population.load_at, context)
         return placed
 
     workloads = tuple(map(workload, populations))

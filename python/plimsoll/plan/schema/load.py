@@ -17,6 +17,7 @@ from plimsoll.plan.drivers.section import MixEntry
 from plimsoll.plan.drivers.sql import SqlSection
 from plimsoll.plan.drivers.tcp import TcpSection
 from plimsoll.plan.queries.sections import CondDbWork, CoolWork, TableWork
+from plimsoll.plan.schema.session import SessionRaw
 from plimsoll.plan.source.fields import (
     Count,
     Dist,
@@ -291,6 +292,7 @@ class WorkloadRaw(Raw):
     on_error: OnError = Field(default_factory=usual_on_error)
     values: dict[str, ValuesRaw] = Field(default_factory=dict)
     mix: list[MixEntry] | None = Field(default=None, min_length=1)
+    session: SessionRaw | None = None
     table: TableWork | None = None
     cool: CoolWork | None = None
     conddb: CondDbWork | None = None

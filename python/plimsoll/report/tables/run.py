@@ -34,6 +34,7 @@ def run_tables(run: RunResult) -> list[Table]:
         changes(run) if run.changes else None,
         conditions(run) if run.conditions else None,
         kernel_figures(run),
+        tester_sessions(run),
         connections(run),
         metrics(run) if run.metrics else None,
         sessions(run),
@@ -160,6 +161,28 @@ _KERNEL_COLUMNS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("outside_cpu", "CPU outside", lambda share: percent(share, 2)),
 )
 """Fields of `KernelFigures`, their heads, and their form."""
+
+
+def tester_sessions(run: RunResult) -> Table | None:
+    """The sessions of the testers; None if they carried out single transactions."""
+    result = run.tester_sessions
+    if result is None:
+        return None
+    row = (
+        quantity(result.per_s, "rate", "/s"),
+        count(result.succeeded),
+        count(result.query_failed),
+        count(result.work_failed),
+        count(result.unfinished),
+        *latency_cells(result.duration_ms),
+    )
+    note = (
+        "In the window. Sessions/s: each session counts by the part of its duration in the window. Program failed: the "
+        "program of the session failed or could not be started. Times: of the successful sessions."
+    )
+    heads = ("Sessions/s", "Succeeded", "Query failed", "Program failed", "Unfinished", *LATENCY_COLUMNS)
+    columns = tuple(Column(head, numeric=True) for head in heads)
+    return Table(f"Sessions of run {run.id}", columns, (row,), note)
 
 
 def connections(run: RunResult) -> Table | None:

@@ -25,7 +25,7 @@
 
 mod error;
 mod limited;
-mod program;
+pub(crate) mod program;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -260,15 +260,26 @@ impl Connection {
         }
     }
 
+    /// As [`Self::leave`], and counts the bytes.
+    pub(super) fn close(self, attempt: &mut Attempt) {
+        attempt.sent += self.quit();
+    }
+
     /// Sends the closing message of the protocol, if that is possible without waiting, and closes
     /// the connection.
-    pub(super) fn close(mut self, attempt: &mut Attempt) {
+    pub(super) fn leave(self) {
+        self.quit();
+    }
+
+    /// Returns the number of bytes that were sent.
+    fn quit(mut self) -> u64 {
         self.session.quit();
         let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(Ok(count)) = self.transport.poll_write(&mut context, self.session.outgoing()) {
-            attempt.sent += count as u64;
-            let _ = self.transport.poll_flush(&mut context);
-        }
+        let Poll::Ready(Ok(count)) = self.transport.poll_write(&mut context, self.session.outgoing()) else {
+            return 0;
+        };
+        let _ = self.transport.poll_flush(&mut context);
+        count as u64
     }
 
     /// Sends all bytes that the session has queued.

@@ -199,6 +199,13 @@ impl AsyncTester for Tester {
             self.driver.canceller.cancel(address, key);
         }
     }
+
+    fn end_session(&mut self) {
+        self.kept
+            .iter_mut()
+            .filter_map(Option::take)
+            .for_each(Connection::leave);
+    }
 }
 
 impl Tester {

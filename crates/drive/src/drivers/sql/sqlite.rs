@@ -170,6 +170,10 @@ pub struct Tester {
 }
 
 impl BlockingTester for Tester {
+    fn end_session(&mut self) {
+        self.kept.fill_with(|| None);
+    }
+
     fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt, limit: &Limit<'_>) {
         let driver = Arc::clone(&self.driver);
         let query = &driver.queries[request.operation];

@@ -131,8 +131,9 @@ fn starts(cycle: &mut TesterCycle, lane: &FakeLane, each_ns: i64, pause_ns: u64)
                 starts.push(start.scheduled - T0);
                 lane.now.set(lane.now.get() + each_ns);
                 let free_at = lane.now.get();
-                cycle.finish(Some(TransactionEnd { free_at, pause_ns }), lane);
+                cycle.finish(Outcome::Ok, Some(TransactionEnd { free_at, pause_ns }), lane);
             }
+            Step::Work(_) | Step::EndSession => unreachable!("no session"),
             Step::Done => return starts,
         }
     }
@@ -175,7 +176,7 @@ fn recorded(at_ns: &[u64], when_full: WhenFull) -> LoadSpec {
 fn run(load: &LoadSpec, is_open: bool, each_ns: i64, pause_ns: u64) -> (Vec<i64>, (u64, u64)) {
     let population = Arc::new(of_load(load));
     let lane = FakeLane::new(&population, None);
-    let mut cycle = TesterCycle::new(&slot(&population, is_open));
+    let mut cycle = TesterCycle::new(&slot(&population, is_open), &Codes::default());
     let starts = starts(&mut cycle, &lane, each_ns, pause_ns);
     (starts, lane.lost_starts())
 }
@@ -227,7 +228,7 @@ fn arrivals_without_a_free_slot_are_dropped_with_when_full_drop() {
 fn an_arrival_that_was_taken_but_not_started_at_the_end_is_dropped() {
     let population = Arc::new(of_load(&recorded(&[50], WhenFull::Wait)));
     let lane = FakeLane::new(&population, None);
-    let mut cycle = TesterCycle::new(&slot(&population, true));
+    let mut cycle = TesterCycle::new(&slot(&population, true), &Codes::default());
     assert_eq!(cycle.next(&lane), Step::SleepUntil(T0 + 50));
     lane.now.set(OVER);
     assert_eq!(cycle.next(&lane), Step::Done);
@@ -238,15 +239,15 @@ fn an_arrival_that_was_taken_but_not_started_at_the_end_is_dropped() {
 fn a_tester_ends_when_the_budget_is_exhausted_or_its_last_transaction_ended() {
     let population = Arc::new(of_load(&closed(20)));
     let lane = FakeLane::new(&population, Some(2));
-    let mut cycle = TesterCycle::new(&slot(&population, false));
+    let mut cycle = TesterCycle::new(&slot(&population, false), &Codes::default());
     assert_eq!(starts(&mut cycle, &lane, 10, 0), [0, 30]);
 
     let lane = FakeLane::new(&population, None);
-    let mut cycle = TesterCycle::new(&slot(&population, false));
+    let mut cycle = TesterCycle::new(&slot(&population, false), &Codes::default());
     while !matches!(cycle.next(&lane), Step::Perform(_)) {
         cycle.admit(lane.now.get());
     }
-    cycle.finish(None, &lane);
+    cycle.finish(Outcome::Ok, None, &lane);
     assert_eq!(cycle.next(&lane), Step::Done);
 }
 
