@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT, Lab
+from tests.real.test_limits import require
 from tests.real.test_services import needs
 from tests.real.test_testbed import needs_testbeds
 
 STUDIES = sorted((ROOT / "studies").rglob("*.yaml"))
-OFTEN = {"02-gateway", "06-squid"}
-"""Run by every `make test`: a gateway before a database, and the same behind a cache."""
+OFTEN = {"02-gateway", "13-uncached"}
+"""Run by every `make test`: a gateway before a database, and the same behind a cache, both without emulated hosts."""
 LENIENT = (
     "validity.lateness_floor=10s",
     "validity.tester_cpu=100%",
@@ -39,8 +40,15 @@ def test_there_are_studies() -> None:
     assert {path.stem for path in STUDIES} >= OFTEN
 
 
+def needs_limits_of(study: Path, tmp_path: Path) -> None:
+    """Skips where the limits of a study do not hold, because `plan` refuses them there."""
+    if "limits: {cpu:" in study.read_text(encoding="utf-8"):
+        require(tmp_path, "cpu")
+
+
 @pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
-def test_a_study_is_planned(study: Path, lab: Lab) -> None:
+def test_a_study_is_planned(study: Path, lab: Lab, tmp_path: Path) -> None:
+    needs_limits_of(study, tmp_path)
     whole, quick = (lab.run("plan", study, *words, "--json") for words in ([], quick_form(study)))
     assert whole.code == quick.code == 0, whole.err + quick.err
     assert len(whole.json["runs"]) > len(quick.json["runs"]) > 0
@@ -53,7 +61,8 @@ def test_a_study_is_planned(study: Path, lab: Lab) -> None:
         for path in STUDIES
     ],
 )
-def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab) -> None:
+def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab, tmp_path: Path) -> None:
+    needs_limits_of(study, tmp_path)
     kinds = set(re.findall(r"kind: (postgres|mariadb|squid|nginx)", study.read_text(encoding="utf-8")))
     needs(*sorted(kinds))
     if "kind: testbed" in study.read_text(encoding="utf-8"):
