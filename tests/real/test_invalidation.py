@@ -158,6 +158,7 @@ def test_a_decoded_change_of_a_row_leaves_the_objects_of_other_rows(site: Site) 
     until("the replication slot", lambda: site.ask("one")[1])
     for row in (1, 2):
         until(f"row {row} in both caches", lambda row=row: site.ask("one", row=row)[1])  # type: ignore[misc]
+    loaded = site.stats()["changes"]
     for text in ("first change", "second change"):
         site.change("one", text, row=2)
         until(text, lambda text=text: text in site.ask("one", row=2)[0])  # type: ignore[misc]
@@ -166,7 +167,8 @@ def test_a_decoded_change_of_a_row_leaves_the_objects_of_other_rows(site: Site) 
     site.change("one", "third change")
     until("the other row", lambda: "third change" in site.ask("one")[0])
     stats = site.stats()
-    assert (stats["watching"], stats["purge_failures"], stats["changes"]) == (1, 0, 3)
+    # Each change of `one` also updates a row of plimsoll_changes, by a trigger of the data set.
+    assert (stats["watching"], stats["purge_failures"], stats["changes"] - loaded) == (1, 0, 2 * 3)
 
 
 @pytest.mark.parametrize("site", [("sqlite", "on: {every: 300ms}")], indirect=True, ids=str)
