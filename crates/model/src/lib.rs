@@ -30,5 +30,5 @@ pub use session::{
     BaselineSpec, ClockState, Command, Event, HostReport, ListenSpec, PathReport, PathSpec, RttReport,
     RunOutcome, TransferSpec,
 };
-pub use tester_session::SessionSpec;
+pub use tester_session::{SESSION_THREAD, SessionSpec};
 pub use transaction::{Cache, NOT_HAPPENED, Outcome, Phase, Transaction};

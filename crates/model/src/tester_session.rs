@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::Dist;
 
+/// Name of the threads that carry out work of sessions. Their use of a core is the emulated job's,
+/// not load of the load generator. At most 15 bytes: the kernel stores no more.
+pub const SESSION_THREAD: &str = "plimsoll-job";
+
 /// A session of a tester: an emulated application job, which starts, computes, and sends requests
 /// at random times of its computing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plimsoll_model::SESSION_THREAD;
+
 use crate::group::LimitedGroup;
 use crate::parse::{self, Process};
 use crate::proportional::ProportionalSize;
@@ -252,7 +254,8 @@ impl Tree {
     /// The thread that used most of a core since the previous reading, and the thread that used or
     /// waited for most of a core: name, and share of a core. None if the thread that was reported
     /// before has ended and its process has not. What it used since is then unknown, and another
-    /// thread may not be the busiest (the lanes of a run end before the last reading).
+    /// thread may not be the busiest (the lanes of a run end before the last reading). Work of
+    /// sessions is left out.
     fn busiest(
         &mut self,
         proc: &Path,
@@ -281,7 +284,8 @@ impl Tree {
                 let used = times.used - before.used;
                 let demand = used + times.waited - before.waited;
                 for (most, value) in most.iter_mut().zip([used, demand]) {
-                    if most.as_ref().is_none_or(|most| value > most.ns) {
+                    let is_most = most.as_ref().is_none_or(|most| value > most.ns);
+                    if is_most && !is_work_of_session(&path) {
                         *most = Some(Busiest {
                             ns: value,
                             path: path.clone(),
@@ -301,10 +305,19 @@ impl Tree {
         self.threads = now;
         most.map(|busiest| {
             let Busiest { ns, path, .. } = busiest?;
-            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-            Some((name.trim_end().to_owned(), ns as f64 / 1e9 / seconds?))
+            Some((thread_name(&path), ns as f64 / 1e9 / seconds?))
         })
     }
+}
+
+fn thread_name(path: &Path) -> String {
+    let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// Whether a thread carries out work of an emulated job, which delays no transaction.
+fn is_work_of_session(path: &Path) -> bool {
+    thread_name(path) == SESSION_THREAD
 }
 
 /// A thread that used, or used and waited for, most of a core.
@@ -535,6 +548,21 @@ mod tests {
         };
         assert_eq!(of("cpu.busiest_thread"), ("thread10", 0.9));
         assert_eq!(of("cpu.thread_demand"), ("thread11", 0.95));
+    }
+
+    #[test]
+    fn work_of_sessions_is_not_the_busiest_thread() {
+        let proc = Proc::new("work");
+        let mut tree = Tree::new("testers".into(), 10);
+        proc.process(10, 5, [0; 4], &[], 0);
+        proc.sample(&mut tree, None);
+        proc.process(10, 5, [0; 4], &[], 100_000_000);
+        proc.thread(10, 12, 900_000_000);
+        fs::write(proc.0.join("10/task/12/comm"), format!("{SESSION_THREAD}\n")).unwrap();
+        let mut rows = Rows::new(0, "x".into());
+        tree.sample(&proc.0, UNITS, Some(1.0), &mut rows);
+        let row = rows.0.iter().find(|row| row.metric == "cpu.busiest_thread");
+        assert_eq!(row.map(|row| (&*row.part, row.value)), Some(("thread10", 0.1)));
     }
 
     #[test]

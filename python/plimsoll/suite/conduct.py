@@ -17,7 +17,7 @@ from plimsoll.drive.experiment import Outcome
 from plimsoll.errors import BadInput, ExitCode, PlimsollError, UserInterrupt
 from plimsoll.plan import Plan
 from plimsoll.suite.page import render
-from plimsoll.suite.selection import Selection, Wanted
+from plimsoll.suite.selection import Request, Selection
 from plimsoll.suite.summary import ExperimentRow, State, SuiteResult, analysed_row, first_row
 
 JSON: Final = "suite.json"
@@ -130,7 +130,7 @@ class Suite:
 
 
 def new_suite(
-    parent: Path, name: str, wanted: Wanted, selections: Sequence[Selection], steps: Steps
+    parent: Path, name: str, request: Request, selections: Sequence[Selection], steps: Steps
 ) -> Suite:
     """A suite with a new directory suite-YYYYmmddTHHMMSSZ below `parent`. Raises BadInput."""
     path = ResultsDirectory.create(parent, "suite", _now()).path
@@ -139,11 +139,11 @@ def new_suite(
     rows = tuple(first_row(selection) for selection in selections)
     result = SuiteResult(
         name,
-        wanted.target,
-        wanted.quick,
+        request.target,
+        request.quick,
         utc_now(),
         working_directory=str(Path.cwd()),
-        ceiling=wanted.ceiling,
+        ceiling=request.ceiling,
         rows=rows,
     )
     return Suite(path, result, selections, steps)

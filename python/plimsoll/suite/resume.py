@@ -12,7 +12,7 @@ from plimsoll.drive.registry import running_experiments
 from plimsoll.drive.resume import resumed_plan
 from plimsoll.errors import BadInput, DamagedResults, ExitCode, PlimsollError
 from plimsoll.suite.conduct import JSON, Steps, Suite
-from plimsoll.suite.selection import Selection, Wanted, select
+from plimsoll.suite.selection import Request, Selection, select
 from plimsoll.suite.summary import ExperimentRow, SuiteResult, ThresholdRow, first_row
 
 KEPT = ("done", "refused", "invalid")
@@ -41,7 +41,7 @@ def _remaining(row: ExperimentRow, path: Path, suite: SuiteResult) -> tuple[Sele
         return Selection(file, "refused"), row
     directory = path / row.directory
     if not row.directory or not (directory / "plan.json").is_file():
-        selection = select(file, True, Wanted(suite.target, suite.quick, suite.ceiling))
+        selection = select(file, True, Request(suite.target, suite.quick, suite.ceiling))
         return selection, replace(first_row(selection), file=row.file)
     try:
         plan, _ = resumed_plan(directory)

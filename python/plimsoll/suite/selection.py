@@ -33,7 +33,7 @@ MAX_REASONS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Request:
     """How the files are run. `target`: URL; `quick`: in their short form; `ceiling`: rules of `--ceiling`, which stop
     every run in addition to those of its file."""
 
@@ -89,12 +89,12 @@ def check_target(target: str) -> None:
         raise BadInput(f'--target: expected a URL such as http://test.example:8080, got "{target}"')
 
 
-def select(file: Path, is_named: bool, wanted: Wanted) -> Selection:
+def select(file: Path, is_named: bool, request: Request) -> Selection:
     """Examines a file. `is_named`: the file was given itself, not its directory."""
     try:
         text = file.read_text(encoding="utf-8")
         document = parse_document(text, str(file))
-        return _selection(file, is_named, text, document, wanted)
+        return _selection(file, is_named, text, document, request)
     except Refusal as refusal:
         return Selection(file, "refused", reason=str(refusal))
     except BadInput as error:
@@ -103,7 +103,7 @@ def select(file: Path, is_named: bool, wanted: Wanted) -> Selection:
         return Selection(file, "invalid", reason=f"{file}: cannot be read: {error}")
 
 
-def _selection(file: Path, is_named: bool, text: str, document: Document, wanted: Wanted) -> Selection:
+def _selection(file: Path, is_named: bool, text: str, document: Document, request: Request) -> Selection:
     tree = document.data
     if not is_named and not (isinstance(tree, Mapping) and "plimsoll" in tree):
         raise Refusal("not an experiment file: it has no key `plimsoll`")
@@ -115,14 +115,14 @@ def _selection(file: Path, is_named: bool, text: str, document: Document, wanted
     try:
         _check_targets(tree, targets)
         check_factors(factors, targets)
-        before, after = replaced_sets(tree, factors, targets, wanted.target, wanted.ceiling)
+        before, after = replaced_sets(tree, factors, targets, request.target, request.ceiling)
     except Refusal:
         load_experiment(file)  # an invalid file is reported as invalid
         raise
     if tree.get("data"):
         check_cells(load_experiment(file))
     varied = [setting.path for factor in factors for level in factor.levels for setting in level.settings]
-    shortened = quick_sets(text, tree, varied, str(file)) if wanted.quick else ()
+    shortened = quick_sets(text, tree, varied, str(file)) if request.quick else ()
     plan = _planned(file, tree, before, shortened, after)
     if tree.get("data"):
         check_reads(plan.experiment)

@@ -55,15 +55,15 @@ def test_the_page_of_metrics_is_generated_from_the_table() -> None:
 
 def test_names_are_those_of_earlier_versions() -> None:
     assert ", ".join(METRICS.names(Use.RULE)) == (
-        "response, request, lateness, first_byte, transfer, response_less_rtt, stale_age, connect, tls_handshake, "
-        "outage_s, outage, recovery_s, recovery, disk_wait.COMPONENT, "
+        "response, request, lateness, first_byte, transfer, response_less_rtt, stale_age, session, connect, "
+        "tls_handshake, outage_s, outage, recovery_s, recovery, disk_wait.COMPONENT, "
         "cpu_per_transaction.COMPONENT, throughput, throughput_per_s, items_per_s, "
         "payload_bytes_per_s, wire_bytes_per_s, offered_per_s, throughput_sd, throughput_min, throughput_max, "
-        "reads_per_s, writes_per_s, disk_read.COMPONENT, disk_write.COMPONENT, network_in.COMPONENT, "
-        "network_out.COMPONENT, listen_overflows.COMPONENT, listen_drops.COMPONENT, syn_retransmits.COMPONENT, "
-        "packet_drops.COMPONENT, disk_iops.COMPONENT, "
+        "reads_per_s, writes_per_s, sessions_per_s, sessions, disk_read.COMPONENT, disk_write.COMPONENT, "
+        "network_in.COMPONENT, network_out.COMPONENT, listen_overflows.COMPONENT, listen_drops.COMPONENT, "
+        "syn_retransmits.COMPONENT, packet_drops.COMPONENT, disk_iops.COMPONENT, "
         "counter.SERVICE.COUNTER, errors, stale_share, origin_share, needless_share, "
-        "availability, ports.COMPONENT, outside_cpu.COMPONENT, "
+        "session_errors, availability, ports.COMPONENT, outside_cpu.COMPONENT, "
         "hit_ratio.SERVICE, byte_hit_ratio.SERVICE, buffer_hit_ratio.SERVICE, transactions, "
         "dropped, missed, "
         "concurrency, cpu.COMPONENT, listen_queue.COMPONENT, sockets.COMPONENT, run_queue.COMPONENT, "
@@ -81,7 +81,9 @@ def test_names_are_those_of_earlier_versions() -> None:
         for statistic in ("mean", "p50", "p95", "max")
     ]
     connections = [
-        f"{name}_{statistic}" for name in ("connect", "tls_handshake") for statistic in CONNECTION_TIMES
+        f"{name}_{statistic}"
+        for name in ("session", "connect", "tls_handshake")
+        for statistic in CONNECTION_TIMES
     ]
     assert METRICS.names(Use.RESPONSE) == (
         *(name for name in METRICS.names(Use.RULE) if name not in ("transactions", "dropped", "missed")),
@@ -107,16 +109,16 @@ def test_results_have_the_names_and_the_order_of_earlier_versions() -> None:
         *("concurrency", "error_rate", "jain_index", "share_cv", "share_min", "share_max", *times),
         *("throughput_sd", "throughput_min", "throughput_max", "reads_per_s", "writes_per_s"),
         *("stale_share", *(f"stale_age_ms_{statistic}" for statistic in ("mean", "p50", "p95", "max"))),
-        *("origin_share", "needless_share"),
+        *("origin_share", "needless_share", "sessions_per_s", "session_error_rate"),
         *(
             f"{name}_ms_{statistic}"
-            for name in ("connect", "tls_handshake")
+            for name in ("session", "connect", "tls_handshake")
             for statistic in CONNECTION_TIMES
         ),
         *("outage_ms", "availability", "recovery_ms"),
     ]
     assert METRICS.capacities == {
-        *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s"),
+        *("throughput_per_s", "items_per_s", "payload_bytes_per_s", "wire_bytes_per_s", "sessions_per_s"),
     }
 
 

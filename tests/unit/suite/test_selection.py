@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 from plimsoll.errors import BadInput
 from plimsoll.plan.model.cell import ClosedLoad, StagedLoad
 from plimsoll.suite.existing import ceiling_rules
-from plimsoll.suite.selection import Selection, Wanted, check_target, listed_files, select
+from plimsoll.suite.selection import Request, Selection, check_target, listed_files, select
 
 TARGET = "http://site.example:8080"
 FILE = """\
@@ -26,7 +26,7 @@ run: {warmup: 10s, duration: 60s}
 def selected(tmp_path: Path, text: str, *, quick: bool = False, is_named: bool = False) -> Selection:
     path = tmp_path / "x.yaml"
     path.write_text(text)
-    return select(path, is_named, Wanted(TARGET, quick))
+    return select(path, is_named, Request(TARGET, quick))
 
 
 def test_the_target_replaces_that_of_the_file_and_its_service_is_not_started(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_an_invalid_file_is_reported_as_invalid_even_if_it_would_be_refused(tmp_
         assert selection.state == "invalid", text
         assert selection.reason.startswith(str(tmp_path / "x.yaml"))
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe")
-    assert select(tmp_path / "x.yaml", True, Wanted(TARGET)).state == "invalid"
+    assert select(tmp_path / "x.yaml", True, Request(TARGET)).state == "invalid"
 
 
 def test_the_short_form_has_one_repetition_and_shorter_times(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_the_examples_run_against_any_server() -> None:
     assert len(files) == 3
     for file, is_named in files:
         for quick in (False, True):
-            selection = select(file, is_named, Wanted(TARGET, quick))
+            selection = select(file, is_named, Request(TARGET, quick))
             assert selection.plan is not None and selection.plan.experiment.question, selection.reason
             assert not selection.remarks
 
@@ -299,7 +299,7 @@ def test_a_file_with_data_that_would_write_into_the_target_is_refused(tmp_path: 
         )
         path = tmp_path / "x.yaml"
         path.write_text(work)
-        selection = select(path, True, Wanted("postgresql://me@db.example/x"))
+        selection = select(path, True, Request("postgresql://me@db.example/x"))
         assert selection.state == state, selection.reason
     assert "writes into tables" in selection.reason
 
@@ -309,7 +309,7 @@ def test_a_ceiling_holds_for_every_run_in_addition_to_that_of_the_file(tmp_path:
     path.write_text(STUDY)
     rules = ceiling_rules(["errors rate>20%", "response p(95)>2s for 20s"])
     assert rules[1] == {"metric": "response", "test": "p(95)>2s", "for": "20s"}
-    plan = select(path, True, Wanted(TARGET, ceiling=rules)).plan
+    plan = select(path, True, Request(TARGET, ceiling=rules)).plan
     assert plan is not None
     for run in plan.runs:
         assert [(rule.metric, rule.for_ns // 10**9) for rule in run.config.ceiling] == [
@@ -318,7 +318,7 @@ def test_a_ceiling_holds_for_every_run_in_addition_to_that_of_the_file(tmp_path:
     path.write_text(
         STUDY.replace("factors:\n", "factors:\n  stop: {path: ceiling.0.test, levels: [rate>9%, rate>8%]}\n")
     )
-    assert "the factor stop sets the ceiling" in select(path, True, Wanted(TARGET, ceiling=rules)).reason
+    assert "the factor stop sets the ceiling" in select(path, True, Request(TARGET, ceiling=rules)).reason
     for text, message in (
         ("errors", "expected a rule such as"),
         ("mistakes rate>1%", "mistakes"),

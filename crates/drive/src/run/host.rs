@@ -55,10 +55,13 @@ pub fn thread_cpu_ns() -> u64 {
     time.tv_sec.max(0) as u64 * 1_000_000_000 + time.tv_nsec.max(0) as u64
 }
 
-/// Lowers the priority of the current thread to the niceness `nice`. Linux has one for each thread.
-pub fn lower_priority(nice: i32) {
-    // SAFETY: no memory is passed. 0 is the current thread. Lowering is always allowed.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+/// Gives the current thread the lowest priority, `SCHED_IDLE`: any other thread preempts it when it
+/// wakes. Rejected: niceness 19, with which a thread that wakes waits for up to some milliseconds.
+pub fn run_when_idle() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `parameters` is valid for the call. 0 is the current thread, which may always lower
+    // its priority.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
 }
 
 /// Sets the timer slack of the current thread to 1 ns. With the kernel's default, a wake-up is up

@@ -34,7 +34,7 @@ pub struct Population {
     pub timeout_ns: u64,
     /// What follows a failure.
     pub on_error: OnError,
-    /// Operations with which each tester, or each session, begins, in order, and the number of each.
+    /// Operations with which each tester or session begins, in order, and the number of each.
     pub first: Vec<(usize, u64)>,
     /// Choice of the operations after those.
     pub mix: Mix,

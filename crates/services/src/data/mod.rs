@@ -8,8 +8,8 @@
 //! | set | description |
 //! |---|---|
 //! | [`table`] | one table of random strings, and of other types if configured |
-//! | [`cool`] | a conditions database with the layout of COOL: folders, channels, intervals of validity, tags |
-//! | [`conddb`] | a conditions database with the layout of CMS and CREST: global tags, tags, intervals of validity, payloads by hash |
+//! | [`cool`] | a conditions database with the layout of COOL: folders, channels, intervals, tags |
+//! | [`conddb`] | a conditions database with the layout of CMS and CREST: payloads by hash |
 
 pub mod conddb;
 pub mod cool;

@@ -202,8 +202,8 @@ impl Session {
     }
 
     /// Reports to the server that everything up to this position of its log was processed, after
-    /// [`StreamEvent::Begins`](super::StreamEvent); [`StreamEvent::Position`](super::StreamEvent) follows. `PostgreSQL` only: does nothing with
-    /// `MariaDB`.
+    /// [`StreamEvent::Begins`](super::StreamEvent); [`StreamEvent::Position`](super::StreamEvent)
+    /// follows. `PostgreSQL` only: does nothing with `MariaDB`.
     pub fn report_position(&mut self, position: u64) {
         if let Client::Postgres(client) = &mut self.client {
             client.report_position(position, &mut self.common);

@@ -126,13 +126,13 @@ def _suite(args: argparse.Namespace, steps: Steps) -> Suite:
     from plimsoll.suite.conduct import new_suite
     from plimsoll.suite.existing import ceiling_rules
     from plimsoll.suite.resume import resumed_suite
-    from plimsoll.suite.selection import Wanted, check_target, listed_files, select
+    from plimsoll.suite.selection import Request, check_target, listed_files, select
 
     if args.resume is not None:
         return resumed_suite(args.resume, steps)
     check_target(args.target)
     files = listed_files(args.paths)
-    wanted = Wanted(args.target, args.quick, ceiling_rules(args.ceiling))
+    wanted = Request(args.target, args.quick, ceiling_rules(args.ceiling))
     selections = [select(file, is_named, wanted) for file, is_named in files]
     for selection in selections:
         if selection.plan is None:

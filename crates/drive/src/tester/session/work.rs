@@ -10,6 +10,7 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 use plimsoll_clock::Clock;
+use plimsoll_model::SESSION_THREAD;
 
 use crate::drivers::exec::program::{Program, ProgramStatus};
 use crate::lane::reactor::event_fd;
@@ -17,9 +18,6 @@ use crate::run::host;
 use crate::tester::control::Control;
 use crate::tester::limit::{Due, Limit, TimeoutCodes};
 
-/// Lowest priority of a thread. The lanes preempt threads that compute, so that the stamps of
-/// transactions remain precise.
-const NICE: i32 = 19;
 /// Number of steps of computing between two readings of the clock: some ten microseconds.
 const STEPS: u32 = 10_000;
 /// Maximum number of characters of a program's output in a message.
@@ -69,7 +67,7 @@ pub(crate) struct WorkContext {
 }
 
 /// Shared by the thread and the tester that waits for it.
-struct Shared {
+struct WorkState {
     is_stopped: AtomicBool,
     stop: OwnedFd,
     /// The error is a message for the user.
@@ -78,20 +76,20 @@ struct Shared {
 
 /// Work in progress.
 pub(crate) struct WorkInProgress {
-    shared: Arc<Shared>,
+    shared: Arc<WorkState>,
     thread: JoinHandle<()>,
 }
 
 impl WorkInProgress {
     pub(crate) fn start(work: SessionWork, context: WorkContext) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkState {
             is_stopped: AtomicBool::new(false),
             stop: event_fd()?,
             result: Mutex::default(),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
-            .name("session".to_owned())
+            .name(SESSION_THREAD.to_owned())
             .spawn(move || {
                 let result = of_thread.carry_out(&work, &context);
                 let mut guard = of_thread.result.lock().unwrap_or_else(PoisonError::into_inner);
@@ -131,7 +129,7 @@ impl WorkInProgress {
     }
 }
 
-impl Shared {
+impl WorkState {
     fn carry_out(&self, work: &SessionWork, context: &WorkContext) -> Result<(), String> {
         if !context.cores.is_empty() {
             host::bind(&context.cores)
@@ -140,7 +138,8 @@ impl Shared {
         match work {
             SessionWork::Program { command, timeout_ns } => self.run(command, *timeout_ns, context),
             SessionWork::Compute { ns } => {
-                host::lower_priority(NICE);
+                // The lanes preempt it at once, so that the stamps of transactions remain precise.
+                host::run_when_idle();
                 self.compute(*ns);
                 Ok(())
             }

@@ -35,8 +35,8 @@ pub struct InvalidationConfig {
     #[serde(default)]
     pub every_s: Option<f64>,
     /// Time in ms after a change was reported during which queries may still return the old data,
-    /// at most 600,000. Default: 0 for triggers, which report a change when all sessions can see it;
-    /// 100 for logical decoding and `MariaDB`, whose logs are ahead of the data.
+    /// at most 600,000. Default: 0 for triggers, which report a change when all sessions can see
+    /// it; 100 for logical decoding and `MariaDB`, whose logs are ahead of the data.
     #[serde(default)]
     pub settle_ms: Option<u64>,
     /// Time in ms that a response may need to reach every cache, at most 600,000. Objects that were

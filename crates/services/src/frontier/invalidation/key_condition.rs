@@ -4,8 +4,8 @@
 //! The query must have the form `SELECT ... FROM table [alias] WHERE a AND b ...` with one SELECT,
 //! and at least one condition `key = 5`, `key > 5` and so on with a constant of integers, `+`, `-`
 //! and `*`. A row outside the range then cannot be in the response. Every other condition can only
-//! exclude further rows, so it need not be understood. A text in which this module could mistake the
-//! part of another construct for a condition (OR, CASE, BETWEEN) is not accepted: the response
+//! exclude further rows, so it need not be understood. A text in which this module could mistake
+//! the part of another construct for a condition (OR, CASE, BETWEEN) is not accepted: the response
 //! then depends on the whole table.
 
 use super::dependents::KeyRange;

@@ -4,10 +4,10 @@
 //! Before the query of a request starts, its key is registered ([`keys`]) with the tables on which
 //! it depends ([`catalogue`]). The key is the URL under which caches store the response. The
 //! database reports changes ([`watch`]), and the keys of a changed table, or only of its changed
-//! rows ([`key_condition`]), are purged from every cache ([`purge`]). If this is not possible, the response has an age of zero: the connection to
-//! the database is down, a table cannot be watched, or the maximum number of keys is reached.
-//! Caches thus store only objects that can be purged. Keys are also stored in a file ([`journal`]),
-//! so that the next gateway can purge them.
+//! rows ([`key_condition`]), are purged from every cache ([`purge`]). If this is not possible, the
+//! response has an age of zero: the connection to the database is down, a table cannot be watched,
+//! or the maximum number of keys is reached. Caches thus store only objects that can be purged.
+//! Keys are also stored in a file ([`journal`]), so that the next gateway can purge them.
 
 mod catalogue;
 mod catalogue_cache;

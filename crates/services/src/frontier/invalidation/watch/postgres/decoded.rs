@@ -53,7 +53,8 @@ pub(super) fn change(row: &str, key: &str) -> Change {
     }
 }
 
-/// All values of a column in the text of a row: `[ old-key:] name[type]:value ... [ new-tuple: ...]`.
+/// All values of a column in the text of a row:
+/// `[ old-key:] name[type]:value ... [ new-tuple: ...]`.
 fn keys(row: &str, key: &str) -> Option<HashSet<i64>> {
     let mut keys = HashSet::new();
     let mut rest = row;

@@ -67,7 +67,8 @@ pub(super) async fn session(
 }
 
 impl<'a> Watcher<'a> {
-    /// Creates the slot before it reads the catalogue, so that changes in between are in the stream.
+    /// Creates the slot before it reads the catalogue, so that changes in between are in the
+    /// stream.
     async fn begin(shared: &'a SharedState, address: &Address) -> Result<Self, SessionEnd> {
         let mut connection = QueryConnection::open(address).await?;
         check_settings(&mut connection).await?;

@@ -6,8 +6,8 @@ use super::super::{QueryConnection, Trouble, value};
 use super::triggers::{ROWS_PREFIX, TABLE_TRIGGER};
 
 /// Tables and views. A table with another file or number of columns, or a view with another rule,
-/// was created again. `{key}` is the number of the key column, or NULL; `{watched}`: whether changes
-/// are reported.
+/// was created again. `{key}` is the number of the key column, or NULL; `{watched}`: whether
+/// changes are reported.
 const RELATIONS: &str = "
     SELECT c.oid, n.nspname || '.' || c.relname, c.relname, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
       c.relkind,
@@ -18,8 +18,8 @@ const RELATIONS: &str = "
       LEFT JOIN pg_attribute k ON k.attrelid = c.oid AND k.attnum = {key}
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)'";
-/// The only column of the primary key, if it contains integers, whose text is unique for each value.
-/// A policy for rows may read other rows.
+/// The only column of the primary key, if it contains integers, whose text is unique for each
+/// value. A policy for rows may read other rows.
 const KEY: &str = "
     (SELECT i.indkey[0] FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
       WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnkeyatts = 1 AND NOT c.relrowsecurity
