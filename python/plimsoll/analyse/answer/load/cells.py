@@ -75,7 +75,8 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
     if is_work(name) and any(is_lower_bound(run.reasons) for run in runs):
         value = f"served at least {quantity(interval.mean, metric.kind, metric.unit)}"
     else:
-        verb = "served" if is_work(name) else f"had a {metric.title} of"
+        article = "an" if metric.title[0] in "aeio" else "a"
+        verb = "served" if is_work(name) else f"had {article} {metric.title} of"
         value = f"{verb} {plus_minus(interval, metric.kind, metric.unit)}"
     text = f"{head} {value}{payload(cell, name)}"
     if only_run is not None and metric.kind != "ms":
