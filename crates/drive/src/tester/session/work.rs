@@ -70,8 +70,15 @@ pub(crate) struct WorkContext {
 struct WorkState {
     is_stopped: AtomicBool,
     stop: OwnedFd,
+    end: Mutex<End>,
+}
+
+/// How work ended, and who waits for its end.
+#[derive(Default)]
+struct End {
     /// The error is a message for the user.
-    result: Mutex<(Option<Result<(), String>>, Option<Waker>)>,
+    result: Option<Result<(), String>>,
+    waker: Option<Waker>,
 }
 
 /// Work in progress.
@@ -85,16 +92,16 @@ impl WorkInProgress {
         let shared = Arc::new(WorkState {
             is_stopped: AtomicBool::new(false),
             stop: event_fd()?,
-            result: Mutex::default(),
+            end: Mutex::default(),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(SESSION_THREAD.to_owned())
             .spawn(move || {
                 let result = of_thread.carry_out(&work, &context);
-                let mut guard = of_thread.result.lock().unwrap_or_else(PoisonError::into_inner);
-                guard.0 = Some(result);
-                if let Some(waker) = guard.1.take() {
+                let mut end = of_thread.end.lock().unwrap_or_else(PoisonError::into_inner);
+                end.result = Some(result);
+                if let Some(waker) = end.waker.take() {
                     waker.wake();
                 }
             })?;
@@ -103,14 +110,12 @@ impl WorkInProgress {
 
     /// The result, if the work has ended. Otherwise `waker` is called when it ends.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<(), String>> {
-        let mut guard = self.shared.result.lock().unwrap_or_else(PoisonError::into_inner);
-        match guard.0.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                guard.1 = Some(waker.clone());
-                Poll::Pending
-            }
+        let mut end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = end.result.take() {
+            return Poll::Ready(result);
         }
+        end.waker = Some(waker.clone());
+        Poll::Pending
     }
 
     /// Ends the work. The caller must join the thread, which ends within a second.
