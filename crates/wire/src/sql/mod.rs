@@ -114,7 +114,7 @@ pub enum StreamEvent {
         /// The text.
         text: String,
     },
-    /// The end of the log, of which everything before was sent.
+    /// The end of the log. The server has sent everything before it.
     Position(u64),
 }
 

@@ -102,7 +102,7 @@ def _inside(start: Int, end: Int, window: Window) -> Float:
 
 
 def _inverse_durations(elapsed: Int, durations: Int) -> Float:
-    """Expected 1 / duration of sessions of which this time has elapsed, by the finished ones that took longer."""
+    """Expected 1 / duration of unfinished sessions of this age, by the finished ones that took longer."""
     ascending = np.sort(durations)
     inverse = 1.0 / np.maximum(ascending, 1)
     longer = ascending.size - np.searchsorted(ascending, elapsed, side="right")

@@ -85,7 +85,7 @@ def configuration(
     address: str, port: int, settings: Mapping[str, str], *, statements: bool, decoded: bool = False
 ) -> str:
     """Settings that are appended to the configuration of initdb; the last value takes precedence. `decoded`: a gateway
-    decodes the write-ahead log, of which the server keeps a limited amount for it."""
+    decodes the write-ahead log; the server keeps a limited amount of it for the gateway."""
     lines = {
         "listen_addresses": address,
         "port": str(port),

@@ -209,6 +209,17 @@ impl QueryConnection {
         }
     }
 
+    /// Ends a session whose work has ended with this result.
+    fn end(self, result: Result<(), Trouble>) -> SessionEnd {
+        match result {
+            Ok(()) => {
+                self.link.quit();
+                SessionEnd::Over
+            }
+            Err(trouble) => trouble.into(),
+        }
+    }
+
     /// Executes a statement. Returns all rows of its result.
     async fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Trouble> {
         match timeout(QUERY_TIMEOUT, self.query(sql)).await {

@@ -68,13 +68,8 @@ pub(super) async fn session(
     };
     shared.set_up();
     report_first(first, Ok(()));
-    match watcher.work(requests).await {
-        Ok(()) => {
-            watcher.connection.link.quit();
-            SessionEnd::Over
-        }
-        Err(trouble) => trouble.into(),
-    }
+    let result = watcher.work(requests).await;
+    watcher.connection.end(result)
 }
 
 impl<'a> Watcher<'a> {

@@ -63,13 +63,8 @@ async fn listen(
     };
     shared.set_up();
     report_first(first, Ok(()));
-    match watcher.work(requests).await {
-        Ok(()) => {
-            watcher.connection.link.quit();
-            SessionEnd::Over
-        }
-        Err(trouble) => trouble.into(),
-    }
+    let result = watcher.work(requests).await;
+    watcher.connection.end(result)
 }
 
 impl<'a> Watcher<'a> {
