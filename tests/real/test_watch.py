@@ -27,7 +27,7 @@ from plimsoll.collect.watched import watched_readings
 from plimsoll.deploy.account import account
 from plimsoll.deploy.programs import find
 from tests.conftest import Lab, missing
-from tests.real.test_trouble import measured, wait_for
+from tests.real.test_trouble import wait_for
 
 SQUID = """
 http_port 127.0.0.1:{manager}
@@ -181,6 +181,11 @@ def service(found: dict[str, Any], name: str) -> dict[str, Any]:
     return dict(one)
 
 
+def has_readings(lab: Lab, name: str, number: int) -> bool:
+    path = lab.directory / "results" / "latest" / "runs" / "0001" / "services" / name / "counters.jsonl"
+    return path.exists() and path.read_text().count('"values"') >= number
+
+
 def run_record(lab: Lab) -> dict[str, Any]:
     return dict(json.loads((lab.results() / "runs" / "0001" / "run.json").read_text()))
 
@@ -245,7 +250,8 @@ def assert_same_cpu(lab: Lab) -> None:
 
 def test_an_exporter_that_dies_is_a_gap_in_the_notes_and_nothing_else(lab: Lab, site: Site) -> None:
     process = lab.start("run", lab.file(site.targets() + LOAD + "run: {duration: 6s, drain: 2s}\n"), "--json")
-    wait_for(lambda: measured(lab))
+    # Counters are differences between readings, which are a second apart.
+    wait_for(lambda: has_readings(lab, "squid-host", 2))
     end(site.processes["node"], signal.SIGKILL)
     for _ in range(50):
         page(f"{site.squid}/foreign")
