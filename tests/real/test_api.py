@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,10 @@ def test_the_table_of_runs(ran: dict[str, Any]) -> None:
     for row in table.to_dict("records"):
         run = found[row["run"]]
         assert row["throughput_per_s"] == run.traffic.throughput_per_s
-        assert row["response_ms_p50"] == run.traffic.response_ms.p50
+        p50 = run.traffic.response_ms.p50
+        assert math.isnan(row["response_ms_p50"]) if p50 is None else row["response_ms_p50"] == p50, (
+            "a run of a few transactions has no median"
+        )
         assert (row["valid"], row["succeeded"]) == (run.valid, run.counts.succeeded)
 
 

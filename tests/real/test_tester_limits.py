@@ -25,7 +25,7 @@ load: {testers: 4}
 run: {duration: 2s}
 hosts: {kind: local, hosts: [a, b]}
 factors: {share: {path: hosts.limits.cpu, levels: [5%, none]}}
-validity: {gaps: 10%, trend: false, steal: 100%}
+validity: {gaps: 50%, trend: false, steal: 100%}  # a busy machine stops testers, too, but not for so long
 """
 READER = """\
 import http.server, mmap, os, sys

@@ -192,9 +192,9 @@ class GuardedProcess(TreeActions):
         """Sends the signal `number` to the program below the guard and waits for its end, at most
         `timeout_s`. It is for servers that end in an orderly way on another signal than the guard's SIGTERM.
         `stop` must be called afterwards."""
-        for task in Path(f"/proc/{self._process.pid}/task").glob("*/children"):
+        for task in _tasks(self._process.pid):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                os.kill(int(task.read_text().split()[0]), number)
+                os.kill(int((task / "children").read_text().split()[0]), number)
                 self.wait(timeout_s)
                 return
 
@@ -218,9 +218,9 @@ class GuardedProcess(TreeActions):
         states: list[str] = []
         queue = [self.pid]
         while queue:
-            for task in Path(f"/proc/{queue.pop()}/task").glob("*/children"):
+            for task in _tasks(queue.pop()):
                 with contextlib.suppress(OSError):
-                    children = task.read_text().split()
+                    children = (task / "children").read_text().split()
                     queue += map(int, children)
                     states += filter(None, map(_state, children))
         return states
@@ -232,6 +232,15 @@ class GuardedProcess(TreeActions):
             self._process.stdin.flush()
         except OSError as error:
             raise ServiceError(f"{self.end_message()} ({error})") from error
+
+
+def _tasks(pid: int) -> Sequence[Path]:
+    """The directories of the threads of a process. Empty if it has ended."""
+    # Not glob(), which fails if the process ends between its look at the directory and its reading.
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return ()
 
 
 def _guard_words(program: Program) -> list[str]:
