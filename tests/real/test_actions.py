@@ -146,6 +146,7 @@ def test_nginx_is_killed_and_comes_back_on_its_port(lab: Lab, place: Path, root:
     assert "web was killed" not in run["reasons"]
 
 
+@pytest.mark.long
 def test_a_paused_squid_answers_late_and_continues(lab: Lab, place: Path, root: Path) -> None:  # noqa: F811
     run = web_run(lab, place, root, "cache", "{at: 4s, pause: {service: cache}, for: 1500ms}")
     (incident,) = run["actions"]["incidents"]
@@ -173,6 +174,7 @@ def test_a_service_that_stays_dead_is_started_for_the_next_run(
         assert incident["recovery"]["verdict"] == "not recovered"
 
 
+@pytest.mark.long
 def test_ctrl_c_during_a_pause_continues_the_service(lab: Lab, place: Path, root: Path) -> None:  # noqa: F811
     needs("nginx", "squid")
     text = WEB.replace("ROOT", str(root)).replace("TARGET", "cache").replace("9s", "60s")

@@ -332,6 +332,7 @@ def test_progress_is_plain_where_there_is_no_terminal(measured: Lab) -> None:
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
 
 
+@pytest.mark.long
 def test_only_summaries_are_kept_and_still_analysed(lab: Lab) -> None:
     text = SMALL.replace("warmup: 100ms, duration: 600ms", "warmup: 1s, duration: 3s, keep: summaries")
     done = lab.run("run", lab.file(text.replace("repetitions: 2", "repetitions: 1")), "--json")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
+
 from tests.conftest import Lab
 
 
@@ -60,6 +62,7 @@ def test_a_program_that_is_not_there(lab: Lab) -> None:
     assert "/no/such/server" in done.err
 
 
+@pytest.mark.long
 def test_a_server_gets_the_time_to_stop_that_it_was_promised(lab: Lab) -> None:
     mark = lab.directory / "stopped"
     script = f"trap 'sleep 6; touch {mark}; exit 0' TERM; echo up; while :; do sleep 0.1; done"

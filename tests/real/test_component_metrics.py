@@ -46,6 +46,7 @@ thresholds:
 """
 
 
+@pytest.mark.long
 def test_utilization_of_the_gateway_is_a_response(lab: Lab) -> None:
     done = lab.run("run", lab.file(EXPERIMENT))
     assert done.code == 0, done.err

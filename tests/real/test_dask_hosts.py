@@ -165,6 +165,7 @@ def test_the_address_may_be_checked(lab: Lab, cluster: Cluster) -> None:
     assert not list(cluster.place.rglob("plimsoll-*"))
 
 
+@pytest.mark.long
 def test_files_of_a_workload_are_put_on_every_worker(lab: Lab, cluster: Cluster) -> None:
     address = "controller: {address: 127.0.0.1}"
     path = program_of_its_own(lab, f"{{kind: dask, dask: {{address: '{cluster.address}'}}, {address}}}")
@@ -175,6 +176,7 @@ def test_files_of_a_workload_are_put_on_every_worker(lab: Lab, cluster: Cluster)
     nothing_left(lab, cluster)
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_tasks(lab: Lab, cluster: Cluster, start: Start) -> None:
     process = start(lab.file(on(cluster, duration="60s")))
     until("measuring", measuring(lab, process))
@@ -240,6 +242,7 @@ def test_without_dask_it_says_what_to_install(lab: Lab) -> None:
     assert done.code == 2 and "dask is not installed here: pip install 'plimsoll-lab[dask]'" in done.err
 
 
+@pytest.mark.long
 def test_a_script_hands_its_own_cluster_over(lab: Lab) -> None:
     find_engine()
     (lab.directory / "script.py").write_text(FROM_A_SCRIPT)

@@ -43,7 +43,7 @@ def run(lab: Lab, target: str, keys: str = "", *, probe: bool = True, **env: str
     return counters["succeeded"], counters["items"], (found / "events.jsonl").read_text()
 
 
-@pytest.mark.parametrize("user", ["reader", "legacy"])
+@pytest.mark.parametrize("user", ["reader", pytest.param("legacy", marks=pytest.mark.long)])
 def test_a_password_of_the_environment_logs_in(lab: Lab, server: Database, user: str) -> None:
     done = run(lab, server.url(user), "password: {secret: '${env:PW}'}", PW=PASSWORD)
     assert done[:2] == (20, 20 * ROWS), done[2]
@@ -55,9 +55,9 @@ def test_a_password_of_the_environment_logs_in(lab: Lab, server: Database, user:
     ("target", "keys"),
     [
         ("URL", "password: '${env:RAW}'"),
-        ("'LOGIN'", ""),
+        pytest.param("'LOGIN'", "", marks=pytest.mark.long),
         ("{secret: 'LOGIN'}", ""),
-        ("'${env:WHOLE}'", ""),
+        pytest.param("'${env:WHOLE}'", "", marks=pytest.mark.long),
     ],
 )
 def test_a_password_may_stand_in_the_url(lab: Lab, server: Database, target: str, keys: str) -> None:
@@ -170,7 +170,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+@pytest.mark.parametrize("kind", ["postgres", pytest.param("mariadb", marks=pytest.mark.long)])
 def test_a_database_that_demands_tls_is_asked_within_it(lab: Lab, authority: Path, kind: str) -> None:
     login = "password: {secret: '${env:PW}'}"
     shutil.copy(authority / "ca.pem", lab.directory)

@@ -68,6 +68,7 @@ def test_what_must_miss_misses_and_chatter_is_seen_by_the_cache(lab: Lab, place:
     assert {row["items"] for row in found} == {1000}
 
 
+@pytest.mark.long
 def test_a_log_is_asked_again_as_it_was(lab: Lab, place: Path) -> None:
     needs("squid")
     table = "table: {table: t_string, rows: 20, distinct: 50}"

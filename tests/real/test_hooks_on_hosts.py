@@ -67,6 +67,7 @@ def test_every_host_of_a_run_and_this_one(sshd: Sshd, lab: Lab, link: str) -> No
     assert not agents_left(sshd)
 
 
+@pytest.mark.long
 def test_a_secret_shows_on_no_command_line_of_ours_and_in_no_file(sshd: Sshd, lab: Lab, start: Start) -> None:
     lab.env["HOOK_SECRET"] = "hunter2-of-the-hook"
     run = [

@@ -216,6 +216,7 @@ validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     
 """
 
 
+@pytest.mark.long
 def test_the_log_of_squid_is_repeated_with_its_methods_and_times(lab: Lab, place: Path) -> None:
     needs("squid")
     work = (

@@ -131,6 +131,7 @@ def not_started_at_the_end(results: Path, run: str) -> int:
     return sum(int(text.split()[0].replace(",", "")) for text in texts)
 
 
+@pytest.mark.long
 def test_a_stall_shows_in_the_response_time_and_with_drop_in_the_drops(lab: Lab) -> None:
     done = lab.run("run", lab.file(STALL), "--json")
     assert done.code == 0, "few slots that wait make the testers late: that is the target's doing"

@@ -230,7 +230,9 @@ def test_what_the_user_trusts_is_not_mentioned(lab: Lab, site: Site) -> None:
     assert "warning" not in done.err
 
 
-@pytest.mark.parametrize("authority", ["ca_file: PLACE/ca.pem", "ca_dir: PLACE"])
+@pytest.mark.parametrize(
+    "authority", ["ca_file: PLACE/ca.pem", pytest.param("ca_dir: PLACE", marks=pytest.mark.long)]
+)
 def test_files_of_tls_are_those_of_the_driver(lab: Lab, site: Site, authority: str) -> None:
     own = f'cert: "{site.place}/member.pem", key: "{site.place}/member.key"'
     trust = authority.replace("PLACE", str(site.place))
@@ -353,24 +355,27 @@ def test_a_program_is_looked_for_where_the_driver_looks(lab: Lab) -> None:
             "GET /login is answered with 401 Unauthorized. It counts as a failure: give credentials with "
             "http.headers or http.token_file",
         ),
-        (
+        pytest.param(
             "/forbidden",
             "GET /forbidden is answered with 403 Forbidden. It counts as a failure: give credentials with "
             "http.headers or http.token_file",
+            marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             "/enough",
             "GET /enough is answered with 429 Too Many Requests. It counts as a failure: the service limits the "
             "rate of requests",
+            marks=pytest.mark.long,
         ),
         (
             "/ill",
             "GET /ill is answered with 503 Service Temporarily Unavailable. It counts as a failure",
         ),
-        (
+        pytest.param(
             "/nothing",
             "GET /nothing is answered with 204 No Content and an empty body. It counts as a success: check that this "
             "is the URL to measure",
+            marks=pytest.mark.long,
         ),
     ],
 )
@@ -426,6 +431,7 @@ def test_what_may_still_be_started_is_a_warning(lab: Lab) -> None:
     assert "(the experiment continues: a command of before_run may change this)" in done.err
 
 
+@pytest.mark.long
 def test_resuming_looks_at_what_is_left_only(lab: Lab, site: Site) -> None:
     file = lab.file(experiment(f'{{driver: http, target: "{site.url("")}", http: {{path: /nothing}}}}'))
     assert lab.run("run", file).code == 0

@@ -47,6 +47,7 @@ hosts: {json.dumps(hosts)}
 """
 
 
+@pytest.mark.long
 def test_a_target_that_only_the_lab_reaches_is_found_before_the_first_run(bed: Emulated) -> None:
     words = (find_engine(), "serve", "echo", "--end-with-parent", "--listen", "127.0.0.1:0")
     process = bed.start_on("lab", *words, stdout=subprocess.PIPE)

@@ -124,7 +124,7 @@ def requests(log: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-LONG_CASES = ("single", "unfinished", "nothing-valid", "half-open")
+LONG_CASES = ("single", "unfinished", "nothing-valid", "half-open", "versions")
 
 
 def open_components(analysis: Analysis) -> int:
@@ -336,6 +336,7 @@ def test_a_request_would_be_seen(tmp_path: Path) -> None:
     assert opened(page, tmp_path).requests == ()
 
 
+@pytest.mark.long
 def test_a_script_that_slipped_in_does_not_run(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     text = render(single(), set_up()).replace(

@@ -392,7 +392,8 @@ def test_a_setting_that_the_server_refuses_is_told_in_its_own_words(lab: Lab, pl
 
 
 @pytest.mark.parametrize(
-    ("kind", "driver"), [("postgres", "sql"), ("mariadb", "sql"), ("postgres", "frontier")]
+    ("kind", "driver"),
+    [pytest.param("postgres", "sql", marks=pytest.mark.long), ("mariadb", "sql"), ("postgres", "frontier")],
 )
 def test_tables_are_written_into_a_database_and_read(lab: Lab, place: Path, kind: str, driver: str) -> None:
     needs(kind)

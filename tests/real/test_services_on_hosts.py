@@ -218,7 +218,12 @@ def place(lab: Lab) -> Iterator[Emulated]:
     ("database", "gateway", "hosts"),
     [
         pytest.param("ready_timeout: 100s", "", ("", "", "far-2"), marks=pytest.mark.long),
-        ("ready_timeout: 100s, host: middle-1", ", host: far-1", ("middle-1", "far-1", "far-2")),
+        pytest.param(
+            "ready_timeout: 100s, host: middle-1",
+            ", host: far-1",
+            ("middle-1", "far-1", "far-2"),
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["in front of a gateway of the lab", "a chain over three hosts"],
 )

@@ -186,6 +186,7 @@ validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     
 """
 
 
+@pytest.mark.long
 def test_a_ramp_beyond_the_capacity_of_a_queue(lab: Lab) -> None:
     """Two servers of 20 ms serve 100/s. Beyond, the queue grows: ten requests (100 ms) wait from about 120/s on."""
     done = lab.run("run", lab.file(RAMP))

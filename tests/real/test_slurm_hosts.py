@@ -115,6 +115,7 @@ def test_a_task_that_is_cancelled_is_an_agent_lost(at: Lab, cluster: Cluster, st
     assert done.code == 0 and not shared(at).exists(), done.out
 
 
+@pytest.mark.long
 def test_a_task_that_is_asked_to_end_hands_over_what_it_has(at: Lab, cluster: Cluster, start: Start) -> None:
     process = start(job(at, duration="8s"))
     until("measuring", measuring(at, process))
@@ -133,6 +134,7 @@ def test_a_task_that_is_asked_to_end_hands_over_what_it_has(at: Lab, cluster: Cl
     nothing_left(at, cluster)
 
 
+@pytest.mark.long
 def test_files_of_a_workload_are_put_where_the_nodes_see_them(at: Lab, cluster: Cluster) -> None:
     address = "controller: {address: 127.0.0.1}"
     place = f"directory: {shared(at)}"

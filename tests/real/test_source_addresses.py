@@ -78,6 +78,7 @@ def test_an_address_that_the_host_does_not_have_is_refused_before_the_load(
         assert "127.0.0.2" not in figures(file)["peers"]
 
 
+@pytest.mark.long
 def test_more_connections_are_open_than_one_address_has_ports(
     lab: Lab, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -173,7 +173,7 @@ def test_export_gives_csv_and_hlog(echoed: tuple[Lab, Done]) -> None:
 ELSEWHERE = {"access-methods", "filesystems"}
 """Studies that need servers, and mounts: see test_services.py and test_examples_of_traces.py."""
 EXAMPLES = [path for path in sorted((ROOT / "examples").glob("*.yaml")) if path.stem not in ELSEWHERE]
-OFTEN = {"exec", "nested", "open-load", "stages"}
+OFTEN = {"exec", "nested"}
 """Run by every `make test`; the others by `make test-long` (and all are planned: test_examples.py)."""
 
 

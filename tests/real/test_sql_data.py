@@ -47,7 +47,7 @@ validity: {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}}   
 """
 
 
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+@pytest.mark.parametrize("kind", [pytest.param("postgres", marks=pytest.mark.long), "mariadb"])
 def test_own_tables_are_loaded_at_each_start(lab: Lab, kind: str) -> None:
     needs(kind)
     needs_engine_for_databases()
@@ -68,7 +68,13 @@ def test_own_tables_are_loaded_at_each_start(lab: Lab, kind: str) -> None:
     ("kind", "text", "line", "message"),
     [
         ("postgres", "CREATE TABLE a (x int);\n\nINSERT INTO a\n  VALUES (nothing);\n", 4, "does not exist"),
-        ("mariadb", "CREATE TABLE a (x int);\n\nINSERT INTO b VALUES (1);\n", 3, "doesn't exist"),
+        pytest.param(
+            "mariadb",
+            "CREATE TABLE a (x int);\n\nINSERT INTO b VALUES (1);\n",
+            3,
+            "doesn't exist",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_statement_that_fails(lab: Lab, kind: str, text: str, line: int, message: str) -> None:

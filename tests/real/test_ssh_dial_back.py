@@ -81,6 +81,7 @@ def test_runs_are_shared_without_a_connection_of_ssh(sshd: Sshd, lab: Lab, start
     nothing_left(sshd, lab)
 
 
+@pytest.mark.long
 def test_the_end_of_sshd_in_mid_run_costs_nothing(sshd: Sshd, lab: Lab, start: Start) -> None:
     process = start(experiment(sshd, lab.directory, 4, link="tcp"))
     results = has_load(lab.directory, 1)

@@ -17,8 +17,8 @@ LATE = 'case "$SSH_ORIGINAL_COMMAND" in *attach*) exit 3 ;; esac'
 @pytest.mark.parametrize(
     "banner",
     [
-        "echo Welcome",
-        pytest.param("printf x", id="without a final newline"),
+        pytest.param("echo Welcome", marks=pytest.mark.long),
+        pytest.param("printf x", id="without a final newline", marks=pytest.mark.long),
         pytest.param("cat /etc/services; printf plimsoll", id="long, and our own word last"),
         pytest.param("head -c 5000 /dev/urandom", marks=pytest.mark.long),
     ],

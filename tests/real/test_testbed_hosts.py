@@ -268,7 +268,7 @@ ENDS = [
     ),  # the second ends the engine at once
     pytest.param(by_sigterm, {130}, id="SIGTERM", marks=LONG),
     pytest.param(by_stop, {130}, id="plimsoll stop", marks=LONG),
-    pytest.param(by_killing_the_outer_process, {-signal.SIGKILL}, id="kill -9"),
+    pytest.param(by_killing_the_outer_process, {-signal.SIGKILL}, id="kill -9", marks=LONG),
     pytest.param(by_taking_the_testbed_down, {1, 130}, id="testbed down", marks=LONG),
 ]
 
@@ -322,6 +322,7 @@ def test_a_run_is_gone_on_with(lab: Lab, bed: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_properties_of_a_link_are_levels_of_a_factor(lab: Lab, bed: Path) -> None:
     """The testbed stays up between the runs, and its links have the values of its file at the end."""
     factor = "factors: {hosts.links.here-far.rtt: [4ms, 80ms]}\n"

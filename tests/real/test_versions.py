@@ -36,7 +36,7 @@ def read_is_written(read: list[tuple[int, int]], written: list[tuple[int, int]])
     assert any(version for _, version in read), "nothing that was written was ever read"
 
 
-@pytest.mark.parametrize("database", ["postgres", "mariadb"])
+@pytest.mark.parametrize("database", ["postgres", pytest.param("mariadb", marks=pytest.mark.long)])
 def test_what_is_read_was_written(lab: Lab, place: Path, database: str) -> None:
     needs(database, "squid")
     needs_engine_for_databases()

@@ -198,6 +198,7 @@ def test_one_that_cannot_be_had_is_named_before_anything_begins(lab: Lab, sshd: 
     assert "db2 is not watched" in (lab.results() / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_testers_on_one_host_and_the_target_on_another(lab: Lab, sshd: Sshd) -> None:
     where = {"kind": "ssh", "hosts": ["h1"], "controller": {"address": "127.0.0.1"}}
     done = lab.run("run", experiment(lab, sshd, 3, {"host": "db1"}, **where), "--json")

@@ -91,6 +91,7 @@ def test_a_database_is_watched_with_the_names_of_a_started_one(
     assert service.name == "db1" and service.derived["buffer_hit_ratio"] is not None
 
 
+@pytest.mark.long
 def test_a_database_that_ends_its_session_leaves_a_gap(lab: Lab, postgres: Database) -> None:
     """The run is of an echo service, so that only the watched system fails."""
     watch = f"{{db1: {{postgres: '{postgres.url('open')}'}}}}"

@@ -109,6 +109,7 @@ def test_an_installed_one_finds_its_own_engine_and_measures(wheel: Path, lab: La
     assert measured.json["runs"][0]["counts"]["succeeded"] > 0
 
 
+@pytest.mark.long
 def test_one_is_not_built_around_an_engine_that_is_missing_or_old(tree: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(tree, tmp_path / "tree", ignore=shutil.ignore_patterns("dist", "build", "target"))
     without = build(copy)

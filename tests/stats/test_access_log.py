@@ -191,7 +191,7 @@ def contains(interval: Interval | None, value: float) -> bool:
 @pytest.mark.parametrize(
     ("is_squid", "logs"),
     [
-        (False, 20),
+        pytest.param(False, 20, marks=pytest.mark.long),
         pytest.param(False, 100, marks=pytest.mark.long),
         pytest.param(True, 100, marks=pytest.mark.long),
     ],

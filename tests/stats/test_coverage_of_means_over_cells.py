@@ -41,23 +41,21 @@ def runs_of(rng: np.random.Generator, repetitions: int, of_blocks: float, missin
     return [one for at, one in enumerate(out) if at not in left_out]
 
 
-LONG = pytest.mark.long
-
-
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("metric", "scale", "repetitions", "of_blocks", "missing"),
     [
         ("throughput", "linear", 3, 0.15, 0),
-        pytest.param("response_mean", "linear", 6, 0.05, 0, marks=LONG),
-        pytest.param("throughput", "log", 3, 0.0, 0, marks=LONG),
-        pytest.param("throughput", "log", 3, 0.05, 0, marks=LONG),
-        pytest.param("throughput", "linear", 6, 0.0, 0, marks=LONG),
-        pytest.param("throughput", "log", 6, 0.05, 0, marks=LONG),
-        pytest.param("throughput", "log", 6, 0.15, 0, marks=LONG),
-        pytest.param("throughput", "linear", 6, 0.05, 3, marks=LONG),
-        pytest.param("response_mean", "log", 3, 0.0, 0, marks=LONG),
-        pytest.param("response_mean", "log", 3, 0.15, 0, marks=LONG),
-        pytest.param("response_mean", "linear", 6, 0.15, 3, marks=LONG),
+        ("response_mean", "linear", 6, 0.05, 0),
+        ("throughput", "log", 3, 0.0, 0),
+        ("throughput", "log", 3, 0.05, 0),
+        ("throughput", "linear", 6, 0.0, 0),
+        ("throughput", "log", 6, 0.05, 0),
+        ("throughput", "log", 6, 0.15, 0),
+        ("throughput", "linear", 6, 0.05, 3),
+        ("response_mean", "log", 3, 0.0, 0),
+        ("response_mean", "log", 3, 0.15, 0),
+        ("response_mean", "linear", 6, 0.15, 3),
     ],
 )
 def test_coverage_of_main_effects(

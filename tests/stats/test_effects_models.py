@@ -233,6 +233,7 @@ def test_unsuitable_data_are_refused_with_the_reason(call: Callable[[], object],
         call()
 
 
+@pytest.mark.long
 def test_a_large_design_is_fitted_without_its_highest_orders() -> None:
     rng = np.random.default_rng(11)
     names = "abcdefgh"
