@@ -26,7 +26,7 @@ test:
 
 # What is too long for every change; to be run before a release. Records its result in tests/long/RESULT.md.
 test-long: setup system
-	@scripts/test-long
+	@scripts/test-long $(PARTS)
 
 # More threads than cores, as these tests wait for time and services. Documentation tests are few and stay.
 test-rust: test-binaries
