@@ -156,6 +156,7 @@ def test_a_paused_squid_answers_late_and_continues(lab: Lab, place: Path, root: 
     assert run["actions"]["actions"][0]["ended_s"] - run["actions"]["actions"][0]["began_s"] >= 1.5
 
 
+@pytest.mark.long
 def test_a_service_that_stays_dead_is_started_for_the_next_run(
     lab: Lab,
     place: Path,  # noqa: F811

@@ -58,7 +58,7 @@ def answers(
 @pytest.mark.parametrize(
     ("versioning", "access", "rows"),
     [
-        ("multi", "access: whole-folder, tag: 2", 25 * 8),
+        pytest.param("multi", "access: whole-folder, tag: 2", 25 * 8, marks=pytest.mark.long),
         pytest.param("single", "access: whole-folder", 25 * 8, marks=pytest.mark.long),
         pytest.param("multi", "access: all-channels", 25, marks=pytest.mark.long),
     ],

@@ -199,7 +199,8 @@ def test_one_dead_host_in_ten_is_left_out_where_enough_others_are_there(sshd: Ss
     assert [one["name"] for one in summary_of(results)["agents"]] == there
 
 
-@pytest.mark.parametrize("name", [pytest.param("h2-000.arrow", marks=pytest.mark.long), "start.json"])
+@pytest.mark.parametrize("name", ["h2-000.arrow", "start.json"])
+@pytest.mark.long
 def test_an_agent_writes_over_no_file_but_its_own(sshd: Sshd, lab: Lab, name: str) -> None:
     """What a host that was taken over would send: a file that has the name of another agent's, or of ours."""
     process = lab.start("run", experiment(sshd, lab.directory, 4), "--quiet")

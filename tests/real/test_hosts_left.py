@@ -94,7 +94,8 @@ def broken_off(process: subprocess.Popen[str], number: signal.Signals) -> None:
     assert finish(process, 40).code == (130 if number == signal.SIGINT else -number)
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.long
 def test_broken_off_while_the_engine_is_copied(
     sshd: Sshd, lab: Lab, start: Start, number: signal.Signals
 ) -> None:

@@ -164,6 +164,7 @@ def test_an_agent_that_is_killed_is_lost(lab: Lab, start: Start) -> None:
     nothing_left(lab)
 
 
+@pytest.mark.long
 def test_nobody_is_taken_for_having_brought_in_what_is_elsewhere(lab: Lab, start: Start) -> None:
     path = submitting(lab, duration="6s")
     process = start(path)

@@ -300,6 +300,7 @@ class Tunnel(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+@pytest.mark.long
 def test_a_proxy_is_spoken_to_as_the_driver_does(lab: Lab, site: Site) -> None:
     Tunnel.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Tunnel) as server:

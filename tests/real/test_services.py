@@ -150,6 +150,7 @@ load: {{testers: 2, think: 5ms}}
     assert shown["runs"][0]["services"] == found["runs"][0]["services"]
 
 
+@pytest.mark.long
 def test_a_cold_cache_asks_its_origin_for_each_object_once(lab: Lab, place: Path) -> None:
     needs("squid")
     found = run(

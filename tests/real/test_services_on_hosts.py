@@ -113,6 +113,7 @@ def test_a_database_and_a_service_of_ours_on_a_second_host(lab: Lab, second: Sec
     assert second.files() == []
 
 
+@pytest.mark.long
 def test_a_lab_that_is_killed_leaves_nothing_on_the_second_host(lab: Lab, second: SecondHost) -> None:
     lab.limit_s = 300
     file = lab.file(experiment(second, "10min"))
@@ -138,6 +139,7 @@ def test_a_lab_that_is_killed_leaves_nothing_on_the_second_host(lab: Lab, second
     assert second.shared_memory() == []
 
 
+@pytest.mark.long
 def test_the_check_of_hosts_names_missing_programs_and_the_ports(lab: Lab, second: SecondHost) -> None:
     file = lab.file(experiment(second, "2s"))
     done = lab.run("hosts", "check", file)

@@ -132,6 +132,7 @@ validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false}     
 """
 
 
+@pytest.mark.long
 def test_a_gate_of_continuous_integration_before_a_target_that_fails(lab: Lab) -> None:
     """Every request fails: that is an answer about the target. Thresholds fail (99), and no run is invalid (97)."""
     done = lab.run("run", lab.file(GATE))

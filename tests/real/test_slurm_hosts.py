@@ -170,6 +170,7 @@ def test_a_task_that_waits_in_the_queue_comes_late(at: Lab, cluster: Cluster, st
     nothing_left(at, cluster)
 
 
+@pytest.mark.long
 def test_who_waits_for_ever_is_given_up(at: Lab, cluster: Cluster, start: Start) -> None:
     done = at.run("run", job(at, "{tasks: 2, options: [--hold]}", "wait: 1s"))
     assert done.code == 98

@@ -94,6 +94,7 @@ def test_a_damaged_engine_is_copied_anew(sshd: Sshd) -> None:
     assert engine.read_bytes() == whole
 
 
+@pytest.mark.long
 def test_one_dead_host_of_ten_delays_and_spoils_nothing(sshd: Sshd) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         hosts = hosts_of(sshd, *(f"h{number}" for number in range(9)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Lab
 from tests.real.test_services import REST, needs, needs_engine_for_databases, place, run
 
@@ -12,6 +14,7 @@ __all__ = ["place"]
 TABLE = "table: public.things, rows: 10, distinct: 4"
 
 
+@pytest.mark.long
 def test_a_cache_gives_stale_answers_and_the_database_none(lab: Lab, place: Path) -> None:
     needs("postgres", "squid")
     needs_engine_for_databases()

@@ -155,6 +155,7 @@ def runs(path: Path) -> dict[str, dict[str, int]]:
     }
 
 
+@pytest.mark.long
 def test_a_suite_that_was_killed_goes_on(lab: Lab, target: str) -> None:
     """a is finished, b is killed in its second run, c was not reached, d is refused."""
     go = lab.directory / "go"

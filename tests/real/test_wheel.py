@@ -81,6 +81,7 @@ def wheel(tree: Path) -> Path:
     return made
 
 
+@pytest.mark.long
 def test_it_carries_the_engine_and_says_for_which_hosts(wheel: Path) -> None:
     facts = elf_facts(ROOT / ENGINE)
     system = "manylinux_2_28" if facts.static else "linux"
@@ -92,6 +93,7 @@ def test_it_carries_the_engine_and_says_for_which_hosts(wheel: Path) -> None:
         assert not [one for one in held.namelist() if not one.startswith(("plimsoll/", "plimsoll_lab-"))]
 
 
+@pytest.mark.long
 def test_an_installed_one_finds_its_own_engine_and_measures(wheel: Path, lab: Lab, tmp_path: Path) -> None:
     place = tmp_path / "installed"
     done = pip("install", "--no-deps", "--no-index", "--target", place, wheel, where=tmp_path)
