@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: setup
 	$(BIN)/plimsoll run examples/quickstart.yaml --out results
 
-# At most 12 minutes on two cores where everything is built, 20 where nothing is (CONTRIBUTING.md). The checks of the Python half
+# Limit: 12 minutes on two cores where everything is built, 20 where nothing is. CONTRIBUTING.md has the measured times. The checks of the Python half
 # fill the gaps of cargo's build.
 test:
 	@$(MAKE) --no-print-directory -j3 setup system check-python
@@ -44,7 +44,8 @@ test-python-pure: setup
 	$(BIN)/pytest -q -m "not long" tests/unit tests/golden
 
 test-python-real: setup
-	$(BIN)/pytest -q -m "not long" -n 5 --dist loadgroup --durations=30 --durations-min=8 tests/real tests/stats
+	$(BIN)/pytest -q -m "not long and not alone" -n 5 --dist loadgroup --durations=30 --durations-min=8 tests/real tests/stats
+	$(BIN)/pytest -q -m "alone and not long" tests/real
 
 # Everything that a reviewer would otherwise have to say. Needs no engine, whose build takes longer than all checks.
 check: check-python check-rust

@@ -40,6 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The long ones come first: groups, then tests with real services, then the rest.
     """
     for item in items:
+        # pytest-xdist joins the names of two groups: the check below would end every worker.
         is_grouped = item.get_closest_marker("xdist_group") is not None
         if isinstance(item, pytest.Function) and _is_shared(item) and not is_grouped:
             item.add_marker(pytest.mark.xdist_group(item.path.name))

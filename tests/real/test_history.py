@@ -19,7 +19,6 @@ validity: {lateness_floor: 10s, tester_cpu: 100%%, gaps: 100%%, trend: false}
 """
 
 
-@pytest.mark.long
 def test_a_marked_change_begins_a_level(lab: Lab, tmp_path: Path) -> None:
     def measured(time: str) -> Path:
         assert lab.run("run", lab.file(FILE % time), "--quiet").code == 0

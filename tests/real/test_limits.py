@@ -83,6 +83,7 @@ def server(tmp_path: Path, kind: str, megabytes: int) -> Path:
     return path
 
 
+@pytest.mark.alone
 def test_memory_is_named_as_the_limit_of_a_server_whose_limit_is_hit(lab: Lab, tmp_path: Path) -> None:
     require(tmp_path, "memory")
     program = server(tmp_path, "socketserver.ForkingMixIn", 45)
