@@ -43,6 +43,7 @@ LATE = 400_000_000
 """Maximum lateness of a start on a busy machine, ns."""
 
 
+@pytest.mark.alone
 def test_testers_join_as_planned_keep_their_interval_and_leave(lab: Lab) -> None:
     done = lab.run("run", lab.file(RAMP), "--json")
     assert done.code == 0, done.err + done.out
