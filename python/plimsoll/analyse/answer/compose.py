@@ -18,6 +18,7 @@ from plimsoll.analyse.answer.components.memory import of_memory
 from plimsoll.analyse.answer.components.pool import of_pool
 from plimsoll.analyse.answer.explained import variation_sentences
 from plimsoll.analyse.answer.few import of_few_transactions
+from plimsoll.analyse.answer.load.best_levels import of_best_levels
 from plimsoll.analyse.answer.load.cells import of_cells, of_stages
 from plimsoll.analyse.answer.load.consistency import of_consistency
 from plimsoll.analyse.answer.load.demands import of_demands
@@ -57,6 +58,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
     if not any(run.valid for run in analysis.runs):
         return (*answer, *of_search(analysis), Finding(Topic.NOTHING, nothing_valid(analysis)))
     answer += of_consistency(analysis) or _about(Topic.CACHES, of_caches(analysis))
+    answer += _about(Topic.READERS, of_best_levels(analysis))
     leading = [
         saturation for saturation in analysis.saturation if saturation.metric == _leading_metric(analysis)
     ]
