@@ -6,13 +6,17 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plimsoll.deploy.counters import Source
 from plimsoll.deploy.process import ServiceProcess, wait_until
 from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model.cell import Data, Service
+
+if TYPE_CHECKING:
+    from plimsoll.deploy.servers.postgres_admin import PostgresAdmin
+    from plimsoll.deploy.servers.replication.mariadb import MariadbAdmin
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
 """The maximum size of the log of a run, so that a service that logs every request does not fill the
@@ -30,7 +34,8 @@ class RunningService:
     directory. `settle`: is called after the tables are written. `counters`: creates a source of its counters.
     `remark`: a text on its start for a reader of the results. `ready_check`: is called before each
     start of the program; returns a function that states whether the program is ready. `recovered`: is called
-    after a restart.
+    after a restart. `server`: how the administrator connects to a database. `catch_up`: waits until a replica has
+    replayed what its source contains. `detach`: removes at its source what a replica that has ended left there.
     """
 
     spec: Service
@@ -51,6 +56,9 @@ class RunningService:
     counters: Callable[[], Source] | None = None
     ready_check: Callable[[], Callable[[], bool]] | None = None
     recovered: Callable[[], None] = lambda: None
+    server: PostgresAdmin | MariadbAdmin | None = None
+    catch_up: Callable[[Callable[[], None]], None] = lambda check_interrupt: None
+    detach: Callable[[], None] = lambda: None
     _read_to: dict[str, int] = field(default_factory=dict)
 
     def mark(self) -> None:
@@ -94,6 +102,9 @@ class RunningService:
             if self.stop_signal is not None:
                 self.process.send_signal(self.stop_signal, self.stop_s)
             self.process.stop()
+        # The source may have ended before. It is then started again without anything of this replica.
+        with contextlib.suppress(Exception):
+            self.detach()
         self.sweep()
         self.host.remove(self.directory)
 

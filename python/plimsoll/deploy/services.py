@@ -47,6 +47,8 @@ class RunningServices:
         self._running: dict[str, RunningService] = {}
         self._config: Config | None = None
         self._next: Config | None = None
+        self._unusable: set[str] = set()
+        """Replicas that have not caught up."""
 
     @property
     def running(self) -> tuple[RunningService, ...]:
@@ -63,7 +65,9 @@ class RunningServices:
         ended, with all that need them. `same_cell`: the previous run was of the same cell.
         Raises ServiceError when a service cannot be started."""
         stale = set(changes(self._config, config, same_cell).stop)
-        stale |= {name for name, service in self._running.items() if service.is_lost}
+        stale |= {
+            name for name, service in self._running.items() if service.is_lost or name in self._unusable
+        }
         while more := {
             name
             for name, service in self._running.items()
@@ -84,6 +88,25 @@ class RunningServices:
         self._config = config
         return started
 
+    def wait_for_replicas(self) -> None:
+        """Waits until every replica has replayed what its source contains now. Raises ServiceError if one does not;
+        `ensure` then starts it anew."""
+        for name, service in self._running.items():
+            try:
+                service.catch_up(self._check_interrupt)
+            except ServiceError:
+                self._unusable.add(name)
+                raise
+
+    def lost_replica_messages(self) -> list[str]:
+        """A text for each synchronous replica that has ended, and was not restarted."""
+        return [
+            f"{name} has ended: the commits of {service.spec.settings['replica_of']} waited for it, a synchronous "
+            "replica, until the time-outs of their requests"
+            for name, service in self._running.items()
+            if service.is_lost and service.spec.settings.get("synchronous")
+        ]
+
     def ended_service_message(self) -> str | None:
         """The message for the first service that has ended by itself; None while all run."""
         for service in self._running.values():
@@ -98,6 +121,7 @@ class RunningServices:
         self._here.close()
 
     def _stop(self, name: str) -> None:
+        self._unusable.discard(name)
         self._running.pop(name).stop()
 
     def _start(self, service: Service, data: tuple[Data, ...], cpus: tuple[int, ...]) -> None:
@@ -116,6 +140,7 @@ class RunningServices:
             listen,
             address,
             self._peers(host),
+            self._running,
         )
         try:
             kind.start(running, site)

@@ -15,7 +15,7 @@ from plimsoll.plan.design.factors import Factor
 from plimsoll.plan.experiment import Experiment
 from plimsoll.plan.hosts.spread import Spread, spread
 from plimsoll.plan.model.cell import Cell, Config, Threshold
-from plimsoll.plan.resolve.warnings import many_ports, ramps
+from plimsoll.plan.resolve.warnings import lost_replicas, many_ports, ramps
 from plimsoll.plan.source.secret import Redactor
 from plimsoll.plan.source.units import NS
 from plimsoll.plan.topology import topology
@@ -248,6 +248,7 @@ def make_plan(experiment: Experiment, seed: int | None = None) -> Plan:
             *experiment.warnings,
             *many_ports(cell.config for cell in experiment.cells),
             *ramps(cell.config for cell in experiment.cells),
+            *lost_replicas(cell.config for cell in experiment.cells),
             *dict.fromkeys(text for run in runs for work in run.config.workloads for text in work.warnings),
         ),
     )

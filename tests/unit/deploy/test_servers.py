@@ -136,7 +136,7 @@ def test_databases_are_configured_with_the_settings_of_the_file() -> None:
     assert {"bind_address = 127.0.0.1", "port = 3306", "innodb_buffer_pool_size = 256M"} <= set(options)
     assert "CREATE DATABASE IF NOT EXISTS `events`;\n" in mariadb.first_statements("events", LOOPBACK)
     assert "REPLICATION" not in mariadb.first_statements("events", LOOPBACK)
-    assert "REPLICATION SLAVE" in mariadb.first_statements("events", LOOPBACK, replica=True)
+    assert "REPLICATION SLAVE" in mariadb.first_statements("events", LOOPBACK, followed=True)
     assert not [line for line in options if line.startswith(("log_bin", "server_id"))]
     logged = mariadb.configuration(Path("/p"), LOOPBACK, 3306, {}, log=True).splitlines()
     assert {"log_bin = log", "binlog_format = ROW", "server_id = 1"} <= set(logged)

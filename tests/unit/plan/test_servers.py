@@ -66,7 +66,11 @@ def test_databases_gateways_and_caches_are_resolved() -> None:
         "settings": {"shared_buffers": "256MB", "fsync": "false", "max_connections": "200"},
         "database": "plimsoll",
         "user": "plimsoll",
+        "replica_of": None,
+        "replication": None,
+        "synchronous": False,
         "decoded": False,
+        "replicas": [],
     }
     assert [service.needs for service in resolved.services] == [(), ("db",), ("front",)]
     assert settings(FILE, "cache")["cache"] == {

@@ -4,7 +4,7 @@ guard, on this host or on another one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from plimsoll.deploy.account import Account
@@ -12,13 +12,15 @@ from plimsoll.deploy.ports import PortBook
 from plimsoll.deploy.process import GRACE_S, Program, wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.service_hosts import ServiceHost
+from plimsoll.plan.model.cell import Service
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """The surroundings in which a service starts. `addresses`: URLs of the services that already run.
     `listen`: the address on which the service listens. `address`: the address at which clients, and the lab,
-    reach it. `peers`: addresses of other hosts of services that may administer it."""
+    reach it. `peers`: addresses of other hosts of services that may administer it. `running`: the services that already
+    run."""
 
     host: ServiceHost
     account: Account
@@ -28,6 +30,12 @@ class Site:
     listen: str
     address: str
     peers: tuple[str, ...] = ()
+    running: Mapping[str, RunningService] = field(default_factory=dict)
+
+    def source_of(self, service: Service) -> RunningService | None:
+        """The service that a replica replicates; None if the service is no replica."""
+        name = service.settings.get("replica_of")
+        return None if name is None else self.running[str(name)]
 
     @property
     def has_remote_clients(self) -> bool:

@@ -1,4 +1,4 @@
-"""`kind: postgres`: its own cluster, created at each start (initdb takes about two seconds)."""
+"""`kind: postgres`: its own cluster, created at each start (initdb takes about two seconds), or a copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 import secrets
 import signal
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
@@ -18,94 +19,172 @@ from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import postgres_directory, require_package
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
+from plimsoll.deploy.servers.postgres_admin import ADMIN, PostgresAdmin, single_value
+from plimsoll.deploy.servers.replication.logical import subscribe
+from plimsoll.deploy.servers.replication.postgres import attach, base_backup, connection_words
 from plimsoll.deploy.service_hosts import ServiceHost
 from plimsoll.errors import ServiceError
 
 if TYPE_CHECKING:
     import psycopg
 
-ADMIN: Final = "postgres"
 STATEMENTS: Final = "pg_stat_statements"
 ENCODING: Final = "LATIN1"
 """In this encoding, every byte except 0 is a character. So the contents of data sets and queries are stored
 and returned unchanged, whether they are UTF-8 or not."""
 DECODED: Final = {"wal_level": "logical", "max_slot_wal_keep_size": "1GB"}
+STREAMED: Final = {"wal_keep_size": "1GB"}
 STOP_S: Final = 20.0
 INITDB_S: Final = 120.0
 
 
 def start_postgres(running: RunningService, site: Site) -> None:
-    """Runs initdb, starts the server, and creates its user and database. Raises ServiceError."""
+    """Runs initdb, starts the server, and creates its user and database; a streaming replica is a copy of its source
+    instead. Raises ServiceError."""
     service = running.spec
     name, settings, host = service.name, service.settings, site.host
     programs = postgres_directory(name, settings["version"], host.programs)
     require_package(name, "psycopg", "psycopg[binary]")
     data = running.directory / "data"
     host.make_directory(data, 0o700, site.account)
-    password = secrets.token_urlsafe(18)
-    _initdb(running, site, programs, data, password)
-    port = host.free_port(address=site.listen)
-    has_statements = _has_statements(host, programs)
+    source = site.source_of(service)
+    first = _copied(source, settings["replication"])
+    server = PostgresAdmin(site.address, host.free_port(address=site.listen), secrets.token_urlsafe(18))
+    if first is not None:
+        server = replace(server, password=first.password)
+        base_backup(running, site, programs, data, first)
+    else:
+        _initdb(running, site, programs, data, server.password)
+    text = _configure(running, site, programs, data, server, first)
+    running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # "fast": SIGTERM would wait for clients
+    site.start(running, [programs / "postgres", "-D", data], partial(_is_answering, server.connect))
+    running.recovered = partial(_note_leftovers, running, host, data)
+    running.recovered()
+    running.server = server
+    try:
+        with server.connect() as connection:
+            if first is None:
+                _create_database(
+                    connection, settings["user"], settings["database"], with_statements=STATEMENTS in text
+                )
+                if settings["decoded"]:
+                    _allow_replication(connection, settings["user"])
+            running.version = single_value(connection, "SHOW server_version").split()[0]
+    except Exception as error:
+        raise ServiceError(f"service {name}: its user and database could not be created: {error}") from error
+    running.configuration = (
+        f"# PostgreSQL {running.version}, initdb --locale=C --encoding={ENCODING}\n{text.rstrip()}"
+    )
+    running.urls = [
+        f"postgresql://{settings['user']}@{netloc(site.address, server.port)}/{settings['database']}"
+    ]
+    running.counters = lambda: PostgresCounters(server.connect, settings["database"])
+    if source is None:
+        running.settle = partial(_settle, server.connect, settings["database"])
+    else:
+        _replicate(running, site, source, programs)
+
+
+def _copied(source: RunningService | None, replication: str | None) -> PostgresAdmin | None:
+    """The server of which a streaming replica is a copy."""
+    if source is None or replication != "streaming":
+        return None
+    assert isinstance(source.server, PostgresAdmin), "the plan compares the kinds"
+    return source.server
+
+
+def _configure(
+    running: RunningService,
+    site: Site,
+    programs: PurePath,
+    data: PurePath,
+    server: PostgresAdmin,
+    source: PostgresAdmin | None,
+) -> str:
+    """Writes the configuration files; returns the text of the settings. `source`: of a streaming replica."""
+    settings, host = running.spec.settings, site.host
     text = configuration(
-        site.listen, port, settings["settings"], statements=has_statements, decoded=settings["decoded"]
+        site.listen,
+        server.port,
+        settings["settings"],
+        statements=_has_statements(host, programs),
+        decoded=settings["decoded"],
+        replicas=settings["replicas"],
     )
     host.write(data / "postgresql.conf", text, append=True)
+    if source is not None:
+        words = connection_words(source, running.spec.name, running.directory / "passwords")
+        host.write(data / "postgresql.conf", f"primary_conninfo = {_quoted(words)}\n", append=True)
     rules = access(
         settings["user"],
         settings["database"],
         site.listen,
         others=site.has_remote_clients,
         remote_lab=not host.is_here,
+        replicas=settings["replicas"],
     )
     host.write(data / "pg_hba.conf", rules, append=False, mode=0o600, owner=site.account)
-    running.stop_signal, running.stop_s = signal.SIGINT, STOP_S  # "fast": SIGTERM would wait for clients
-    connect = partial(_connect, site.address, port, password)
-    site.start(running, [programs / "postgres", "-D", data], partial(_is_answering, connect))
-    running.recovered = partial(_note_leftovers, running, host, data)
-    running.recovered()
+    return text
+
+
+def _replicate(running: RunningService, site: Site, source: RunningService, programs: PurePath) -> None:
+    """Connects a started replica to its source."""
+    import psycopg
+
     try:
-        with connect() as connection:
-            _create_database(
-                connection, settings["user"], settings["database"], with_statements=STATEMENTS in text
-            )
-            if settings["decoded"]:
-                _allow_replication(connection, settings["user"])
-            running.version = _single_value(connection, "SHOW server_version").split()[0]
-    except Exception as error:
-        raise ServiceError(f"service {name}: its user and database could not be created: {error}") from error
-    running.configuration = (
-        f"# PostgreSQL {running.version}, initdb --locale=C --encoding={ENCODING}\n{text.rstrip()}"
-    )
-    running.urls = [f"postgresql://{settings['user']}@{netloc(site.address, port)}/{settings['database']}"]
-    running.settle = partial(_settle, connect, settings["database"])
-    running.counters = lambda: PostgresCounters(connect, settings["database"])
+        if running.spec.settings["replication"] == "streaming":
+            attach(running, source, site.check_interrupt)
+        else:
+            subscribe(running, site, source, programs)
+    except psycopg.Error as error:
+        raise ServiceError(
+            f"service {running.spec.name}: it cannot replicate {source.spec.name}: {error}"
+        ) from error
 
 
 def configuration(
-    address: str, port: int, settings: Mapping[str, str], *, statements: bool, decoded: bool = False
+    address: str,
+    port: int,
+    settings: Mapping[str, str],
+    *,
+    statements: bool,
+    decoded: bool = False,
+    replicas: Sequence[str] = (),
 ) -> str:
     """Settings that are appended to the configuration of initdb; the last value takes precedence. `decoded`: a gateway
-    decodes the write-ahead log; the server keeps a limited amount of it for the gateway."""
+    decodes the write-ahead log; the server keeps a limited amount of it for the gateway. `replicas`: how replicas
+    of the server replicate it (`streaming`, `logical`)."""
     lines = {
         "listen_addresses": address,
         "port": str(port),
         "unix_socket_directories": "",
         **({"shared_preload_libraries": STATEMENTS} if statements else {}),
-        **(DECODED if decoded else {}),
+        **(DECODED if decoded or "logical" in replicas else {}),
+        **(STREAMED if "streaming" in replicas else {}),
         **settings,
     }
     return "".join(f"{key} = {_quoted(value)}\n" for key, value in lines.items())
 
 
-def access(user: str, database: str, address: str, *, others: bool, remote_lab: bool = False) -> str:
+def access(
+    user: str,
+    database: str,
+    address: str,
+    *,
+    others: bool,
+    remote_lab: bool = False,
+    replicas: Sequence[str] = (),
+) -> str:
     """pg_hba.conf. The account of the experiment can connect without a password to its own database, from
     its host or, with `others`, from all hosts. The administrator can connect from its host or, with
     `remote_lab`, from all hosts, with a password that only Plimsoll knows and that SCRAM does not transfer.
-    The address from which the lab arrives is not known behind a jump host or NAT."""
+    The address from which the lab arrives is not known behind a jump host or NAT. `replicas` (their kinds, empty if
+    there are none) connect as the administrator, with `others` from all hosts."""
     own_address = f"{address}/{128 if ':' in address else 32}"
     users = "all" if others else own_address
-    lab = "all" if remote_lab else own_address
-    return f'host "{database}" "{user}" {users} trust\nhost all {ADMIN} {lab} scram-sha-256\n'
+    lab = "all" if remote_lab or (replicas and others) else own_address
+    rules = f'host "{database}" "{user}" {users} trust\nhost all {ADMIN} {lab} scram-sha-256\n'
+    return f"{rules}host replication {ADMIN} {lab} scram-sha-256\n" if replicas else rules
 
 
 def _settle(connect: Callable[..., psycopg.Connection[Any]], database: str) -> None:
@@ -156,35 +235,14 @@ def _has_statements(host: ServiceHost, programs: PurePath) -> bool:
     return code == 0 and host.owner_of(PurePath(text.strip()) / module) is not None
 
 
-def _connect(address: str, port: int, password: str, database: str = ADMIN) -> psycopg.Connection[Any]:
-    import psycopg
-
-    return psycopg.connect(
-        host=address,
-        port=port,
-        user=ADMIN,
-        password=password,
-        dbname=database,
-        sslmode="disable",
-        connect_timeout=5,
-        autocommit=True,
-        application_name="plimsoll",
-    )
-
-
 def _is_answering(connect: Callable[..., psycopg.Connection[Any]]) -> bool:
     import psycopg
 
     try:
         with connect() as connection:
-            return _single_value(connection, "SELECT 1") == "1"
+            return single_value(connection, "SELECT 1") == "1"
     except psycopg.Error:
         return False
-
-
-def _single_value(connection: psycopg.Connection[Any], query: Any) -> str:
-    row = connection.execute(query).fetchone()
-    return str(row[0]) if row else ""
 
 
 def _create_database(

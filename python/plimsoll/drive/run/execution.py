@@ -92,6 +92,8 @@ class RunExecution:
         config, hosts = self._config, self._resources.hosts
         environment = self._environment()
         self._run_hooks(config.before_run, "before_run", environment)
+        if config.before_run:
+            self._resources.services.wait_for_replicas()
         watching = [*hosts.lookouts.agents(config), *hosts.service_hosts.agents(config)]
         agents = agents_of_run(hosts.agents(config), watching, config)
         self._agents = watching_services(agents, self._resources.services.running)
@@ -101,6 +103,9 @@ class RunExecution:
         self._actions = self._timed_actions(environment)
         self._profiles = self._service_profiles()
         end = self._count_while(lambda: self._carry_out(document))
+        for text in self._resources.services.lost_replica_messages():
+            self._log(0.0, "replica-lost", text)
+            self._resources.listener.note("replica-lost", text)
         self._agents = hosts.with_known_hosts(config, self._agents)
         # Agents that dial in can only reach the engine that they have dialled.
         if end.status == "agent-lost" and not config.hosts.dials_in:
@@ -234,6 +239,7 @@ class RunExecution:
         remarks = {service.spec.name: service.remark for service in resources.services.running}
         for name in restarted:
             self._log(0.0, "service-started", f"{name}: {remarks[name]}" if remarks[name] else name)
+        resources.services.wait_for_replicas()
         if not same_cell or warm_caches(run.config).intersection(restarted):
             self._fill_caches()
         for service in resources.services.running:

@@ -44,7 +44,7 @@ from plimsoll.plan.schema.experiment import LOAD_MISSING, CpusRaw, ExperimentRaw
 from plimsoll.plan.schema.load import LoadRaw, WorkloadRaw
 from plimsoll.plan.schema.paths import Origins, with_value
 from plimsoll.plan.schema.problems import translate
-from plimsoll.plan.services.section import check_url_variables
+from plimsoll.plan.services.section import Services, check_url_variables
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.expand import ExpandedTree, expand
 from plimsoll.plan.source.fields import shown
@@ -169,6 +169,9 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         before = len(context.problems)
         return memo.get(name, of, make, lambda: len(context.problems) == before)
 
+    if not all(section.enabled for section in raw.services.values()):
+        enabled = once("enabled services", (raw.services,), lambda: _enabled(raw.services))
+        raw = raw.model_copy(update={"services": enabled})
     groups = once("instances", (raw.services,), lambda: instances_of(raw.services))
     if groups:
         sections = once(
@@ -249,6 +252,10 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
         actions=resolve_actions(raw.actions, known, hosts, service_hosts, run.end_ns, context),
         service_hosts=service_hosts,
     )
+
+
+def _enabled(services: Services) -> Services:
+    return {name: section for name, section in services.items() if section.enabled}
 
 
 def _sections_with_instances(

@@ -37,6 +37,11 @@ def resolve_data(
                 "tables can be written into a service of kind postgres, mariadb or sqlite without `file`; "
                 f"{data.into} is not one",
             )
+        elif (source := into.settings.get("replica_of")) is not None:
+            context.wrong(
+                (*at, "into"),
+                f"{data.into} is a replica of {source}, and gets its tables: write them into {source}",
+            )
         if isinstance(data, SqlData):
             data_sets.append(_sql(name, data, None if into is None else into.database_kind, context))
             continue

@@ -111,5 +111,22 @@ def ramps(configs: Iterable[Config]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def lost_replicas(configs: Iterable[Config]) -> tuple[str, ...]:
+    """A warning for each action that ends a synchronous replica for the rest of the run."""
+    found: dict[str, None] = {}
+    for config in configs:
+        last = {action.service: action for action in config.actions if action.kind in ("kill", "restart")}
+        for service in config.services:
+            action = last.get(service.name)
+            if action is None or action.kind == "restart" or not service.settings.get("synchronous"):
+                continue
+            found[
+                f"actions: {service.name} is not restarted after {show_duration(action.at_ns)}: every commit of "
+                f"{service.settings['replica_of']} then waits for this synchronous replica, until the `timeout` of its "
+                "request"
+            ] = None
+    return tuple(found)
+
+
 def _has_digit(text: str) -> bool:
     return any(letter.isdigit() for letter in text)

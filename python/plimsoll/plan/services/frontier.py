@@ -237,6 +237,14 @@ class FrontierService(StatelessSection):
     ) -> None:
         """Reports a scope and a detection that the database does not support."""
         database = self._database_kind(services)
+        followed = self.followed_database()
+        section = services.get(followed.name) if followed is not None else None
+        if section is not None and section.replicates is not None:
+            context.wrong(
+                (*at, "on"),
+                f"changes cannot be detected in {self.database}, a replica: use {section.replicates} as the database, "
+                "or `on: {every: 10s}`",
+            )
         for key, value, standard in (
             ("scope", invalidation.scope, "table"),
             ("detection", invalidation.detection, "triggers"),

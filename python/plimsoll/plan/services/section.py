@@ -19,7 +19,10 @@ from plimsoll.plan.source.units import NS
 
 Fresh = Literal["experiment", "cell", "run"]
 COMMON_KEYS: Final = frozenset(
-    {"kind", "fresh", "cpus", "ready_timeout", "host", "site", "address", "instances", "limits", "perf"}
+    {
+        *("kind", "fresh", "cpus", "ready_timeout", "host", "site", "address", "instances", "limits", "perf"),
+        "enabled",
+    }
 )
 """Keys of every section. The other keys are the settings of the kind."""
 
@@ -74,7 +77,8 @@ class ServiceSection(Raw):
     """The keys of every service. A kind is a subclass with a field `kind`, which defines the class variables and
     methods below where the defaults do not apply. `host`: the host on which the service runs; `site`: its first host
     without testers is that host; `address`: at which clients reach the service; `limits`: of all its processes;
-    `perf`: whether call stacks are sampled."""
+    `perf`: whether call stacks are sampled; `enabled`: whether the service is started, so that cells can have different
+    services."""
 
     fresh: Fresh = "experiment"
     cpus: Cores | None = None
@@ -84,6 +88,7 @@ class ServiceSection(Raw):
     address: PlainText | None = None
     limits: LimitsRaw = Field(default_factory=LimitsRaw)
     perf: bool = False
+    enabled: bool = True
 
     database_kind: ClassVar[DatabaseKind | None] = None
     """The database that the service is. None: it stores no tables."""
@@ -111,6 +116,11 @@ class ServiceSection(Raw):
     def is_placed(self) -> bool:
         """Whether the service runs on another host than the lab."""
         return self.host is not None or self.site is not None
+
+    @property
+    def replicates(self) -> str | None:
+        """The service whose tables this one has as a replica. None: it has its own."""
+        return None
 
     def scheme(self) -> str:
         """Scheme of the URL at which the service is reached: http, https, tcp, sqlite, postgresql or mysql."""
