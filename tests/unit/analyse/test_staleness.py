@@ -78,6 +78,11 @@ def test_the_earliest_of_the_newer_writes_counts_also_where_ends_are_out_of_orde
     assert judged(write(5, 6, took_ms=50), read(20, 6)).staleness.readers.stale == 0
 
 
+def test_an_answer_of_a_replica_is_judged_and_is_no_fetch_from_the_origin() -> None:
+    got = judged(write(1, 9), read(20, 1, cache="replica"), read(30, 9, cache="replica")).staleness.readers
+    assert (got.answers, got.stale, got.fetches, got.hits, got.origin_share) == (2, 1, 0, 0, 0.0)
+
+
 def test_objects_do_not_touch_each_other() -> None:
     result = judged(
         write(1, 9, object=2), write(2, 8, object=3), read(20, 1, object=1), read(20, 8, object=3)

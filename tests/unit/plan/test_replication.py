@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.plan.helpers import load, problems
 
+from plimsoll.drive.run.facts import versions_of
 from plimsoll.plan import changes, make_plan
 from plimsoll.plan.design.changes import Changes
 from plimsoll.plan.model.cell import Config
@@ -87,6 +88,14 @@ def test_the_requests_of_testers_are_compared_with_what_a_replica_counts() -> No
     assert [requests.workload for requests in tiers["near"].testers] == ["main"]
     assert "db" not in tiers, "it has no client"
     assert Connection("near", "db") in topology(config(FILE)).connections
+
+
+def test_reads_of_versions_from_a_replica_are_marked() -> None:
+    table = "table: {table: t, rows: 5, distinct: 2, versions: read}"
+    text = FILE.replace("row: 100B", "row: 100B, versions: true").replace("sql: {queries: [SELECT 1]}", table)
+    assert list(versions_of(config(text))["versions"]["main"].values()) == ["read-replica"]
+    source = config(text, "workload.target=db")
+    assert list(versions_of(source)["versions"]["main"].values()) == ["read"]
 
 
 def test_the_end_of_a_synchronous_replica_is_announced() -> None:

@@ -20,7 +20,7 @@ from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.stats.proportion import wilson
 from plimsoll.analyse.stats.quantiles import Buckets, Histogram, exact_quantiles, is_large_enough
 from plimsoll.analyse.window.transactions import Int, Window
-from plimsoll.collect.columns.versions import CACHES, UNKNOWN, VersionedTransactions
+from plimsoll.collect.columns.versions import CACHES, REPLICA, UNKNOWN, VersionedTransactions
 
 Mask = NDArray[np.bool_]
 NEVER = np.iinfo(np.int64).max
@@ -29,7 +29,7 @@ ALL_EQUAL = "where all or none were stale, Wilson, as if answers were independen
 NEEDLESS = "Wilson, as if fetches were independent"
 HISTOGRAM = "stale_age"
 """Name of the histogram of the ages, in addition to those of the summary."""
-_HIT, _REVALIDATED = CACHES.index("hit"), CACHES.index("revalidated")
+_HIT, _REVALIDATED, _REPLICA = (CACHES.index(name) for name in ("hit", "revalidated", REPLICA))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def _known_answers(
         start=start,
         workload=versioned.workload[rows],
         age=np.where(superseded_ns < start - doubt_ns, start - doubt_ns - superseded_ns, 0),
-        fetch=(cache != _HIT) & (cache != _REVALIDATED),
+        fetch=~np.isin(cache, (_HIT, _REVALIDATED, _REPLICA)),
         hit=cache == _HIT,
         revalidated=cache == _REVALIDATED,
         repeated=_repeated(objects, versions),

@@ -40,7 +40,7 @@ from plimsoll.collect.columns.parquet import TransactionFile, read_metrics, read
 from plimsoll.collect.columns.round_trips import RoundTrips
 from plimsoll.collect.columns.samples import SampleSeries
 from plimsoll.collect.columns.sessions import read_sessions
-from plimsoll.collect.columns.versions import READ, read_versioned
+from plimsoll.collect.columns.versions import READ, READ_REPLICA, read_versioned
 from plimsoll.collect.hosts import RunAgents, cores_of_hosts, links_of_hosts
 from plimsoll.collect.live import seconds_of
 from plimsoll.collect.results import Results, RunFiles
@@ -94,7 +94,7 @@ def read_staleness(run: RunFiles, window: Window, bound_ns: int) -> RunStaleness
     """Ages of the versions that readers received. None if no operation reads versions, or if single transactions were
     not kept."""
     versions, metrics = run.record.get("versions", {}), run.path / "metrics.parquet"
-    reads = any(READ in operations.values() for operations in versions.values())
+    reads = any({READ, READ_REPLICA}.intersection(operations.values()) for operations in versions.values())
     if not reads or run.transactions is None or not metrics.exists():
         return None
     return staleness(read_versioned(run.transactions, metrics, versions), window, bound_ns)

@@ -15,15 +15,16 @@ from plimsoll.collect.columns.transactions import Int
 
 OBJECT, VERSION = "object", "version"
 """Names of the two metrics. Their means are meaningless, so they are not named metrics of the run."""
-READ, WRITE = "read", "write"
-CACHES: Final = ("none", "miss", "hit", "revalidated")
-"""Reports of a cache on the path, by number."""
+READ, WRITE, READ_REPLICA = "read", "write", "read-replica"
+REPLICA: Final = "replica"
+CACHES: Final = ("none", "miss", "hit", "revalidated", REPLICA)
+"""Reports of a cache on the path, by number; REPLICA: the answer came from a replica instead."""
 UNKNOWN: Final = -1
 """Object or version of a transaction that reported none."""
 _COLUMNS: Final = ("tester", "start", "end", "workload", "operation", "outcome", "cache")
 
 Does = Mapping[str, Mapping[str, str]]
-"""`read` or `write`, by workload and operation: `versions` of run.json."""
+"""READ, WRITE or READ_REPLICA, by workload and operation: `versions` of run.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +100,12 @@ def _transactions(path: Path, does: Does) -> Iterator[dict[str, NDArray[Any]]]:
             "ok": succeeded[outcome[kept]] & (end >= 0),
             "writes": role[kept] == 2,
             "workload": np.array([positions.get(name, 0) for name in workloads] or [0])[workload[kept]],
-            "cache": known[cache[kept]],
+            "cache": np.where(role[kept] == 3, CACHES.index(REPLICA), known[cache[kept]]),
         }
 
 
 def _role(does: Does, workload: str, operation: str) -> int:
-    return {READ: 1, WRITE: 2}.get(does.get(workload, {}).get(operation, ""), 0)
+    return {READ: 1, WRITE: 2, READ_REPLICA: 3}.get(does.get(workload, {}).get(operation, ""), 0)
 
 
 def _metrics(path: Path) -> tuple[_Values, _Values]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -15,6 +15,7 @@ from plimsoll.plan.model.cell import (
     RampLoad,
     RecordedLoad,
     StagedLoad,
+    Workload,
 )
 from plimsoll.plan.tester_time import NEVER_NS, active_pieces, stage_periods
 from plimsoll.plan.tiers import tiers_of
@@ -142,11 +143,12 @@ def operations_of(config: Config) -> dict[str, Any]:
 
 
 def versions_of(config: Config) -> dict[str, Any]:
-    """`versions`: whether an operation reads or writes versions of objects, by workload; empty if none
-    does."""
+    """`versions`: whether an operation reads versions of objects (from a replica or not) or writes them, by workload;
+    empty if none does."""
+    replicas = {service.name for service in config.services if service.settings.get("replica_of") is not None}
     versions = {
         workload.name: {
-            operation.name: "read" if version.get("written") is None else "write"
+            operation.name: _role_of(workload, version, replicas)
             for operation in workload.operations
             if isinstance(version := operation.request.get("version"), Mapping)
             and (version.get("written") is not None or version.get("column") is not None)
@@ -154,6 +156,13 @@ def versions_of(config: Config) -> dict[str, Any]:
         for workload in config.workloads
     }
     return {"versions": versions} if any(versions.values()) else {}
+
+
+def _role_of(workload: Workload, version: Mapping[str, Any], replicas: Collection[str]) -> str:
+    if version.get("written") is not None:
+        return "write"
+    endpoints = workload.target.endpoints
+    return "read-replica" if endpoints and all(each.service in replicas for each in endpoints) else "read"
 
 
 def compared_tiers(config: Config) -> dict[str, Any]:
