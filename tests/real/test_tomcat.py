@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from plimsoll.deploy.counters.tomcat import QUERIES
 from plimsoll.deploy.programs import find
 from plimsoll.deploy.servers.java import tomcat_home
 from plimsoll.deploy.servers.needs import missing_programs
@@ -22,6 +27,7 @@ from tests.real.second_host import second_host
 from tests.real.test_services import events, place, record, run, service, stored
 from tests.real.test_tiers import HOW, false_alarms
 from tests.real.test_tiers import REST as REST_OF_TIERS
+from tests.real.test_trouble import wait_for
 
 SERVLET = """
 import jakarta.servlet.annotation.WebServlet;
@@ -121,6 +127,10 @@ load: {{testers: 3, think: 1ms}}
     assert tiers(found)["site"]["bytes"]["sent"] == tiers(found)["site"]["bytes"]["received"] > 100_000
     assert 0 < site["gauges"]["heap_used"] <= site["gauges"]["heap_committed"] <= 64e6
     assert site["gauges"]["threads_busy"] <= site["gauges"]["threads"] <= 20
+    assert site["gauges"]["connections"] <= 3
+    assert (
+        0 <= site["counters"]["gc_ms"] < measured["window_s"] * 1000 and "gc_collections" in site["counters"]
+    )
     assert site["version"].split(".")[0].isdigit()
     log = stored(lab, "site", "access.log").splitlines()
     assert len(log) == counts["started"]
@@ -141,6 +151,34 @@ services:
 workload: {{driver: http, target: site, timeout: 20s, http: {{path: /index.html}}}}
 load: {{testers: 2, think: 1ms}}
 {rest}{REST}"""
+
+
+@pytest.mark.long
+def test_only_counters_can_be_read_at_the_port_of_the_counters(lab: Lab, place: Path, war: Path) -> None:
+    """The view of the beans could also change and call everything, so all other queries are refused."""
+    text = short(war).replace("until: {transactions: 300}, ", "")
+    with lab.start("run", lab.file(text), TMPDIR=str(place)) as process:
+        wait_for(lambda: any((lab.directory / "results").glob("*/runs/0001/segments/*")))
+        [configuration] = place.rglob("conf/server.xml")
+        _, port = re.findall(r'port="(\d{2,})"', configuration.read_text())
+        found = {}
+        for query in (*QUERIES.values(), "get=java.lang:type=Memory&att=Verbose", "qry=*:*",
+                      "set=java.lang:type=Memory&att=Verbose&val=true", "invoke=java.lang:type=Memory&op=gc",
+                      f"{QUERIES['status']}&set=java.lang:type=Memory&att=Verbose&val=true"):  # fmt: skip
+            for path in ("/", "/beans", "/%62eans", "/beans;x=1"):
+                found[path, query] = _status_of(f"http://127.0.0.1:{port}{path}?{query}")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert {query for (_, query), status in found.items() if status == 200} == set(QUERIES.values())
+    assert all(status == 403 for (_, query), status in found.items() if query not in QUERIES.values())
+
+
+def _status_of(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 @pytest.mark.long

@@ -63,9 +63,10 @@ def test_the_connector_has_the_settings_of_the_file() -> None:
         "acceptCount": 'a"<7',
     }
     assert status.get("port") == "81"
-    log, access = server.iter("Valve")
+    log, access, reject = server.iter("Valve")
     assert log.get("directory") == "/w/tomcat/logs"
     assert access.get("allow") == "10.0.0.1,10.0.0.3"
+    assert str(reject.get("className")).endswith(".RewriteValve")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_one_request_per_connection_is_no_keep_alive(keep_alive: bool, most: obj
     text = server_xml(changed, LAYOUT, Addresses(("127.0.0.1", 80), ("127.0.0.1", 81)))
     server = ElementTree.fromstring(text)
     assert next(server.iter("Connector")).get("maxKeepAliveRequests") == expected
-    assert not list(server.iter("Valve")), "on loopback, every client may read the counters"
+    assert len(list(server.iter("Valve"))) == 1, "on loopback, every client may read the counters"
 
 
 def test_values_of_properties_are_escaped() -> None:
@@ -118,6 +119,42 @@ def test_the_status_page_is_parsed() -> None:
         tomcat_counters.reading(STATUS, 7)
     with pytest.raises(ValueError, match="not the status of Tomcat"):
         tomcat_counters.reading(b"<html>", 8081)
+
+
+COLLECTORS = b"""OK - Number of results: 2\r\n\r
+Name: java.lang:name=Copy,type=GarbageCollector\r
+modelerType: sun.management.GarbageCollectorImpl\r
+LastGcInfo: CompositeDataSupport: {CollectionTime=99,\r
+ Name: y}\r
+CollectionTime: 30\r
+Name: Copy\r
+CollectionCount: 2\r
+\r
+Name: java.lang:name=MarkSweepCompact,type=GarbageCollector\r
+CollectionCount: 1\r
+CollectionTime: 8\r
+Name: MarkSweepCompact\r
+"""
+CONNECTORS = b"""OK - Number of results: 2\r\n\r
+Name: Catalina:type=ThreadPool,name="http-nio-127.0.0.1-18081"\r
+localPort: 18081\r
+maxConnections: 900\r
+connectionCount: 4\r
+\r
+Name: Catalina:type=ThreadPool,name="http-nio-127.0.0.1-18081",subType=SocketProperties\r
+soTimeout: 20000\r
+"""
+
+
+def test_collections_and_connections_are_read_from_the_beans() -> None:
+    assert tomcat_counters.collector_counters(COLLECTORS) == {"gc_collections": 3, "gc_ms": 38}
+    assert tomcat_counters.connection_count(CONNECTORS, 18081) == 3, "one is counted before it is accepted"
+    full = CONNECTORS.replace(b"connectionCount: 4", b"connectionCount: 900")
+    assert tomcat_counters.connection_count(full, 18081) == 900, "at the limit, none is counted in advance"
+    with pytest.raises(ValueError, match="reports no garbage collector"):
+        tomcat_counters.collector_counters(b"OK - Number of results: 0")
+    with pytest.raises(ValueError, match="no connector on port 7"):
+        tomcat_counters.connection_count(CONNECTORS, 7)
 
 
 class _Programs(LocalPrograms):

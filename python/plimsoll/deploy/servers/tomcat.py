@@ -20,6 +20,7 @@ from plimsoll.deploy.servers.tomcat_files import (
     LOADER,
     LOGGING,
     SCAN,
+    STATUS_RULES,
     STATUS_XML,
     WEB_XML,
     Addresses,
@@ -72,6 +73,7 @@ def start_tomcat(running: RunningService, site: Site) -> None:
         ("conf/Catalina/localhost/context.xml.default", context_xml(resources)),
         ("conf/logging.properties", LOGGING),
         ("status/WEB-INF/web.xml", STATUS_XML),
+        ("status/WEB-INF/rewrite.config", STATUS_RULES),
     ):
         host.write(layout.base / path, text, mode=0o644)
     host.write(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 from xml.sax.saxutils import quoteattr
+
+from plimsoll.deploy.counters.tomcat import QUERIES
 
 CONNECTOR: Final = {"connectionTimeout": "20000"}
 """Attributes as in Tomcat's own server.xml, which the file may replace."""
@@ -56,10 +59,26 @@ STATUS_XML: Final = """<web-app metadata-complete="true">
     <servlet-name>status</servlet-name>
     <servlet-class>org.apache.catalina.manager.StatusManagerServlet</servlet-class>
   </servlet>
+  <servlet>
+    <servlet-name>beans</servlet-name>
+    <servlet-class>org.apache.catalina.manager.JMXProxyServlet</servlet-class>
+  </servlet>
   <servlet-mapping><servlet-name>status</servlet-name><url-pattern>/*</url-pattern></servlet-mapping>
+  <servlet-mapping><servlet-name>beans</servlet-name><url-pattern>/beans</url-pattern></servlet-mapping>
 </web-app>
 """
-"""The status page of Tomcat's manager, which only reads. Its JMX proxy could also change and call everything."""
+"""The status page of Tomcat's manager, and its view of the JVM's beans, of which `STATUS_RULES` admits two queries.
+
+The beans have what the status page lacks: the times of garbage collections and the number of open connections. Both are
+read by HTTP, so it is the same on other hosts and for every version of Java. Rejected: the log of the collector, whose
+option and format depend on the version of Java, and which must be fetched from another host; /proc/net/tcp, which also
+lists connections that Tomcat has not accepted; a JMX port, which has its own protocol and needs a Java client.
+"""
+STATUS_RULES: Final = (
+    "".join(f"RewriteCond %{{QUERY_STRING}} !^{re.escape(query)}$\n" for query in QUERIES.values())
+    + "RewriteRule .* - [F]\n"
+)
+"""Refuses all other queries: the view of the beans could also set attributes and call operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +144,7 @@ def server_xml(settings: Mapping[str, Any], layout: Layout, addresses: Addresses
             )
         )
     allowed = ",".join(addresses.administrators)
+    reject = element("Valve", {"className": "org.apache.catalina.valves.rewrite.RewriteValve"})
     valve = {"className": "org.apache.catalina.valves.RemoteCIDRValve", "allow": allowed}
     context = {"path": "", "docBase": layout.status, "privileged": "true"}
     return f"""<Server port="-1">
@@ -138,7 +158,7 @@ def server_xml(settings: Mapping[str, Any], layout: Layout, addresses: Addresses
     {element("Connector", status)}
     <Engine name="Counters" defaultHost="localhost">
       <Host name="localhost" appBase="counters" autoDeploy="false" deployOnStartup="false">
-        {element("Context", context, element("Valve", valve) if allowed else "")}
+        {element("Context", context, (element("Valve", valve) if allowed else "") + reject)}
       </Host>
     </Engine>
   </Service>
