@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from plimsoll.deploy.programs import find, postgres_directory
@@ -38,9 +39,9 @@ class Database:
 
 
 @contextmanager
-def database(kind: str, tls: Path | None = None) -> Iterator[Database]:
+def database(kind: str, tls: Path | None = None, settings: Sequence[str] = ()) -> Iterator[Database]:
     """A server of its own while it is needed. `tls`: a directory with `server.pem` and `server.key`, with which every
-    login must come over TLS."""
+    login must come over TLS; `settings`: further ones of a PostgreSQL."""
     directory = Path(tempfile.mkdtemp(prefix="plimsoll-guarded-", dir="/var/tmp"))
     directory.chmod(0o755)
     if tls is not None:
@@ -50,7 +51,7 @@ def database(kind: str, tls: Path | None = None) -> Iterator[Database]:
     if os.geteuid() == 0:
         for path in (directory, *directory.iterdir()):
             shutil.chown(path, "nobody", "nogroup")
-    start = _postgres if kind == "postgres" else _mariadb
+    start = partial(_postgres, more=settings) if kind == "postgres" else _mariadb
     try:
         with start(directory, free_port(), tls is not None) as server:
             yield server
@@ -59,7 +60,7 @@ def database(kind: str, tls: Path | None = None) -> Iterator[Database]:
 
 
 @contextmanager
-def _postgres(directory: Path, port: int, tls: bool) -> Iterator[Database]:
+def _postgres(directory: Path, port: int, tls: bool, more: Sequence[str] = ()) -> Iterator[Database]:
     try:
         programs = Path(postgres_directory("x", "auto"))
     except ServiceError:
@@ -75,7 +76,7 @@ def _postgres(directory: Path, port: int, tls: bool) -> Iterator[Database]:
         f"{rule} all legacy all md5\n{rule} all open all trust\n"
     )
     words = [f"{programs}/postgres", "-D", f"{data}", "-p", f"{port}", "-k", f"{directory}"]
-    settings = ["listen_addresses=127.0.0.1", "fsync=off", "shared_buffers=32MB"]
+    settings = ["listen_addresses=127.0.0.1", "fsync=off", "shared_buffers=32MB", *more]
     if tls:
         settings += [
             "ssl=on",

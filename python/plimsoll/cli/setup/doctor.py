@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from plimsoll.deploy.binary import engine_version, find_engine
+from plimsoll.deploy.decoding import DecodingCheck, check_url, decoding_checks, read_decoding
 from plimsoll.deploy.environment import host_facts, read
 from plimsoll.deploy.perf.permission import perf_problem
 from plimsoll.deploy.programs import HERE
@@ -33,12 +34,22 @@ class Finding:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the only option."""
+    """Declares the options."""
+    parser.add_argument(
+        "--database", metavar="URL",
+        help="check also whether a gateway with `detection: logical-decoding` can read the changes of this PostgreSQL "
+        "database; the password comes from PGPASSWORD or ~/.pgpass",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Prints the findings; returns 1 if at least one is bad."""
+    """Prints the findings; returns 1 if at least one is bad. Raises BadInput, and ServiceError if the database does
+    not answer."""
+    database: list[Finding] = []
+    if args.database is not None:
+        check_url(args.database)
+        database = [_decoding(check) for check in decoding_checks(read_decoding(args.database))]
     try:
         binary = find_engine()
         version = engine_version(binary)
@@ -52,6 +63,7 @@ def main(args: argparse.Namespace) -> int:
         *examine(facts, steal_ticks(read("/proc/stat") or "")),
         _servers(missing_programs(NEEDS)),
         _perf(perf_problem(HERE)),
+        *database,
     ]
     if args.json:
         print(
@@ -180,6 +192,12 @@ def _servers(missing: list[str]) -> Finding:
         "services of these kinds cannot run on this host",
         f"apt-get install {' '.join(packages)}",
     )
+
+
+def _decoding(check: DecodingCheck) -> Finding:
+    """A check of the database of `--database`."""
+    verdict: Literal["mind", "bad"] = "bad" if check.is_fatal else "mind"
+    return Finding(check.what, check.value, verdict if check.effect else "good", check.effect, check.fix)
 
 
 def _perf(problem: str) -> Finding:
