@@ -32,6 +32,8 @@ _CHANGES_COUNT: Final = (
 """Directives with which nginx sends more or fewer requests to its origin than it receives."""
 _SELECT: Final = re.compile(r"\s*\(*\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 """A query that databases count as one SELECT."""
+_PLACE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+"""A query that is replaced by a value."""
 _COUNTERS: Final = "/plimsoll/"
 """Paths at which Plimsoll's services return their counters, without counting these requests."""
 _OF_LAST_MODIFIED: Final = ("last_modified_table", "validate_last_modified", "invalidation")
@@ -175,7 +177,18 @@ def has_only_selects(work: Workload) -> bool:
     for operation in work.operations:
         request = operation.request
         texts += [request["query"]] if "query" in request else list(request.get("queries") or ())
-    return all(isinstance(text, str) and _SELECT.fullmatch(text) for text in texts)
+    return all(isinstance(text, str) and _SELECT.fullmatch(text) for text in _whole(texts, work))
+
+
+def _whole(texts: Iterable[Any], work: Workload) -> Iterator[Any]:
+    """The queries. One that consists of a place is each item of its list: `repeat` sends earlier queries again."""
+    for text in texts:
+        place = _PLACE.fullmatch(text) if isinstance(text, str) else None
+        values = work.values.get(place[1]) if place is not None else None
+        if values is not None and values.kind == "list":
+            yield from values.items
+        else:
+            yield text
 
 
 def proxies_of(work: Workload) -> tuple[Any, ...]:

@@ -164,6 +164,17 @@ def test_only_single_selects_of_a_database_are_compared() -> None:
     assert "db" in tiers("db: {kind: postgres}", target="db", driver="sql")
     for query in ("insert into t values (1)", "select 1; select 2", "/* x */ show tables"):
         assert tiers("db: {kind: postgres}", target="db", driver="sql", query=query) == {}, query
+    for queries, is_compared in (("select 1, select 2", True), ("select 1, delete from t", False)):
+        values = f"values: {{again: {{list: [{queries}]}}}}"
+        text = f"""
+plimsoll: 1
+services: {{db: {{kind: postgres}}}}
+workload: {{driver: sql, target: db, {values}, sql: {{queries: ["{{again}}"]}}}}
+run: {{duration: 1s}}
+load: {{testers: 1}}
+"""
+        (cell,) = load(text).cells
+        assert bool(tiers_of(cell.config)) == is_compared, queries
 
 
 def test_a_watched_cache_may_have_other_clients() -> None:
