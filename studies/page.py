@@ -3,6 +3,9 @@
 A template is studies/FOLDER/page.md.j2; `study` returns the summary of that name as `Study`:
 
     {{ study("02-gateway").figure("payload_bytes_per_s", zip=0, testers=7) }}
+
+`is_stored` returns whether there is a summary of that name, so that a template can have the row of a study that has not
+been measured yet.
 """
 
 from __future__ import annotations
@@ -53,10 +56,13 @@ class Study:
     def figure(self, metric: str, **levels: object) -> str:
         """`176 ± 11 MB/s`; a dash if the cell has no such figure and another cell has it."""
         shown = wording.describe(metric)
-        known = any(metric in cell.figures for cell in self.summary.cells)
-        if known and metric not in self.cell(**levels).figures:
+        if self.has(metric) and metric not in self.cell(**levels).figures:
             return wording.UNKNOWN
         return wording.plus_minus(self.interval(metric, **levels), shown.kind, shown.unit)
+
+    def has(self, metric: str) -> bool:
+        """Whether a cell has this figure."""
+        return any(metric in cell.figures for cell in self.summary.cells)
 
     def row(self, metric: str, factor: str, *order: object, **levels: object) -> str:
         """The figures at levels of one factor, in this order: `176 ± 11, 72.0 ± 4.0 MB/s`."""
@@ -141,7 +147,9 @@ def page(template: str, summaries: Mapping[str, Summary]) -> str:
         undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, keep_trailing_newline=True
     )
     return environment.from_string(template).render(
-        study=study, runs_table=lambda: runs_table([summaries[name] for name in sorted(summaries)])
+        study=study,
+        is_stored=summaries.__contains__,
+        runs_table=lambda: runs_table([summaries[name] for name in sorted(summaries)]),
     )
 
 

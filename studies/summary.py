@@ -14,13 +14,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from plimsoll.analyse.design.caches import miss_ratios
 from plimsoll.analyse.results.analysis import Analysis, CellResult, ConsistencyResult, RunResult
+from plimsoll.analyse.results.metrics import canonical
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.errors import BadInput
 
 FORMAT: Final = "plimsoll.study-summary/1"
 ALWAYS: Final = ("throughput_per_s", "payload_bytes_per_s", "response_ms_mean", "response_ms_p95")
 """Figures that are stored of each cell, in addition to the responses of the file."""
+MISS_OVER_HIT: Final = "miss_over_hit"
+"""A figure of cells with enough hits and misses of a cache: mean response time of the misses over that of the hits."""
 DIGITS: Final = 5
 """Significant digits of stored figures: more than any page shows."""
 
@@ -75,7 +79,7 @@ def summarise(study: str, analysis: Analysis, environment: Mapping[str, Any]) ->
     experiment = analysis.experiment
     valid = [run for run in analysis.runs if run.valid]
     outside = [most for run in valid if (most := _outside(run)) is not None]
-    names = dict.fromkeys((*experiment.responses, *ALWAYS))
+    names = dict.fromkeys((*map(stored_name, experiment.responses), *ALWAYS))
     host, cpu = environment["host"], environment["cpu"]
     return Summary(
         study,
@@ -92,7 +96,7 @@ def summarise(study: str, analysis: Analysis, environment: Mapping[str, Any]) ->
         experiment.repetitions,
         _digits(sum(outside) / len(outside)) if outside else None,
         list(analysis.answer),
-        _policies(analysis.consistency) or [_cell(cell, analysis, tuple(names)) for cell in analysis.cells],
+        _cells(analysis, tuple(names)),
     )
 
 
@@ -107,20 +111,47 @@ def _options(command_line: Sequence[str]) -> list[str]:
     return [value for option, value in itertools.pairwise(command_line) if option == "--set"]
 
 
+def _cells(analysis: Analysis, names: Sequence[str]) -> list[Cell]:
+    """The cells of the design. If versions are read, each level of the first factor over its cells; if it has one cell
+    only, this cell, with the figures of both."""
+    runs = [[run for run in analysis.runs if run.valid and run.cell == cell.cell] for cell in analysis.cells]
+    cells = [_cell(cell, analysis, names) for cell in analysis.cells]
+    for cell, ratio in zip(cells, miss_ratios(runs), strict=True):
+        if ratio is not None:
+            cell.figures[MISS_OVER_HIT] = _ends(ratio)
+    policies = _policies(analysis.consistency)
+    if not policies:
+        return cells
+    if len(policies) < len(cells):
+        return policies
+    for cell in cells:
+        for policy in policies:
+            if policy.levels.items() <= cell.levels.items():
+                cell.figures.update({**policy.figures, **cell.figures})
+    return cells
+
+
 def _cell(cell: CellResult, analysis: Analysis, names: Sequence[str]) -> Cell:
     busy: dict[str, list[float]] = {}
     for run in analysis.runs:
         if run.valid and run.cell == cell.cell:
             for used in run.utilization:
                 busy.setdefault(used.component, []).append(used.mean)
-    figures = {name: _ends(cell.responses[name]) for name in names if name in cell.responses}
+    found = {stored_name(name): interval for name, interval in cell.responses.items()}
+    figures = {name: _ends(found[name]) for name in names if name in found}
     shown = {name: [_digits(min(shares)), _digits(max(shares))] for name, shares in busy.items()}
     errors = None if cell.error_rate is None else _digits(cell.error_rate)
     return Cell(cell.cell, cell.valid, figures, errors, cell.bottleneck, shown)
 
 
+def stored_name(response: str) -> str:
+    """The name of the figure of a response, whose file may use another name of the metric. Of a ratio of two metrics,
+    `NAME = A / B`, it is NAME."""
+    return (canonical(response) or response).partition(" = ")[0]
+
+
 def _policies(consistency: ConsistencyResult | None) -> list[Cell]:
-    """Instead of cells, if versions are read: each level of the first factor, over its cells; ages in ms."""
+    """Each level of the first factor, over its cells, if versions are read; ages in ms."""
     if consistency is None or consistency.factor is None:
         return []
     cells = []

@@ -83,7 +83,11 @@ def test_the_table_of_runs_states_their_conditions() -> None:
     assert "| 01 † |" in table and table.endswith("| – |")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*/*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "examples" / "access-methods.yaml", *sorted((ROOT / "studies").glob("*/*.yaml"))],
+    ids=lambda path: path.stem,
+)
 def test_a_study_states_its_form_for_the_page(path: Path) -> None:
     assert "--set" in page_options(path)
 

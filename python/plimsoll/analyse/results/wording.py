@@ -250,8 +250,8 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
         return f"{with_unit(number(mean), scaled)} {WIDE}"
     if min(up, down) < 0.8 * half:
         # At least two digits of each: at the place of the longer half, a mean near the lower end would be written as 0.
-        is_narrow = _magnitude(mean, 2) - place > 1
-        shown = [fixed(end, place) if is_narrow else number(end, 2) for end in (mean, low, high)]
+        is_narrow = mean != 0 and _magnitude(mean, 2) - place > 1
+        shown = [fixed(end, place) if is_narrow and end else number(end, 2) for end in (mean, low, high)]
         return with_unit(f"{shown[0]} ({shown[1]} to {shown[2]})", scaled)
     half = max(half, 10.0**place)
     if fixed(abs(mean), place) == fixed(half, place) and abs(mean) != half:
