@@ -239,8 +239,9 @@ impl<'a> Watcher<'a> {
             }
             other => drop(other?),
         }
-        // The trigger then also fires for changes by logical replication. Only the owner of the
-        // table may set this.
+        // The trigger then also fires with `session_replication_role = replica`, and for TRUNCATE
+        // and the initial copy of logical replication. For other replicated changes, PostgreSQL
+        // executes no triggers of statements. Only the owner of the table may set this.
         let always = format!("ALTER TABLE {quoted} ENABLE ALWAYS TRIGGER {name}");
         match self.connection.rows(&always).await {
             Ok(_) | Err(Trouble::Refused(_)) => Ok(()),
