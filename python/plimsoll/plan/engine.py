@@ -17,6 +17,7 @@ from plimsoll.plan.model import cell as model
 from plimsoll.plan.model.session import Session
 from plimsoll.plan.plan import PlannedRun
 from plimsoll.plan.resolve.cell import reading
+from plimsoll.plan.services.filled import with_addresses
 from plimsoll.plan.source.secret import Secret, hidden, revealed
 from plimsoll.plan.source.units import NS
 
@@ -101,7 +102,7 @@ def _workload(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> d
                 "name": operation.name,
                 "weight": operation.weight,
                 "first": operation.first,
-                "request": dict(operation.request),
+                "request": _filled(dict(operation.request), work, addresses),
             }
             for operation in work.operations
         ],
@@ -119,7 +120,29 @@ def _settings(work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> d
             _address(proxy.service, addresses)[0] if isinstance(proxy, model.Via) else proxy
             for proxy in work.target.proxies
         ]
+    if "env" in settings:
+        settings["env"] = _filled(settings["env"], work, addresses)
     return settings
+
+
+def _filled(value: Any, work: model.Workload, addresses: Mapping[str, Sequence[str]]) -> Any:
+    """The texts of programs with the addresses of services. Other drivers have targets only."""
+    if work.driver != "exec":
+        return value
+    urls = {name: found[0] for name, found in addresses.items() if found}
+
+    def filled(value: Any) -> Any:
+        match value:
+            case str():
+                return with_addresses(value, urls)
+            case Mapping():
+                return {key: filled(item) for key, item in value.items()}
+            case list() | tuple():
+                return [filled(item) for item in value]
+            case _:
+                return value
+
+    return filled(value)
 
 
 def _address(service: str, addresses: Mapping[str, Sequence[str]]) -> list[str]:

@@ -10,7 +10,6 @@ import pytest
 
 from plimsoll.deploy.counters import tomcat as tomcat_counters
 from plimsoll.deploy.programs import LocalPrograms
-from plimsoll.deploy.servers.addresses import jdbc_url, with_addresses
 from plimsoll.deploy.servers.java import java_program, tomcat_home
 from plimsoll.deploy.servers.tomcat import command_line
 from plimsoll.deploy.servers.tomcat_files import (
@@ -21,6 +20,7 @@ from plimsoll.deploy.servers.tomcat_files import (
     server_xml,
 )
 from plimsoll.errors import ServiceError
+from plimsoll.plan.services.filled import jdbc_url, with_addresses
 
 LAYOUT = Layout(Path("/opt/t"), Path("/w/tomcat"))
 SETTINGS: dict[str, Any] = {

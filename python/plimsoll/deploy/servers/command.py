@@ -14,7 +14,7 @@ from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.process import Program, wait_until
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
-from plimsoll.deploy.servers.addresses import with_addresses
+from plimsoll.plan.services.filled import with_addresses
 from plimsoll.plan.source.secret import hidden, revealed
 
 PROBE_TIMEOUT_S = 2.0

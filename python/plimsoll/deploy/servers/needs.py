@@ -8,6 +8,8 @@ from typing import Final
 
 from plimsoll.deploy.programs import HERE, ProgramSearch, find_on, missing_text, postgres_directory
 from plimsoll.deploy.servers.java import JAVA_PACKAGE, TOMCAT_PACKAGE, tomcat_home
+from plimsoll.deploy.servers.storage.gridftp import PACKAGE as GRIDFTP_PACKAGE
+from plimsoll.deploy.servers.storage.xrootd import PACKAGE as XROOTD_PACKAGE
 from plimsoll.errors import ServiceError
 
 
@@ -21,6 +23,10 @@ class Need:
 
 
 NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
+    "gridftp": (
+        Need("GridFTP server", ("globus-gridftp-server",), GRIDFTP_PACKAGE),
+        Need("OpenSSL", ("openssl",), "openssl"),
+    ),
     "mariadb": (
         Need("MariaDB server", ("mariadbd", "mysqld"), "mariadb-server"),
         Need("mariadb-install-db", ("mariadb-install-db", "mysql_install_db"), "mariadb-server"),
@@ -29,6 +35,11 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "postgres": (Need("PostgreSQL server", ("postgres",), "postgresql"),),
     "squid": (Need("Squid", ("squid", "squid3"), "squid"),),
     "tomcat": (Need("Tomcat", ("catalina.sh",), TOMCAT_PACKAGE), Need("Java", ("java",), JAVA_PACKAGE)),
+    "xrootd": (
+        Need("XRootD server", ("xrootd",), XROOTD_PACKAGE),
+        Need("XRootD cluster manager", ("cmsd",), XROOTD_PACKAGE),
+        Need("OpenSSL", ("openssl",), "openssl"),
+    ),
 }
 """Kinds that need a program of the distribution. The other kinds need only the engine, or the program of the file."""
 

@@ -15,6 +15,8 @@ from plimsoll.deploy.servers.own import start_own
 from plimsoll.deploy.servers.postgres import start_postgres
 from plimsoll.deploy.servers.sqlite import start_sqlite
 from plimsoll.deploy.servers.squid import start_squid
+from plimsoll.deploy.servers.storage.gridftp import start_gridftp
+from plimsoll.deploy.servers.storage.xrootd import start_xrootd
 from plimsoll.deploy.servers.tomcat import start_tomcat
 from plimsoll.plan.services.table import SERVICE_KINDS
 
@@ -31,10 +33,12 @@ class Start:
 STARTS: Final[Mapping[str, Start]] = {
     **{kind: Start(start_own) for kind, section in SERVICE_KINDS.items() if section.runs_in_engine},
     "command": Start(start_command),
+    "gridftp": Start(start_gridftp, unprivileged=True),
     "mariadb": Start(start_mariadb, unprivileged=True),
     "nginx": Start(start_nginx, unprivileged=True),
     "postgres": Start(start_postgres, unprivileged=True),
     "sqlite": Start(start_sqlite),
     "squid": Start(start_squid, unprivileged=True),
     "tomcat": Start(start_tomcat, unprivileged=True),
+    "xrootd": Start(start_xrootd, unprivileged=True),
 }

@@ -14,7 +14,6 @@ from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import ProgramSearch, version_of
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
-from plimsoll.deploy.servers.addresses import with_addresses
 from plimsoll.deploy.servers.java import java_program, tomcat_home
 from plimsoll.deploy.servers.tomcat_files import (
     LOADER,
@@ -30,6 +29,7 @@ from plimsoll.deploy.servers.tomcat_files import (
     server_xml,
 )
 from plimsoll.errors import ServiceError
+from plimsoll.plan.services.filled import with_addresses
 from plimsoll.plan.source.secret import hidden, revealed
 
 COPY_S: Final = 120.0

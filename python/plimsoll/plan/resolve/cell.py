@@ -209,7 +209,15 @@ def _config(raw: ExperimentRaw, tree: Mapping[str, Any], context: ResolveContext
             f"workload {population.name}",
             (population.work, services, raw.targets, raw.data, numbers),
             lambda: resolve_workload(
-                population.name, population.work, tree, population.at, known, raw.targets, numbers, context
+                population.name,
+                population.work,
+                tree,
+                population.at,
+                known,
+                raw.services,
+                raw.targets,
+                numbers,
+                context,
             ),
         )
         resolved, recorded_ns = resolution

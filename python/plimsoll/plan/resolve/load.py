@@ -23,6 +23,8 @@ from plimsoll.plan.resolve.watch import resolve_watch
 from plimsoll.plan.schema.experiment import RunRaw
 from plimsoll.plan.schema.load import LoadRaw, OnErrorRaw, ValuesRaw, WorkloadRaw
 from plimsoll.plan.schema.targets import TargetRaw
+from plimsoll.plan.services.addresses import services_in
+from plimsoll.plan.services.section import ServiceSection
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Dist
 from plimsoll.plan.source.near import nearest
@@ -53,12 +55,13 @@ def resolve_workload(
     tree: Mapping[str, Any],
     at: KeyPath,
     services: Mapping[str, model.Service],
+    sections: Mapping[str, ServiceSection],
     targets: Mapping[str, TargetRaw],
     numbers: Mapping[str, str],
     context: FileContext,
 ) -> tuple[model.Workload, tuple[int, ...] | None]:
     """One population, its load still to come, and the times of the log that it replays. `tree`: the whole file, filled
-    in; `at`: where the workload stands in it; `numbers`: of tables with versions."""
+    in; `at`: where the workload stands in it; `sections`: of all services; `numbers`: of tables with versions."""
     written = tree
     for part in at:
         written = written[str(part)]
@@ -70,6 +73,8 @@ def resolve_workload(
     check_source_families(settings, target, (*at, raw.driver), context)
     if raw.driver == "sql":
         database_url.check_settings(settings, target, services, (*at, "sql"), context)
+    if raw.driver == "exec":
+        _check_addresses(settings, operations, sections, (*at, "exec"), context)
     values = {key: _values(key, value, (*at, "values", key), context) for key, value in raw.values.items()}
     for key in set(values) & set(asked.values):
         context.wrong((*at, "values", key), f"the generated queries use the name {key}: choose another name")
@@ -102,6 +107,19 @@ def resolve_workload(
         ),
     )
     return found, asked.at_ns
+
+
+def _check_addresses(
+    settings: Mapping[str, model.Json],
+    operations: Sequence[model.Operation],
+    sections: Mapping[str, ServiceSection],
+    at: KeyPath,
+    context: Context,
+) -> None:
+    """Reports addresses of services in texts of programs that cannot be filled in."""
+    services_in(_texts(settings.get("env", {})), None, sections, (*at, "env"), context)
+    for operation in operations:
+        services_in(_texts(operation.request), None, sections, (*at, "command"), context)
 
 
 def _unknown_names(

@@ -122,8 +122,13 @@ class ServiceSection(Raw):
         """The service whose tables this one has as a replica. None: it has its own."""
         return None
 
+    @property
+    def makes_credentials(self) -> bool:
+        """Whether the service makes certificates for its clients: `{NAME.credentials}` is their directory."""
+        return False
+
     def scheme(self) -> str:
-        """Scheme of the URL at which the service is reached: http, https, tcp, sqlite, postgresql or mysql."""
+        """Scheme of the URL at which the service is reached, such as http, sqlite, postgresql or gsiftp."""
         raise NotImplementedError
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:

@@ -21,6 +21,8 @@ from plimsoll.plan.services.postgres import PostgresService
 from plimsoll.plan.services.section import ServiceSection, kind_of
 from plimsoll.plan.services.sqlite import SqliteService
 from plimsoll.plan.services.squid import SquidService
+from plimsoll.plan.services.storage.gridftp import GridftpService
+from plimsoll.plan.services.storage.xrootd import XrootdService
 from plimsoll.plan.services.tomcat import TomcatService
 from plimsoll.plan.source.fields import null_word, shown
 
@@ -29,6 +31,7 @@ _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     DelayService,
     EchoService,
     FrontierService,
+    GridftpService,
     MariadbService,
     NginxService,
     NullService,
@@ -36,10 +39,11 @@ _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     SqliteService,
     SquidService,
     TomcatService,
+    XrootdService,
 )
 SERVICE_KINDS: Final = {kind_of(section): section for section in _SECTIONS}
 """The section of each kind, by its name."""
-LATER_KINDS: Final = ("mysql", "varnish", "xrootd")
+LATER_KINDS: Final = ("mysql", "varnish")
 """Kinds of a later version. Their names are refused with a message of their own."""
 
 

@@ -1,12 +1,13 @@
-"""Replaces addresses of other services in texts: `{NAME.url}`, `{NAME.host}`, `{NAME.port}`, `{NAME.jdbc}`."""
+"""Replaces addresses of other services in texts: `{NAME.url}` and the others of `PARTS`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
 
-from plimsoll.plan.services.addresses import ADDRESS
+from plimsoll.plan.services.addresses import ADDRESS, CREDENTIALS
 
 _JDBC: Final = {"postgresql": "postgresql", "mysql": "mariadb"}
 """The names of databases in URLs for Java programs, by the scheme of the service's URL."""
@@ -26,6 +27,8 @@ def _part(url: str, part: str) -> str:
             return str(parts.port)
         case "jdbc":
             return jdbc_url(url)
+        case "credentials":
+            return str(PurePosixPath(parts.path).parent / CREDENTIALS)
         case _:
             return url
 

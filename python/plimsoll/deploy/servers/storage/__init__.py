@@ -1,0 +1,1 @@
+"""Servers of files: GridFTP and XRootD, their files and their credentials."""
