@@ -48,3 +48,11 @@ def test_a_single_combination_and_a_study_without_readers_have_no_sentence() -> 
     one = {key: value for key, value in READS.items() if key[1:] == ("90 %", "2/s")}
     assert of_best_levels(measured(one)) == []
     assert of_best_levels(replace(measured(READS), consistency=None)) == []
+
+
+def test_a_level_that_is_the_best_everywhere_has_one_sentence() -> None:
+    levels = {"cache": Interval(100.0, 95.0, 105.0), "replica": Interval(50.0, 45.0, 55.0)}
+    always = {key: levels[key[0]] for key in READS}
+    assert [text.replace("\u00a0", " ") for text in of_best_levels(measured(always))] == [
+        "Access cache has the most reads/s in each combination of the other factors."
+    ]

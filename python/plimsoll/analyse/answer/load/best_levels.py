@@ -31,7 +31,9 @@ def of_best_levels(analysis: Analysis) -> list[str]:
         places.setdefault(_best(cells, factor), []).append(level_words(dict(rest)))
     if len(compared) < 2 or len(places) > MAX_SENTENCES:
         return []
-    return [_sentence(best, where, factor) for best, where in places.items()]
+    if len(places) == 1:
+        return [_sentence(next(iter(places)), "in each combination of the other factors", factor)]
+    return [_sentence(best, "with " + "; with ".join(where), factor) for best, where in places.items()]
 
 
 def _best(cells: Sequence[CellResult], factor: str) -> Best:
@@ -45,11 +47,10 @@ def _best(cells: Sequence[CellResult], factor: str) -> Best:
     return tuple(cell.cell[factor] for cell in (first, *same))
 
 
-def _sentence(best: Best, where: Sequence[str], factor: str) -> str:
-    places = "; with ".join(where)
+def _sentence(best: Best, where: str, factor: str) -> str:
     if len(best) == 1:
-        return f"{capital(level_words({factor: best[0]}))} has the most reads/s with {places}."
+        return f"{capital(level_words({factor: best[0]}))} has the most reads/s {where}."
     return (
         f"No difference in reads/s between the levels {listing(best)} of {factor_word(factor)} was detected, and no "
-        f"other level has more, with {places}."
+        f"other level has more, {where}."
     )

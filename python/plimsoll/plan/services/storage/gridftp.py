@@ -37,7 +37,7 @@ class GridftpService(StatelessSection):
     request_counter: ClassVar[str | None] = "transfers"
     arrival_counter: ClassVar[str | None] = "transfers"
     sent_bytes: ClassVar[SentBytes | None] = SentBytes("bytes_sent", 1, "payload")
-    main_counters: ClassVar[tuple[str, ...]] = ("downloads", "uploads", "failed")
+    main_counters: ClassVar[tuple[str, ...]] = ("transfers", "downloads", "uploads", "failed")
 
     @property
     def makes_credentials(self) -> bool:
