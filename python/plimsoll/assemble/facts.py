@@ -99,9 +99,10 @@ def services_of(
     run: RunFiles, window: Window, watched: Sequence[WatchedReadings]
 ) -> tuple[CountedService, ...]:
     """The counters of services and watched systems, with those of the window. `watched`: `watched_readings`."""
-    counts = {
-        readings.name: window_counts(readings, window) for readings in (*service_readings(run), *watched)
-    }
+    # A watched system has other clients than the testers. The end is unknown for runs with a planned end: they drain.
+    ended = None if run.record["planned_end_s"] is not None else int((run.summary or {})["measured_end_ns"])
+    counts = {readings.name: window_counts(readings, window, 0, ended) for readings in service_readings(run)}
+    counts |= {readings.name: window_counts(readings, window) for readings in watched}
     return counted_services([*run.record["services"], *run.record.get("watched", ())], counts)
 
 

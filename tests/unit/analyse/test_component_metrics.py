@@ -117,10 +117,13 @@ class Files:
         return {sample["part"] for sample in self.samples if sample["metric"] == metric}
 
     def increase(self, service: str, counter: str) -> float:
-        """Increase of a counter in the window, by interpolation on a line between two readings."""
+        """Increase of a counter in the window, by interpolation on a line between two readings; it is constant before
+        the first request."""
         zero = self.record["t0_unix_ns"] / NS
         lines = [json.loads(line) for line in self.readings(service)]
         points = [(line["t"] - zero, line["values"][counter]) for line in lines if "values" in line]
+        before = [point for point in points if point[0] < 0]
+        points = [*before, (0.0, before[-1][1]), *points[len(before) :]]
 
         def at(second: float) -> float:
             for (t, value), (next_t, next_value) in pairwise(points):
@@ -323,6 +326,20 @@ def test_a_counter_that_was_reset_and_a_gap() -> None:
     )
     with_nan = window_counts(readings([0, 2, 4, 6], [0, math.nan, 4, 6]), window)
     assert with_nan.increases["n"] == pytest.approx(3 + 1)
+
+
+def test_a_counter_is_constant_while_a_service_is_idle() -> None:
+    def counted(t: list[float], value: list[float], end: int, *idle: int) -> float:
+        readings = WatchedReadings("db", "other", "", np.array(t), {"n": np.array(value)}, frozenset())
+        return window_counts(readings, Window(0, end), *idle).increases["n"]
+
+    end = 6 * NS // 10  # A load of 0.6 s between two readings.
+    assert counted([-0.4, 0.7, 1.6], [3, 103, 103], end, 0, end) == pytest.approx(100)
+    assert counted([-0.4, 0.7, 1.6], [3, 103, 103], end, 0) == pytest.approx(100 * 6 / 7)
+    assert counted([-0.4, 0.7, 1.6], [3, 103, 103], end) == pytest.approx(100 * 6 / 11)
+    assert counted([-1, 0, 1, 2], [0, 0, 50, 50], NS, 0, NS) == pytest.approx(50)
+    # A service that is started again in the first second counts from 0.
+    assert counted([-0.5, 0.5, 1.5], [90, 4, 9], NS, 0, NS) == pytest.approx(9)
 
 
 def test_disks_and_networks_are_not_counted_twice() -> None:

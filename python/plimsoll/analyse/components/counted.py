@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from plimsoll.analyse.components.binned import Array
 from plimsoll.analyse.results.run import CountedService, Statement
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
@@ -24,12 +25,15 @@ class WindowCounts:
 NO_COUNTS: Final = WindowCounts({}, {})
 
 
-def window_counts(readings: WatchedReadings, window: Window) -> WindowCounts:
+def window_counts(
+    readings: WatchedReadings, window: Window, idle_before: int | None = None, idle_after: int | None = None
+) -> WindowCounts:
     """The counts of a service in a window.
 
     Between two readings a counter is taken to increase evenly: its value at the start and at the end of the window is
     interpolated between the readings before and after. A counter that decreased was reset; its value is the increase
-    since then. A counter is left out unless the readings bracket the window.
+    since then. A counter is left out unless the readings bracket the window. `idle_before`, `idle_after` (ns): the
+    service had no requests before and after these times, so its counters were constant.
     """
     start, end = window.start / 1e9, window.end / 1e9
     increases, gauges = {}, {}
@@ -41,10 +45,27 @@ def window_counts(readings: WatchedReadings, window: Window) -> WindowCounts:
             if inside.any():
                 gauges[name] = float(value[inside].mean())
         elif t.size > 1 and t[0] <= start and t[-1] >= end:
+            if idle_after is not None:
+                t, value = _constant_after(t, value, idle_after / 1e9)
+            if idle_before is not None:
+                t, value = _constant_before(t, value, idle_before / 1e9)
             step = np.diff(value)
             total = np.concatenate([[0.0], np.cumsum(np.where(step < 0, value[1:], step))])
             increases[name] = float(np.interp(end, t, total) - np.interp(start, t, total))
     return WindowCounts(increases, gauges)
+
+
+def _constant_before(t: Array, value: Array, start: float) -> tuple[Array, Array]:
+    """The readings, and the last one before `start` (s) again at `start`. Without it, requests between `start` and the
+    next reading would count as sent partly before `start`."""
+    at = int(np.searchsorted(t, start))
+    return (t, value) if at == 0 else (np.insert(t, at, start), np.insert(value, at, value[at - 1]))
+
+
+def _constant_after(t: Array, value: Array, end: float) -> tuple[Array, Array]:
+    """The readings, and the first one after `end` (s) already at `end`."""
+    at = int(np.searchsorted(t, end, side="right"))
+    return (t, value) if at == t.size else (np.insert(t, at, end), np.insert(value, at, value[at]))
 
 
 def counted_services(

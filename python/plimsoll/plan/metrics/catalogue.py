@@ -284,7 +284,7 @@ METRICS = MetricTable(
         ),
         Metric(
             "reads_per_s",
-            "reads",
+            "read rate",
             Kind.RATE,
             Value(f"{_READERS}.reads_per_s"),
             Source.NAMED,
@@ -292,7 +292,7 @@ METRICS = MetricTable(
         ),
         Metric(
             "writes_per_s",
-            "acknowledged writes",
+            "rate of acknowledged writes",
             Kind.RATE,
             Value("staleness.writes_per_s"),
             Source.NAMED,
@@ -347,7 +347,7 @@ METRICS = MetricTable(
         ),
         Metric(
             "sessions_per_s",
-            "sessions",
+            "session rate",
             Kind.RATE,
             Value(f"{_SESSIONS}.per_s"),
             Source.NAMED,

@@ -65,28 +65,30 @@ def _cell_sentence(analysis: Analysis, cell: CellResult) -> str:
         interval = (
             only_run.traffic.throughput_interval
         )  # of the only run, by batch means; run_findings states that it holds within the run
-    head = f"With {level_words(cell.cell)} the target" if cell.cell else "The target"
+    place = f"With {level_words(cell.cell)} the" if cell.cell else "The"
+    head = f"{place} target"
     if runs and not any(run.traffic.transactions for run in runs):
         short = memory_of(cell.bottleneck, runs)
         cause = f" {capital(short)} was the limit." if short else ""
         return f"{head} served nothing: {_all_failed(runs)}{cause}"
     if interval is None:
-        return f"{head}: {metric.title} is unknown."
-    if is_work(name) and any(is_lower_bound(run.reasons) for run in runs):
-        value = f"served at least {quantity(interval.mean, metric.kind, metric.unit)}"
+        return f"{place} {metric.title} is unknown."
+    shown = plus_minus(interval, metric.kind, metric.unit)
+    if not is_work(name):  # It can be a quantity of another component than the target.
+        text = f"{place} {metric.title} was {shown}"
+    elif any(is_lower_bound(run.reasons) for run in runs):
+        least = quantity(interval.mean, metric.kind, metric.unit)
+        text = f"{head} served at least {least}{payload(cell, name)}"
     else:
-        article = "an" if metric.title[0] in "aeio" else "a"
-        verb = "served" if is_work(name) else f"had {article} {metric.title} of"
-        value = f"{verb} {plus_minus(interval, metric.kind, metric.unit)}"
-    text = f"{head} {value}{payload(cell, name)}"
+        text = f"{head} served {shown}{payload(cell, name)}"
     if only_run is not None and metric.kind != "ms":
         times = only_run.traffic.response_ms
-        shown = [
+        known = [
             f"{word} {time}"
             for word, name in (("median", "p50"), ("p95", "p95"), ("p99", "p99"))
             if (time := percentile(times, name)) != UNKNOWN
         ]
-        text += f", with response times of {listing(shown)}" if shown else ""
+        text += f", with response times of {listing(known)}" if known else ""
     return f"{text}{_bottleneck(cell, runs)}.{_overloaded(runs)}{_failures(cell)}"
 
 
