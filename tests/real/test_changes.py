@@ -42,6 +42,7 @@ def started_at(lab: Lab, seconds: int) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.alone
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="the service needs a core of its own")
 def test_a_busy_process_on_the_core_of_the_service(lab: Lab) -> None:
     with lab.start("run", lab.file(EXPERIMENT), "--json") as process:

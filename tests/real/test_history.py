@@ -53,6 +53,7 @@ def test_a_marked_change_begins_a_level(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(400)
 def test_a_change_of_the_service_is_found(lab: Lab) -> None:
     directories = []
     for time in ("5ms",) * 8 + ("20ms",) * 8:

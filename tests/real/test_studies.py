@@ -23,6 +23,8 @@ from tests.real.test_testbed import needs_testbeds
 STUDIES = sorted((ROOT / "studies").rglob("*.yaml"))
 OFTEN = {"02-gateway", "13-uncached"}
 """Run by every `make test`: a gateway before a database, and the same behind a cache, both without emulated hosts."""
+LIMIT_S = 600
+"""Time for the quick form of a study, s."""
 LENIENT = (
     "validity.lateness_floor=10s",
     "validity.tester_cpu=100%",
@@ -86,12 +88,18 @@ def test_each_service_of_a_study_is_compared_or_listed(study: Path) -> None:
     assert services - compared == set(NOT_COMPARED.get(study.stem, {}))
 
 
+def marks_of(study: Path) -> list[pytest.MarkDecorator]:
+    """All but `OFTEN` are long; those on emulated hosts share a testbed, which only one command may use at a time."""
+    shared = "kind: testbed" in study.read_text(encoding="utf-8")
+    return [
+        *([] if study.stem in OFTEN else [pytest.mark.long]),
+        *([pytest.mark.xdist_group("testbed of studies")] if shared else []),
+    ]
+
+
+@pytest.mark.timeout(LIMIT_S + 20)
 @pytest.mark.parametrize(
-    "study",
-    [
-        pytest.param(path, id=path.stem, marks=() if path.stem in OFTEN else pytest.mark.long)
-        for path in STUDIES
-    ],
+    "study", [pytest.param(path, id=path.stem, marks=marks_of(path)) for path in STUDIES]
 )
 def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab, tmp_path: Path) -> None:
     needs_limits_of(study, tmp_path)
@@ -99,7 +107,7 @@ def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab, tm
     needs(*sorted(kinds))
     if "kind: testbed" in study.read_text(encoding="utf-8"):
         needs_testbeds()
-    lab.limit_s = 600
+    lab.limit_s = LIMIT_S
     rules = [word for rule in LENIENT for word in ("--set", rule)]
     done = lab.run("run", study, *quick_form(study), *rules, "--json")
     assert done.code == 0, done.err
