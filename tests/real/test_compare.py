@@ -39,6 +39,7 @@ def test_a_slower_level_is_found_within_one_directory(lab: Lab) -> None:
     assert lab.run(*words).out.startswith("### compared: ")
 
 
+@pytest.mark.long
 def test_a_comparison_is_written_as_files_and_made_with_a_baseline(lab: Lab) -> None:
     design = "factors: {load.testers: [1]}\ndesign: {repetitions: 2, seed: 1}"
     paths = []

@@ -232,6 +232,7 @@ def test_a_cluster_that_ends_under_a_run_is_survived(lab: Lab, tmp_path: Path, s
     assert not agents_of(cluster)
 
 
+@pytest.mark.long
 def test_without_dask_it_says_what_to_install(lab: Lab) -> None:
     package = lab.directory / "without" / "distributed"
     package.mkdir(parents=True)

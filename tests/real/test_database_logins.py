@@ -80,6 +80,7 @@ def test_a_wrong_password_is_refused_by_the_server_and_told(lab: Lab, server: Da
     assert "no password was given" not in events
 
 
+@pytest.mark.long
 def test_a_login_that_fails_is_found_before_the_first_run(lab: Lab, server: Database) -> None:
     """The probe logs in with the driver's own code, and leaves nothing where that fails."""
     file = lab.file(FILE.replace("TARGET", server.url("reader")).replace(" KEYS", ", password: '${env:PW}'"))
@@ -97,6 +98,7 @@ def test_a_login_that_fails_is_found_before_the_first_run(lab: Lab, server: Data
     assert "/none" not in done.err and ": login failed: " in done.err, done.err
 
 
+@pytest.mark.long
 def test_a_password_that_is_missing_is_told_with_what_to_do(lab: Lab, server: Database) -> None:
     good, _, events = run(lab, server.url("reader"), probe=False)
     assert good == 0

@@ -51,6 +51,7 @@ def values(lab: Lab, metric: str) -> list[float]:
     return [row["value"] for row in rows(lab, "metrics") if row["metric"] == metric]
 
 
+@pytest.mark.long
 def test_what_must_miss_misses_and_chatter_is_seen_by_the_cache(lab: Lab, place: Path) -> None:
     needs("squid")
     work = "frontier: {queries: [SELECT string FROM t_string], uncached: 10%, chatter: 2}"
@@ -101,6 +102,7 @@ def test_a_log_is_asked_again_as_it_was(lab: Lab, place: Path) -> None:
     assert set(read_request_log(path).queries) <= set(first.queries)
 
 
+@pytest.mark.long
 def test_a_dead_proxy_costs_each_tester_one_try(lab: Lab, place: Path) -> None:
     needs("squid")
     text = file(

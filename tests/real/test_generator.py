@@ -58,6 +58,7 @@ def busy_loop(core: int) -> Iterator[None]:
         loop.wait()
 
 
+@pytest.mark.long
 def test_a_core_shared_with_a_busy_loop(lab: Lab) -> None:
     """Its thread uses half of a core and waits for the other half."""
     # The kernel counts a wait when it ends, so the last second lacks a wait in progress: up to 0.3 s were seen. In 6 s
@@ -68,6 +69,7 @@ def test_a_core_shared_with_a_busy_loop(lab: Lab) -> None:
     assert {"tester cpu", "gaps"} & {each["code"] for each in run["reasons"]}
 
 
+@pytest.mark.long
 def test_a_quota_of_the_processor(lab: Lab) -> None:
     """20 % of a core, in slices of 100 ms, as a container has it."""
     group = Path(f"/sys/fs/cgroup/cpu/plimsoll-test-{os.getpid()}")

@@ -153,6 +153,7 @@ def test_a_killed_agent_is_an_event_and_collect_brings_in_what_it_had(sshd: Sshd
     assert "no measurements are missing" in lab.run("collect", results).out
 
 
+@pytest.mark.long
 def test_a_killed_lab_leaves_nothing_and_loses_nothing(sshd: Sshd, lab: Lab) -> None:
     process = lab.start("run", experiment(sshd, lab.directory, 60), "--quiet")
     results = has_load(lab.directory)

@@ -136,6 +136,7 @@ def test_a_change_reaches_the_lower_cache_and_leaves_other_objects_there(site: S
     assert stats["watching"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("site", [("postgres",)], indirect=True, ids=str)
 def test_a_cache_that_is_started_anew_is_told_where_it_was(site: Site) -> None:
     """Ports are those of the fleet: the gateway runs on."""

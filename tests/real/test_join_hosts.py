@@ -103,6 +103,7 @@ def test_without_a_batch_system_it_says_what_to_start(lab: Lab, start: Start) ->
     nothing_left(lab)
 
 
+@pytest.mark.long
 def test_those_that_come_are_enough_or_not(lab: Lab) -> None:
     done = lab.run("run", submitting(lab, "wait: 2s\nat_least: 2", agents=3, start="2"))
     assert done.code == 0, done.err
@@ -283,6 +284,7 @@ def test_the_network_of_hosts_that_dial_in_is_measured(lab: Lab) -> None:
     nothing_left(lab)
 
 
+@pytest.mark.long
 def test_an_engine_that_is_killed_is_replaced_and_agents_come_anew(lab: Lab, start: Start) -> None:
     path = submitting(lab, repetitions=2, duration="4s")
     template = lab.directory / "job.sh"

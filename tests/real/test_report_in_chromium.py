@@ -156,6 +156,7 @@ def test_the_report_opens_from_disk(case: str, tmp_path: Path) -> None:
     assert "<img" not in seen.document
 
 
+@pytest.mark.long
 def test_a_history_opens_from_disk(tmp_path: Path) -> None:
     page = tmp_path / "history.html"
     page.write_text(history_page(made_history()), encoding="utf-8")
@@ -173,6 +174,7 @@ def test_the_run_that_is_shown_has_its_numbers(tmp_path: Path) -> None:
     assert re.search(r'id="run-facts" aria-live="polite">Run \d+: valid', seen.document)
 
 
+@pytest.mark.long
 def test_the_key_figures_stand_above_the_answer(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(render(designed(), set_up()), encoding="utf-8")

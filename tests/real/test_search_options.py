@@ -124,6 +124,7 @@ def test_the_searches_of_two_cells_alternate(lab: Lab) -> None:
     assert {run["cell"]["servers"] for run in done.json["runs"]} == {"1", "2"}
 
 
+@pytest.mark.long
 def test_testers_are_whole_numbers(lab: Lab) -> None:
     done = searched(lab, FILE)
     (cell,) = done.json["search"]["cells"]

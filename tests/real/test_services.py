@@ -316,6 +316,7 @@ def shared_memory(pid: int) -> tuple[set[str], str]:
     return set(re.findall(r"/dev/shm/\S+", maps)), lines[6].split()[1]
 
 
+@pytest.mark.long
 def test_a_killed_database_ends_its_run_and_leaves_nothing(lab: Lab, place: Path) -> None:
     needs("postgres")
     text = DATABASES.replace("  my:", "  # my:").replace("{seed: 1", "{repetitions: 2, seed: 1")
@@ -428,9 +429,8 @@ load: {{testers: 2, think: 5ms}}
         assert db["counters"]["Com_select"] >= run_["counts"]["started"]
 
 
-@pytest.mark.parametrize(
-    "percent", [pytest.param(0, marks=pytest.mark.long), 10, pytest.param(50, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("percent", [0, 10, 50])
 def test_what_comes_from_a_database_is_as_compressible_as_asked(lab: Lab, place: Path, percent: int) -> None:
     needs("postgres")
     needs_engine_for_databases()

@@ -83,6 +83,7 @@ def offsets() -> dict[str, int]:
     return {"ahead": DAYS_S, "same": 0, "behind": -int(time.clock_gettime(time.CLOCK_MONOTONIC) / 2)}
 
 
+@pytest.mark.long
 def test_clocks_that_differ_by_days_change_no_number(lab: Lab, offsets: dict[str, int]) -> None:
     agents: list[subprocess.Popen[bytes]] = []
     with noting() as (url, arrivals), starting(lab) as start:

@@ -45,6 +45,7 @@ def test_a_signal_ends_a_run_like_ctrl_c(lab: Lab, number: signal.Signals) -> No
     assert f"resume with: plimsoll run --resume {results.relative_to(lab.directory)}" in err
 
 
+@pytest.mark.long
 def test_resume_of_a_complete_experiment_does_nothing(lab: Lab) -> None:
     path = lab.file(
         LONG.replace("duration: 100s", "duration: 500ms") + "validity: {gaps: 100%, lateness_floor: 10s}\n"

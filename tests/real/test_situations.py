@@ -109,6 +109,7 @@ def test_each_request_of_a_mix_has_its_own_figures_and_thresholds(lab: Lab) -> N
     assert wrong.code == 2 and "dropped is not available for single operations or workloads" in wrong.err
 
 
+@pytest.mark.long
 def test_a_capacity_by_one_request_of_a_mix(lab: Lab) -> None:
     rules = 'capacity: {response: "p(50)<1ns", errors: "rate<50%", where: {operation: large}}\n'
     design = "factors: {load.testers: [2, 4]}\ndesign: {order: listed, seed: 1}\n"

@@ -144,6 +144,7 @@ def test_a_killed_engine_is_replaced_and_agents_dial_the_new_one(sshd: Sshd, lab
     nothing_left(sshd, lab)
 
 
+@pytest.mark.long
 def test_a_killed_lab_leaves_nothing(sshd: Sshd, lab: Lab, start: Start) -> None:
     process = start(experiment(sshd, lab.directory, 60, link="quic"))
     results = has_load(lab.directory)

@@ -347,6 +347,7 @@ def test_hosts_are_checked_by_their_agents(attaching: Path, sshd: Sshd) -> None:
     assert ours(sshd) == []
 
 
+@pytest.mark.long
 def test_the_verb_says_who_is_left_out_and_why(attaching: Path, lab: Lab, sshd: Sshd) -> None:
     config = sshd.aliases("h1", "h2")
     text = HOSTS_FILE.format(at_least=2, require="{cores: '>=1'}", config=config)

@@ -104,6 +104,7 @@ def test_every_file_that_can_be_run_is_run_and_the_others_are_named(lab: Lab, ta
         assert word in (path / "suite.html").read_text()
 
 
+@pytest.mark.long
 def test_a_ceiling_of_the_suite_stops_every_run(lab: Lab, target: str) -> None:
     text = (
         GOOD

@@ -273,6 +273,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("end", "codes"), ENDS)
 def test_however_it_ends_nothing_is_left(
     lab: Lab, bed: Path, end: Callable[[subprocess.Popen[str], Lab], None], codes: set[int]

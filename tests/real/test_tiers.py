@@ -216,6 +216,7 @@ def nginx_workers() -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_requests_that_a_busy_nginx_has_not_accepted_are_not_counted_in_the_next_run(lab: Lab) -> None:
     """Its clients go after 3 ms; without the wait for rest, hundreds of their requests were counted too late."""
     with nginx_stopped_repeatedly():

@@ -248,6 +248,7 @@ def assert_same_cpu(lab: Lab) -> None:
     assert abs(theirs - own) <= 2 * (CORES_SECOND_S + TICKS_S) / span
 
 
+@pytest.mark.long
 def test_an_exporter_that_dies_is_a_gap_in_the_notes_and_nothing_else(lab: Lab, site: Site) -> None:
     process = lab.start("run", lab.file(site.targets() + LOAD + "run: {duration: 6s, drain: 2s}\n"), "--json")
     # Counters are differences between readings, which are a second apart.

@@ -178,6 +178,7 @@ def test_a_process_that_comes_late_and_is_restarted_is_told(lab: Lab, sshd: Sshd
     assert len(said) == 5 and sum("has ended" in note for note in run["notes"]) == 2
 
 
+@pytest.mark.long
 def test_one_that_cannot_be_had_is_named_before_anything_begins(lab: Lab, sshd: Sshd) -> None:
     dead = {"host": "127.0.0.1", "name": "db2", "port": 1}
     file = experiment(lab, sshd, 2, {"host": "db1"}, dead)

@@ -109,6 +109,7 @@ def test_a_database_that_ends_its_session_leaves_a_gap(lab: Lab, postgres: Datab
     assert entry["readings"] >= 3 and "terminating connection" in gap["why"]
 
 
+@pytest.mark.long
 def test_a_database_that_cannot_be_read_prevents_the_run_unless_it_is_optional(
     lab: Lab, postgres: Database
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_database_that_cannot_be_read_prevents_the_run_unless_it_is_optional(
     assert done.code == 0 and "c (postgresql://me@127.0.0.1:9/x)" in done.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 def test_a_watched_database_may_demand_tls(tmp_path: Path, kind: Literal["postgres", "mariadb"]) -> None:
     certificates(tmp_path)

@@ -78,6 +78,7 @@ def test_all_ratios_of_a_goal_contain_the_truth(levels: int, searches: int) -> N
     assert low <= 0.975, "no wider than necessary: Bonferroni's correction is nearly exact"
 
 
+@pytest.mark.long
 def test_ratio_of_two_searched_services() -> None:
     hits = coverage_of_searches(1, 8)
     assert wilson(sum(hits), len(hits), confidence=0.90)[1] >= 0.95

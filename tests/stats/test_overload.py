@@ -105,6 +105,7 @@ def test_an_overload_is_found(rate: float, over: float, seconds: float, least: f
     assert overloads >= least * RUNS, f"{overloads} of {RUNS}"
 
 
+@pytest.mark.long
 def test_to_keep_up_is_only_stated_where_it_is_shown() -> None:
     wrong = verdicts_of(mm1, 500, 1.1, 60).count(OverloadVerdict.KEPT_UP)
     assert clopper_pearson(wrong, RUNS)[0] <= MAX_FALSE, f"{wrong} of {RUNS}"

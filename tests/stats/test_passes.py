@@ -67,6 +67,7 @@ def test_runs_as_replicates_would_find_it_often() -> None:
     assert np.mean([p is not None and p < 0.05 for p in p_values]) > 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_the_interval_of_an_effect_holds_it(is_whole: bool) -> None:
     rng, held = np.random.default_rng(63), 0

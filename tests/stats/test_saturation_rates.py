@@ -117,6 +117,7 @@ def _false_with_component(
     return [bool(of.falsehoods(bracket)) for bracket in brackets]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ladder", SOME_LADDERS)
 def test_false_statements_where_a_component_is_watched(ladder: str) -> None:
     rng = np.random.default_rng(23)

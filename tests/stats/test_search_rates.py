@@ -131,6 +131,7 @@ def test_bracket_of_a_curve(spread: float) -> None:
     assert median_width(verdict for verdict, _ in found) <= 2 * WIDTH
 
 
+@pytest.mark.long
 def test_bracket_of_a_queue() -> None:
     (hits, width), *_ = queue_rates(CASES[7], 15, 3, pooled_starts=100_000)
     assert upper_bound(hits) >= COVERAGE

@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from plimsoll.analyse.results.actions import Recovery, RecoveryReason, RecoveryVerdict
 from plimsoll.analyse.results.verdict_rules import RuleName, rule
 from plimsoll.analyse.run.outages.success_bins import SuccessBins
+from plimsoll.analyse.stats.distributions import normal_quantile
 
 THROUGHPUT: Final = 0.95
 RESPONSE: Final = 1.05
@@ -32,7 +32,7 @@ MIN_WINDOWS: Final = 4
 MIN_WINDOW_S: Final = 0.1
 MIN_RESPONSES: Final = 50
 """Windows with fewer successes are not judged by their response time."""
-Z_OF_REST: Final = float(norm.isf(FALSE_ALARMS / 2))
+Z_OF_REST: Final = -normal_quantile(FALSE_ALARMS / 2)
 """Quantile for the time after the recovery as a whole."""
 MIN_POWER: Final = 0.5
 """A length is used only if half the throughput, or twice the response time, makes a window bad."""
@@ -186,7 +186,7 @@ def _scales(sums: _Sums, low: int, high: int, after: int, widths: list[int]) -> 
         reference, done_variance, response_variance = width, done_sd**2, response_sd**2
         done_sd = max(done_sd, 1.0)  # where starts are even, windows differ by one at their edges
         number = OVERLAP * max(1.0, after / width) * len(widths)
-        z = float(norm.isf(FALSE_ALARMS / (2 * number))) * math.sqrt(1 + width / (high - low))
+        z = -normal_quantile(FALSE_ALARMS / (2 * number)) * math.sqrt(1 + width / (high - low))
         least = min(THROUGHPUT * mean, mean - z * done_sd, THROUGHPUT * float(done.min()))
         most = math.nan
         if known.size:
