@@ -45,6 +45,7 @@ def needs(*kinds: str) -> None:
                 "mariadb": ("mariadbd", "mariadb-server"),
                 "squid": ("squid", "squid"),
                 "nginx": ("nginx", "nginx-light"),
+                "slapd": ("slapd", "slapd"),
             }[kind]
             if find([program]) is None:
                 missing(program, f"apt-get install {package}")

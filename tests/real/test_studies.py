@@ -103,7 +103,7 @@ def marks_of(study: Path) -> list[pytest.MarkDecorator]:
 )
 def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab, tmp_path: Path) -> None:
     needs_limits_of(study, tmp_path)
-    kinds = set(re.findall(r"kind: (postgres|mariadb|squid|nginx)", study.read_text(encoding="utf-8")))
+    kinds = set(re.findall(r"kind: (postgres|mariadb|squid|nginx|slapd)", study.read_text(encoding="utf-8")))
     needs(*sorted(kinds))
     if "kind: testbed" in study.read_text(encoding="utf-8"):
         needs_testbeds()

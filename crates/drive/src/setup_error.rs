@@ -10,6 +10,7 @@ use plimsoll_wire::sql::AddressError;
 use crate::drivers::exec::ExecError;
 use crate::drivers::frontier::FrontierError;
 use crate::drivers::http::HttpError;
+use crate::drivers::ldap::LdapError;
 use crate::drivers::replay::ReplayError;
 use crate::drivers::sql::SqlError;
 use crate::net::error::{HostError, ServerNameError, SourceError, TlsError};
@@ -83,6 +84,9 @@ pub enum SetupError {
     /// An error of the driver `http`.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// An error of the driver `ldap`.
+    #[error(transparent)]
+    Ldap(#[from] LdapError),
     /// An error of the driver `replay`.
     #[error(transparent)]
     Replay(#[from] ReplayError),

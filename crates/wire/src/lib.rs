@@ -4,5 +4,6 @@
 //! examples, so that client and server cannot share an undetected mistake.
 
 pub mod frontier;
+pub mod ldap;
 pub mod sink;
 pub mod sql;

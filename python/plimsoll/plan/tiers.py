@@ -15,7 +15,7 @@ from plimsoll.plan.model.cell import Config, Service, Via, WatchedExporter, Work
 from plimsoll.plan.services.section import SentBytes
 from plimsoll.plan.services.table import SERVICE_KINDS
 
-COUNTED_DRIVERS: Final = {"http": "http", "frontier": "http", "sql": "sql"}
+COUNTED_DRIVERS: Final = {"http": "http", "frontier": "http", "ldap": "ldap", "sql": "sql"}
 """Drivers whose transactions consist of a known number of requests, with what they send."""
 UNKNOWN_CLIENTS: Final = ("exec", "replay")
 """Drivers whose programs may send requests to any service."""
@@ -166,7 +166,10 @@ def _has_one_way(work: Workload) -> bool:
 
 
 def _is_counted(work: Workload) -> bool:
-    """Whether services count the requests of a workload: not those for their counters, and only SELECT statements."""
+    """Whether services count the requests of a workload: not those for their counters, only SELECT statements, and no
+    searches by pages, whose number depends on the entries."""
+    if any(operation.request.get("page_size") for operation in work.operations):
+        return False
     paths = [operation.request.get("path") for operation in work.operations]
     return has_only_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
 
@@ -243,8 +246,11 @@ def _testers(service: Service, work: Workload, config: Config) -> _Clients:
     is_proxy = Via(service.name) in proxies
     if not own and not is_proxy:
         return []
-    sends = "http" if service.database_kind is None else "sql"
-    if COUNTED_DRIVERS.get(work.driver) != sends or not _has_one_way(work) or not _is_counted(work):
+    if (
+        COUNTED_DRIVERS.get(work.driver) != _received(service)
+        or not _has_one_way(work)
+        or not _is_counted(work)
+    ):
         return None
     if is_proxy:
         return [_Client(_all_requests(work))]
@@ -256,6 +262,13 @@ def _testers(service: Service, work: Workload, config: Config) -> _Clients:
     if between.kind == "command":
         return [_Client(_requests(work, own), (between.name,))]
     return _behind_forward_proxy(between, service, config)
+
+
+def _received(service: Service) -> str:
+    """What the requests to a service are, as in `COUNTED_DRIVERS`."""
+    if service.kind == "slapd":
+        return "ldap"
+    return "http" if service.database_kind is None else "sql"
 
 
 def _behind_forward_proxy(proxy: Service, service: Service, config: Config) -> _Clients:

@@ -1,4 +1,4 @@
-//! The setting `connection` of the drivers `http`, `tcp` and `frontier`.
+//! The setting `connection` of the drivers `http`, `ldap`, `tcp` and `frontier`.
 
 use serde::Deserialize;
 

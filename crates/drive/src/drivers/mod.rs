@@ -6,6 +6,7 @@
 pub mod exec;
 pub mod frontier;
 pub mod http;
+pub mod ldap;
 pub mod null;
 pub mod registry;
 pub mod replay;

@@ -7,6 +7,7 @@ use plimsoll_model::{Endpoint, Workload};
 use super::exec::{self, Exec};
 use super::frontier::{self, Frontier};
 use super::http::{self, Http};
+use super::ldap::{self, Ldap};
 use super::null::{self, Null};
 use super::replay::{self, Replay};
 use super::sql;
@@ -52,6 +53,7 @@ static ENTRIES: &[Entry] = &[
     asynchronous::<Null>(null::INFO),
     asynchronous::<Tcp>(tcp::INFO),
     asynchronous::<Http>(http::INFO),
+    asynchronous::<Ldap>(ldap::INFO),
     Entry {
         info: sql::INFO,
         make: make_sql,

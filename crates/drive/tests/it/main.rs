@@ -13,6 +13,7 @@ mod frontier_asks;
 mod frontier_ways;
 mod harness;
 mod http;
+mod ldap;
 mod load;
 mod replay;
 mod round_trips;

@@ -8,6 +8,7 @@ from typing import Final
 
 from plimsoll.deploy.programs import HERE, ProgramSearch, find_on, missing_text, postgres_directory
 from plimsoll.deploy.servers.java import JAVA_PACKAGE, TOMCAT_PACKAGE, tomcat_home
+from plimsoll.deploy.servers.slapd import PACKAGE, SCHEMA_PACKAGE, has_schema
 from plimsoll.deploy.servers.storage.gridftp import PACKAGE as GRIDFTP_PACKAGE
 from plimsoll.deploy.servers.storage.xrootd import PACKAGE as XROOTD_PACKAGE
 from plimsoll.errors import ServiceError
@@ -33,6 +34,10 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     ),
     "nginx": (Need("nginx", ("nginx",), "nginx-light"),),
     "postgres": (Need("PostgreSQL server", ("postgres",), "postgresql"),),
+    "slapd": (
+        Need("OpenLDAP server", ("slapd",), PACKAGE),
+        Need("the GLUE schema", (), SCHEMA_PACKAGE),
+    ),
     "squid": (Need("Squid", ("squid", "squid3"), "squid"),),
     "tomcat": (Need("Tomcat", ("catalina.sh",), TOMCAT_PACKAGE), Need("Java", ("java",), JAVA_PACKAGE)),
     "xrootd": (
@@ -60,6 +65,8 @@ def _is_installed(kind: str, need: Need, search: ProgramSearch) -> bool:
             postgres_directory("", "auto", search)
         elif need.package == TOMCAT_PACKAGE:
             tomcat_home("", search)
+        elif need.package == SCHEMA_PACKAGE:
+            return has_schema(search)
         else:
             return find_on(search, need.names) is not None
     except ServiceError:

@@ -13,6 +13,7 @@ from plimsoll.deploy.servers.mariadb import start_mariadb
 from plimsoll.deploy.servers.nginx import start_nginx
 from plimsoll.deploy.servers.own import start_own
 from plimsoll.deploy.servers.postgres import start_postgres
+from plimsoll.deploy.servers.slapd import start_slapd
 from plimsoll.deploy.servers.sqlite import start_sqlite
 from plimsoll.deploy.servers.squid import start_squid
 from plimsoll.deploy.servers.storage.gridftp import start_gridftp
@@ -37,6 +38,7 @@ STARTS: Final[Mapping[str, Start]] = {
     "mariadb": Start(start_mariadb, unprivileged=True),
     "nginx": Start(start_nginx, unprivileged=True),
     "postgres": Start(start_postgres, unprivileged=True),
+    "slapd": Start(start_slapd, unprivileged=True),
     "sqlite": Start(start_sqlite),
     "squid": Start(start_squid, unprivileged=True),
     "tomcat": Start(start_tomcat, unprivileged=True),

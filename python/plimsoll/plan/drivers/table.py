@@ -8,6 +8,9 @@ tcp       settings: connection. request: send, expect{kind: line | close | bytes
 http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
           request: method, path, headers as pairs, body, body_file, expect{status, contains, regex},
           resend_non_idempotent.
+ldap      settings: connection, bind{kind: anonymous | simple | external, dn, password}, start_tls,
+          tls as of http, or null.
+          request: base, scope, filter, attributes, size_limit, time_limit_s, page_size, expect_entries.
 sql       settings: connection, password, tls as of http, or null. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries, refresh, ttl}.
@@ -28,6 +31,7 @@ from plimsoll.plan.drivers.driver import Driver
 from plimsoll.plan.drivers.exec import EXEC
 from plimsoll.plan.drivers.frontier import FRONTIER
 from plimsoll.plan.drivers.http import HTTP
+from plimsoll.plan.drivers.ldap import LDAP
 from plimsoll.plan.drivers.null import NULL
 from plimsoll.plan.drivers.replay import REPLAY
 from plimsoll.plan.drivers.sql import SQL
@@ -37,6 +41,7 @@ DRIVERS: Final[dict[str, Driver]] = {
     "exec": EXEC,
     "frontier": FRONTIER,
     "http": HTTP,
+    "ldap": LDAP,
     "null": NULL,
     "replay": REPLAY,
     "sql": SQL,

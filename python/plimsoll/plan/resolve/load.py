@@ -270,7 +270,16 @@ def _endpoint(
             at, "the URL contains a user or a password, and URLs are stored: use a header with a secret"
         )
         return model.Endpoint(name or "", "", None)
-    known = list(schemes) or ["http", "https", "tcp", "sqlite", *database_url.SCHEMES, "exec"]
+    known = list(schemes) or [
+        "http",
+        "https",
+        "ldap",
+        "ldaps",
+        "tcp",
+        "sqlite",
+        *database_url.SCHEMES,
+        "exec",
+    ]
     if url.scheme not in known:
         context.wrong(
             at,

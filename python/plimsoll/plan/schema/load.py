@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.drivers.exec import ExecSection
 from plimsoll.plan.drivers.frontier import FrontierSection
 from plimsoll.plan.drivers.http import HttpSection
+from plimsoll.plan.drivers.ldap import LdapSection
 from plimsoll.plan.drivers.null import NullSection
 from plimsoll.plan.drivers.replay import ReplaySection
 from plimsoll.plan.drivers.section import MixEntry
@@ -284,7 +285,8 @@ class WorkloadRaw(Raw):
     because levels can select them."""
 
     driver: Annotated[
-        Literal["exec", "frontier", "http", "null", "replay", "sql", "tcp"], BeforeValidator(null_word)
+        Literal["exec", "frontier", "http", "ldap", "null", "replay", "sql", "tcp"],
+        BeforeValidator(null_word),
     ]
     target: Text | None = None
     site: Labels | None = None
@@ -299,6 +301,7 @@ class WorkloadRaw(Raw):
     exec: ExecSection | None = None
     frontier: FrontierSection | None = None
     http: HttpSection | None = None
+    ldap: LdapSection | None = None
     null: NullSection | None = None
     replay: ReplaySection | None = None
     sql: SqlSection | None = None

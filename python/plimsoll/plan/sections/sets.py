@@ -86,7 +86,7 @@ def _guarded(value: Any, before: Any, path: KeyPath) -> tuple[Any, bool]:
         items = [_guarded(item, child(before, at), (*path, at)) for at, item in enumerate(value)]
         return [item for item, _ in items], any(held for _, held in items)
     named = len(path) > 1 and path[-2] in ("headers", "env") and is_credential_name(str(path[-1]))
-    named = named or path[-2:] == ("sql", "password")
+    named = named or path[-2:] in (("sql", "password"), ("bind", "password"))
     if value is None or not (named or _is_secret_mapping(before)):
         return value, False
     text = str(text_of(value))

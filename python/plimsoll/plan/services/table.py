@@ -19,6 +19,7 @@ from plimsoll.plan.services.nginx import NginxService
 from plimsoll.plan.services.null import NullService
 from plimsoll.plan.services.postgres import PostgresService
 from plimsoll.plan.services.section import ServiceSection, kind_of
+from plimsoll.plan.services.slapd import SlapdService
 from plimsoll.plan.services.sqlite import SqliteService
 from plimsoll.plan.services.squid import SquidService
 from plimsoll.plan.services.storage.gridftp import GridftpService
@@ -36,6 +37,7 @@ _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     NginxService,
     NullService,
     PostgresService,
+    SlapdService,
     SqliteService,
     SquidService,
     TomcatService,

@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 DEFAULT_PORTS: Final = {
     "http": 80,
     "https": 443,
+    "ldap": 389,
+    "ldaps": 636,
     "postgresql": 5432,
     "postgres": 5432,
     "mysql": 3306,
