@@ -68,6 +68,16 @@ def test_a_full_listen_queue_is_reported_with_the_connections_that_it_delayed() 
     assert found(*listening(0)) == []
 
 
+def test_segments_of_ended_connections_are_no_requests() -> None:
+    """An RST or FIN that reaches a listening socket is counted by the socket, and not by the host."""
+    own = series("host", "tcp.listen_overflows", "", 0), series("host", "tcp.listen_drops", "", 0)
+    assert found(*listening(3, queue=0), *own) == []
+    host = WindowSamples(own, WINDOW)
+    figures = figures_of_service(WindowSamples(listening(3), WINDOW), host)
+    assert figures is not None
+    assert figures.listen_drops == 0
+
+
 def test_drops_of_the_host_count_only_with_slow_or_failed_connections() -> None:
     own = series("host", "tcp.listen_overflows", "", 0), series("host", "tcp.listen_drops", "", 1)
     assert found(*own) == []
@@ -158,7 +168,7 @@ def test_the_wait_of_a_disk_counts_requests_and_figures_may_be_missing() -> None
     assert figures.disk_queue == 1
     assert figures.disk_iops == pytest.approx(400 / SECONDS)
     assert (figures.ports, figures.listen_drops, figures.packet_drops) == (None, None, None)
-    own = figures_of_service(WindowSamples(listening(3), WINDOW))
+    own = figures_of_service(WindowSamples(listening(3), WINDOW), WindowSamples([], WINDOW))
     assert own is not None
     assert (own.listen_drops, own.listen_queue, own.sockets) == (3, 3, None)
-    assert figures_of_service(WindowSamples([rates], WINDOW)) is None
+    assert figures_of_service(WindowSamples([rates], WINDOW), WindowSamples([], WINDOW)) is None

@@ -128,7 +128,7 @@ def _listen_queues(
     for name, samples in host.services.items():
         drops = samples.parts(kernel.SERVICE_DROPS)
         port = max(drops, key=lambda part: float(drops[part].sum()), default="")
-        number = samples.total(kernel.SERVICE_DROPS) or 0.0
+        number = kernel.dropped_requests(samples, host.samples)
         if number <= 0:
             continue
         is_explained = True

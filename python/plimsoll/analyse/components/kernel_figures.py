@@ -99,12 +99,24 @@ def figures_of_host(samples: WindowSamples, is_stacked: Callable[[str], bool]) -
     )
 
 
-def figures_of_service(samples: WindowSamples) -> KernelFigures | None:
-    """The figures of the listening sockets of a service; None if it has none."""
+def dropped_requests(samples: WindowSamples, host: WindowSamples) -> float:
+    """Number of requests for a connection that a service on a host dropped. The counter of a listening socket also
+    contains segments of connections that have ended, such as an RST, which Linux discards there. The counter of the
+    host contains only requests, those of other services as well: it is the upper limit."""
+    return _at_most(samples.total(SERVICE_DROPS) or 0.0, host.total(LISTEN_DROPS))
+
+
+def _at_most(number: float, limit: float | None) -> float:
+    return number if limit is None else min(number, limit)
+
+
+def figures_of_service(samples: WindowSamples, host: WindowSamples) -> KernelFigures | None:
+    """The figures of the listening sockets of a service on a host; None if it has none."""
     queues = samples.parts(SERVICE_QUEUE)
     if not queues:
         return None
+    rate = samples.rate(SERVICE_DROPS)
     return KernelFigures(
-        listen_drops=samples.rate(SERVICE_DROPS),
+        listen_drops=None if rate is None else _at_most(rate, host.rate(LISTEN_DROPS)),
         listen_queue=max(float(values.mean()) for values in queues.values()),
     )

@@ -56,13 +56,14 @@ def component_resources(
             means = _means(own, window)
             found = _host(means, sampled_cores(of_agent) or cores) if component == "host" else _process(means)
             figures = WindowSamples(own, window)
+            of_host = WindowSamples((each for each in of_agent if each.component == "host"), window)
             found = replace(
                 found,
                 component=located[0],
                 host=located[1],
                 kernel=figures_of_host(figures, is_stacked)
                 if component == "host"
-                else figures_of_service(figures),
+                else figures_of_service(figures, of_host),
                 memory_peak=_memory_peak(own, window),
             )
             before = out.get(found.component)
