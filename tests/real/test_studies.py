@@ -21,7 +21,7 @@ from tests.real.test_services import needs
 from tests.real.test_testbed import needs_testbeds
 
 STUDIES = sorted((ROOT / "studies").rglob("*.yaml"))
-OFTEN = {"02-gateway", "13-uncached"}
+OFTEN = {"frontier/02-gateway", "frontier/13-uncached"}
 """Run by every `make test`: a gateway before a database, and the same behind a cache, both without emulated hosts."""
 LIMIT_S = 600
 """Time for the quick form of a study, s."""
@@ -35,20 +35,27 @@ LENIENT = (
 """The machine of the tests may be busy, and has no cores to spare."""
 
 NOT_COMPARED = {
-    "10-consistency": {
+    "frontier/10-consistency": {
         "db": "the gateway sends queries of its own to follow changes, and the writer sends updates"
     },
-    "30-database-cache": {"squid": "the quick form has the direct method only"},
-    "31-availability": {
+    "frontier/30-database-cache": {"squid": "the quick form has the direct method only"},
+    "frontier/31-availability": {
         **dict.fromkeys(("gateway-a", "gateway-b"), "a client that fails over sends a query more than once"),
         **dict.fromkeys(("squid-a", "squid-b"), "each request may go through either of two proxies"),
     },
-    "32-writers-cost": {"db": "the writers send updates, which are not counted as queries"},
+    "replication/01-same-place": {"db": "the writer sends updates, which are not counted as queries"},
+    "replication/02-near-far": {"db": "the writer sends updates, which are not counted as queries"},
+    "frontier/32-writers-cost": {"db": "the writers send updates, which are not counted as queries"},
 }
 """Services that no run of a quick form compares with the requests of their clients, and why. Direct access to a
 database is compared: it counts its statements."""
-RESTARTED = {"31-availability"}
+RESTARTED = {"frontier/31-availability"}
 """Studies that restart services, whose counters then begin again: a planned comparison may be missing."""
+
+
+def name_of(study: Path) -> str:
+    """FOLDER/FILE without its ending: files of several folders have the same name."""
+    return f"{study.parent.name}/{study.stem}"
 
 
 def quick_form(study: Path) -> list[str]:
@@ -59,7 +66,7 @@ def quick_form(study: Path) -> list[str]:
 
 def test_there_are_studies() -> None:
     assert len(STUDIES) >= 10
-    assert {path.stem for path in STUDIES} >= OFTEN
+    assert {name_of(path) for path in STUDIES} >= OFTEN
 
 
 def needs_limits_of(study: Path, tmp_path: Path) -> None:
@@ -68,7 +75,7 @@ def needs_limits_of(study: Path, tmp_path: Path) -> None:
         require(tmp_path, "cpu")
 
 
-@pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("study", STUDIES, ids=name_of)
 def test_a_study_is_planned(study: Path, lab: Lab, tmp_path: Path) -> None:
     needs_limits_of(study, tmp_path)
     whole, quick = (lab.run("plan", study, *words, "--json") for words in ([], quick_form(study)))
@@ -77,7 +84,7 @@ def test_a_study_is_planned(study: Path, lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("study", STUDIES, ids=name_of)
 def test_each_service_of_a_study_is_compared_or_listed(study: Path) -> None:
     """The client view against the server view, as planned: tests of `make test-long` measure it."""
     sets = [word for word in quick_form(study) if word != "--set"]
@@ -85,21 +92,21 @@ def test_each_service_of_a_study_is_compared_or_listed(study: Path) -> None:
     services = {service.name for config in cells for service in config.services}
     tiers = [tier for config in cells for tier in tiers_of(config)]
     compared = {name for tier in tiers for name in (tier.service, *tier.others)}
-    assert services - compared == set(NOT_COMPARED.get(study.stem, {}))
+    assert services - compared == set(NOT_COMPARED.get(name_of(study), {}))
 
 
 def marks_of(study: Path) -> list[pytest.MarkDecorator]:
     """All but `OFTEN` are long; those on emulated hosts share a testbed, which only one command may use at a time."""
     shared = "kind: testbed" in study.read_text(encoding="utf-8")
     return [
-        *([] if study.stem in OFTEN else [pytest.mark.long]),
+        *([] if name_of(study) in OFTEN else [pytest.mark.long]),
         *([pytest.mark.xdist_group("testbed of studies")] if shared else []),
     ]
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
 @pytest.mark.parametrize(
-    "study", [pytest.param(path, id=path.stem, marks=marks_of(path)) for path in STUDIES]
+    "study", [pytest.param(path, id=name_of(path), marks=marks_of(path)) for path in STUDIES]
 )
 def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab, tmp_path: Path) -> None:
     needs_limits_of(study, tmp_path)
@@ -128,7 +135,7 @@ def assert_views_agree(study: Path, lab: Lab, found: dict[str, Any]) -> None:
         planned = {tier["service"] for tier in record["tiers"]}
         compared = {tier["service"]: tier for tier in run["tiers"]}
         assert planned, f"{run['cell']}: no service is compared"
-        assert study.stem in RESTARTED or set(compared) == planned, run["cell"]
+        assert name_of(study) in RESTARTED or set(compared) == planned, run["cell"]
         for name, tier in compared.items():
             assert tier["sent"] > 0 or tier["counted"] == 0, (run["cell"], name)
             assert abs(tier["difference"]) <= max(5, 0.01 * tier["sent"]), (run["cell"], tier)
