@@ -150,12 +150,13 @@ workload:
   mix:
     - name: with
       command: [env, "X509_USER_PROXY={{store.credentials}}/proxy", globus-url-copy, -verify-checksum, -dcpriv, -p, "4",
-                "{{endpoint}}/f0", "file:///dev/null"]
+                "{{endpoint}}/f0", "file://{place}/out"]
     - {{name: without, command: [globus-url-copy, "{{endpoint}}/f0", "file:///dev/null"]}}
 load: {{testers: 1}}
 run: {{duration: 120s, until: {{transactions: 8}}, drain: 2s}}
 {REST}""",
     )
+    (place / "out").unlink(missing_ok=True)
     assert outcomes(lab, "with") == {("ok", "")}
     assert outcomes(lab, "without") == {("error", "exit 1")}
     assert counters(found, "store")["bytes_sent"] == SIZE * found["runs"][0]["counts"]["succeeded"]
