@@ -54,7 +54,14 @@ UNCOUNTED = {
     **dict.fromkeys(
         (
             f"transfer/{each}"
-            for each in ("01-clients", "02-memory", "04-security", "05-third-party", "07-replicas")
+            for each in (
+                "01-clients",
+                "02-memory",
+                "03-streams",
+                "04-security",
+                "05-third-party",
+                "07-replicas",
+            )
         ),
         "exec",
     ),

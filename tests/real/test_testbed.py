@@ -160,7 +160,13 @@ def test_up_exec_ssh_status_down(home: Path, lab: Lab) -> None:
     config = home / "plimsoll" / "testbed" / "small" / "ssh_config"
     done = lab.run("testbed", "exec", "lab", "--", "ssh", "-F", config, "far-1", "hostname; exit 3")
     assert (done.code, done.out) == (3, "far-1\n"), done.err
+    # The hosts know each other by name; the machine does not know them.
+    (address, name) = lab.run("testbed", "exec", "near-1", "--", "getent", "hosts", "far-1").out.split()
+    looked_up = lab.run("testbed", "exec", "lab", "--", "ssh", "-F", config, "near-1", "getent hosts far-1")
+    assert looked_up.out.split() == [address, name] and name == "far-1"
+    assert "far-1" not in Path("/etc/hosts").read_text(encoding="utf-8")
     (status,) = json.loads(lab.run("testbed", "status", "--json").out)
+    assert address in {host["address"] for host in status["hosts"]}
     assert {host["name"] for host in status["hosts"]} == {"lab", "here-1", "near-1", "far-1"}
     assert status["congestion"]
     assert "small: up" in lab.run("testbed", "status", file).out
@@ -379,13 +385,14 @@ def test_without_the_right_to_be_root(home: Path) -> None:
     address = config["hosts"][1]["address"]
     enter = [*nobody, str(engine), "testbed", "enter", str(place), "lab", "--"]
     pinged = subprocess.run(
-        [*enter, "sh", "-c", f"id -un; hostname; ping -n -c 3 -i 0.2 {address}"],
+        [*enter, "sh", "-c", f"id -un; hostname; getent hosts lab; ping -n -c 3 -i 0.2 {address}"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert pinged.stdout.splitlines()[:2] == ["nobody", "lab"], pinged.stderr
+    user, name, looked_up = pinged.stdout.splitlines()[:3]
+    assert (user, name, looked_up.split()) == ("nobody", "lab", [config["hosts"][0]["address"], "lab"])
     times = [float(found) for found in re.findall(r"time=([\d.]+) ms", pinged.stdout)]
     assert len(times) == 3 and min(times) > 9.9
     with socket.socket(socket.AF_UNIX) as client:

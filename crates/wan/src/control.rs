@@ -4,7 +4,7 @@
 //! | request | response |
 //! |---|---|
 //! | `{"ask": "status"}` | [`Status`] |
-//! | `{"ask": "enter", "host": "lyon-1"}` | `{"user": bool, "uts": bool}`, and the namespaces as descriptors |
+//! | `{"ask": "enter", "host": "lyon-1"}` | `{"user": bool, "uts": bool, "mounts": bool}`, and the namespaces as descriptors |
 //! | `{"ask": "link", "changes": [DirectedLink, ...]}` | `{}` |
 //! | `{"ask": "down"}` | `{}`; the testbed ends after this response |
 //!
@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::Counters;
 use crate::middle::Command;
+use crate::names;
 use crate::namespace::Space;
 use crate::spec::{Config, DirectedLink, Shape};
 use crate::{WanError, failed, refused};
@@ -54,12 +55,13 @@ enum Request {
     Down,
 }
 
-/// Response to `enter`: which descriptors follow the network namespace. The order is network, UTS,
-/// user.
+/// Response to `enter`: which descriptors follow the network namespace. The order is network,
+/// mounts, UTS, user.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     user: bool,
     uts: bool,
+    mounts: bool,
 }
 
 /// Status of a testbed. All counts start at 0 when the testbed starts.
@@ -123,6 +125,8 @@ pub struct ControlServer {
     pub spaces: Arc<Vec<Space>>,
     /// User namespace that owns them. None as root.
     pub user: Option<OwnedFd>,
+    /// The mount namespace with the names of the hosts.
+    pub mounts: Option<OwnedFd>,
     /// Requests to the loop.
     pub commands: Sender<Command>,
     /// Wakes the loop.
@@ -191,11 +195,13 @@ impl ControlServer {
         let index = self.config.hosts.iter().position(|host| host.name == name);
         let space = &self.spaces[index.ok_or(WanError::NoHost(name))?];
         let mut descriptors = vec![space.net.as_raw_fd()];
+        descriptors.extend(self.mounts.as_ref().map(AsRawFd::as_raw_fd));
         descriptors.extend(space.uts.as_ref().map(AsRawFd::as_raw_fd));
         descriptors.extend(self.user.as_ref().map(AsRawFd::as_raw_fd));
         let entry = Entry {
             user: self.user.is_some(),
             uts: space.uts.is_some(),
+            mounts: self.mounts.is_some(),
         };
         let text = serde_json::to_string(&entry).map_err(|why| WanError::Answer(why.to_string()))?;
         Ok((text, descriptors))
@@ -250,7 +256,11 @@ fn enter_host(directory: &Path, host: &str) -> Result<(), WanError> {
     (&client).write_all(line.as_bytes()).map_err(silent(directory))?;
     let (text, mut descriptors) = receive_with(&client).map_err(silent(directory))?;
     let entry: Entry = serde_json::from_str(&text).map_err(|_| WanError::Answer(error_in(&text)))?;
-    if descriptors.len() != 1 + usize::from(entry.user) + usize::from(entry.uts) {
+    let expected = 1 + [entry.mounts, entry.uts, entry.user]
+        .map(usize::from)
+        .iter()
+        .sum::<usize>();
+    if descriptors.len() != expected {
         return Err(WanError::Answer(format!(
             "the testbed in {} did not send the namespaces of host {host}",
             directory.display()
@@ -265,6 +275,9 @@ fn enter_host(directory: &Path, host: &str) -> Result<(), WanError> {
     }
     if let Some(uts) = entry.uts.then(|| descriptors.pop()).flatten() {
         join(&uts, CloneFlags::CLONE_NEWUTS, "hostname")?;
+    }
+    if let Some(mounts) = entry.mounts.then(|| descriptors.pop()).flatten() {
+        names::join(&mounts)?;
     }
     join(&descriptors[0], CloneFlags::CLONE_NEWNET, "network")
 }
@@ -305,7 +318,7 @@ fn send_with(client: &UnixStream, text: &str, descriptors: &[RawFd]) -> io::Resu
 
 fn receive_with(client: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
     let mut buffer = [0_u8; 4096];
-    let mut space = nix::cmsg_space!([RawFd; 3]);
+    let mut space = nix::cmsg_space!([RawFd; 4]);
     let mut bytes = [IoSliceMut::new(&mut buffer)];
     let flags = MsgFlags::MSG_CMSG_CLOEXEC;
     let message = recvmsg::<()>(client.as_raw_fd(), &mut bytes, Some(&mut space), flags)?;

@@ -16,6 +16,7 @@ pub mod control;
 pub mod frame;
 pub mod link;
 mod middle;
+mod names;
 pub mod namespace;
 mod netlink;
 pub mod owner;

@@ -14,6 +14,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{getgid, getuid, sethostname};
 
+use crate::names;
 use crate::netlink::Netlink;
 use crate::spec::{Config, Host};
 use crate::{WanError, failed, refused};
@@ -62,6 +63,9 @@ impl Space {
 pub struct Spaces {
     /// The user namespace that owns them. None as root, which needs none.
     pub user: Option<OwnedFd>,
+    /// The mount namespace whose `/etc/hosts` has the names of the hosts. None if the kernel does
+    /// not permit one.
+    pub mounts: Option<OwnedFd>,
     /// Namespaces of the hosts, in the order of [`Config::hosts`].
     pub hosts: Vec<Space>,
     /// For each host, the index of the middle's interface to it.
@@ -87,6 +91,9 @@ impl Spaces {
 pub fn build(config: &Config) -> Result<Spaces, WanError> {
     let user = enter_middle()?;
     let mut notes = Vec::new();
+    let mounts = names::publish(config)
+        .map_err(|why| notes.push(format!("the hosts do not know the names of each other: {why}")))
+        .ok();
     // Without IPv6 there is no neighbour discovery: a testbed supports IPv4 only.
     let _ = write_setting("ipv6/conf/default/disable_ipv6", "1");
     let middle = current("net")?;
@@ -127,6 +134,7 @@ pub fn build(config: &Config) -> Result<Spaces, WanError> {
     notes.dedup();
     Ok(Spaces {
         user,
+        mounts,
         hosts,
         ports,
         congestion,
@@ -230,8 +238,8 @@ fn configure_host(
     Ok(interface)
 }
 
-/// Opens the namespace of this kind (`net`, `uts`, `user`) that this thread is in.
-fn current(kind: &str) -> Result<OwnedFd, WanError> {
+/// Opens the namespace of this kind (`net`, `uts`, `user`, `mnt`) that this thread is in.
+pub(crate) fn current(kind: &str) -> Result<OwnedFd, WanError> {
     File::open(format!("/proc/thread-self/ns/{kind}"))
         .map(OwnedFd::from)
         .map_err(failed(format!("cannot open a namespace ({kind})")))

@@ -296,6 +296,7 @@ fn run_middle(
         config: Arc::clone(config),
         spaces: Arc::clone(&hosts),
         user: spaces.user,
+        mounts: spaces.mounts,
         commands: to_loop,
         wake: Arc::clone(&wake),
         owner,
