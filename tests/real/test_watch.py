@@ -202,13 +202,15 @@ def test_the_exporters_count_what_was_sent_and_see_what_our_own_monitor_saw(lab:
     assert asked == counts["started"] == counts["succeeded"] > 100, "without those of the exporter"
     [tier] = done.json["runs"][0]["tiers"]
     assert (tier["service"], tier["counted"], tier["difference"]) == ("squid", asked, 0)
-    assert squid["counters"]["server.all.requests"] == Origin.asked == 3
-    assert squid["counters"]["client_http.hits"] == asked - 3
-    assert squid["derived"]["hit_ratio"] == pytest.approx((asked - 3) / asked)
+    # Three paths; testers that ask for the same one before it is stored all miss.
+    fetched = Origin.asked
+    assert squid["counters"]["server.all.requests"] == fetched >= 3
+    assert squid["counters"]["client_http.hits"] == asked - fetched
+    assert squid["derived"]["hit_ratio"] == pytest.approx((asked - fetched) / asked)
     assert squid["counters"]["client_http.kbytes_out"] > asked, (
         "each answer has a kilobyte of 1024, and a head"
     )
-    assert squid["counters"]["client_http.hit_kbytes_out"] > asked - 3, (
+    assert squid["counters"]["client_http.hit_kbytes_out"] > asked - fetched, (
         "kilobytes, whatever the exporter's name says"
     )
     used = done.json["runs"][0]["utilization"]
