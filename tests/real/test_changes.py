@@ -48,7 +48,8 @@ def test_a_busy_process_on_the_core_of_the_service(lab: Lab) -> None:
     with lab.start("run", lab.file(EXPERIMENT), "--json") as process:
         started_at(lab, DISTURBED_FROM)
         pinned = ["taskset", "--cpu-list", "0", sys.executable, "-c", LOOP]
-        busy = [subprocess.Popen(pinned) for _ in range(LOOPS)]
+        # Sessions of their own: Linux can divide a core between sessions (autogroup) instead of processes.
+        busy = [subprocess.Popen(pinned, start_new_session=True) for _ in range(LOOPS)]
         try:
             out, err = process.communicate(timeout=lab.limit_s)
         finally:
