@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_any_length_needs_no_memory() {
-        // A value of 2^40 bytes, of which 100 MB arrive.
+        // A value announced with 2^40 bytes; 100 MB of it arrive.
         let mut stream = vec![
             0x30, 0x86, 1, 0, 0, 0, 1, 0, 2, 1, 2, ENTRY, 0x86, 1, 0, 0, 0, 0, 0,
         ];

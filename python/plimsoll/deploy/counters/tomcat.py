@@ -27,7 +27,7 @@ COUNTERS: Final = {
 }
 """Counters of a connector, with the names that Tomcat gives them."""
 COLLECTIONS: Final = {"gc_collections": "CollectionCount", "gc_ms": "CollectionTime"}
-"""Counters of the garbage collectors, of which a JVM has two or more, with the names of their beans' attributes."""
+"""Counters of the garbage collectors, with the names of their beans' attributes. A JVM has two or more collectors."""
 THREADS: Final = {"threads": "currentThreadCount", "threads_busy": "currentThreadsBusy"}
 
 

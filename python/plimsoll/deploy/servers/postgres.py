@@ -86,7 +86,7 @@ def start_postgres(running: RunningService, site: Site) -> None:
 
 
 def _copied(source: RunningService | None, replication: str | None) -> PostgresAdmin | None:
-    """The server of which a streaming replica is a copy."""
+    """The server that a streaming replica copies."""
     if source is None or replication != "streaming":
         return None
     assert isinstance(source.server, PostgresAdmin), "the plan compares the kinds"

@@ -67,7 +67,7 @@ STATUS_XML: Final = """<web-app metadata-complete="true">
   <servlet-mapping><servlet-name>beans</servlet-name><url-pattern>/beans</url-pattern></servlet-mapping>
 </web-app>
 """
-"""The status page of Tomcat's manager, and its view of the JVM's beans, of which `STATUS_RULES` admits two queries.
+"""The status page of Tomcat's manager, and its view of the JVM's beans. `STATUS_RULES` admits two queries of them.
 
 The beans have what the status page lacks: the times of garbage collections and the number of open connections. Both are
 read by HTTP, so it is the same on other hosts and for every version of Java. Rejected: the log of the collector, whose
