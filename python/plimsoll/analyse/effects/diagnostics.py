@@ -1,7 +1,5 @@
 """Checks of the assumptions of a factorial model by its residuals (Jain 14.7, 18.5): equal variances, no drift in run
-order, a scale on which effects are additive.
-
-scipy.stats is imported where it is called, because its import takes half a second."""
+order, a scale on which effects are additive."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from plimsoll.analyse.results.verdict_rules import CHECKS_OF_MODELS, rule
 from plimsoll.analyse.results.verdicts import ModelReason, Reason, Severity, Value
+from plimsoll.analyse.stats.anova import equal_means_p, equal_spreads_p, slope_and_p
 from plimsoll.analyse.stats.linear import Array, codes
 
 RATIO_FOR_LOG = 10.0
@@ -85,11 +84,8 @@ def equal_variances_p(
     groups = [residuals[number == c] for c in np.unique(number)]
     if float(np.abs(residuals).max(initial=0.0)) == 0.0 or all(g.size < 2 for g in groups):
         return None
-    from scipy import stats
-
     if len(groups) > 1 and all(g.size >= 3 for g in groups):
-        with np.errstate(divide="ignore", invalid="ignore"):  # equal deviations in each cell: 0 / 0
-            return _finite(float(stats.levene(*groups, center="median").pvalue))
+        return _finite(equal_spreads_p(groups))
     if any(g.size < 2 for g in groups):
         return None
     spread = np.array([float(np.mean(np.abs(g))) for g in groups])
@@ -99,7 +95,7 @@ def equal_variances_p(
         index, names = codes([labels[i] for i in first])
         parts = [spread[index == level] for level in range(len(names))]
         if len(parts) > 1 and all(part.size >= 3 for part in parts):
-            p_values.append(_finite(float(stats.f_oneway(*parts).pvalue)))
+            p_values.append(_finite(equal_means_p(parts)))
     usable = [p for p in p_values if p is not None]
     return min(1.0, min(usable) * len(usable)) if usable else None
 
@@ -116,11 +112,9 @@ def _over_time(e: Array, order: Sequence[int] | None) -> tuple[float | None, flo
     power = float(by_time @ by_time)
     if power == 0.0:
         return None, None, None
-    from scipy import stats
-
-    fit = stats.linregress(np.arange(e.size), by_time)
+    slope, p = slope_and_p(by_time)
     lag1 = float(by_time[1:] @ by_time[:-1]) / power
-    return float(fit.slope) * (e.size - 1), _finite(float(fit.pvalue)), lag1
+    return slope * (e.size - 1), p, lag1
 
 
 def _outliers(e: Array) -> tuple[int, ...]:
