@@ -5,8 +5,8 @@ fn reactor() -> Io {
     Reactor::new(Arc::new(SystemClock), 0, Arc::default()).unwrap()
 }
 
-/// A clock that stands at `zero` until `runs` is set: the thread of a test may be stopped at any place for longer than its
-/// deadlines.
+/// A clock that stands at `zero` until `runs` is set: the thread of a test may be stopped at any
+/// place for longer than its deadlines.
 struct HeldClock {
     zero: i64,
     runs: AtomicBool,
