@@ -5,6 +5,9 @@
 //! costs more than all checks together. The parser is tolerant (unknown elements and attributes,
 //! any white space); the checks are strict.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use base64::Engine;
 use flate2::{Decompress, FlushDecompress, Status};
 use md5::{Digest, Md5};
@@ -16,8 +19,9 @@ use super::markup::{Tag, Tags};
 use super::payload::{self, PayloadError};
 use super::request::Encoding;
 
-/// Upper bound of the compression ratio of a zlib stream (1032, rounded up).
-const MAX_RATIO: usize = 1040;
+/// Work between two pauses, bytes of text or of the inflated payload: some milliseconds. A multiple
+/// of 4, so that each piece of base64 text can be decoded alone.
+pub const STEP: usize = 1 << 20;
 
 /// Why a document is not a valid response. Payloads are numbered from 1.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -187,7 +191,23 @@ impl Reader {
 
     /// Verifies a document as [`Reader::verify`] does, and calls `visit` with the number and the
     /// result set of each payload without an error.
-    pub fn read(&mut self, body: &[u8], mut visit: impl FnMut(u32, &[u8])) -> Result<Summary, DocumentError> {
+    pub fn read(&mut self, body: &[u8], visit: impl FnMut(u32, &[u8])) -> Result<Summary, DocumentError> {
+        let reading = pin!(self.read_in_steps(body, visit, async || {}));
+        match reading.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => unreachable!("nothing waits except in a pause"),
+        }
+    }
+
+    /// Reads a document as [`Reader::read`] does, and awaits `pause` after each [`STEP`] of work, so
+    /// that a long document does not stop the other work of a thread. If the future is dropped
+    /// before its end, the reader can be used for the next document.
+    pub async fn read_in_steps(
+        &mut self,
+        body: &[u8],
+        mut visit: impl FnMut(u32, &[u8]),
+        pause: impl AsyncFn(),
+    ) -> Result<Summary, DocumentError> {
         let mut summary = Summary::default();
         let mut announced = 0;
         let (mut begun, mut ended) = (false, false);
@@ -235,7 +255,7 @@ impl Reader {
                     }
                 }
                 (b"keepalive", State::Data { encoding, from }) => {
-                    self.gather(&body[from..tag.start]);
+                    self.gather(&body[from..tag.start], &pause).await;
                     summary.keepalives += 1;
                     State::Data {
                         encoding,
@@ -243,7 +263,7 @@ impl Reader {
                     }
                 }
                 (b"/data", State::Data { encoding, from }) => {
-                    self.gather(&body[from..tag.start]);
+                    self.gather(&body[from..tag.start], &pause).await;
                     State::Payload {
                         encoding,
                         data_seen: true,
@@ -256,7 +276,8 @@ impl Reader {
                         data_seen: true,
                     },
                 ) => {
-                    self.end_payload(&tag, encoding, &mut summary, &mut visit)?;
+                    self.end_payload(&tag, encoding, &mut summary, &mut visit, &pause)
+                        .await?;
                     State::Outside
                 }
                 (b"global_error", State::Outside) => {
@@ -282,21 +303,26 @@ impl Reader {
     }
 
     /// Appends a piece of base64 text, without line ends and blanks.
-    fn gather(&mut self, piece: &[u8]) {
-        let mut from = 0;
+    async fn gather(&mut self, piece: &[u8], pause: &impl AsyncFn()) {
+        let (mut from, mut paused) = (0, 0);
         for end in memchr_iter(b'\n', piece).chain([piece.len()]) {
             self.text.extend_from_slice(piece[from..end].trim_ascii());
             from = end + 1;
+            if from - paused > STEP {
+                paused = from;
+                pause().await;
+            }
         }
     }
 
     /// Ends a payload: stores the error that it reports, or verifies its data.
-    fn end_payload(
+    async fn end_payload(
         &mut self,
         tag: &Tag<'_>,
         encoding: &[u8],
         summary: &mut Summary,
         visit: &mut impl FnMut(u32, &[u8]),
+        pause: &impl AsyncFn(),
     ) -> Result<(), DocumentError> {
         let number = summary.payloads;
         let missing = |attribute| DocumentError::Quality { number, attribute };
@@ -310,11 +336,7 @@ impl Reader {
         }
         let encoding = std::str::from_utf8(encoding).ok().and_then(Encoding::parse);
         let encoding = encoding.ok_or(DocumentError::Encoding(number))?;
-        self.packed.resize(self.text.len() / 4 * 3 + 3, 0);
-        let length = base64().decode_slice(&self.text, &mut self.packed);
-        self.packed
-            .truncate(length.map_err(|_| DocumentError::Base64(number))?);
-        let digest: [u8; 16] = Md5::digest(&self.packed).into();
+        let digest = self.decode(number, pause).await?;
         match tag.attribute("md5") {
             Some(text) if is_digest(text, digest) => {}
             Some(_) => return Err(DocumentError::Md5(number)),
@@ -332,7 +354,7 @@ impl Reader {
             });
         }
         let plain = if encoding.level().is_some() {
-            self.inflate(number, announced)?;
+            self.inflate(number, announced, pause).await?;
             &self.plain
         } else {
             &self.packed
@@ -360,26 +382,67 @@ impl Reader {
         Ok(())
     }
 
-    /// Inflates `packed` into `plain`, up to one byte more than announced.
-    fn inflate(&mut self, number: u32, announced: u64) -> Result<(), DocumentError> {
-        self.plain.clear();
-        // The announced size is not trusted: reserve at most the size to which the data can be
-        // inflated.
-        let max_size = self.packed.len().saturating_mul(MAX_RATIO);
-        self.plain.reserve_exact((announced as usize).min(max_size) + 1);
-        self.inflate.reset(true);
-        let status = self
-            .inflate
-            .decompress_vec(&self.packed, &mut self.plain, FlushDecompress::Finish);
-        match status {
-            Ok(Status::StreamEnd) => Ok(()),
-            Ok(_) if self.plain.len() as u64 > announced => Err(DocumentError::Size {
-                number,
-                announced,
-                found: self.plain.len() as u64,
-            }),
-            _ => Err(DocumentError::Inflate(number)),
+    /// Decodes `text` into `packed`, and returns its MD5 digest.
+    async fn decode(&mut self, number: u32, pause: &impl AsyncFn()) -> Result<[u8; 16], DocumentError> {
+        self.packed.resize(self.text.len() / 4 * 3 + 3, 0);
+        let mut md5 = Md5::new();
+        let mut end = 0;
+        let mut pieces = self.text.chunks(STEP).peekable();
+        while let Some(piece) = pieces.next() {
+            let is_last = pieces.peek().is_none();
+            let length = base64()
+                .decode_slice(piece, &mut self.packed[end..])
+                .map_err(|_| DocumentError::Base64(number))?;
+            // Only the last piece may end with padding.
+            if !is_last && length != STEP / 4 * 3 {
+                return Err(DocumentError::Base64(number));
+            }
+            md5.update(&self.packed[end..end + length]);
+            end += length;
+            if !is_last {
+                pause().await;
+            }
         }
+        self.packed.truncate(end);
+        Ok(md5.finalize().into())
+    }
+
+    /// Inflates `packed` into `plain`, up to one byte more than announced.
+    async fn inflate(
+        &mut self,
+        number: u32,
+        announced: u64,
+        pause: &impl AsyncFn(),
+    ) -> Result<(), DocumentError> {
+        let limit = announced as usize + 1;
+        self.inflate.reset(true);
+        let mut filled = 0;
+        loop {
+            // The announced size is not trusted: the buffer grows with the data.
+            let end = limit.min(filled + STEP);
+            self.plain.resize(end, 0);
+            let from = self.inflate.total_in() as usize;
+            let status = self.inflate.decompress(
+                &self.packed[from..],
+                &mut self.plain[filled..end],
+                FlushDecompress::None,
+            );
+            filled = self.inflate.total_out() as usize;
+            match status {
+                Ok(Status::StreamEnd) => break,
+                Ok(_) if filled == end && end < limit => pause().await,
+                Ok(_) if filled as u64 > announced => {
+                    return Err(DocumentError::Size {
+                        number,
+                        announced,
+                        found: filled as u64,
+                    });
+                }
+                _ => return Err(DocumentError::Inflate(number)),
+            }
+        }
+        self.plain.truncate(filled);
+        Ok(())
     }
 }
 
@@ -551,6 +614,65 @@ mod tests {
         let summary = verify(&body).unwrap();
         assert_eq!(summary.error.unwrap().message, "srv X-frontier-id header missing");
         assert_eq!(summary.payloads, 0);
+    }
+
+    #[test]
+    fn a_long_document_is_read_in_steps() {
+        let mut encoder = payload::Encoder::default();
+        encoder.column("a", "text");
+        encoder.end_record();
+        let mut rows = 0;
+        while encoder.buffer.len() < 3 * STEP {
+            encoder.value(Some(format!("row {rows}").as_bytes()));
+            encoder.end_record();
+            rows += 1;
+        }
+        let plain = encoder.buffer;
+        // 4 MiB of text: three pauses while it is gathered, and three while it is decoded. Of the
+        // compressed one, those while it is inflated.
+        for (encoding, least) in [("BLOB", 6), ("BLOBzip5", 2)] {
+            let mut body = example::document(encoding, &plain);
+            let (summary, pauses) = in_steps(&body);
+            assert_eq!(summary.payload_bytes, plain.len() as u64);
+            assert_eq!(summary.rows, rows);
+            assert!(pauses >= least, "{encoding}: {pauses}");
+            let data = body.windows(6).position(|each| each == b"<data>").unwrap();
+            body[data + 100..data + 102].copy_from_slice(b"==");
+            assert_eq!(verify_long(&body), Err(DocumentError::Base64(1)), "{encoding}");
+        }
+    }
+
+    /// The summary of a document, and the number of pauses while it was read.
+    fn in_steps(body: &[u8]) -> (Summary, u32) {
+        let pauses = std::cell::Cell::new(0);
+        let mut reader = Reader::new(1 << 30);
+        let reading = pin!(reader.read_in_steps(body, |_, _| {}, async || pauses.set(pauses.get() + 1)));
+        let Poll::Ready(Ok(summary)) = reading.poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("not read");
+        };
+        (summary, pauses.get())
+    }
+
+    fn verify_long(body: &[u8]) -> Result<Summary, DocumentError> {
+        Reader::new(1 << 30).verify(body)
+    }
+
+    #[test]
+    fn padding_at_the_end_of_a_step_is_refused() {
+        let plain = vec![7_u8; 2 * STEP];
+        let body = example::document("BLOB", &plain);
+        let data = body.windows(6).position(|each| each == b"<data>").unwrap() + 6;
+        // The characters of the text are in lines of 76; the step ends within one of them.
+        let mut seen = 0;
+        let last = (data..)
+            .find(|&at| {
+                seen += usize::from(!body[at].is_ascii_whitespace());
+                seen == STEP
+            })
+            .unwrap();
+        let mut body = body;
+        body[last] = b'=';
+        assert_eq!(verify_long(&body), Err(DocumentError::Base64(1)));
     }
 
     #[test]

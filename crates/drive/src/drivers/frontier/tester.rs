@@ -24,6 +24,7 @@ const MAX_KEPT_OPEN_BYTES: u64 = 16 * 1024;
 /// A tester: its connections, its view of proxies and servers, and its buffers.
 pub struct Tester {
     driver: Arc<Frontier>,
+    io: Io,
     connections: Connections,
     failover: Option<Failover>,
     /// Index of the next query of the chatter, before the division by their number.
@@ -46,6 +47,7 @@ impl Tester {
     pub(super) fn new(driver: &Arc<Frontier>, io: &Io, number: u32) -> Self {
         Self {
             driver: Arc::clone(driver),
+            io: Io::clone(io),
             connections: Connections::new(io, driver.connections(), driver.trips),
             failover: driver.failover(number),
             next_chatter: number as usize,
@@ -164,7 +166,8 @@ impl Tester {
                 let column = ask.versions().and_then(Versions::column);
                 driver
                     .verifier
-                    .verify(response, &self.body, ask.payloads(), column)
+                    .verify(response, &self.body, ask.payloads(), column, &self.io)
+                    .await
             }
             Err(failure) => Err(Verifier::broken(failure, attempt.waiting)),
         }

@@ -1,10 +1,10 @@
 //! Verification of responses: outcome and code of the transaction, and the kind of failure that
 //! determines the next try.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 use plimsoll_model::{Code, Codes, Outcome};
-use plimsoll_wire::frontier::document::{DocumentError, Reader, ServerError, Summary};
+use plimsoll_wire::frontier::document::{DocumentError, Reader, STEP, ServerError, Summary};
 use plimsoll_wire::frontier::payload::{Field, Fields};
 
 use super::failover::{FailedTry, Trouble};
@@ -12,16 +12,60 @@ use crate::driver::{Attempt, Waiting};
 use crate::drivers::http::Statuses;
 use crate::drivers::versions::Newest;
 use crate::http1::response::Response;
+use crate::lane::reactor::Io;
 use crate::tester::failure::Failure;
 
 /// Maximum size of a result set, bytes after inflating.
 const MAX_PAYLOAD: u64 = 256 * 1024 * 1024;
 
 thread_local! {
-    /// One reader for all testers of a lane, because a verification is not interrupted: its buffers
-    /// (three times a response) stay in the cache, and memory does not grow with the number of
-    /// testers.
-    static READER: RefCell<Reader> = RefCell::new(Reader::new(MAX_PAYLOAD));
+    /// The reader of the testers of a lane; none while a tester uses it. One for all of them: its
+    /// buffers (three times a response) stay in the cache, and memory does not grow with the number
+    /// of testers.
+    static READER: Cell<Option<Reader>> = const { Cell::new(None) };
+    /// Whether a tester uses the reader for a long response.
+    static IS_BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The reader while it verifies a long response; it returns it also if the tester is cancelled.
+struct Held(Option<Reader>);
+
+impl Held {
+    /// Waits until no other tester uses the reader. The tester that uses it is always ready to run,
+    /// so the lane does not sleep meanwhile, and asking again costs little.
+    async fn take(io: &Io) -> Self {
+        while IS_BUSY.replace(true) {
+            io.yield_now().await;
+        }
+        Self(READER.take())
+    }
+
+    fn reader(&mut self) -> &mut Reader {
+        self.0.get_or_insert_with(|| Reader::new(MAX_PAYLOAD))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        READER.set(self.0.take());
+        IS_BUSY.set(false);
+    }
+}
+
+/// Reads a document. A long one is read in steps, between which the other testers of the lane run:
+/// the check of 20 MB takes longer than the stall of a tester that makes a run invalid.
+async fn read(body: &[u8], visit: impl FnMut(u32, &[u8]), io: &Io) -> Result<Summary, DocumentError> {
+    if body.len() > STEP {
+        let mut held = Held::take(io).await;
+        return held
+            .reader()
+            .read_in_steps(body, visit, async || io.yield_now().await)
+            .await;
+    }
+    let mut reader = READER.take().unwrap_or_else(|| Reader::new(MAX_PAYLOAD));
+    let summary = reader.read(body, visit);
+    READER.set(Some(reader));
+    summary
 }
 
 /// A correct response.
@@ -113,12 +157,13 @@ impl Verifier {
 
     /// Verifies a complete response to a request with `payloads` payloads. `column`: column of the
     /// versions to read; none: versions are not read.
-    pub(super) fn verify(
+    pub(super) async fn verify(
         &self,
         response: Response,
         body: &[u8],
         payloads: u32,
         column: Option<&str>,
+        io: &Io,
     ) -> Result<GoodResponse, FailedResponse> {
         let failed = |outcome, code, trouble, max_age, note| FailedResponse {
             cause: Cause::Response(outcome, code),
@@ -139,7 +184,7 @@ impl Verifier {
         }
         let mut newest = None;
         let on_result = |_, result: &[u8]| newest = column.and_then(|column| newest_in(result, column));
-        match READER.with_borrow_mut(|reader| reader.read(body, on_result)) {
+        match read(body, on_result, io).await {
             Ok(Summary {
                 error: Some(error), ..
             }) => {
