@@ -36,15 +36,16 @@ test-rust: test-binaries
 test-binaries: engine
 	$(CARGO_TEST) --no-run --lib --bins --tests
 
-# Unit and golden tests in one process; then the others with more workers than cores, as they wait for time and services.
-# Tests that share services stay together (tests/conftest.py).
+# Tests without services, at the lowest priority: they fill what the build and the tests of the Rust half leave of the cores.
+# Then the others with more workers than cores, as they wait for time and services. Tests that share services stay together
+# (tests/conftest.py).
 test-python: test-python-pure test-python-real
 
 test-python-pure: setup
-	$(BIN)/pytest -q -m "not long" tests/unit tests/golden
+	nice -n 19 $(BIN)/pytest -q -m "not long" -n 2 --dist loadfile tests/unit tests/golden tests/stats
 
 test-python-real: setup
-	$(BIN)/pytest -q -m "not long and not alone" -n 5 --dist loadgroup --durations=30 --durations-min=8 tests/real tests/stats
+	$(BIN)/pytest -q -m "not long and not alone" -n 5 --dist loadgroup --durations=30 --durations-min=8 tests/real
 	$(BIN)/pytest -q -m "alone and not long" tests/real
 
 # Everything that a reviewer would otherwise have to say. Needs no engine, whose build takes longer than all checks.

@@ -31,6 +31,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 def written(name: str) -> tuple[Path, str]:
     """The page of a folder of studies: its path and its text."""
     folder = ROOT / "studies" / name
+    if not (folder / "page.md.j2").is_file():
+        raise BadInput(f"{folder}: no page.md.j2, so that no page is written from stored summaries")
     text = page((folder / "page.md.j2").read_text(encoding="utf-8"), read_folder(folder))
     return ROOT / "docs" / "studies" / f"{name}.md", text
 

@@ -60,6 +60,10 @@ class Study:
             return wording.UNKNOWN
         return wording.plus_minus(self.interval(metric, **levels), shown.kind, shown.unit)
 
+    def has_level(self, factor: str, level: object) -> bool:
+        """Whether a cell with a valid run has this level."""
+        return any(cell.runs and cell.levels.get(factor) == str(level) for cell in self.summary.cells)
+
     def has(self, metric: str) -> bool:
         """Whether a cell has this figure."""
         return any(metric in cell.figures for cell in self.summary.cells)

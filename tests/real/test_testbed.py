@@ -390,7 +390,9 @@ def test_without_the_right_to_be_root(home: Path) -> None:
         text=True,
         timeout=60,
         check=False,
+        cwd=home,  # A directory that this user may enter.
     )
+    assert pinged.returncode == 0, pinged.stderr
     user, name, looked_up = pinged.stdout.splitlines()[:3]
     assert (user, name, looked_up.split()) == ("nobody", "lab", [config["hosts"][0]["address"], "lab"])
     times = [float(found) for found in re.findall(r"time=([\d.]+) ms", pinged.stdout)]

@@ -363,6 +363,23 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     )
 
 
+def test_a_full_link_is_the_bottleneck(lab: Lab, bed: Path) -> None:
+    text = (
+        "plimsoll: 1\nname: thin\nservices: {web: {kind: echo, body: 100kB}}\n"
+        "workload: {driver: http, target: web}\nload: {testers: 4}\nrun: {warmup: 1s, duration: 4s}\n"
+        "validity: {gaps: 100%, lateness_floor: 1s}\n"
+        "hosts: {kind: testbed, testbed: bed.yaml, sites: {far: [far-1, far-2]}, "
+        f"directory: {lab.directory}/hosts}}\n"
+    )
+    done = lab.run("run", lab.file(text))
+    assert done.code == 0, done.err
+    [run] = json.loads((lab.results() / "analysis.json").read_text())["runs"]
+    assert run["bottleneck"] == "link here-far", run["bottleneck_reason"]
+    used = run["utilization"]["link here-far"]
+    assert used["role"] == "link" and used["resource"] == "here to far" and used["mean"] > 0.9, used
+    assert "the link here-far (here to far at" in done.out.replace("\u00a0", " ").replace("\n", " ")
+
+
 @pytest.mark.long
 def test_a_ramp_with_testers_per_host(lab: Lab, bed: Path) -> None:
     """The testers join host after host: tester i of the ramp at i times 200 ms, two on each of the three hosts."""

@@ -217,3 +217,37 @@ def test_a_control_group_is_full_at_its_limit_and_has_no_utilization_without_one
         "cpu.throttled": pytest.approx(0.15),
     }
     assert evidence([utilization]) == " (CPU of its limit of 2.00 cores at 25\u00a0%)"
+
+
+def links(passed: list[float], back: list[float], rate: list[float]) -> WatchedReadings:
+    """A link of a testbed, read once a second. Bytes, and bytes/s."""
+    values = {
+        "passed up: a to b": passed,
+        "passed up: b to a": back,
+        "rate up: a to b": rate,
+        "rate up: b to a": rate,
+    }
+    named = {name: np.array(each, dtype=np.float64) for name, each in values.items()}
+    return WatchedReadings("testbed.links", "testbed", "", np.arange(len(passed), dtype=np.float64), named)
+
+
+def test_a_link_of_a_testbed_is_as_busy_as_its_busier_direction() -> None:
+    used = one(links([0, 95, 191, 286, 380], [0, 10, 20, 30, 40], [100.0] * 5))
+    assert (used.component, used.role, used.resource, used.host) == ("link up", "link", "a to b", "")
+    assert used.mean == pytest.approx(0.95)
+    assert used.low is not None and 0.9 < used.low < 0.95
+    found = bottleneck([used])
+    assert found.component == "link up"
+    assert evidence([used]) == " (a to b at 95\u00a0%)"
+    assert bottleneck([one(links([0, 80, 160, 240, 320], [0] * 5, [100.0] * 5))]).component == NOT_RESOLVED
+
+
+def test_the_rate_of_a_link_may_change_during_a_run() -> None:
+    used = one(links([0, 100, 200, 250, 300], [0] * 5, [100, 100, 100, 50, 50]))
+    assert used.mean == pytest.approx(1.0)
+
+
+def test_a_full_link_is_not_told_apart_from_a_full_service() -> None:
+    link = one(links([0, 95, 191, 286, 380], [0] * 5, [100.0] * 5))
+    service = Utilization("db", "service", "cpu of its cores", 0.95, 0.93, 0.97, {}, "")
+    assert bottleneck([link, service]).component == NOT_RESOLVED

@@ -29,8 +29,8 @@ _OF_DEVICES: Final = ("disk.read ", "disk.write ", "disk.busy ", "net.receive ",
 
 
 def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> tuple[Utilization, ...]:
-    """One entry for each host (node exporter), for each Squid whose exporter reports its CPU time, and for each control
-    group whose CPU time is limited.
+    """One entry for each host (node exporter), for each Squid whose exporter reports its CPU time, for each control
+    group whose CPU time is limited, and for each link of a testbed with a rate.
 
     Between two readings counters have an exact mean; an interval counts if its middle is in the window, weighted by its
     length. The binding resource of a host is the busiest of CPU, disks, those links whose speed is reported, and the
@@ -48,6 +48,8 @@ def watched_utilizations(watched: Iterable[WatchedReadings], window: Window) -> 
                 out.append(_squid_process(readings, steps))
             case "cgroup":
                 out.append(_group(readings, steps))
+            case "testbed":
+                out += _testbed_links(readings, steps)
     return tuple(utilization for utilization in out if utilization is not None)
 
 
@@ -102,6 +104,11 @@ class _Steps:
         step = np.diff(value)
         increase: Array = np.where(step < 0, value[1:], step)[self._in]
         return increase
+
+    def levels(self, name: str) -> Array:
+        """A gauge at the ends of the intervals; NaN where it is not known."""
+        value = self._values.get(name)
+        return np.full(self.width.size, np.nan) if value is None else value[1:][self._in]
 
     def gauge(self, name: str) -> float | None:
         """Mean of a gauge over the ends of the intervals; None without values."""
@@ -244,6 +251,22 @@ def _group(readings: WatchedReadings, steps: _Steps) -> Utilization | None:
         readings.host,
         ResourceKind.CPU_OF_LIMIT,
     )
+
+
+def _testbed_links(readings: WatchedReadings, steps: _Steps) -> list[Utilization]:
+    """For each link its busier direction, as the share of its rate that passed. Bytes count with all headers."""
+    busiest: dict[str, Utilization] = {}
+    for name in steps.names("passed "):
+        link, _, direction = name.removeprefix("passed ").partition(": ")
+        share = steps.share(name, steps.width * steps.levels(f"rate {link}: {direction}"))
+        if steps.mean(share) is None:
+            continue
+        used = Utilization(
+            f"link {link}", "link", direction, *steps.utilization(share), {}, "", ResourceKind.OTHER
+        )
+        if used.component not in busiest or used.mean > busiest[used.component].mean:
+            busiest[used.component] = used
+    return list(busiest.values())
 
 
 def watch_notes(watched: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -331,7 +331,9 @@ class RunExecution:
         counting = CounterLogs(
             self._resources.services.running, self._directory, is_interrupted=bool(self._config.actions)
         )
-        watching = WatchLogs(self._config.watched, self._directory, self._resources.redactor)
+        watching = WatchLogs(
+            (*self._config.watched, *self._config.watched_links), self._directory, self._resources.redactor
+        )
         counting.start()
         watching.start()
         self._counting_since = began = time.time()

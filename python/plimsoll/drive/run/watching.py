@@ -12,10 +12,17 @@ from plimsoll.deploy.counters.cgroup import GroupReader
 from plimsoll.deploy.counters.databases import DatabaseReader
 from plimsoll.deploy.counters.gaps import Gap
 from plimsoll.deploy.counters.prometheus import PrometheusReader
+from plimsoll.deploy.counters.testbed_links import LinksReader
 from plimsoll.deploy.counters.watch import CounterReadings, Reader, WatchLog, error_text
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
-from plimsoll.plan.model.cell import WatchedDatabase, WatchedExporter, WatchedGroup, WatchedSystem
+from plimsoll.plan.model.cell import (
+    WatchedDatabase,
+    WatchedExporter,
+    WatchedGroup,
+    WatchedLinks,
+    WatchedSystem,
+)
 
 
 def reader_of(system: WatchedSystem) -> Reader:
@@ -27,6 +34,8 @@ def reader_of(system: WatchedSystem) -> Reader:
             return DatabaseReader(system)
         case WatchedGroup():
             return GroupReader(system)
+        case WatchedLinks():
+            return LinksReader(system)
 
 
 def check_watched(watched: Iterable[WatchedSystem], redactor: Redactor) -> list[str]:

@@ -203,7 +203,22 @@ class WatchedGroup:
         return f"container {self.container}" if self.container else f"cgroup {self.group}"
 
 
-WatchedSystem = WatchedExporter | WatchedDatabase | WatchedGroup
+@dataclass(frozen=True, slots=True)
+class WatchedLinks:
+    """The links of the testbed of the testers, which count what passes them. `ends`: name and both sites of each
+    link."""
+
+    ends: tuple[tuple[str, str, str], ...]
+    every_ns: int = 200_000_000
+    """Short: the interval in which the load ends lowers the utilization of a short run."""
+    optional: bool = True
+    name: str = "testbed.links"
+    kind: Literal["testbed"] = "testbed"
+    host: str = "localhost"
+    shown: str = "the links of the testbed"
+
+
+WatchedSystem = WatchedExporter | WatchedDatabase | WatchedGroup | WatchedLinks
 """A system whose counters the lab reads."""
 
 
@@ -442,6 +457,12 @@ class Config:
         return tuple(
             {system.name: system for work in self.workloads for system in work.target.watch}.values()
         )
+
+    @property
+    def watched_links(self) -> tuple[WatchedLinks, ...]:
+        """The links of the testbed of the testers, if it has any."""
+        links = self.hosts.links
+        return (WatchedLinks(tuple((link.name, link.first, link.second) for link in links)),) if links else ()
 
     @property
     def watched_hosts(self) -> tuple[WatchedHost, ...]:
