@@ -631,7 +631,10 @@ mod tests {
         // 4 MiB of text: three pauses while it is gathered, and three while it is decoded. Of the
         // compressed one, those while it is inflated.
         for (encoding, least) in [("BLOB", 6), ("BLOBzip5", 2)] {
-            let mut body = example::document(encoding, &plain);
+            let text = String::from_utf8(example::document(encoding, &plain)).unwrap();
+            let mut body = text
+                .replace("records=\"2\"", &format!("records=\"{rows}\""))
+                .into_bytes();
             let (summary, pauses) = in_steps(&body);
             assert_eq!(summary.payload_bytes, plain.len() as u64);
             assert_eq!(summary.rows, rows);
@@ -664,7 +667,7 @@ mod tests {
         let data = body.windows(6).position(|each| each == b"<data>").unwrap() + 6;
         // The characters of the text are in lines of 76; the step ends within one of them.
         let mut seen = 0;
-        let last = (data..)
+        let last = (data..body.len())
             .find(|&at| {
                 seen += usize::from(!body[at].is_ascii_whitespace());
                 seen == STEP
