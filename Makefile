@@ -36,13 +36,13 @@ test-rust: test-binaries
 test-binaries: engine
 	$(CARGO_TEST) --no-run --lib --bins --tests
 
-# Tests without services, at the lowest priority: they fill what the build and the tests of the Rust half leave of the cores.
+# Tests without services, at a low priority: they fill what the build and the tests of the Rust half leave of the cores.
 # Then the others with more workers than cores, as they wait for time and services. Tests that share services stay together
 # (tests/conftest.py).
 test-python: test-python-pure test-python-real
 
 test-python-pure: setup
-	nice -n 19 $(BIN)/pytest -q -m "not long" -n 2 --dist loadfile tests/unit tests/golden tests/stats
+	nice -n 10 $(BIN)/pytest -q -m "not long" -n 2 --dist loadfile tests/unit tests/golden tests/stats
 
 test-python-real: setup
 	$(BIN)/pytest -q -m "not long and not alone" -n 5 --dist loadgroup --durations=30 --durations-min=8 tests/real

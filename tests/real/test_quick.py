@@ -80,10 +80,13 @@ def test_an_interrupted_run_has_the_figures_until_then(lab: Lab, url: str) -> No
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert "The target served" in out and "invalid" not in out, out
-    assert "it was interrupted, and its figures cover the time until then" in " ".join(out.split())
     (run,) = lab.run("show", lab.results(), "--json").json["runs"]
-    assert (run["status"], run["verdict"]) == ("interrupted", "doubtful")
+    assert run["status"] == "interrupted"
+    if run["verdict"] == "invalid":  # On a busy machine, the load generator may have stood still.
+        assert "the load generator did not run for" in " ".join(out.split()), out
+    else:
+        assert run["verdict"] == "doubtful" and "The target served" in out, out
+        assert "it was interrupted, and its figures cover the time until then" in " ".join(out.split())
     assert 1 < run["window_s"] < 50
 
 

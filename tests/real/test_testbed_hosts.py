@@ -353,6 +353,8 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     done = lab.run("run", lab.file(file))
     assert done.code == 0, done.err
     [run] = json.loads((lab.results() / "analysis.json").read_text())["runs"]
+    used = run["utilization"]["link here-far"]
+    assert used["role"] == "link" and 0 < used["mean"] < 1, used
     [outage] = run["actions"]["outages"]
     # A lost frame is sent again after at least 200 ms, and later after a longer time.
     assert 0.9 < outage["start_s"] < 1.3 and 2.0 < outage["end_s"] < 3.5, outage
@@ -363,6 +365,8 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     )
 
 
+@pytest.mark.long
+@pytest.mark.alone
 def test_a_full_link_is_the_bottleneck(lab: Lab, bed: Path) -> None:
     text = (
         "plimsoll: 1\nname: thin\nservices: {web: {kind: echo, body: 100kB}}\n"

@@ -290,8 +290,9 @@ HELLO = f'echo \'{{"type":"hello","format":"{FORMAT}","version":"{__version__}"}
     ],
 )
 def test_a_faulty_engine_is_reported_and_ended(tmp_path: Path, script: str, message: str) -> None:
+    timeout_s = 0.5 if "timeout" in message else 60.0
     with pytest.raises(EngineError, match=message), EngineTalk(engine(tmp_path / "engine", script)) as talk:
-        list(talk.ask({"type": "check"}, "checked", 0.5))
+        list(talk.ask({"type": "check"}, "checked", timeout_s))
     left = subprocess.run(["pgrep", "-f", str(tmp_path / "engine")], capture_output=True, check=False)
     assert left.stdout == b""
 
