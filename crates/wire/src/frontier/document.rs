@@ -199,9 +199,9 @@ impl Reader {
         }
     }
 
-    /// Reads a document as [`Reader::read`] does, and awaits `pause` after each [`STEP`] of work, so
-    /// that a long document does not stop the other work of a thread. If the future is dropped
-    /// before its end, the reader can be used for the next document.
+    /// Reads a document as [`Reader::read`] does, and awaits `pause` after each [`STEP`] of work.
+    /// So a long document does not stop the other work of a thread. If the future is dropped before
+    /// its end, the reader can be used for the next document.
     pub async fn read_in_steps(
         &mut self,
         body: &[u8],
