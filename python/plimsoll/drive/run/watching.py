@@ -12,8 +12,8 @@ from plimsoll.deploy.counters.cgroup import GroupReader
 from plimsoll.deploy.counters.databases import DatabaseReader
 from plimsoll.deploy.counters.gaps import Gap
 from plimsoll.deploy.counters.prometheus import PrometheusReader
-from plimsoll.deploy.counters.testbed_links import LinksReader
 from plimsoll.deploy.counters.watch import CounterReadings, Reader, WatchLog, error_text
+from plimsoll.deploy.testbed.link_counters import LinksReader
 from plimsoll.errors import ServiceError
 from plimsoll.plan import Redactor
 from plimsoll.plan.model.cell import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.deploy.counters.testbed_links import links_reading
+from plimsoll.deploy.testbed.link_counters import links_reading
 
 
 def direction(source: str, to: str, rate: int | None, passed: int) -> dict[str, Any]:
