@@ -355,9 +355,11 @@ def test_a_link_is_cut_and_restored_during_a_run(lab: Lab, bed: Path) -> None:
     [run] = json.loads((lab.results() / "analysis.json").read_text())["runs"]
     used = run["utilization"]["link here-far"]
     assert used["role"] == "link" and 0 < used["mean"] < 1, used
-    [outage] = run["actions"]["outages"]
+    # A busy machine can stop the testers for longer than the shortest outage; such an outage is not that of the cut.
+    outages = run["actions"]["outages"]
+    [outage] = [one for one in outages if one["start_s"] < 2 < one["end_s"]]
     # A lost frame is sent again after at least 200 ms, and later after a longer time.
-    assert 0.9 < outage["start_s"] < 1.3 and 2.0 < outage["end_s"] < 3.5, outage
+    assert 0.9 < outage["start_s"] < 1.3 and 2.0 < outage["end_s"] < 3.5, outages
     [action] = run["actions"]["actions"]
     assert (action["outcome"], action["label"]) == ("done", "cut of link here-far"), action
     assert re.search(r"Cut of link here-far at 1\.\d s for 1(\.\d+)? s", done.out.replace("\u00a0", " ")), (

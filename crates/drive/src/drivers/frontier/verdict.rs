@@ -28,9 +28,9 @@ thread_local! {
 }
 
 /// The reader while it verifies a long response; it returns it also if the tester is cancelled.
-struct Held(Option<Reader>);
+struct HeldReader(Option<Reader>);
 
-impl Held {
+impl HeldReader {
     /// Waits until no other tester uses the reader. The tester that uses it is always ready to run,
     /// so the lane does not sleep meanwhile, and asking again costs little.
     async fn take(io: &Io) -> Self {
@@ -45,7 +45,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldReader {
     fn drop(&mut self) {
         READER.set(self.0.take());
         IS_BUSY.set(false);
@@ -56,7 +56,7 @@ impl Drop for Held {
 /// the check of 20 MB takes longer than the stall of a tester that makes a run invalid.
 async fn read(body: &[u8], visit: impl FnMut(u32, &[u8]), io: &Io) -> Result<Summary, DocumentError> {
     if body.len() > STEP {
-        let mut held = Held::take(io).await;
+        let mut held = HeldReader::take(io).await;
         let pause = async || {
             // The lane checks its timers only if the time has advanced.
             io.stamp();
