@@ -14,7 +14,7 @@ from typing import Final
 
 from plimsoll.deploy.counters.jobs.gram import GatekeeperCounters
 from plimsoll.deploy.ports import netloc
-from plimsoll.deploy.programs import ProgramSearch, not_installed, require, version_number, version_of
+from plimsoll.deploy.programs import ProgramSearch, find_on, not_installed, require, version_number, version_of
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.deploy.servers.storage.gsi import make_credentials
@@ -114,8 +114,8 @@ def start_gram(running: RunningService, site: Site) -> None:
     running.ready_check = new_check
     running.counters = lambda: GatekeeperCounters(lambda offset: host.read(layout.log, offset), begin)
     running.logs = {"gatekeeper.log": layout.log, "manager.log": layout.manager_log}
-    running.version = version_number(version_of([program, "-version"], host.programs))
-    running.configuration = f"# globus-gatekeeper, service jobmanager-fork: {entry}{text.rstrip()}"
+    running.version = _toolkit_version(host.programs)
+    running.configuration = f"# Grid Community Toolkit {running.version}, service jobmanager-fork: {entry}{text.rstrip()}"
     # The credentials are beside the directory of the URL.
     running.urls = [f"{service.scheme}://{netloc(site.address, port)}{layout.place}"]
 
@@ -137,6 +137,13 @@ def configuration(lines: Sequence[str], layout: Layout) -> str:
         f"-globus-job-dir {layout.state}",
     ]
     return "\n".join([*options, *lines]) + "\n"
+
+
+def _toolkit_version(search: ProgramSearch) -> str:
+    """The version of the toolkit; empty if its own program for this is not installed. The gatekeeper has no option for
+    it."""
+    program = find_on(search, ("globus-version",))
+    return "" if program is None else version_number(version_of([program], search))
 
 
 def _words(program: PurePath, managers: PurePath, port: int, layout: Layout) -> list[str | PurePath]:
