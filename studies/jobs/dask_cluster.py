@@ -13,10 +13,12 @@ def main() -> None:
     try:
         from distributed import LocalCluster
     except ImportError:
-        sys.exit(f"{sys.executable} has no package `distributed`: pip install 'plimsoll[dask]', or --set vars.python=...")
+        sys.exit(
+            f"{sys.executable} has no package `distributed`: pip install 'plimsoll[dask]', or --set vars.python=..."
+        )
     directory, address, port, slots = sys.argv[1:5]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with LocalCluster(
+    with LocalCluster(  # type: ignore[no-untyped-call]
         n_workers=1,
         threads_per_worker=int(slots),
         processes=True,

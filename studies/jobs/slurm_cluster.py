@@ -1,7 +1,7 @@
 """A Slurm of one node on this host, for a service of kind `command`: python3 slurm_cluster.py DIRECTORY PORT SLOTS.
 
-DIRECTORY/slurm.conf is its configuration; PORT is that of slurmctld. Jobs run as the user who starts this program. Prints
-"cluster is ready" when the node accepts jobs. All daemons end with this program; Plimsoll ends the jobs.
+DIRECTORY/slurm.conf is its configuration; PORT is that of slurmctld. Jobs run as the user who starts this program.
+Prints "cluster is ready" when the node accepts jobs. All daemons end with this program; Plimsoll ends the jobs.
 """
 
 from __future__ import annotations
@@ -80,15 +80,18 @@ def main() -> None:
     key = place / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
-    files = {"socket": "munge.sock", "pid-file": "munge.pid", "log-file": "munge.log", "seed-file": "munge.seed"}
+    files = {
+        "socket": "munge.sock",
+        "pid-file": "munge.pid",
+        "log-file": "munge.log",
+        "seed-file": "munge.seed",
+    }
     munge = [f"--{option}={place / name}" for option, name in {**files, "key-file": key.name}.items()]
     environment = {**os.environ, "SLURM_CONF": str(place / "slurm.conf")}
     running: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *words: str) -> None:
-        running.append(
-            subprocess.Popen([daemons[name], *words], env=environment, stdin=subprocess.DEVNULL)
-        )
+        running.append(subprocess.Popen([daemons[name], *words], env=environment, stdin=subprocess.DEVNULL))
 
     def stop(*_: object) -> None:
         for process in reversed(running):

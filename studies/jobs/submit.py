@@ -2,17 +2,17 @@
 
     python3 submit.py MANAGER [--seconds S] [--output BYTES] [--credentials DIRECTORY]
 
-MANAGER: none (starts a process), gram, gram-authentication (no job), srun, sbatch or dask. Each job is the same script of
-the shell: it writes the time of its start and of its end to a file, sleeps, and prints BYTES to its output, which is sent
-back to the submitter if BYTES is above 0. Metrics of each transaction, in seconds from the submission:
+MANAGER: none (starts a process), gram, gram-authentication (no job), srun, sbatch or dask. Each job is the same script:
+it writes the time of its start and of its end to a file, sleeps, and prints BYTES to its output, which is sent back to
+the submitter if BYTES is above 0. Metrics of each transaction, in seconds from the submission:
 
 accept_s   the manager reported that it has accepted the job (gram, sbatch)
 start_s    the first command of the job
 end_s      the last command of the job
 notice_s   from the last command of the job until the submitter knew of the end
 
-The job writes CLOCK_REALTIME, so the submitter must run on the host of the job. The standard library is enough, except for
-dask.
+The job writes CLOCK_REALTIME, so the submitter must run on the host of the job. The standard library is enough, except
+for dask.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class DaskClient:
         if self.client is None:
             from distributed import Client
 
-            self.client = Client(job.endpoint, set_as_default=False)
+            self.client = Client(job.endpoint, set_as_default=False)  # type: ignore[no-untyped-call]
         future = self.client.submit(execute, job.command, pure=False)
         job.received = future.result()
 

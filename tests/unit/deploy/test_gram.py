@@ -11,17 +11,20 @@ from plimsoll.deploy.programs import VARIABLE
 from plimsoll.deploy.servers.jobs import gram
 from plimsoll.deploy.servers.needs import missing_programs
 
-LOG = b"""PID: 7 -- Notice: 6: GRAM contact: 127.0.0.1:2119:/O=Plimsoll/CN=127.0.0.1
-PID: 9 -- Notice: 6: Got connection 127.0.0.1 at Sat Nov 28 16:00:00 2026
-PID: 9 -- Notice: 5: Authenticated globus user: /O=Plimsoll/CN=tester
-PID: 9 -- Notice: 5: Requested service: jobmanager-fork [PING ONLY]
-PID: 9 -- Failure: ping successful
-PID: 10 -- Notice: 6: Got connection 127.0.0.1 at Sat Nov 28 16:00:01 2026
-PID: 10 -- Notice: 5: Authenticated globus user: /O=Plimsoll/CN=tester
-PID: 10 -- Notice: 5: Requested service: jobmanager-fork
-PID: 10 -- Notice: 0: Child 11 started
-PID: 12 -- Notice: 6: Got connection 127.0.0.1 at Sat Nov 28 16:00:02 2026
-PID: 12 -- Failure: GSS failed Major:00090000 Minor:00000000 Token:00000003
+LOG = b""" PID: 7 -- Notice: 6: GRAM contact: 127.0.0.1:2119:/O=Plimsoll/CN=127.0.0.1
+ PID: 9 -- Notice: 6: Got connection 127.0.0.1 at Sat Nov 28 16:00:00 2026
+ PID: 9 -- Notice: 5: Authenticated globus user: /O=Plimsoll/CN=tester
+ PID: 9 -- Notice: 5: Requested service: jobmanager-fork [PING ONLY]
+Failure: ping successful
+ PID: 9 -- Failure: ping successful
+ PID: 10 -- Notice: 6: Got connection 127.0.0.1 at Sat Nov 28 16:00:01 2026
+ PID: 10 -- Notice: 5: Authenticated globus user: /O=Plimsoll/CN=tester
+ PID: 10 -- Notice: 5: Requested service: jobmanager-fork
+ PID: 10 -- Notice: 0: Child 11 started
+ PID: 12 -- Notice: 6: Got connection 127.0.0.1 at Sat Nov 28 16:00:02 2026
+Failure: GSS failed Major:00090000 Minor:00000000 Token:00000003
+TIME: Sat Nov 28 16:00:02 2026
+ PID: 12 -- Failure: GSS failed Major:00090000 Minor:00000000 Token:00000003
 """
 
 

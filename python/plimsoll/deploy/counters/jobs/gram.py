@@ -36,7 +36,7 @@ class GatekeeperCounts:
                 self.requests += 1
         elif b" Child " in line and line.rstrip().endswith(b" started"):
             self.started += 1
-        elif b"Failure: " in line and b"ping successful" not in line:
+        elif b" -- Failure: " in line and b"ping successful" not in line:
             self.failed += 1
 
     def reading(self) -> Reading:

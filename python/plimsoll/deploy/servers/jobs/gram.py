@@ -14,7 +14,14 @@ from typing import Final
 
 from plimsoll.deploy.counters.jobs.gram import GatekeeperCounters
 from plimsoll.deploy.ports import netloc
-from plimsoll.deploy.programs import ProgramSearch, find_on, not_installed, require, version_number, version_of
+from plimsoll.deploy.programs import (
+    ProgramSearch,
+    find_on,
+    not_installed,
+    require,
+    version_number,
+    version_of,
+)
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.deploy.servers.storage.gsi import make_credentials
@@ -115,7 +122,9 @@ def start_gram(running: RunningService, site: Site) -> None:
     running.counters = lambda: GatekeeperCounters(lambda offset: host.read(layout.log, offset), begin)
     running.logs = {"gatekeeper.log": layout.log, "manager.log": layout.manager_log}
     running.version = _toolkit_version(host.programs)
-    running.configuration = f"# Grid Community Toolkit {running.version}, service jobmanager-fork: {entry}{text.rstrip()}"
+    running.configuration = (
+        f"# Grid Community Toolkit {running.version}, service jobmanager-fork: {entry}{text.rstrip()}"
+    )
     # The credentials are beside the directory of the URL.
     running.urls = [f"{service.scheme}://{netloc(site.address, port)}{layout.place}"]
 
