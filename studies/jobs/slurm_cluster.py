@@ -13,11 +13,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 PATH = f"/usr/sbin:/sbin:{os.environ.get('PATH', '/usr/bin:/bin')}"
 READY_S = 60
+STOP_S = 5
 CONFIG = """\
 ClusterName=plimsoll
 SlurmctldHost=localhost(127.0.0.1)
@@ -70,11 +72,23 @@ def is_idle(environment: dict[str, str]) -> bool:
 
 
 def main() -> None:
-    place, port, slots = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    directory, port, slots = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     daemons = {name: program(name) for name in ("munged", "slurmctld", "slurmd")}
+    # Not in the directory of the service: the path of a socket has at most 107 characters, and munged requires that
+    # others can enter its directory.
+    place = Path(tempfile.mkdtemp(prefix="plimsoll-slurm-"))
+    place.chmod(0o755)
+    try:
+        run(directory / "slurm.conf", place, port, slots, daemons)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def run(config: Path, place: Path, port: str, slots: str, daemons: dict[str, str]) -> None:
+    """Starts the daemons and waits until one of them ends."""
     user = pwd.getpwuid(os.geteuid()).pw_name
     text = CONFIG.format(user=user, port=port, place=place, node_port=free_port(), slots=slots)
-    (place / "slurm.conf").write_text(text, encoding="ascii")
+    config.write_text(text, encoding="ascii")
     for name in ("state", "spool"):
         (place / name).mkdir()
     key = place / "munge.key"
@@ -86,33 +100,38 @@ def main() -> None:
         "log-file": "munge.log",
         "seed-file": "munge.seed",
     }
-    munge = [f"--{option}={place / name}" for option, name in {**files, "key-file": key.name}.items()]
-    environment = {**os.environ, "SLURM_CONF": str(place / "slurm.conf")}
+    options = [f"--{option}={place / name}" for option, name in {**files, "key-file": key.name}.items()]
+    environment = {**os.environ, "SLURM_CONF": str(config)}
     running: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *words: str) -> None:
         running.append(subprocess.Popen([daemons[name], *words], env=environment, stdin=subprocess.DEVNULL))
 
-    def stop(*_: object) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        start("munged", "--foreground", *options)
+        deadline = time.monotonic() + READY_S
+        while not (place / "munge.sock").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        start("slurmctld", "-D", "-c")
+        start("slurmd", "-D", "-N", "n1")
+        while not is_idle(environment):
+            if time.monotonic() > deadline or any(process.poll() is not None for process in running):
+                sys.exit("the node does not accept jobs: see the messages of slurmctld and slurmd above")
+            time.sleep(0.2)
+        print("cluster is ready", flush=True)
+        while all(process.poll() is None for process in running):
+            time.sleep(0.2)
+        sys.exit("a daemon has ended")
+    finally:
+        # They write to `place` at their end, which is removed then.
         for process in reversed(running):
             process.terminate()
-        sys.exit(0)
-
-    signal.signal(signal.SIGTERM, stop)
-    start("munged", "--foreground", *munge)
-    deadline = time.monotonic() + READY_S
-    while not (place / "munge.sock").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    start("slurmctld", "-D", "-c")
-    start("slurmd", "-D", "-N", "n1")
-    while not is_idle(environment):
-        if time.monotonic() > deadline or any(process.poll() is not None for process in running):
-            sys.exit("the node does not accept jobs: see slurmctld.log and slurmd.log in its directory")
-        time.sleep(0.2)
-    print("cluster is ready", flush=True)
-    while all(process.poll() is None for process in running):
-        time.sleep(0.2)
-    sys.exit("a daemon has ended")
+        for process in running:
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 if __name__ == "__main__":
