@@ -65,12 +65,17 @@ class Cluster:
         return self.call("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
 
 
-@contextmanager
-def running_slurm() -> Iterator[Cluster]:
-    """A cluster for as long as this lasts. Nothing of it is left, its jobs included."""
+def needs_slurm() -> None:
+    """Skips where Slurm is not installed."""
     for program in ("slurmctld", "slurmd", "munged"):
         if shutil.which(program, path=f"/usr/sbin:/sbin:{os.environ['PATH']}") is None:
             missing(program, "apt-get install slurm-wlm munge")
+
+
+@contextmanager
+def running_slurm() -> Iterator[Cluster]:
+    """A cluster for as long as this lasts. Nothing of it is left, its jobs included."""
+    needs_slurm()
     place = Path(tempfile.mkdtemp(prefix="plimsoll-slurm-", dir="/tmp"))  # munged wants it open, and short
     place.chmod(0o755)
     try:

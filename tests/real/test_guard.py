@@ -97,3 +97,17 @@ def test_a_program_is_bound_to_its_cores_and_this_process_is_not(tmp_path: Path)
         process.stop()
     with pytest.raises(ServiceError, match=r"cpus \[1022\] cannot be used: this process may run on"):
         GuardedProcess(find_engine(), Program("bound", ["true"], log, cpus=[1022]))
+
+
+def test_an_orphan_that_has_ended_is_reaped_while_the_program_runs(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = "(setsid sh -c 'sleep 0.1; echo $$' &); exec sleep 1000"
+    process = GuardedProcess(find_engine(), Program("orphans", ["sh", "-c", script], log, grace_s=2.0))
+    try:
+        wait_for(lambda: log.read_text().strip().isdigit(), 20)
+        orphan = Path(f"/proc/{log.read_text().strip()}")
+        wait_for(lambda: not orphan.exists(), 20)
+        assert len(tree_below(process.pid)) == 1
+        assert not process.has_ended()
+    finally:
+        process.stop()

@@ -217,6 +217,7 @@ fn follow(guarded: &mut Guarded, actions: &Receiver<Action>, grace: Duration) ->
         if END_REQUESTED.load(Ordering::Relaxed) {
             return guarded.child.as_mut().map(|child| end(child, grace)).transpose();
         }
+        reap_orphans(guarded.child.as_ref());
         match actions.recv_timeout(POLL_INTERVAL) {
             Ok(action) => guarded.act(action)?,
             Err(RecvTimeoutError::Timeout) => {}
@@ -323,6 +324,35 @@ fn end(child: &mut Child, grace: Duration) -> Result<ExitStatus> {
     }
     child.kill()?;
     Ok(child.wait()?)
+}
+
+/// Reaps the descendants that have ended and whose parents had ended before: a server that starts
+/// daemons, such as the job managers of a batch system, would otherwise leave a zombie for each of
+/// them until the end of the guard, and programs that look for their pids would find them. The
+/// status of `child` remains for `Child::try_wait`.
+fn reap_orphans(child: Option<&Child>) {
+    while let Some(pid) = ended_child() {
+        if child.is_some_and(|child| i64::from(child.id()) == i64::from(pid)) {
+            return;
+        }
+        // SAFETY: `pid` is a child of this process that has ended and was not reaped. A null status
+        // is allowed.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+    }
+}
+
+/// A child of this process that has ended, without reaping it.
+fn ended_child() -> Option<libc::pid_t> {
+    // SAFETY: the structure is plain data, for which zero is a valid value. waitid writes to it.
+    let pid = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        if libc::waitid(libc::P_ALL, 0, &raw mut info, options) != 0 {
+            return None;
+        }
+        info.si_pid()
+    };
+    (pid > 0).then_some(pid)
 }
 
 fn signal_group(signal: libc::c_int) {

@@ -8,6 +8,8 @@ from typing import Final
 
 from plimsoll.deploy.programs import HERE, ProgramSearch, find_on, missing_text, postgres_directory
 from plimsoll.deploy.servers.java import JAVA_PACKAGE, TOMCAT_PACKAGE, tomcat_home
+from plimsoll.deploy.servers.jobs.gram import FORK_PACKAGE, MANAGER_PACKAGE, has_fork
+from plimsoll.deploy.servers.jobs.gram import PACKAGE as GRAM_PACKAGE
 from plimsoll.deploy.servers.slapd import PACKAGE, SCHEMA_PACKAGE, has_schema
 from plimsoll.deploy.servers.storage.gridftp import PACKAGE as GRIDFTP_PACKAGE
 from plimsoll.deploy.servers.storage.xrootd import PACKAGE as XROOTD_PACKAGE
@@ -24,6 +26,12 @@ class Need:
 
 
 NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
+    "gram": (
+        Need("GRAM gatekeeper", ("globus-gatekeeper",), GRAM_PACKAGE),
+        Need("GRAM job manager", ("globus-job-manager",), MANAGER_PACKAGE),
+        Need("the job manager fork", (), FORK_PACKAGE),
+        Need("OpenSSL", ("openssl",), "openssl"),
+    ),
     "gridftp": (
         Need("GridFTP server", ("globus-gridftp-server",), GRIDFTP_PACKAGE),
         Need("OpenSSL", ("openssl",), "openssl"),
@@ -67,6 +75,8 @@ def _is_installed(kind: str, need: Need, search: ProgramSearch) -> bool:
             tomcat_home("", search)
         elif need.package == SCHEMA_PACKAGE:
             return has_schema(search)
+        elif need.package == FORK_PACKAGE:
+            return has_fork(search)
         else:
             return find_on(search, need.names) is not None
     except ServiceError:

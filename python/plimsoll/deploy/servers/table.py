@@ -9,6 +9,7 @@ from typing import Final
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.deploy.servers.command import start_command
+from plimsoll.deploy.servers.jobs.gram import start_gram
 from plimsoll.deploy.servers.mariadb import start_mariadb
 from plimsoll.deploy.servers.nginx import start_nginx
 from plimsoll.deploy.servers.own import start_own
@@ -34,6 +35,7 @@ class Start:
 STARTS: Final[Mapping[str, Start]] = {
     **{kind: Start(start_own) for kind, section in SERVICE_KINDS.items() if section.runs_in_engine},
     "command": Start(start_command),
+    "gram": Start(start_gram, unprivileged=True),
     "gridftp": Start(start_gridftp, unprivileged=True),
     "mariadb": Start(start_mariadb, unprivileged=True),
     "nginx": Start(start_nginx, unprivileged=True),

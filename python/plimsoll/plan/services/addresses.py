@@ -42,7 +42,8 @@ def services_in(
                 context.wrong(at, f"{match[0]}: {other} is a service of kind {kind}, not a database")
             if match[2] == "credentials" and not section.makes_credentials:
                 context.wrong(
-                    at, f"{match[0]}: {other} makes no certificates (`kind: gridftp`, `security: gsi`)"
+                    at,
+                    f"{match[0]}: {other} makes no certificates (`kind: gram`; `kind: gridftp` with `security: gsi`)",
                 )
             if match[2] in ("host", "port") and not section.starts_process:
                 context.wrong(at, f"{match[0]}: {other} is a service of kind {kind}, which has no address")

@@ -14,6 +14,7 @@ from plimsoll.plan.services.command import CommandService
 from plimsoll.plan.services.delay import DelayService
 from plimsoll.plan.services.echo import EchoService
 from plimsoll.plan.services.frontier import FrontierService
+from plimsoll.plan.services.jobs.gram import GramService
 from plimsoll.plan.services.mariadb import MariadbService
 from plimsoll.plan.services.nginx import NginxService
 from plimsoll.plan.services.null import NullService
@@ -32,6 +33,7 @@ _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     DelayService,
     EchoService,
     FrontierService,
+    GramService,
     GridftpService,
     MariadbService,
     NginxService,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from plimsoll.deploy.counters import Reading
+from plimsoll.deploy.counters.lines import LineCounters
 
 DOWNLOADS: Final = frozenset({b"RETR", b"ERET"})
 """Commands that read a file, as a whole or in parts. Listings (LIST, NLST, MLSD) are not transfers of files."""
@@ -56,32 +57,8 @@ class TransferCounts:
         )
 
 
-class TransferCounters:
-    """Counts the lines of a log. `read`: returns a part of the log that begins at an offset; empty at the end of the
-    log. `begin`: the offset of the first line of this process of the server."""
+class TransferCounters(LineCounters):
+    """Counts the transfers of a log. See `LineCounters`."""
 
     def __init__(self, read: Callable[[int], bytes], begin: int) -> None:
-        self._read = read
-        self._offset = begin
-        self._counts = TransferCounts()
-
-    def open(self) -> None:
-        """There is no connection."""
-
-    def read(self) -> Reading:
-        """Counts the lines that are new and complete."""
-        while part := self._read(self._offset):
-            end = part.rfind(b"\n") + 1
-            if end == 0:
-                break
-            for line in part[:end].splitlines():
-                self._counts.add(line)
-            self._offset += end
-        return self._counts.reading()
-
-    def last(self) -> Mapping[str, Any]:
-        """Returns nothing."""
-        return {}
-
-    def close(self) -> None:
-        """There is no connection."""
+        super().__init__(read, begin, TransferCounts())

@@ -1,0 +1,1 @@
+"""The counters of servers that start jobs."""

@@ -1,0 +1,1 @@
+"""Servers that start jobs: GRAM."""
