@@ -23,9 +23,8 @@ workload:
     expect: {status: [200, 503]}
   values: {vo: {uniform: [0, 59]}, group: {uniform: [0, 9]}}
 load: {testers: 6, think: 10ms}
-factors: {services.points.exchange: [20ms, 0s]}
-design: {seed: 1, order: listed}
-run: {until: {transactions: 600}, drain: 10s}
+design: {seed: 1}
+run: {until: {transactions: 400}, drain: 10s}
 validity: {lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, trend: false, steal: 100%}
 responses: [{metric: metric.accuracy}, {metric: metric.misplaced}]
 """
@@ -34,23 +33,15 @@ responses: [{metric: metric.accuracy}, {metric: metric.misplaced}]
 def test_the_quality_of_decisions_is_recorded_and_agrees_with_the_grid(lab: Lab) -> None:
     done = lab.run("run", lab.file(FILE), "--json")
     assert done.code == 0, done.err
-    exchanging, alone = done.json["runs"]
-    for run in (exchanging, alone):
-        counted = {each["name"]: each["counters"] for each in run["services"]}
-        grid, points = counted["grid"], [counted[f"points.{number}"] for number in (1, 2, 3)]
-        metrics = {metric["name"]: metric for metric in run["metrics"]}
-        assert metrics["accuracy"]["count"] == run["counts"]["started"] == grid["decisions"]
-        assert abs(metrics["accuracy"]["mean"] - grid["accuracy"] / grid["decisions"]) < 1e-4
-        assert round(metrics["misplaced"]["mean"] * grid["decisions"]) == grid["misplaced"]
-        assert sum(point["decisions"] for point in points) == grid["submitted"]
-        assert {tier["service"] for tier in run["tiers"]} == {"grid", "points.1", "points.2", "points.3"}
-        assert all(tier["difference"] == 0 for tier in run["tiers"])
-        assert all(point["exchange_failures"] == 0 for point in points)
-        has_exchanged = sum(point["decisions_received"] for point in points) > 0
-        assert has_exchanged == (run is exchanging)
-    grids = [
-        next(each["counters"] for each in run["services"] if each["name"] == "grid")
-        for run in (exchanging, alone)
-    ]
-    # Points that know nothing of each other fill the same sites: with 600 jobs on some 1,000 CPUs, many wait.
-    assert grids[1]["misplaced"] > 50
+    (run,) = done.json["runs"]
+    counted = {each["name"]: each["counters"] for each in run["services"]}
+    grid, points = counted["grid"], [counted[f"points.{number}"] for number in (1, 2, 3)]
+    metrics = {metric["name"]: metric for metric in run["metrics"]}
+    assert metrics["accuracy"]["count"] == run["counts"]["started"] == grid["decisions"]
+    assert abs(metrics["accuracy"]["mean"] - grid["accuracy"] / grid["decisions"]) < 1e-4
+    assert round(metrics["misplaced"]["mean"] * grid["decisions"]) == grid["misplaced"]
+    assert sum(point["decisions"] for point in points) == grid["submitted"] > 0
+    assert {tier["service"] for tier in run["tiers"]} == {"grid", "points.1", "points.2", "points.3"}
+    assert all(tier["difference"] == 0 for tier in run["tiers"])
+    assert all(point["exchange_failures"] == 0 for point in points)
+    assert all(point["decisions_received"] > 0 for point in points)
