@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use plimsoll_services::{bind, delay, echo, frontier, null, sink};
+use plimsoll_services::{bind, broker, delay, echo, frontier, null, sink};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,6 +35,8 @@ enum Service {
     Echo,
     Delay,
     Frontier,
+    Grid,
+    Broker,
     Sink,
 }
 
@@ -119,6 +121,14 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     .or_else(|| keys_file(arguments.listen));
             }
             frontier::serve(listen(arguments)?, config, shutdown).await?;
+        }
+        Service::Grid => {
+            let config = config(arguments)?;
+            broker::serve_grid(listen(arguments)?, config, shutdown).await?;
+        }
+        Service::Broker => {
+            let config = config(arguments)?;
+            broker::serve_point(listen(arguments)?, config, shutdown).await?;
         }
     }
     Ok(())

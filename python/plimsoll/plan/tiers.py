@@ -305,6 +305,9 @@ def _sent_by(other: Service, service: Service, config: Config) -> _Clients:
             # The gateway asks a MariaDB for the number of each new session, to be able to cancel its queries.
             sessions = "Connections" if service.database_kind == "mariadb" else ""
             return _forwards(other, "database_errors", sessions)
+        case "broker":
+            # Decision points do not count the exchanges with others.
+            return _forwards(other) if service.kind == "grid" else []
         case "postgres":
             return []  # a replica reads the write-ahead log, which is no statement
         case _:

@@ -43,6 +43,8 @@ pub struct Exchange<'a> {
     pub keep: bool,
     /// Buffer for the body of the response; none: the body is counted and discarded.
     pub body: Option<&'a mut Vec<u8>>,
+    /// Buffer for the bytes of the response's head; none: they are not kept.
+    pub head: Option<&'a mut Vec<u8>>,
     /// Maximum length of a body that is kept, bytes. A longer body is a failure.
     pub max_kept: usize,
     /// Timeouts within the transaction.
@@ -276,6 +278,9 @@ impl Connections {
             Err(TransferError::Io(error)) => Some(error),
         };
         let mut reader = Reader::new(exchange.head_only, exchange.max_kept);
+        if exchange.head.is_some() {
+            reader = reader.keeping_head();
+        }
         let limits = (&self.timer, deadline, timeouts);
         let read = transport.receive(&self.io, limits, attempt, |bytes| {
             match reader.feed(bytes, exchange.body.as_deref_mut()) {
@@ -304,6 +309,9 @@ impl Connections {
             }
         }
         let (response, keep) = reader.response().ok_or_else(Failure::closed_early)?;
+        if let Some(head) = &mut exchange.head {
+            **head = reader.take_head();
+        }
         Ok((response, keep && unsent.is_none()))
     }
 }

@@ -43,6 +43,8 @@ pub struct Reader {
     /// The pieces of a head so far.
     partial: Vec<u8>,
     head: Option<Head>,
+    /// The bytes of the head, if they are kept.
+    kept_head: Option<Vec<u8>>,
     chunked: ChunkDecoder,
     length: u64,
     /// Bytes followed the end of the response.
@@ -58,10 +60,23 @@ impl Reader {
             max_kept,
             partial: Vec::new(),
             head: None,
+            kept_head: None,
             chunked: ChunkDecoder::default(),
             length: 0,
             excess: false,
         }
+    }
+
+    /// Keeps the bytes of the head.
+    #[must_use]
+    pub fn keeping_head(mut self) -> Self {
+        self.kept_head = Some(Vec::new());
+        self
+    }
+
+    /// Removes and returns the bytes of the head; empty if they are not kept.
+    pub fn take_head(&mut self) -> Vec<u8> {
+        self.kept_head.take().unwrap_or_default()
     }
 
     /// Reads a piece, and returns whether the response is complete. The body is appended to `keep`,
@@ -101,6 +116,9 @@ impl Reader {
                 Some(head) if head.status < 200 => from += head.length,
                 Some(head) => {
                     self.head = Some(head);
+                    if let Some(kept) = &mut self.kept_head {
+                        kept.extend_from_slice(&bytes[from..from + head.length]);
+                    }
                     return Ok(Some(from + head.length));
                 }
                 None => {
@@ -178,7 +196,7 @@ mod tests {
         for (text, status) in [(plain, 200), (chunked, 201)] {
             let bytes = text.as_bytes();
             for size in 1..=bytes.len() {
-                let (mut reader, mut body) = (Reader::new(false, 1024), Vec::new());
+                let (mut reader, mut body) = (Reader::new(false, 1024).keeping_head(), Vec::new());
                 let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
                 for (index, piece) in pieces.iter().enumerate() {
                     let done = reader.feed(piece, Some(&mut body)).unwrap();
@@ -192,6 +210,10 @@ mod tests {
                 };
                 assert_eq!(reader.response(), Some((expected, true)));
                 assert_eq!(body, b"hello");
+                let head = reader.take_head();
+                assert!(
+                    head.starts_with(format!("HTTP/1.1 {status}").as_bytes()) && head.ends_with(b"\r\n\r\n")
+                );
             }
         }
     }

@@ -15,6 +15,7 @@ GAUGES: Final = (
     *("servers", "in_system", "mean_service_s", "mean_late_s", "max_late_s"),
     *("in_progress", "connections_in_use", "connections_waiting", "connections_limit", "threads_limit"),
     *("keys", "owed", "watching", "refusing", "purge_delay_most_ms"),
+    *("jobs_submitted", "jobs_queued", "jobs_running", "cpus", "cpus_busy", "jobs_known", "jobs_held"),
 )
 
 

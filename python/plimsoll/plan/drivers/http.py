@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -57,6 +57,13 @@ def _method(value: str) -> str:
     )
 
 
+MAX_METRICS: Final = 16
+OWN_METRICS: Final = ("tcp_rtt", "tcp_retransmits", "tcp_connect_s", "tls_handshake_s")
+"""Metrics that the driver records itself."""
+MetricWord = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+HeaderField = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$", examples=["Server-Load"])]
+
+
 class HttpSection(Raw):
     """HTTP/1.1."""
 
@@ -68,6 +75,7 @@ class HttpSection(Raw):
     body: Text | None = None
     body_file: PlainText | None = None
     expect: Expect = Field(default_factory=Expect)
+    metrics: dict[MetricWord, HeaderField] = Field(default_factory=dict, max_length=MAX_METRICS)
     resend_non_idempotent: bool = False
     connection: Connection = "kept"
     tls: Tls = Field(default_factory=Tls)
@@ -101,8 +109,17 @@ def _http_settings(section: HttpSection, at: KeyPath, context: Context) -> dict[
         "token_file": token,
         "proxies": [] if section.proxy is None else [proxy(section.proxy, (*at, "proxy"), context)],
         "keep_body": False,  # the engine keeps the body if `expect` needs it
+        **_metrics(section, (*at, "metrics"), context),
         **source_settings(section.source_addresses, at, context),
     }
+
+
+def _metrics(section: HttpSection, at: KeyPath, context: Context) -> dict[str, Json]:
+    """The key of the settings; empty without metrics."""
+    for name in section.metrics:
+        if name in OWN_METRICS:
+            context.wrong((*at, name), "the driver records a metric of this name itself: use another name")
+    return {"metrics": [list(pair) for pair in section.metrics.items()]} if section.metrics else {}
 
 
 def _http_log_requests(section: HttpSection, at: KeyPath, context: Context) -> LogRequests | None:
@@ -153,7 +170,7 @@ def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iter
 
 HTTP = Driver(
     HttpSection,
-    frozenset({"connection", "tls", "token_file", "proxy", "from_log", KEY}),
+    frozenset({"connection", "tls", "token_file", "proxy", "from_log", "metrics", KEY}),
     ("http", "https"),
     _http_settings,
     _http_requests,

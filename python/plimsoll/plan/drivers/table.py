@@ -5,7 +5,8 @@ experiment file. Quantities are in bytes and nanoseconds, file names are absolut
 
 null      settings: nothing. request: nothing.
 tcp       settings: connection. request: send, expect{kind: line | close | bytes, count}.
-http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body.
+http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_file, proxies, keep_body,
+          metrics as pairs of a name and a field of the response's header.
           request: method, path, headers as pairs, body, body_file, expect{status, contains, regex},
           resend_non_idempotent.
 ldap      settings: connection, bind{kind: anonymous | simple | external, dn, password}, start_tls,

@@ -149,6 +149,7 @@ impl Tester {
             head_only: false,
             keep: driver.keep,
             body: Some(&mut self.body),
+            head: None,
             max_kept: MAX_RESPONSE,
             timeouts: driver.timeouts,
             replace: if self.failover.is_some() {

@@ -8,11 +8,14 @@
 //! transfer coding, not decompressed. TLS sessions are not resumed. Items: 1 for each correct
 //! response.
 //!
+//! Metrics: numbers in the header of the response, if the settings name some (`metrics.rs`).
+//!
 //! Codes: the status; `unexpected body`; `refused`, `unreachable`, `reset`, `closed early`, `kept
 //! connection closed`, `bad response`, `tls ...`, `proxy STATUS`; the code of a timeout states what
 //! the tester waited for. Outcome `wrong`: a response whose status or body is not expected.
 
 mod error;
+mod metrics;
 mod token;
 
 use std::net::IpAddr;
@@ -37,6 +40,7 @@ use crate::net::round_trips::Names;
 use crate::net::tls::{self, TlsSettings};
 use crate::net::{Host, source};
 use crate::setup_error::{EndpointError, SetupError, UrlError};
+use metrics::HeaderMetrics;
 use token::Token;
 
 pub use error::HttpError;
@@ -67,6 +71,9 @@ struct Settings {
     token_file: Option<PathBuf>,
     proxies: Vec<String>,
     keep_body: bool,
+    /// Names of metrics, each with the field of the response's header that contains it.
+    #[serde(default)]
+    metrics: Vec<(String, String)>,
     #[serde(default)]
     source_addresses: Vec<IpAddr>,
 }
@@ -101,6 +108,7 @@ pub struct Http {
     statuses: Statuses,
     unexpected: Code,
     names: Names,
+    metrics: HeaderMetrics,
 }
 
 /// An endpoint.
@@ -176,6 +184,7 @@ impl AsyncDriver for Http {
             statuses: Statuses::new(setup.codes),
             unexpected: setup.codes.number("unexpected body"),
             names: Names::new(setup.codes),
+            metrics: HeaderMetrics::new(&settings.metrics, setup.codes)?,
         };
         http.render_constants(setup);
         Ok(http)
@@ -189,6 +198,7 @@ impl AsyncDriver for Http {
             driver: Arc::clone(self),
             request: Vec::new(),
             body: Vec::new(),
+            head: Vec::new(),
         }
     }
 }
@@ -515,6 +525,8 @@ pub struct Tester {
     route: usize,
     request: Vec<u8>,
     body: Vec<u8>,
+    /// Head of the last response, if it contains metrics.
+    head: Vec<u8>,
 }
 
 impl AsyncTester for Tester {
@@ -538,6 +550,7 @@ impl AsyncTester for Tester {
             head_only: bytes.starts_with(b"HEAD "),
             keep: driver.keep,
             body: operation.keep_body.then_some(&mut self.body),
+            head: (!driver.metrics.is_empty()).then_some(&mut self.head),
             max_kept: MAX_BODY,
             timeouts: Timeouts::NONE,
             replace: operation.replace,
@@ -546,6 +559,7 @@ impl AsyncTester for Tester {
             Ok(response) => {
                 attempt.payload = response.body;
                 attempt.cache = response.cache;
+                driver.metrics.read(&self.head, &mut attempt.metrics);
                 let code = driver.statuses.code(response.status);
                 if !operation.expects(response.status) {
                     attempt.conclude(Outcome::Wrong, code);
