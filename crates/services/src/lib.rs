@@ -13,9 +13,11 @@
 //! | [`echo`] | TCP echo, and a minimal HTTP server with fixed responses |
 //! | [`delay`] | c servers and one queue with random service times: M/M/c, whose response time is known from theory |
 //! | [`frontier`] | the `FroNtier` gateway to `SQLite`, `PostgreSQL` and `MariaDB` |
+//! | [`catalogue`] | a file catalogue over `SQLite` and `PostgreSQL` |
 //!
 //! [`data`] writes the tables that `frontier` (and any other client of these databases) reads.
 
+pub mod catalogue;
 pub mod counters;
 pub mod data;
 pub mod delay;

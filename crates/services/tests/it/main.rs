@@ -5,6 +5,7 @@
     reason = "all of this crate is a test; clippy sees that of functions marked so only"
 )]
 
+mod catalogue;
 mod data;
 mod databases;
 mod delay;

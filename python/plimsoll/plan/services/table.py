@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Union
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.services.catalogue import CatalogueService
 from plimsoll.plan.services.command import CommandService
 from plimsoll.plan.services.delay import DelayService
 from plimsoll.plan.services.echo import EchoService
@@ -28,6 +29,7 @@ from plimsoll.plan.services.tomcat import TomcatService
 from plimsoll.plan.source.fields import null_word, shown
 
 _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
+    CatalogueService,
     CommandService,
     DelayService,
     EchoService,
