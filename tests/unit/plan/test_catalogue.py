@@ -69,7 +69,10 @@ def test_a_mix_has_different_operations() -> None:
         ({"section": ", connection: per-request, transactions: true"}, "transactions need a session"),
         ({"section": ", operation: rename"}, "operation"),
         ({"service": ", threads: 0"}, "threads"),
-        ({"service": ", security: tls, key_file: key.pem"}, "give cert_file, key_file, ca_file, or none of them"),
+        (
+            {"service": ", security: tls, key_file: key.pem"},
+            "give cert_file, key_file, ca_file, or none of them",
+        ),
         ({"service": ", ca_file: ca.pem"}, "is used only with `security: tls`"),
         ({"service": ", protocol: soap"}, "protocol"),
         ({"database": "mariadb"}, "expected one of kind sqlite or postgres"),
@@ -112,9 +115,9 @@ def test_the_service_reads_the_database_of_another_service() -> None:
     ("section", "is_compared"),
     [
         ("", True),
-        (", operation: insert, verify: 0", True),
+        (", operation: insert, verify: 0%", True),
         (", operation: insert", False),
-        (", operation: delete, verify: 0", False),
+        (", operation: delete, verify: 0%", False),
         (", operation: list", False),
         (", round_trips: lfc", False),
     ],

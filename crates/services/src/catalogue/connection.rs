@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use plimsoll_wire::catalogue::{Frame, MAX_BULK, Reply, Request, Status, subject_text};
 use rustls::{ServerConnection, StreamOwned};
 
-use super::Shared;
+use super::ServiceState;
 use super::database::DatabaseError;
 use super::store::{Store, result};
 use super::stream::LimitedStream;
@@ -26,7 +26,7 @@ const MAX_KEPT: usize = 256 * 1024;
 
 /// A thread's state.
 pub(super) struct Worker<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a ServiceState,
     store: Option<Store<'a>>,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -53,7 +53,7 @@ enum After {
 }
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(shared: &'a Shared) -> Self {
+    pub(super) fn new(shared: &'a ServiceState) -> Self {
         Self {
             shared,
             store: None,
@@ -131,7 +131,7 @@ impl<'a> Worker<'a> {
             let request = match self.receive(stream, &limit) {
                 Ok(Some(request)) => request,
                 Ok(None) => return,
-                Err(Refused) => return counters.refused(),
+                Err(InvalidRequest) => return counters.refused(),
             };
             // Requests that begin or end a session are not counted: they carry out no operation.
             let count = u64::from(!matches!(
@@ -161,11 +161,11 @@ impl<'a> Worker<'a> {
         &mut self,
         stream: &mut S,
         limit: &impl Fn(&mut S, Instant),
-    ) -> Result<Option<Request>, Refused> {
+    ) -> Result<Option<Request>, InvalidRequest> {
         let mut is_begun = false;
         loop {
-            if let Some(frame) = Frame::parse(&self.input).map_err(|_| Refused)? {
-                let request = Request::decode(frame).map_err(|_| Refused)?;
+            if let Some(frame) = Frame::parse(&self.input).map_err(|_| InvalidRequest)? {
+                let request = Request::decode(frame).map_err(|_| InvalidRequest)?;
                 let length = frame.length();
                 self.input.drain(..length);
                 return Ok(Some(request));
@@ -180,11 +180,11 @@ impl<'a> Worker<'a> {
             self.input.truncate(length + read.as_ref().copied().unwrap_or(0));
             match read {
                 Ok(0) if length == 0 => return Ok(None),
-                Ok(0) => return Err(Refused),
+                Ok(0) => return Err(InvalidRequest),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) if length == 0 => return Ok(None),
-                Err(_) => return Err(Refused),
+                Err(_) => return Err(InvalidRequest),
             }
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Worker<'a> {
 }
 
 /// The client sent something else than requests, or too slowly.
-struct Refused;
+struct InvalidRequest;
 
 /// Number of entries that a request concerns.
 pub(super) fn entries_of(request: &Request) -> u64 {

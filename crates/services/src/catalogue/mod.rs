@@ -9,7 +9,8 @@
 //! Rejected: a task for each connection and a pool of database sessions. It would be faster with
 //! many idle clients, and would not show the limit that the published catalogues had.
 //!
-//! `GET /plimsoll/stats` on the same port returns the counters, without a thread ([`crate::counters`]).
+//! `GET /plimsoll/stats` on the same port returns the counters, without a thread
+//! ([`crate::counters`]).
 //!
 //! Not implemented: ACLs and groups, symbolic links, comments, `MariaDB`, and the stateless
 //! protocol (SOAP) of `FiReMan`.
@@ -50,7 +51,7 @@ use crate::listen::serve_connections;
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// State that all threads share.
-struct Shared {
+struct ServiceState {
     database: PathBuf,
     tls: Option<Arc<ServerConfig>>,
     threads: usize,
@@ -73,7 +74,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServiceError> {
     config.check()?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ServiceState {
         tls: tls::server(&config)?,
         database: config.database,
         threads: config.threads,
@@ -100,7 +101,7 @@ pub async fn serve(
 }
 
 /// Main function of a thread.
-fn work(shared: &Shared, inbox: &Mutex<mpsc::Receiver<Job>>) {
+fn work(shared: &ServiceState, inbox: &Mutex<mpsc::Receiver<Job>>) {
     let mut worker = Worker::new(shared);
     loop {
         let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -113,7 +114,7 @@ fn work(shared: &Shared, inbox: &Mutex<mpsc::Receiver<Job>>) {
 }
 
 /// Passes a connection to a thread, and waits for its end.
-async fn connection(stream: TcpStream, shared: Arc<Shared>, jobs: mpsc::Sender<Job>) {
+async fn connection(stream: TcpStream, shared: Arc<ServiceState>, jobs: mpsc::Sender<Job>) {
     let mut first = [0];
     match timeout(FIRST_BYTE_TIMEOUT, stream.peek(&mut first)).await {
         Ok(Ok(1)) if first == *b"G" => return statistics(HttpConnection::new(stream, 0), &shared).await,
@@ -140,7 +141,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, jobs: mpsc::Sender<J
 }
 
 /// Answers requests for counters.
-async fn statistics(mut connection: HttpConnection, shared: &Shared) {
+async fn statistics(mut connection: HttpConnection, shared: &ServiceState) {
     let mut head = Head::default();
     let mut body = Vec::new();
     while connection.next(&mut head, &mut body).await == Next::Request {

@@ -1,5 +1,5 @@
-//! The catalogue over `SQLite` and `PostgreSQL`: operations, permissions, transactions, threads, and
-//! clients that send something else.
+//! The catalogue over `SQLite` and `PostgreSQL`: operations, permissions, transactions, threads,
+//! and clients that send something else.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -26,6 +26,6 @@ mod subject;
 pub use error::{CatalogueProtocolError, Status};
 pub use frame::{Frame, HEADER, MAX_BODY};
 pub use names::{DataSet, ROOT_DIRECTORIES, guid_of};
-pub use reply::{DirectoryEntry, Found, Reply};
+pub use reply::{DirectoryEntry, EntryData, Reply};
 pub use request::{Key, MAX_BULK, NewEntry, Request};
 pub use subject::subject_text;

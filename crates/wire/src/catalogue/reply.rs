@@ -19,7 +19,7 @@ const MAX_REPLICAS: usize = 1000;
 
 /// An entry of the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct EntryData {
     /// Its number.
     pub file: u64,
     /// Its GUID; empty for a directory.
@@ -55,7 +55,7 @@ pub enum Reply {
     /// The results of the entries of a request.
     Results(Vec<Status>),
     /// The entries of a request; none: there is no such entry, or the client may not read it.
-    Entries(Vec<Option<Found>>),
+    Entries(Vec<Option<EntryData>>),
     /// Names of replicas.
     Replicas(Vec<String>),
     /// A page of a directory. `is_last`: there are no further names.
@@ -139,7 +139,7 @@ impl Reply {
     }
 }
 
-fn put_found(found: &Found, body: &mut Vec<u8>) {
+fn put_found(found: &EntryData, body: &mut Vec<u8>) {
     body.long(found.file);
     body.text(&found.guid);
     body.number(found.mode);
@@ -159,7 +159,7 @@ fn result(fields: &mut Fields<'_>) -> Option<Reply> {
     Some(Reply::Result(Status(fields.number()?), fields.text()?))
 }
 
-fn entries(fields: &mut Fields<'_>) -> Option<Vec<Option<Found>>> {
+fn entries(fields: &mut Fields<'_>) -> Option<Vec<Option<EntryData>>> {
     fields.list(MAX_BULK, |fields| match fields.byte()? {
         0 => Some(None),
         1 => found(fields).map(Some),
@@ -167,8 +167,8 @@ fn entries(fields: &mut Fields<'_>) -> Option<Vec<Option<Found>>> {
     })
 }
 
-fn found(fields: &mut Fields<'_>) -> Option<Found> {
-    Some(Found {
+fn found(fields: &mut Fields<'_>) -> Option<EntryData> {
+    Some(EntryData {
         file: fields.long()?,
         guid: fields.text()?,
         mode: fields.number()?,
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_reply_is_decoded_as_it_was_encoded_and_not_if_it_is_cut() {
-        let found = Found {
+        let found = EntryData {
             file: 1 << 33,
             guid: "g".into(),
             mode: 0o100_644,

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plimsoll.plan.drivers.driver import Driver
 from plimsoll.plan.drivers.catalogue import CATALOGUE
+from plimsoll.plan.drivers.driver import Driver
 from plimsoll.plan.drivers.exec import EXEC
 from plimsoll.plan.drivers.frontier import FRONTIER
 from plimsoll.plan.drivers.http import HTTP

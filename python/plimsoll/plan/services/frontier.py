@@ -149,9 +149,7 @@ class FrontierService(StatelessSection):
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
-        needs, database = resolve_database(
-            self.database, name, services, DATABASE_KINDS, context
-        )
+        needs, database = resolve_database(self.database, name, services, DATABASE_KINDS, context)
         settings: dict[str, Any] = {"database": database}
         self._check_times(services, at, context)
         for key in ("files", "key_file", "cert_file"):

@@ -18,8 +18,8 @@
 //! an insertion and a deletion. Without a session, each call has a connection of its own.
 //!
 //! A kept connection that the server has closed while it was idle is replaced once within the
-//! transaction (`attempt` 1) if the operation is a query or a list. A change is not repeated, because
-//! it may have been carried out: `kept connection closed`.
+//! transaction (`attempt` 1) if the operation is a query or a list. A change is not repeated,
+//! because it may have been carried out: `kept connection closed`.
 //!
 //! Codes of wrong answers: `missing entry`, `wrong entry`, `deleted entry found`, `not refused`,
 //! `unexpected entries` (of a list). Other codes: the text of the catalogue's result (`busy`,
@@ -45,7 +45,7 @@ use plimsoll_wire::catalogue::{DataSet, Key, Reply, Request as CatalogueRequest}
 use self::connection::{Connection, Part};
 use self::error::OperationError;
 use self::settings::{Operation, RoundTripMode, Server, Settings, Work, work};
-use self::steps::{Expected, Known, MODES, Step, insertion, judge, steps, verification};
+use self::steps::{Expected, KnownEntry, MODES, Step, insertion, judge, steps, verification};
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
 use crate::drivers::connection::Connection as ConnectionMode;
@@ -138,7 +138,7 @@ pub struct Tester {
     io: Io,
     number: u32,
     kept: Vec<Option<Connection>>,
-    own: Vec<VecDeque<Known>>,
+    own: Vec<VecDeque<KnownEntry>>,
     draws: Draws,
     sessions: u32,
     inserted: u64,
@@ -148,7 +148,7 @@ pub struct Tester {
 
 /// What a transaction has done so far.
 #[derive(Default)]
-struct Done {
+struct Progress {
     requests: u64,
     payload: u64,
     items: u64,
@@ -163,7 +163,7 @@ impl AsyncTester for Tester {
             Err(error) => return fail(attempt, error),
         };
         attempt.begin();
-        let mut done = Done::default();
+        let mut done = Progress::default();
         match self.carry_out(work, endpoint, &entries, &mut done, attempt).await {
             Ok(()) => {
                 (attempt.items, attempt.payload) = (done.items, done.payload);
@@ -178,7 +178,7 @@ impl AsyncTester for Tester {
                 if entries.len() >= LARGE {
                     attempt.freed();
                 }
-                if self.is_verified(work.operation) {
+                if self.count_change(work.operation) {
                     attempt.freed();
                     self.verify(work.operation, endpoint, &entries, attempt).await;
                 }
@@ -213,12 +213,12 @@ impl Tester {
         work: Work,
         endpoint: usize,
         attempt: &mut Attempt,
-    ) -> Result<Vec<Known>, OperationError> {
+    ) -> Result<Vec<KnownEntry>, OperationError> {
         match work.operation {
             Operation::Query => {
                 let data = self.driver.data;
                 Ok((0..work.bulk)
-                    .map(|_| Known::of_data(&data, self.draw()))
+                    .map(|_| KnownEntry::of_data(&data, self.draw()))
                     .collect())
             }
             Operation::List => Ok(Vec::new()),
@@ -247,11 +247,11 @@ impl Tester {
         }
     }
 
-    fn new_entries(&mut self, directory: &str, count: usize) -> Vec<Known> {
+    fn new_entries(&mut self, directory: &str, count: usize) -> Vec<KnownEntry> {
         let (token, tester, first) = (self.driver.token, self.number, self.inserted);
         self.inserted += count as u64;
         (first..self.inserted)
-            .map(|number| Known::new(format!("{directory}/{token:x}-{tester}-{number}")))
+            .map(|number| KnownEntry::new(format!("{directory}/{token:x}-{tester}-{number}")))
             .collect()
     }
 
@@ -267,8 +267,8 @@ impl Tester {
         &mut self,
         work: Work,
         endpoint: usize,
-        entries: &[Known],
-        done: &mut Done,
+        entries: &[KnownEntry],
+        done: &mut Progress,
         attempt: &mut Attempt,
     ) -> Result<(), OperationError> {
         if work.operation == Operation::List {
@@ -305,7 +305,7 @@ impl Tester {
         &mut self,
         work: Work,
         endpoint: usize,
-        done: &mut Done,
+        done: &mut Progress,
         attempt: &mut Attempt,
     ) -> Result<(), OperationError> {
         let directory = self.draw() / self.driver.data.directory;
@@ -348,8 +348,8 @@ impl Tester {
         }
     }
 
-    /// Whether a change is verified.
-    fn is_verified(&mut self, operation: Operation) -> bool {
+    /// Counts a change. Returns whether it is verified.
+    fn count_change(&mut self, operation: Operation) -> bool {
         let (Some(every), Operation::Insert | Operation::Delete | Operation::Chmod) =
             (self.driver.verify_every, operation)
         else {
@@ -364,7 +364,7 @@ impl Tester {
         &mut self,
         operation: Operation,
         endpoint: usize,
-        entries: &[Known],
+        entries: &[KnownEntry],
         attempt: &mut Attempt,
     ) {
         let Some(step) = verification(operation, entries) else {
@@ -388,7 +388,7 @@ impl Tester {
     }
 
     /// Remembers own entries after a successful change.
-    fn remember(&mut self, operation: Operation, endpoint: usize, entries: Vec<Known>) {
+    fn remember(&mut self, operation: Operation, endpoint: usize, entries: Vec<KnownEntry>) {
         if matches!(operation, Operation::Insert | Operation::Chmod) {
             let own = &mut self.own[endpoint];
             own.extend(entries);
@@ -402,7 +402,7 @@ impl Tester {
         &mut self,
         endpoint: usize,
         step: &Step,
-        entries: &[Known],
+        entries: &[KnownEntry],
         part: Part,
         attempt: &mut Attempt,
     ) -> Result<u64, OperationError> {

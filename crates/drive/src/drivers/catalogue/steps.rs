@@ -1,6 +1,6 @@
 //! The requests of a transaction, and what their replies must be.
 
-use plimsoll_wire::catalogue::{DataSet, Found, Key, NewEntry, Reply, Request, Status, guid_of};
+use plimsoll_wire::catalogue::{DataSet, EntryData, Key, NewEntry, Reply, Request, Status, guid_of};
 
 use super::error::OperationError;
 use super::settings::{By, Operation, RoundTripMode, Work};
@@ -14,7 +14,7 @@ const SIZE: u64 = 1_000_000;
 
 /// An entry whose content is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownEntry {
     pub(super) path: String,
     pub(super) guid: String,
     /// Number of replicas; the first one is that of the data set for this GUID.
@@ -23,7 +23,7 @@ pub(super) struct Known {
     pub(super) mode: u32,
 }
 
-impl Known {
+impl KnownEntry {
     /// Entry `number` of the data set.
     pub(super) fn of_data(data: &DataSet, number: u64) -> Self {
         let guid = data.guid(number);
@@ -71,7 +71,7 @@ impl Known {
         replicas.len() == self.replicas as usize && replicas.contains(&self.replica())
     }
 
-    fn is(&self, found: &Found) -> bool {
+    fn is(&self, found: &EntryData) -> bool {
         found.guid == self.guid && found.mode & PERMISSIONS == self.mode
     }
 }
@@ -106,7 +106,7 @@ impl Step {
 }
 
 /// The requests of an operation on these entries. A list has its requests in `list`.
-pub(super) fn steps(work: Work, mode: RoundTripMode, entries: &[Known]) -> Vec<Step> {
+pub(super) fn steps(work: Work, mode: RoundTripMode, entries: &[KnownEntry]) -> Vec<Step> {
     let single = entries
         .first()
         .filter(|_| entries.len() == 1 && mode == RoundTripMode::Lfc);
@@ -160,12 +160,12 @@ pub(super) fn steps(work: Work, mode: RoundTripMode, entries: &[Known]) -> Vec<S
     }
 }
 
-fn register(entries: &[Known], expected: Expected) -> Step {
-    let entries = entries.iter().map(Known::to_register).collect();
+fn register(entries: &[KnownEntry], expected: Expected) -> Step {
+    let entries = entries.iter().map(KnownEntry::to_register).collect();
     Step::new(Request::Register(entries), expected)
 }
 
-fn set_mode(entry: &Known) -> Request {
+fn set_mode(entry: &KnownEntry) -> Request {
     Request::SetMode {
         path: entry.path.clone(),
         mode: entry.mode,
@@ -173,12 +173,12 @@ fn set_mode(entry: &Known) -> Request {
 }
 
 /// The request that makes new entries.
-pub(super) fn insertion(entries: &[Known]) -> Step {
+pub(super) fn insertion(entries: &[KnownEntry]) -> Step {
     register(entries, Expected::Done)
 }
 
 /// The request that shows whether a change was carried out; none if nothing was changed.
-pub(super) fn verification(operation: Operation, entries: &[Known]) -> Option<Step> {
+pub(super) fn verification(operation: Operation, entries: &[KnownEntry]) -> Option<Step> {
     let expected = match operation {
         Operation::Insert | Operation::Chmod => Expected::Entries,
         Operation::Delete => Expected::Nothing,
@@ -189,7 +189,7 @@ pub(super) fn verification(operation: Operation, entries: &[Known]) -> Option<St
 }
 
 /// Compares a reply with what it must be.
-pub(super) fn judge(expected: Expected, reply: Reply, entries: &[Known]) -> Result<(), OperationError> {
+pub(super) fn judge(expected: Expected, reply: Reply, entries: &[KnownEntry]) -> Result<(), OperationError> {
     match (expected, reply) {
         (Expected::Done, Reply::Result(Status::OK, _)) => Ok(()),
         (Expected::Done, Reply::Results(statuses)) => {
@@ -235,7 +235,7 @@ pub(super) fn judge(expected: Expected, reply: Reply, entries: &[Known]) -> Resu
     }
 }
 
-fn all_found(found: &[Option<Found>], entries: &[Known]) -> Result<(), OperationError> {
+fn all_found(found: &[Option<EntryData>], entries: &[KnownEntry]) -> Result<(), OperationError> {
     if found.len() != entries.len() {
         return Err(OperationError::unexpected());
     }
@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_detected() {
-        let entry = Known::new("/grid/new/a".into());
-        let found = |replica: &str| Found {
+        let entry = KnownEntry::new("/grid/new/a".into());
+        let found = |replica: &str| EntryData {
             file: 1,
             guid: entry.guid.clone(),
             mode: 0o100_644,
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn an_operation_of_lfc_has_several_round_trips_for_one_entry() {
-        let entries = [Known::new("/a".into()), Known::new("/b".into())];
+        let entries = [KnownEntry::new("/a".into()), KnownEntry::new("/b".into())];
         let work = |operation| Work {
             operation,
             by: By::Name,
@@ -312,7 +312,7 @@ mod tests {
             page: 100,
         };
         for operation in [Operation::Query, Operation::Insert, Operation::Delete] {
-            let count = |mode, entries: &[Known]| steps(work(operation), mode, entries).len();
+            let count = |mode, entries: &[KnownEntry]| steps(work(operation), mode, entries).len();
             assert_eq!(count(RoundTripMode::One, &entries[..1]), 1);
             assert_eq!(count(RoundTripMode::Lfc, &entries[..1]), 2);
             assert_eq!(count(RoundTripMode::Lfc, &entries), 1);

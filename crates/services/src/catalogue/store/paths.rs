@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_wire::catalogue::{Found, Key, Status};
+use plimsoll_wire::catalogue::{EntryData, Key, Status};
 
 use super::{Store, node_columns};
 use crate::catalogue::database::{DatabaseError, Keyed, Row, Value};
@@ -103,8 +103,8 @@ impl Node {
         (self.mode >> shift) & permission == permission
     }
 
-    pub(super) fn found(self, replicas: Vec<String>) -> Found {
-        Found {
+    pub(super) fn found(self, replicas: Vec<String>) -> EntryData {
+        EntryData {
             file: self.file as u64,
             guid: self.guid,
             mode: self.mode,
