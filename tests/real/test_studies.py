@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from plimsoll.deploy.programs import find
 from plimsoll.plan import load_experiment
 from plimsoll.plan.tiers import tiers_of
-from tests.conftest import ROOT, Lab
+from tests.conftest import ROOT, Lab, missing
 from tests.real.slurm import needs_slurm
 from tests.real.test_gram import needs_gram
 from tests.real.test_limits import require
@@ -49,6 +50,10 @@ NOT_COMPARED = {
     },
     "replication/01-same-place": {"db": "the writer sends updates, which are not counted as queries"},
     "replication/02-near-far": {"db": "the writer sends updates, which are not counted as queries"},
+    **{
+        f"catalogues/{each}": {"db": "the statements of a catalogue for one operation are not counted"}
+        for each in ("01-local", "02-security", "03-far")
+    },
     "frontier/32-writers-cost": {"db": "the writers send updates, which are not counted as queries"},
 }
 """Services that no run of a quick form compares with the requests of their clients, and why. Direct access to a
@@ -148,6 +153,8 @@ def test_a_study_in_its_quick_form_ends_with_an_answer(study: Path, lab: Lab, tm
     if is_of_jobs(study):
         needs_gram()
         needs_slurm()
+    if name_of(study) == "catalogues/02-security" and find(["openssl"]) is None:
+        missing("openssl", "apt-get install openssl")
     if "kind: testbed" in study.read_text(encoding="utf-8"):
         needs_testbeds()
     lab.limit_s = LIMIT_S

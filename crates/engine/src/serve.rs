@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use plimsoll_services::{bind, broker, delay, echo, frontier, null, sink};
+use plimsoll_services::{bind, broker, catalogue, delay, echo, frontier, null, sink};
 use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,6 +32,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Service {
     Null,
+    Catalogue,
     Echo,
     Delay,
     Frontier,
@@ -104,6 +105,10 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             null::serve(listen(arguments)?, config, shutdown).await?;
         }
         Service::Sink => sink::serve(listen(arguments)?, shutdown).await?,
+        Service::Catalogue => {
+            let config = config(arguments)?;
+            catalogue::serve(listen(arguments)?, config, shutdown).await?;
+        }
         Service::Echo => {
             let config = config(arguments)?;
             echo::serve(listen(arguments)?, config, shutdown).await?;

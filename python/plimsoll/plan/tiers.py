@@ -15,7 +15,13 @@ from plimsoll.plan.model.cell import Config, Service, Via, WatchedExporter, Work
 from plimsoll.plan.services.section import SentBytes
 from plimsoll.plan.services.table import SERVICE_KINDS
 
-COUNTED_DRIVERS: Final = {"http": "http", "frontier": "http", "ldap": "ldap", "sql": "sql"}
+COUNTED_DRIVERS: Final = {
+    "catalogue": "catalogue",
+    "http": "http",
+    "frontier": "http",
+    "ldap": "ldap",
+    "sql": "sql",
+}
 """Drivers whose transactions consist of a known number of requests, with what they send."""
 UNKNOWN_CLIENTS: Final = ("exec", "replay")
 """Drivers whose programs may send requests to any service."""
@@ -166,9 +172,11 @@ def _has_one_way(work: Workload) -> bool:
 
 
 def _is_counted(work: Workload) -> bool:
-    """Whether services count the requests of a workload: not those for their counters, only SELECT statements, and no
-    searches by pages, whose number depends on the entries."""
+    """Whether services count the requests of a workload: not those for their counters, only SELECT statements, no
+    searches by pages, whose number depends on the entries, and one call of a catalogue for each transaction."""
     if any(operation.request.get("page_size") for operation in work.operations):
+        return False
+    if work.driver == "catalogue" and not _is_one_call(work):
         return False
     paths = [operation.request.get("path") for operation in work.operations]
     return has_only_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
@@ -236,6 +244,15 @@ def _purges(service: Service, config: Config) -> _Clients:
     return []
 
 
+def _is_one_call(work: Workload) -> bool:
+    """Whether each transaction of the driver `catalogue` is one request, and none prepares or verifies it."""
+    settings = work.settings
+    names = {operation.request["operation"] for operation in work.operations}
+    verified = settings["verify"] > 0 and "insert" in names
+    single = names <= {"query", "insert", "forbidden"} and not verified
+    return single and settings["round_trips"] == "one" and not settings["transactions"]
+
+
 def _testers(service: Service, work: Workload, config: Config) -> _Clients:
     """The requests of a workload to a service: directly, or through proxies that do not count."""
     if work.driver in UNKNOWN_CLIENTS:
@@ -266,8 +283,8 @@ def _testers(service: Service, work: Workload, config: Config) -> _Clients:
 
 def _received(service: Service) -> str:
     """What the requests to a service are, as in `COUNTED_DRIVERS`."""
-    if service.kind == "slapd":
-        return "ldap"
+    if service.kind in ("catalogue", "slapd"):
+        return {"catalogue": "catalogue", "slapd": "ldap"}[service.kind]
     return "http" if service.database_kind is None else "sql"
 
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_model::{Endpoint, Workload};
 
+use super::catalogue::{self, Catalogue};
 use super::exec::{self, Exec};
 use super::frontier::{self, Frontier};
 use super::http::{self, Http};
@@ -54,6 +55,7 @@ static ENTRIES: &[Entry] = &[
     asynchronous::<Tcp>(tcp::INFO),
     asynchronous::<Http>(http::INFO),
     asynchronous::<Ldap>(ldap::INFO),
+    asynchronous::<Catalogue>(catalogue::INFO),
     Entry {
         info: sql::INFO,
         make: make_sql,

@@ -6,6 +6,7 @@
     reason = "`json!` literals as arguments read best"
 )]
 
+mod catalogue;
 mod database;
 mod exec;
 mod frontier;

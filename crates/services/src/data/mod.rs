@@ -10,7 +10,9 @@
 //! | [`table`] | one table of random strings, and of other types if configured |
 //! | [`cool`] | a conditions database with the layout of COOL: folders, channels, intervals, tags |
 //! | [`conddb`] | a conditions database with the layout of CMS and CREST: payloads by hash |
+//! | [`catalogue`] | a file catalogue with the layout of LFC: directories, entries, replicas |
 
+pub mod catalogue;
 pub mod conddb;
 pub mod cool;
 pub mod table;
@@ -25,10 +27,12 @@ use std::path::PathBuf;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use catalogue::CatalogueConfig;
 pub use columns::Type;
 pub use conddb::CondDbConfig;
 pub use cool::{CoolConfig, Versioning};
 pub use table::TableConfig;
+pub(crate) use writer::Client;
 
 use crate::ServiceError;
 
@@ -63,6 +67,8 @@ pub enum DataSet {
     Cool(CoolConfig),
     /// `kind: conddb`: the tables of a conditions database with payloads by hash.
     CondDb(CondDbConfig),
+    /// `kind: catalogue`: the tables of a file catalogue.
+    Catalogue(CatalogueConfig),
 }
 
 impl From<TableConfig> for DataSet {
@@ -79,9 +85,10 @@ impl<'de> Deserialize<'de> for DataSet {
             None | Some(Some("table")) => serde_json::from_value(value).map(Self::Table),
             Some(Some("cool")) => serde_json::from_value(value).map(Self::Cool),
             Some(Some("conddb")) => serde_json::from_value(value).map(Self::CondDb),
+            Some(Some("catalogue")) => serde_json::from_value(value).map(Self::Catalogue),
             Some(_) => {
                 return Err(D::Error::custom(
-                    "kind: expected \"table\", \"cool\" or \"conddb\"",
+                    "kind: expected \"table\", \"cool\", \"conddb\" or \"catalogue\"",
                 ));
             }
         }
@@ -111,6 +118,7 @@ pub fn write(config: &DataConfig) -> Result<Vec<TableReport>, ServiceError> {
             DataSet::Table(table) => table.check()?,
             DataSet::Cool(cool) => cool.check()?,
             DataSet::CondDb(conditions) => conditions.check()?,
+            DataSet::Catalogue(catalogue) => catalogue.check()?,
         }
     }
     let mut writer = writer::open(&config.database)?;
@@ -120,6 +128,7 @@ pub fn write(config: &DataConfig) -> Result<Vec<TableReport>, ServiceError> {
             DataSet::Table(table) => reports.extend(table.write(writer.as_mut())?),
             DataSet::Cool(cool) => reports.extend(cool.write(writer.as_mut())?),
             DataSet::CondDb(conditions) => reports.extend(conditions.write(writer.as_mut())?),
+            DataSet::Catalogue(catalogue) => reports.extend(catalogue.write(writer.as_mut())?),
         }
     }
     Ok(reports)
@@ -145,12 +154,14 @@ mod tests {
                 {"name": "t", "rows": 5, "row": 10},
                 {"kind": "table", "name": "u", "rows": 5, "row": 10, "columns": 3, "types": ["int", "text"]},
                 {"kind": "cool", "prefix": "P", "folders": 1, "channels": 2, "iovs": 3, "payload": 10},
-                {"kind": "conddb", "tags": 2, "iovs": 3, "payload": 10}]}"#,
+                {"kind": "conddb", "tags": 2, "iovs": 3, "payload": 10},
+                {"kind": "catalogue", "entries": 5}]}"#,
         )
         .unwrap();
         assert!(matches!(config.tables[0], DataSet::Table(_)));
         assert!(matches!(config.tables[2], DataSet::Cool(_)));
         assert!(matches!(config.tables[3], DataSet::CondDb(_)));
+        assert!(matches!(config.tables[4], DataSet::Catalogue(_)));
         for wrong in [
             r#"{"kind": "other"}"#,
             r#"{"kind": 7}"#,

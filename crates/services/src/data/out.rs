@@ -25,11 +25,23 @@ impl<'a> Out<'a> {
         key: &[usize],
         indexes: &[&[usize]],
     ) -> Result<(), ServiceError> {
+        self.begin_unique(name, columns, key, (indexes, &[]))
+    }
+
+    /// As [`Self::begin`], with `unique`: further keys.
+    pub(super) fn begin_unique(
+        &mut self,
+        name: String,
+        columns: Vec<Column>,
+        key: &[usize],
+        (indexes, unique): (&[&[usize]], &[&[usize]]),
+    ) -> Result<(), ServiceError> {
         self.writer.begin(&Layout {
             name: name.clone(),
             columns,
             key: key.to_vec(),
             indexes: indexes.iter().map(|columns| columns.to_vec()).collect(),
+            unique: unique.iter().map(|columns| columns.to_vec()).collect(),
             watched: false,
         })?;
         self.reports.push(TableReport {

@@ -145,6 +145,7 @@ impl TableConfig {
             columns,
             key: vec![0],
             indexes: Vec::new(),
+            unique: Vec::new(),
             watched: self.versions,
         };
         let write = |number| {

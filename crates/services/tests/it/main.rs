@@ -6,6 +6,7 @@
 )]
 
 mod broker;
+mod catalogue;
 mod data;
 mod databases;
 mod delay;

@@ -15,13 +15,14 @@ from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.process import Program, ServiceProcess
 from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
+from plimsoll.deploy.servers.storage.gsi import make_credentials
 from plimsoll.errors import ServiceError
 from plimsoll.plan.model.cell import Service
 from plimsoll.plan.services.section import Addresses
 from plimsoll.plan.services.table import SERVICE_KINDS
 from plimsoll.plan.source.secret import HIDDEN, Secret
 
-COPIED: Final = ("key_file", "cert_file")
+COPIED: Final = ("key_file", "cert_file", "ca_file")
 """Files of this host that a service on another host gets a copy of."""
 POLL_S: Final = 0.01
 
@@ -31,7 +32,13 @@ def start_own(running: RunningService, site: Site) -> None:
     service = running.spec
     addresses = Addresses(site.addresses, _caches(service, site))
     config = SERVICE_KINDS[service.kind].engine_config(service, addresses)
-    if not site.host.is_here:
+    directory = ""  # of the certificates of clients, as a part of the URL
+    if config.get("security") == "tls" and config["cert_file"] is None:
+        credentials = make_credentials(running, site).directory
+        names = {"cert_file": "host.pem", "key_file": "host.key", "ca_file": "ca.pem"}
+        config |= {key: str(credentials / name) for key, name in names.items()}
+        directory = str(credentials)
+    elif not site.host.is_here:
         config = _with_copied_files(config, running, site)
     running.configuration = json.dumps(shown_config(service, config), indent=1)
     output = running.directory / "address"
@@ -50,8 +57,8 @@ def start_own(running: RunningService, site: Site) -> None:
     )
     port = _read_port(process, site, output, service.ready_timeout_ns / 1e9)
     running.ready_check = lambda: partial(_has_printed_again, site, output, site.host.size(output))
-    running.urls = [f"{service.scheme}://{netloc(site.address, port)}"]
-    if service.scheme == "http":
+    running.urls = [f"{service.scheme}://{netloc(site.address, port)}{directory}"]
+    if service.scheme == "http" or SERVICE_KINDS[service.kind].serves_counters:
         running.counters = lambda: OwnCounters(site.address, port)
 
 

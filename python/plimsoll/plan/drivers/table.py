@@ -12,6 +12,9 @@ http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_f
 ldap      settings: connection, bind{kind: anonymous | simple | external, dn, password}, start_tls,
           tls as of http, or null.
           request: base, scope, filter, attributes, size_limit, time_limit_s, page_size, expect_entries.
+catalogue settings: connection, data{entries, directory, replicas, seed}, keys{kind: uniform | single | zipf, s},
+          round_trips, transactions, subject, verify, tls as of http, or null.
+          request: operation, by, bulk, page.
 sql       settings: connection, password, tls as of http, or null. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries, refresh, ttl}.
@@ -28,6 +31,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from plimsoll.plan.drivers.catalogue import CATALOGUE
 from plimsoll.plan.drivers.driver import Driver
 from plimsoll.plan.drivers.exec import EXEC
 from plimsoll.plan.drivers.frontier import FRONTIER
@@ -39,6 +43,7 @@ from plimsoll.plan.drivers.sql import SQL
 from plimsoll.plan.drivers.tcp import TCP
 
 DRIVERS: Final[dict[str, Driver]] = {
+    "catalogue": CATALOGUE,
     "exec": EXEC,
     "frontier": FRONTIER,
     "http": HTTP,

@@ -135,7 +135,7 @@ def _check_relations(
         ]
         if service.host is None:
             continue
-        if kind_of(type(sections[service.name])) == "frontier":
+        if kind_of(type(sections[service.name])) in ("catalogue", "frontier"):
             _check_files(service, services, at, context)
         if any(one.starts_process for one in local) and hosts.kind == "ssh" and hosts.controller is None:
             context.wrong(

@@ -329,7 +329,7 @@ class Data:
 
     name: str
     into: str
-    kind: Literal["table", "cool", "conddb", "sql"]
+    kind: Literal["table", "cool", "conddb", "catalogue", "sql"]
     settings: Mapping[str, Json]
     bytes: int
 

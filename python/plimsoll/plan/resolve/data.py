@@ -10,7 +10,7 @@ from typing import Any, Final
 from plimsoll.plan.model import cell as model
 from plimsoll.plan.queries.sql_text import MAX_BYTES, SqlTextError, statements
 from plimsoll.plan.resolve.context import ResolveContext
-from plimsoll.plan.schema.data import CondDbData, CoolData, SqlData, TableData
+from plimsoll.plan.schema.data import CatalogueData, CondDbData, CoolData, SqlData, TableData
 from plimsoll.plan.schema.experiment import ExperimentRaw
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.near import nearest
@@ -19,6 +19,8 @@ from plimsoll.plan.source.units import about_size
 _TABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 IOV_BYTES: Final = 160
 """Estimated bytes of a row of an IOV or payload table without its payload, with keys and indexes."""
+ENTRY_BYTES: Final = 350
+"""Estimated bytes of an entry of a catalogue, and of each of its replicas, with keys and indexes."""
 
 
 def resolve_data(
@@ -47,6 +49,8 @@ def resolve_data(
             continue
         if isinstance(data, TableData) and not _TABLE.match(name):
             context.wrong(at, f'"{name}" is not a valid table name: use letters, digits and _')
+        if isinstance(data, CatalogueData) and into is not None and into.database_kind == "mariadb":
+            context.wrong((*at, "into"), f"{data.into} is a MariaDB, which a catalogue does not support")
         data_sets.append(_data_set(name, data))
     return data_sets
 
@@ -76,12 +80,15 @@ def _sql(name: str, raw: SqlData, database: model.DatabaseKind | None, context: 
     return model.Data(name, raw.into, "sql", {"file": str(path), "shown": raw.file}, size)
 
 
-def _data_set(name: str, raw: TableData | CoolData | CondDbData) -> model.Data:
+def _data_set(name: str, raw: TableData | CoolData | CondDbData | CatalogueData) -> model.Data:
     settings: dict[str, Any] = {
         key: getattr(raw, key)
         for key in type(raw).model_fields
         if key not in ("into", "kind") and getattr(raw, key) not in (None, [])
     }
+    if isinstance(raw, CatalogueData):
+        written = raw.entries * (1 + raw.replicas) * ENTRY_BYTES
+        return model.Data(name, raw.into, "catalogue", {"kind": "catalogue", **settings}, written)
     settings["compressibility"] = raw.compressibility * 100
     if isinstance(raw, TableData):
         written = raw.tables * raw.rows * raw.row * raw.columns

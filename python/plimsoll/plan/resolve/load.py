@@ -273,6 +273,8 @@ def _endpoint(
     known = list(schemes) or [
         "http",
         "https",
+        "catalogue",
+        "catalogues",
         "ldap",
         "ldaps",
         "tcp",

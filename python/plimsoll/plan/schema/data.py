@@ -93,6 +93,18 @@ class CondDbData(Raw):
         return self
 
 
+class CatalogueData(Raw):
+    """A file catalogue in the layout of LFC: directories, entries and their replicas."""
+
+    into: Name
+    kind: Literal["catalogue"]
+    entries: Annotated[int, Field(ge=1, le=100_000_000)]
+    directory: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    replicas: Annotated[int, Field(ge=1, le=20)] = 1
+    owner: Annotated[str, Field(pattern=r"^[ -~]{1,255}$")] = "/O=Plimsoll/CN=owner"
+    seed: Seed = 1
+
+
 class SqlData(Raw):
     """Tables of the user: a file of SQL statements."""
 
@@ -107,6 +119,6 @@ def _with_kind(value: object) -> object:
 
 
 DataRaw = Annotated[
-    Annotated[TableData | CoolData | CondDbData | SqlData, Field(discriminator="kind")],
+    Annotated[TableData | CoolData | CondDbData | CatalogueData | SqlData, Field(discriminator="kind")],
     BeforeValidator(_with_kind),
 ]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from plimsoll.plan.drivers.catalogue import CatalogueSection
 from plimsoll.plan.drivers.exec import ExecSection
 from plimsoll.plan.drivers.frontier import FrontierSection
 from plimsoll.plan.drivers.http import HttpSection
@@ -285,7 +286,7 @@ class WorkloadRaw(Raw):
     because levels can select them."""
 
     driver: Annotated[
-        Literal["exec", "frontier", "http", "ldap", "null", "replay", "sql", "tcp"],
+        Literal["catalogue", "exec", "frontier", "http", "ldap", "null", "replay", "sql", "tcp"],
         BeforeValidator(null_word),
     ]
     target: Text | None = None
@@ -298,6 +299,7 @@ class WorkloadRaw(Raw):
     table: TableWork | None = None
     cool: CoolWork | None = None
     conddb: CondDbWork | None = None
+    catalogue: CatalogueSection | None = None
     exec: ExecSection | None = None
     frontier: FrontierSection | None = None
     http: HttpSection | None = None

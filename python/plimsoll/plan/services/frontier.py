@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from pydantic.functional_validators import PlainValidator
 from pydantic_core import PydanticCustomError
 
-from plimsoll.errors import ServiceError
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model.cell import DatabaseKind, Service
-from plimsoll.plan.queries.database_url import SCHEMES, endpoint, is_database
+from plimsoll.plan.services.database import database_address, database_kind, resolve_database
 from plimsoll.plan.services.section import (
     Addresses,
     FollowedDatabase,
     SentBytes,
     ServiceAdditions,
     Services,
-    check_order,
     find_service,
     kind_of,
     plain,
@@ -29,8 +26,7 @@ from plimsoll.plan.services.squid import SquidService
 from plimsoll.plan.services.stateless import StatelessSection
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.fields import Duration, Name, PlainText, Raw, ShortForm, Text, shown
-from plimsoll.plan.source.near import nearest
-from plimsoll.plan.source.secret import Secret, revealed
+from plimsoll.plan.source.secret import Secret
 from plimsoll.plan.source.units import DURATION_PATTERN, NS, parse_duration, show_duration
 
 DATABASE_KINDS: Final = ("sqlite", "postgres", "mariadb")
@@ -153,7 +149,7 @@ class FrontierService(StatelessSection):
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
-        needs, database = self._resolve_database(name, services, context)
+        needs, database = resolve_database(self.database, name, services, DATABASE_KINDS, context)
         settings: dict[str, Any] = {"database": database}
         self._check_times(services, at, context)
         for key in ("files", "key_file", "cert_file"):
@@ -170,7 +166,7 @@ class FrontierService(StatelessSection):
         settings: Mapping[str, Any] = service.settings
         ages = {key: value for key, value in settings["ages"].items() if value is not None}
         config = {
-            "database": _database_address(service, addresses),
+            "database": database_address(service, addresses),
             "ages": {key: value if key in _HOURS else int(value // NS["s"]) for key, value in ages.items()},
             "validate_last_modified_s": int(settings["validate_last_modified"] // NS["s"]),
             **{key: settings[key] for key in _SAME},
@@ -180,40 +176,8 @@ class FrontierService(StatelessSection):
             config["invalidation"] = _invalidation_config(settings["invalidation"], addresses)
         return config
 
-    def _resolve_database(
-        self, name: str, services: Services, context: Context
-    ) -> tuple[tuple[str, ...], str | Secret]:
-        """The services that it needs, and its database: a service of this file, the URL of an existing server, or the
-        path of an existing SQLite file."""
-        at: KeyPath = ("services", name, "database")
-        database = self.database
-        if isinstance(database, Secret) or is_database(database):
-            return (), endpoint(database, name, at, SCHEMES, context).url or ""
-        if database in services:
-            section = services[database]
-            if section.database_kind is None:
-                kinds = " or ".join(DATABASE_KINDS)
-                kind = kind_of(type(section))
-                context.wrong(at, f"{database} is a service of kind {kind}: expected one of kind {kinds}")
-            check_order(name, database, services, at, context)
-            return (database,), database
-        path = context.beside(database)
-        if not Path(path).is_file():
-            context.wrong(
-                at,
-                f'"{database}" is neither a service of this file nor a database file, nor a URL such as '
-                "postgresql://USER@HOST/DATABASE",
-                nearest(database, services),
-            )
-        return (), path
-
     def _database_kind(self, services: Services) -> DatabaseKind | None:
-        text = self.database.reveal() if isinstance(self.database, Secret) else self.database
-        if text in services:
-            return services[text].database_kind
-        if not is_database(text):
-            return "sqlite"
-        return "mariadb" if text.partition("://")[0] in ("mysql", "mariadb") else "postgres"
+        return database_kind(self.database, services)
 
     def _check_times(self, services: Services, at: KeyPath, context: Context) -> None:
         for key in ("keepalive", "max_acquire", "query_timeout"):
@@ -285,17 +249,6 @@ class FrontierService(StatelessSection):
             else:
                 has_parents[cache] = bool(section.parents)
         return sorted(has_parents, key=lambda cache: has_parents[cache])
-
-
-def _database_address(service: Service, addresses: Addresses) -> str:
-    """URL of the database, or the path of an SQLite file."""
-    database = str(revealed(service.settings["database"]))
-    if database not in service.needs:
-        return database
-    urls = addresses.urls.get(database)
-    if not urls:
-        raise ServiceError(f"service {service.name}: its database {database} was not started")
-    return urls[0].removeprefix("sqlite:")
 
 
 def _invalidation_config(invalidation: Mapping[str, Any], addresses: Addresses) -> dict[str, Any]:

@@ -98,6 +98,8 @@ class ServiceSection(Raw):
     """Assumed time to stop the service and to start it again, ns: `plan` prints the sum."""
     runs_in_engine: ClassVar[bool] = False
     """True: `plimsoll-engine serve KIND` is the service, with the JSON of `engine_config`."""
+    serves_counters: ClassVar[bool] = False
+    """True: the service answers HTTP requests for its counters on its port, although its own protocol is not HTTP."""
     request_counter: ClassVar[str | None] = None
     """The counter of the requests or statements that the service has served. None: it counts none."""
     arrival_counter: ClassVar[str | None] = None

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.services.broker import BrokerService, GridService
+from plimsoll.plan.services.catalogue import CatalogueService
 from plimsoll.plan.services.command import CommandService
 from plimsoll.plan.services.delay import DelayService
 from plimsoll.plan.services.echo import EchoService
@@ -31,6 +32,7 @@ from plimsoll.plan.source.fields import null_word, shown
 
 _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     BrokerService,
+    CatalogueService,
     CommandService,
     DelayService,
     EchoService,

@@ -6,6 +6,8 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 DEFAULT_PORTS: Final = {
+    "catalogue": 5010,
+    "catalogues": 5010,
     "http": 80,
     "https": 443,
     "ldap": 389,

@@ -15,7 +15,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum time for the server to respond. Creating an index on a large table takes long.
 const READ_TIMEOUT: Duration = Duration::from_secs(3600);
 
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     session: Session,
     buffer: Vec<u8>,
@@ -25,8 +25,13 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn open(address: Address) -> Result<Self, ServiceError> {
+        Self::open_within(address, READ_TIMEOUT)
+    }
+
+    /// Opens a session whose server must respond within `timeout`.
+    pub(crate) fn open_within(address: Address, timeout: Duration) -> Result<Self, ServiceError> {
         let host_and_port = format!("{}:{}", address.host, address.port);
-        let stream = connect(&address).map_err(|error| ServiceError::Server {
+        let stream = connect(&address, timeout).map_err(|error| ServiceError::Server {
             what: format!("cannot connect to the database at {host_and_port}"),
             why: error.to_string(),
         })?;
@@ -48,7 +53,7 @@ impl Client {
     }
 
     /// Executes a statement.
-    pub(super) fn execute(&mut self, sql: &str) -> Result<(), ServiceError> {
+    pub(crate) fn execute(&mut self, sql: &str) -> Result<(), ServiceError> {
         self.session.query(sql);
         self.wait(|event| *event == Event::Ready)
     }
@@ -61,6 +66,24 @@ impl Client {
         let value = String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
         self.wait(|event| *event == Event::Ready)?;
         Ok(value)
+    }
+
+    /// Passes the rows of a query to `each`, as text.
+    pub(crate) fn rows(
+        &mut self,
+        sql: &str,
+        mut each: impl FnMut(&mut dyn Iterator<Item = Option<&[u8]>>),
+    ) -> Result<(), ServiceError> {
+        self.session.query(sql);
+        loop {
+            self.wait(|event| matches!(event, Event::Row | Event::Ready))?;
+            // After any other event than a row, there are no values.
+            let mut row = self.session.row().peekable();
+            if row.peek().is_none() {
+                return Ok(());
+            }
+            each(&mut row);
+        }
     }
 
     /// Begins a `COPY ... FROM STDIN`.
@@ -135,7 +158,7 @@ impl Drop for Client {
 
 /// Connects to an IP address. The lab resolves host names, because it uses the C library of this
 /// host. That of the engine may be linked statically (see `net` of the drivers).
-fn connect(address: &Address) -> std::io::Result<TcpStream> {
+fn connect(address: &Address, timeout: Duration) -> std::io::Result<TcpStream> {
     let bare = address.host.trim_start_matches('[').trim_end_matches(']');
     let host: IpAddr = match bare.parse() {
         Ok(host) => host,
@@ -148,7 +171,7 @@ fn connect(address: &Address) -> std::io::Result<TcpStream> {
     };
     let stream = TcpStream::connect_timeout(&SocketAddr::new(host, address.port), CONNECT_TIMEOUT)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(READ_TIMEOUT))?;
+    stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     Ok(stream)
 }

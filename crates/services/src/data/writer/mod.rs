@@ -9,6 +9,8 @@ use std::path::Path;
 
 use plimsoll_wire::sql::{Address, Server};
 
+pub(crate) use client::Client;
+
 use crate::ServiceError;
 
 /// Type of a column.
@@ -56,6 +58,8 @@ pub(super) struct Layout {
     pub(super) columns: Vec<Column>,
     pub(super) key: Vec<usize>,
     pub(super) indexes: Vec<Vec<usize>>,
+    /// Further keys: indexes whose values are unique. NULL is not a value.
+    pub(super) unique: Vec<Vec<usize>>,
     /// Whether the time of the last change must be available, also if the database does not store
     /// it by itself.
     pub(super) watched: bool,
@@ -92,14 +96,25 @@ impl Layout {
         format!("CREATE TABLE {} ({})", quoted(&self.name), parts.join(", "))
     }
 
-    /// A statement `CREATE INDEX` for each index.
+    /// A statement `CREATE INDEX` for each index, and for each further key.
     fn create_indexes(&self, quoted: impl Fn(&str) -> String) -> Vec<String> {
         let create = |(number, columns): (usize, &Vec<usize>)| {
             let index = quoted(&format!("{}_{}IX", self.name, number + 1));
             let columns = self.names(columns, &quoted);
             format!("CREATE INDEX {index} ON {} ({columns})", quoted(&self.name))
         };
-        self.indexes.iter().enumerate().map(create).collect()
+        let create_unique = |(number, columns): (usize, &Vec<usize>)| {
+            let index = quoted(&format!("{}_{}UX", self.name, number + 1));
+            let columns = self.names(columns, &quoted);
+            format!(
+                "CREATE UNIQUE INDEX {index} ON {} ({columns})",
+                quoted(&self.name)
+            )
+        };
+        let indexes = self.indexes.iter().enumerate().map(create);
+        indexes
+            .chain(self.unique.iter().enumerate().map(create_unique))
+            .collect()
     }
 }
 

@@ -1,0 +1,498 @@
+//! `catalogue`: operations of a file catalogue over the protocol of [`plimsoll_wire::catalogue`],
+//! plain or within TLS with a client certificate, in a session or with one connection per call.
+//!
+//! Stamps: start immediately before the first system call, which connects, or sends the first
+//! request on a kept connection; connected when the first connection, including TLS, is
+//! established; first byte at the first byte of the first reply; end immediately after the read
+//! that completed the last one. Bytes are counted before encryption.
+//!
+//! Items: entries, or names of a list. Payload: bytes of the bodies of the replies.
+//!
+//! The driver knows the names and GUIDs of the data set, so that every reply to a query is
+//! verified. A tester inserts entries with new names into `/grid/new`, and deletes and changes only
+//! entries that it has inserted. If it has too few of them, it inserts some before the start of the
+//! transaction. A share of the changes (`verify`) is verified by a query after the end. This time
+//! and these bytes are not part of the transaction, and do not make the next one late.
+//!
+//! `round_trips: lfc` carries out an operation on one entry with the calls of LFC: two for a query,
+//! an insertion and a deletion. Without a session, each call has a connection of its own.
+//!
+//! A kept connection that the server has closed while it was idle is replaced once within the
+//! transaction (`attempt` 1) if the operation is a query or a list. A change is not repeated,
+//! because it may have been carried out: `kept connection closed`.
+//!
+//! Codes of wrong answers: `missing entry`, `wrong entry`, `deleted entry found`, `not refused`,
+//! `unexpected entries` (of a list). Other codes: the text of the catalogue's result (`busy`,
+//! `permission denied`, `entry exists`, ...); `bad response`, `answer too long`; those of failed
+//! exchanges.
+//!
+//! Metrics: `catalogue_round_trips`, the number of requests of a transaction if it is not 1.
+
+mod connection;
+mod error;
+mod settings;
+mod steps;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll_model::{Code, NOT_HAPPENED, Outcome};
+use plimsoll_schedule::{Draws, Value, Values};
+use plimsoll_wire::catalogue::{DataSet, Key, Reply, Request as CatalogueRequest};
+
+use self::connection::{Connection, Part};
+use self::error::OperationError;
+use self::settings::{Operation, RoundTripMode, Server, Settings, Work, work};
+use self::steps::{Expected, KnownEntry, MODES, Step, insertion, judge, steps, verification};
+use crate::api::DriverInfo;
+use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
+use crate::drivers::connection::Connection as ConnectionMode;
+use crate::lane::reactor::Io;
+use crate::net::round_trips::{Names, RoundTrips};
+use crate::setup_error::SetupError;
+use crate::tester::failure::Failure;
+
+pub use error::CatalogueError;
+
+/// Description of the driver.
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    schemes: &["catalogue", "catalogues"],
+    file_keys: &["ca_file", "cert", "key"],
+    ..DriverInfo::new("catalogue", "operations of a file catalogue")
+};
+
+/// Maximum number of characters of a server's message in a note.
+const MAX_NOTE: usize = 500;
+/// Maximum number of own entries that a tester remembers.
+const MAX_OWN: usize = 20_000;
+/// Number of entries from which the verification of a reply is counted as the tester's own work.
+const LARGE: usize = 16;
+
+/// The driver.
+pub struct Catalogue {
+    keep: bool,
+    /// Subject for the sessions with a catalogue without security.
+    subject: String,
+    /// Per endpoint.
+    servers: Vec<Server>,
+    work: Vec<Work>,
+    data: DataSet,
+    keys: Values,
+    mode: RoundTripMode,
+    transactions: bool,
+    verify_every: Option<u64>,
+    seed: u64,
+    workload: u64,
+    /// Distinguishes the names of this run from those of others.
+    token: u64,
+    names: Names,
+    round_trips: Code,
+}
+
+impl AsyncDriver for Catalogue {
+    type Tester = Tester;
+
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let settings: Settings = setup.settings()?;
+        let all = (0..setup.requests.len()).map(|index| work(setup, index));
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Self {
+            keep: settings.connection == ConnectionMode::Kept,
+            servers: settings.servers(setup)?,
+            work: all.collect::<Result<_, _>>()?,
+            data: settings.data()?,
+            keys: settings.keys(),
+            mode: settings.round_trips,
+            transactions: settings.transactions,
+            verify_every: settings.verify_every(),
+            subject: settings.subject,
+            seed: setup.seed,
+            workload: setup.workload,
+            token: since.map_or(0, |since| since.as_nanos() as u64),
+            names: Names::new(setup.codes),
+            round_trips: setup.codes.number("catalogue_round_trips"),
+        })
+    }
+
+    fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Tester {
+        Tester {
+            kept: self.servers.iter().map(|_| None).collect(),
+            own: self.servers.iter().map(|_| VecDeque::new()).collect(),
+            trips: RoundTrips::new(self.names, self.servers.len()),
+            draws: self.keys.start(self.seed, self.workload, u64::from(number)),
+            driver: Arc::clone(self),
+            io: Rc::clone(io),
+            number,
+            sessions: 0,
+            inserted: 0,
+            changes: 0,
+        }
+    }
+}
+
+/// A tester: its connections and the entries that it has inserted, per endpoint.
+pub struct Tester {
+    driver: Arc<Catalogue>,
+    io: Io,
+    number: u32,
+    kept: Vec<Option<Connection>>,
+    own: Vec<VecDeque<KnownEntry>>,
+    draws: Draws,
+    sessions: u32,
+    inserted: u64,
+    changes: u64,
+    trips: RoundTrips,
+}
+
+/// What a transaction has done so far.
+#[derive(Default)]
+struct Progress {
+    requests: u64,
+    payload: u64,
+    items: u64,
+}
+
+impl AsyncTester for Tester {
+    async fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) {
+        let work = self.driver.work[request.operation];
+        let endpoint = request.endpoint;
+        let entries = match self.entries(work, endpoint, attempt).await {
+            Ok(entries) => entries,
+            Err(error) => return fail(attempt, error),
+        };
+        attempt.begin();
+        let mut done = Progress::default();
+        match self.carry_out(work, endpoint, &entries, &mut done, attempt).await {
+            Ok(()) => {
+                (attempt.items, attempt.payload) = (done.items, done.payload);
+                if done.requests != 1 {
+                    let metric = (self.driver.round_trips, done.requests as f64);
+                    attempt.metrics.push(metric);
+                }
+                attempt.conclude(Outcome::Ok, Code::NONE);
+                if let Some(connection) = &self.kept[endpoint] {
+                    self.trips.ended(endpoint, connection.stream(), attempt);
+                }
+                if entries.len() >= LARGE {
+                    attempt.freed();
+                }
+                if self.count_change(work.operation) {
+                    attempt.freed();
+                    self.verify(work.operation, endpoint, &entries, attempt).await;
+                }
+                self.remember(work.operation, endpoint, entries);
+            }
+            Err(error) => {
+                if self.driver.transactions {
+                    // The server undoes the transaction when its connection ends.
+                    self.kept[endpoint] = None;
+                }
+                fail(attempt, error);
+            }
+        }
+        if !self.driver.keep && self.kept[endpoint].take().is_some() {
+            attempt.freed();
+        }
+    }
+
+    /// The connection of the abandoned transaction was dropped with it, and closed: the server
+    /// undoes a change that it has not committed. Entries whose state is unknown are forgotten.
+    fn reset(&mut self) {}
+
+    fn end_session(&mut self) {
+        self.kept.iter_mut().for_each(|kept| *kept = None);
+    }
+}
+
+impl Tester {
+    /// The entries of a transaction. Inserts own ones if the operation needs more than there are.
+    async fn entries(
+        &mut self,
+        work: Work,
+        endpoint: usize,
+        attempt: &mut Attempt,
+    ) -> Result<Vec<KnownEntry>, OperationError> {
+        match work.operation {
+            Operation::Query => {
+                let data = self.driver.data;
+                Ok((0..work.bulk)
+                    .map(|_| KnownEntry::of_data(&data, self.draw()))
+                    .collect())
+            }
+            Operation::List => Ok(Vec::new()),
+            Operation::Insert => Ok(self.new_entries("/grid/new", work.bulk)),
+            Operation::Forbidden => Ok(self.new_entries("/grid/private", work.bulk)),
+            Operation::Delete | Operation::Chmod => {
+                let missing = work.bulk.saturating_sub(self.own[endpoint].len());
+                if missing > 0 {
+                    let entries = self.new_entries("/grid/new", missing);
+                    self.exchange(endpoint, &insertion(&entries), &entries, Part::Own, attempt)
+                        .await?;
+                    self.own[endpoint].extend(entries);
+                    // The transaction begins only now.
+                    (attempt.connected, attempt.session) = (NOT_HAPPENED, 0);
+                    attempt.metrics.clear();
+                    attempt.waiting = Waiting::Connect;
+                }
+                let mut entries: Vec<_> = self.own[endpoint].drain(..work.bulk).collect();
+                if work.operation == Operation::Chmod {
+                    for entry in &mut entries {
+                        entry.mode = MODES[usize::from(entry.mode == MODES[0])];
+                    }
+                }
+                Ok(entries)
+            }
+        }
+    }
+
+    fn new_entries(&mut self, directory: &str, count: usize) -> Vec<KnownEntry> {
+        let (token, tester, first) = (self.driver.token, self.number, self.inserted);
+        self.inserted += count as u64;
+        (first..self.inserted)
+            .map(|number| KnownEntry::new(format!("{directory}/{token:x}-{tester}-{number}")))
+            .collect()
+    }
+
+    /// The number of an entry of the data set, from 0.
+    fn draw(&mut self) -> u64 {
+        match self.driver.keys.draw(&[0], &mut self.draws) {
+            [Value::Number(number)] => (*number - 1).max(0) as u64,
+            _ => 0,
+        }
+    }
+
+    async fn carry_out(
+        &mut self,
+        work: Work,
+        endpoint: usize,
+        entries: &[KnownEntry],
+        done: &mut Progress,
+        attempt: &mut Attempt,
+    ) -> Result<(), OperationError> {
+        if work.operation == Operation::List {
+            return self.list(work, endpoint, done, attempt).await;
+        }
+        let all = steps(work, self.driver.mode, entries);
+        let is_change = work.operation != Operation::Query;
+        let transaction = [
+            CatalogueRequest::StartTransaction,
+            CatalogueRequest::EndTransaction,
+        ]
+        .map(|request| Step {
+            request,
+            expected: Expected::Done,
+        });
+        let [before, after] = if self.driver.transactions && is_change {
+            transaction.map(Some)
+        } else {
+            [None, None]
+        };
+        for step in before.into_iter().chain(all).chain(after) {
+            // A change of permissions has one entry.
+            done.payload += self
+                .exchange(endpoint, &step, entries, Part::Transaction, attempt)
+                .await?;
+            done.requests += 1;
+        }
+        done.items = entries.len() as u64;
+        Ok(())
+    }
+
+    /// Lists the directory of an entry, page by page.
+    async fn list(
+        &mut self,
+        work: Work,
+        endpoint: usize,
+        done: &mut Progress,
+        attempt: &mut Attempt,
+    ) -> Result<(), OperationError> {
+        let directory = self.draw() / self.driver.data.directory;
+        let path = DataSet::directory_path(directory);
+        if self.driver.mode == RoundTripMode::Lfc {
+            // LFC opens a directory before it reads it.
+            let stat = CatalogueRequest::Stat(Key::Path(path.clone()));
+            let (reply, payload) = self.call(endpoint, &stat, Part::Transaction, attempt).await?;
+            if let Reply::Result(status, message) = reply {
+                return Err(OperationError::status(status, message));
+            }
+            (done.requests, done.payload) = (1, payload);
+        }
+        let mut after = String::new();
+        loop {
+            let request = CatalogueRequest::List {
+                path: path.clone(),
+                after,
+                max: work.page,
+            };
+            let (reply, payload) = self.call(endpoint, &request, Part::Transaction, attempt).await?;
+            done.requests += 1;
+            done.payload += payload;
+            let (entries, is_last) = match reply {
+                Reply::Directory { entries, is_last } => (entries, is_last),
+                Reply::Result(status, message) => return Err(OperationError::status(status, message)),
+                _ => return Err(OperationError::unexpected()),
+            };
+            done.items += entries.len() as u64;
+            match entries.into_iter().next_back() {
+                // A server that repeats names would never end.
+                Some(last) if !is_last && done.items <= self.driver.data.entries => after = last.name,
+                _ => break,
+            }
+        }
+        if done.items == self.driver.data.entries_of(directory) {
+            Ok(())
+        } else {
+            Err(OperationError::wrong("unexpected entries"))
+        }
+    }
+
+    /// Counts a change. Returns whether it is verified.
+    fn count_change(&mut self, operation: Operation) -> bool {
+        let (Some(every), Operation::Insert | Operation::Delete | Operation::Chmod) =
+            (self.driver.verify_every, operation)
+        else {
+            return false;
+        };
+        self.changes += 1;
+        self.changes.is_multiple_of(every)
+    }
+
+    /// Verifies a change. The outcome of the transaction is wrong if it was not carried out.
+    async fn verify(
+        &mut self,
+        operation: Operation,
+        endpoint: usize,
+        entries: &[KnownEntry],
+        attempt: &mut Attempt,
+    ) {
+        let Some(step) = verification(operation, entries) else {
+            return;
+        };
+        let (metrics, connected) = (attempt.metrics.len(), attempt.connected);
+        let result = self.exchange(endpoint, &step, entries, Part::Own, attempt).await;
+        attempt.metrics.truncate(metrics);
+        attempt.connected = connected;
+        if let Err(OperationError::Answer {
+            outcome: Outcome::Wrong,
+            code,
+            ..
+        }) = result
+        {
+            let code = attempt.code_of(&code);
+            attempt.conclude(Outcome::Wrong, code);
+            attempt.items = 0;
+        }
+        attempt.freed();
+    }
+
+    /// Remembers own entries after a successful change.
+    fn remember(&mut self, operation: Operation, endpoint: usize, entries: Vec<KnownEntry>) {
+        if matches!(operation, Operation::Insert | Operation::Chmod) {
+            let own = &mut self.own[endpoint];
+            own.extend(entries);
+            let surplus = own.len().saturating_sub(MAX_OWN);
+            own.drain(..surplus);
+        }
+    }
+
+    /// Carries out a step. Returns the number of bytes of the reply's body.
+    async fn exchange(
+        &mut self,
+        endpoint: usize,
+        step: &Step,
+        entries: &[KnownEntry],
+        part: Part,
+        attempt: &mut Attempt,
+    ) -> Result<u64, OperationError> {
+        let (reply, payload) = self.call(endpoint, &step.request, part, attempt).await?;
+        judge(step.expected, reply, entries)?;
+        Ok(payload)
+    }
+
+    /// Sends a request on the kept connection or a new one, and reads the reply.
+    async fn call(
+        &mut self,
+        endpoint: usize,
+        request: &CatalogueRequest,
+        part: Part,
+        attempt: &mut Attempt,
+    ) -> Result<(Reply, u64), OperationError> {
+        let io = Rc::clone(&self.io);
+        let mut kept = self.kept[endpoint].take();
+        let is_usable = |connection: &mut Connection| self.driver.keep && connection.check_alive(&io);
+        if !kept.as_mut().is_some_and(is_usable) {
+            // Without a session, each call has a connection of its own.
+            kept = None;
+        }
+        loop {
+            let mut connection = match kept.take() {
+                Some(connection) => connection,
+                // Boxed, because the state of a TLS handshake would make every task larger, and
+                // connections are rarely opened if they are kept.
+                None => Box::pin(self.open(endpoint, attempt)).await?,
+            };
+            if part == Part::Transaction {
+                attempt.session = if self.driver.keep { connection.number } else { 0 };
+            }
+            match connection.exchange(&io, request, part, attempt).await {
+                Ok(reply) => {
+                    self.kept[endpoint] = Some(connection);
+                    return Ok(reply);
+                }
+                Err(OperationError::Stale) if is_repeatable(request) => attempt.attempt = 1,
+                Err(OperationError::Stale) => return Err(Failure::not_repeated().into()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Connection, OperationError> {
+        let driver = Arc::clone(&self.driver);
+        let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
+        let server = &driver.servers[endpoint];
+        // A catalogue without security learns the subject from the session.
+        let has_session = driver.keep || (server.tls.is_none() && !driver.subject.is_empty());
+        let subject = has_session.then_some(driver.subject.as_str());
+        let connection = Connection::open(&io, server, (number, driver.names), subject, attempt).await?;
+        self.sessions = number;
+        Ok(connection)
+    }
+}
+
+/// Whether a request changes nothing.
+fn is_repeatable(request: &CatalogueRequest) -> bool {
+    matches!(
+        request,
+        CatalogueRequest::StartTransaction
+            | CatalogueRequest::Lookup(_)
+            | CatalogueRequest::Stat(_)
+            | CatalogueRequest::ListReplicas(_)
+            | CatalogueRequest::List { .. }
+    )
+}
+
+/// Ends the attempt with a failure.
+fn fail(attempt: &mut Attempt, error: OperationError) {
+    match error {
+        // Only a used connection can be stale, and `call` handles that.
+        OperationError::Stale => attempt.finish_text(Outcome::Error, "closed early"),
+        OperationError::Failure(failure) => attempt.fail(&failure),
+        OperationError::Answer {
+            outcome,
+            code,
+            message,
+        } => {
+            let code = attempt.code_of(&code);
+            if attempt.end == NOT_HAPPENED {
+                attempt.end = attempt.now();
+            }
+            attempt.conclude(outcome, code);
+            if !message.is_empty() {
+                let message: String = message.chars().take(MAX_NOTE).collect();
+                attempt.note = Some(format!("catalogue: {message}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Configuration of the catalogue.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::database;
+use crate::ServiceError;
+
+/// How clients are identified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecurityMode {
+    /// A client states who it is.
+    None,
+    /// TLS with client certificates.
+    Tls,
+}
+
+/// Configuration of `catalogue`.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogueConfig {
+    /// Path of an `SQLite` file, or URL of a `PostgreSQL` database, with the tables of the data set
+    /// `catalogue`.
+    pub database: PathBuf,
+    /// Number of threads, 1 to 1,000. A thread serves one connection at a time, with a session of
+    /// its own with the database. Further connections wait.
+    #[serde(default = "twenty")]
+    pub threads: usize,
+    /// How clients are identified.
+    #[serde(default = "none")]
+    pub security: SecurityMode,
+    /// Path of the certificate of the service with its chain, in PEM.
+    #[serde(default)]
+    pub cert_file: Option<PathBuf>,
+    /// Path of its key, in PEM.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+    /// Path of the certificates of the authorities that sign those of clients, in PEM.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+    /// Maximum time between two requests of a session, in seconds.
+    #[serde(default = "sixty")]
+    pub idle_timeout_s: f64,
+}
+
+impl std::fmt::Debug for CatalogueConfig {
+    /// Formats without the database, whose URL may contain a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CatalogueConfig")
+            .field("threads", &self.threads)
+            .field("security", &self.security)
+            .finish_non_exhaustive()
+    }
+}
+
+fn twenty() -> usize {
+    20
+}
+fn sixty() -> f64 {
+    60.0
+}
+fn none() -> SecurityMode {
+    SecurityMode::None
+}
+
+impl CatalogueConfig {
+    /// A configuration with the defaults, without security.
+    pub fn new(database: impl Into<PathBuf>) -> Self {
+        Self {
+            database: database.into(),
+            threads: twenty(),
+            security: none(),
+            cert_file: None,
+            key_file: None,
+            ca_file: None,
+            idle_timeout_s: sixty(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), ServiceError> {
+        let wrong = |key, why: String| Err(ServiceError::Config { key, why });
+        database::check(&self.database)?;
+        if !(1..=1000).contains(&self.threads) {
+            return wrong("threads", format!("expected 1 to 1,000, got {}", self.threads));
+        }
+        if !(0.001..=86_400.0).contains(&self.idle_timeout_s) {
+            let why = format!("expected 0.001 to 86,400 s, got {}", self.idle_timeout_s);
+            return wrong("idle_timeout_s", why);
+        }
+        for (key, file) in [
+            ("cert_file", &self.cert_file),
+            ("key_file", &self.key_file),
+            ("ca_file", &self.ca_file),
+        ] {
+            match (self.security, file) {
+                (SecurityMode::Tls, None) => {
+                    return wrong(key, "expected a PEM file, because security is tls".into());
+                }
+                (SecurityMode::None, Some(_)) => {
+                    return wrong(key, "used only with security: tls".into());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_cannot_be_used_is_refused() {
+        let valid = || CatalogueConfig::new("/tmp/a.db");
+        assert!(valid().check().is_ok());
+        for wrong in [
+            CatalogueConfig {
+                threads: 0,
+                ..valid()
+            },
+            CatalogueConfig {
+                idle_timeout_s: f64::NAN,
+                ..valid()
+            },
+            CatalogueConfig {
+                security: SecurityMode::Tls,
+                ..valid()
+            },
+            CatalogueConfig {
+                ca_file: Some("ca.pem".into()),
+                ..valid()
+            },
+            CatalogueConfig::new("mysql://u@h/d"),
+        ] {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+        assert!(!format!("{:?}", CatalogueConfig::new("postgresql://u:pw@h/d")).contains("pw"));
+    }
+}

@@ -1,0 +1,208 @@
+//! The database of a thread of the catalogue: `SQLite` or `PostgreSQL`, without prepared texts of
+//! other modules. Statements contain `?1`, `?2`, ... for values.
+
+mod postgres;
+mod sqlite;
+mod write_lock;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use plimsoll_wire::sql::{Address, Server};
+
+use self::postgres::Postgres;
+use self::sqlite::Sqlite;
+use crate::ServiceError;
+
+pub(super) use write_lock::WriteLock;
+
+/// A value of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Value<'a> {
+    Int(i64),
+    Text(&'a str),
+}
+
+impl Value<'_> {
+    /// Appends the value as a literal of standard SQL.
+    fn write(self, sql: &mut String) {
+        // Writing to a String cannot fail.
+        let _ = match self {
+            Self::Int(number) => write!(sql, "{number}"),
+            Self::Text(text) => write!(sql, "'{}'", text.replace('\'', "''")),
+        };
+    }
+}
+
+/// A value of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Cell {
+    Null,
+    Int(i64),
+    Text(String),
+}
+
+/// A row of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Row(Vec<Cell>);
+
+impl Row {
+    /// The number in a column; 0 for NULL.
+    pub(super) fn int(&self, column: usize) -> i64 {
+        match self.0.get(column) {
+            Some(Cell::Int(number)) => *number,
+            Some(Cell::Text(text)) => text.parse().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// The text in a column; empty for NULL.
+    pub(super) fn text(&self, column: usize) -> String {
+        match self.0.get(column) {
+            Some(Cell::Int(number)) => number.to_string(),
+            Some(Cell::Text(text)) => text.clone(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A statement for one key, and for many: their list is between the two parts.
+pub(super) struct Keyed {
+    pub(super) one: &'static str,
+    pub(super) many: [&'static str; 2],
+}
+
+/// Why a statement failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DatabaseError {
+    /// Another session holds the database.
+    #[error("another session holds the database for longer than 5 s")]
+    Busy,
+    /// Any other reason. The session with the database is closed.
+    #[error(transparent)]
+    Failed(#[from] ServiceError),
+}
+
+/// The session of a thread with the database.
+pub(super) enum Database {
+    Sqlite(Box<Sqlite>),
+    Postgres(Box<Postgres>),
+}
+
+/// Checks the address of a database, which is connected later.
+pub(super) fn check(database: &Path) -> Result<Option<Address>, ServiceError> {
+    let wrong = |why| ServiceError::Config { key: "database", why };
+    let text = database.to_str().filter(|text| text.contains("://"));
+    let Some(url) = text else { return Ok(None) };
+    let address = Address::from_url(url).map_err(|error| wrong(error.to_string()))?;
+    match address.server {
+        Server::Postgres => Ok(Some(address)),
+        Server::Mysql => Err(wrong(
+            "expected an SQLite file or PostgreSQL: the catalogue does not support MariaDB".into(),
+        )),
+    }
+}
+
+impl Database {
+    pub(super) fn open(database: &Path, lock: &WriteLock) -> Result<Self, ServiceError> {
+        Ok(match check(database)? {
+            Some(address) => Self::Postgres(Box::new(Postgres::open(address)?)),
+            None => Self::Sqlite(Box::new(Sqlite::open(database, lock.clone())?)),
+        })
+    }
+
+    /// Executes a statement with values, and returns its rows.
+    pub(super) fn query(
+        &mut self,
+        sql: &'static str,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, DatabaseError> {
+        match self {
+            Self::Sqlite(database) => database.query(sql, values),
+            Self::Postgres(database) => database.query(sql, values),
+        }
+    }
+
+    /// Executes a statement for several keys of the same form, and returns all rows.
+    pub(super) fn query_keys(
+        &mut self,
+        statement: &Keyed,
+        keys: &[Vec<Value<'_>>],
+    ) -> Result<Vec<Row>, DatabaseError> {
+        if let Self::Postgres(database) = self
+            && keys.len() > 1
+        {
+            return database.query_text(&with_list(statement.many, keys));
+        }
+        let mut rows = Vec::new();
+        for key in keys {
+            rows.append(&mut self.query(statement.one, key)?);
+        }
+        Ok(rows)
+    }
+
+    /// Begins a transaction that writes.
+    pub(super) fn begin(&mut self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Sqlite(database) => database.begin(),
+            Self::Postgres(database) => database.execute("BEGIN"),
+        }
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Sqlite(database) => database.end("COMMIT"),
+            Self::Postgres(database) => database.execute("COMMIT"),
+        }
+    }
+
+    pub(super) fn roll_back(&mut self) -> Result<(), DatabaseError> {
+        match self {
+            Self::Sqlite(database) => database.end("ROLLBACK"),
+            Self::Postgres(database) => database.execute("ROLLBACK"),
+        }
+    }
+}
+
+/// The statement with the list of keys, `(1,'a'),(2,'b')`.
+fn with_list([head, tail]: [&str; 2], keys: &[Vec<Value<'_>>]) -> String {
+    let mut sql = String::with_capacity(head.len() + tail.len() + 64 * keys.len());
+    sql.push_str(head);
+    for (index, key) in keys.iter().enumerate() {
+        sql.push_str(if index == 0 { "(" } else { ",(" });
+        for (column, value) in key.iter().enumerate() {
+            if column > 0 {
+                sql.push(',');
+            }
+            value.write(&mut sql);
+        }
+        sql.push(')');
+    }
+    sql.push_str(tail);
+    sql
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_in_values_are_doubled() {
+        let keys = [
+            vec![Value::Int(1), Value::Text("a'; DROP")],
+            vec![Value::Int(2), Value::Text("b\\")],
+        ];
+        assert_eq!(
+            with_list(["VALUES ", " x"], &keys),
+            "VALUES (1,'a''; DROP'),(2,'b\\') x"
+        );
+    }
+
+    #[test]
+    fn a_database_that_is_not_supported_is_refused_at_the_start() {
+        assert!(check(Path::new("/tmp/file.db")).unwrap().is_none());
+        assert!(check(Path::new("postgresql://u@127.0.0.1/d")).unwrap().is_some());
+        let refused = check(Path::new("mysql://u@127.0.0.1/d")).unwrap_err();
+        assert!(refused.to_string().contains("MariaDB"), "{refused}");
+    }
+}

@@ -1,0 +1,380 @@
+//! Reads and changes of entries and their replicas.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plimsoll_wire::catalogue::{Key, NewEntry, Reply, Request, Status};
+
+use super::paths::{Node, SEARCH, WRITE, names};
+use super::{Store, result};
+use crate::catalogue::database::{DatabaseError, Keyed, Row, Value};
+use crate::data::catalogue::{DIRECTORY, FILE};
+
+/// Length of a GUID, bytes.
+const GUID: usize = 36;
+/// Maximum length of the name of a replica, bytes.
+const MAX_REPLICA: usize = 255;
+/// Bits of the permissions in `st_mode`.
+const PERMISSIONS: u32 = 0o7777;
+
+const REPLICAS: Keyed = Keyed {
+    one: "SELECT fileid, sfn FROM Cns_file_replica WHERE fileid = ?1 ORDER BY sfn",
+    many: [
+        "SELECT r.fileid, r.sfn FROM (VALUES ",
+        ") AS k(f) JOIN Cns_file_replica r ON r.fileid = k.f ORDER BY r.fileid, r.sfn",
+    ],
+};
+const DELETE_REPLICAS: Keyed = Keyed {
+    one: "DELETE FROM Cns_file_replica WHERE fileid = ?1",
+    many: ["DELETE FROM Cns_file_replica WHERE fileid IN (VALUES ", ")"],
+};
+const DELETE_ENTRIES: Keyed = Keyed {
+    one: "DELETE FROM Cns_file_metadata WHERE fileid = ?1 RETURNING fileid",
+    many: [
+        "DELETE FROM Cns_file_metadata WHERE fileid IN (VALUES ",
+        ") RETURNING fileid",
+    ],
+};
+/// Values: number, directory, GUID, name, mode, owner, size, time.
+const INSERT_ENTRIES: Keyed = Keyed {
+    one: "INSERT INTO Cns_file_metadata (fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, \
+          mtime, ctime, nlink, gid, fileclass, status) \
+          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?8, 1, 0, 0, '-') \
+          ON CONFLICT DO NOTHING RETURNING fileid",
+    many: [
+        "INSERT INTO Cns_file_metadata (fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, \
+         mtime, ctime, nlink, gid, fileclass, status) \
+         SELECT k.f, k.p, k.g, k.n, k.m, k.o, k.s, k.t, k.t, k.t, 1, 0, 0, '-' FROM (VALUES ",
+        ") AS k(f, p, g, n, m, o, s, t) ON CONFLICT DO NOTHING RETURNING fileid",
+    ],
+};
+/// Values: number, time, host, name.
+const INSERT_REPLICAS: Keyed = Keyed {
+    one: "INSERT INTO Cns_file_replica (fileid, nbaccesses, ctime, atime, ptime, ltime, r_type, status, f_type, \
+          poolname, host, fs, sfn) VALUES (?1, 0, ?2, ?2, 0, 0, 'P', '-', 'P', '', ?3, '', ?4) \
+          ON CONFLICT DO NOTHING RETURNING fileid",
+    many: [
+        "INSERT INTO Cns_file_replica (fileid, nbaccesses, ctime, atime, ptime, ltime, r_type, status, f_type, \
+         poolname, host, fs, sfn) \
+         SELECT k.f, 0, k.t, k.t, 0, 0, 'P', '-', 'P', '', k.h, '', k.s FROM (VALUES ",
+        ") AS k(f, t, h, s) ON CONFLICT DO NOTHING RETURNING fileid",
+    ],
+};
+
+impl Store<'_> {
+    pub(super) fn lookup(&mut self, user: i64, keys: &[Key]) -> Result<Reply, DatabaseError> {
+        let nodes = self.nodes(user, keys)?;
+        let mut replicas = self.replicas(nodes.iter().flatten())?;
+        // A key may occur twice, so that replicas are not moved.
+        let entries = nodes.into_iter().map(|node| {
+            let node = node.ok()?;
+            let names = replicas.get_mut(&node.file).cloned().unwrap_or_default();
+            Some(node.found(names))
+        });
+        Ok(Reply::Entries(entries.collect()))
+    }
+
+    pub(super) fn list_replicas(&mut self, user: i64, key: &Key) -> Result<Reply, DatabaseError> {
+        let nodes = self.nodes(user, std::slice::from_ref(key))?;
+        match nodes.first() {
+            Some(Ok(node)) => {
+                let mut replicas = self.replicas([node].into_iter())?;
+                Ok(Reply::Replicas(replicas.remove(&node.file).unwrap_or_default()))
+            }
+            Some(Err(status)) => Ok(result(*status)),
+            None => Ok(result(Status::NO_ENTRY)),
+        }
+    }
+
+    fn replicas<'n>(
+        &mut self,
+        nodes: impl Iterator<Item = &'n Node>,
+    ) -> Result<BTreeMap<i64, Vec<String>>, DatabaseError> {
+        let files: BTreeSet<i64> = nodes.map(|node| node.file).collect();
+        let keys: Vec<_> = files.into_iter().map(|file| vec![Value::Int(file)]).collect();
+        let mut replicas: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+        for row in self.database.query_keys(&REPLICAS, &keys)? {
+            replicas.entry(row.int(0)).or_default().push(row.text(1));
+        }
+        Ok(replicas)
+    }
+
+    /// Carries out a change, within a transaction.
+    pub(super) fn write(&mut self, user: i64, request: &Request) -> Result<Reply, DatabaseError> {
+        match request {
+            Request::Register(entries) => self.register(user, entries).map(Reply::Results),
+            Request::Create {
+                path,
+                guid,
+                mode,
+                size,
+            } => {
+                let entry = NewEntry {
+                    path: path.clone(),
+                    guid: guid.clone(),
+                    size: *size,
+                    mode: *mode,
+                    replica: String::new(),
+                };
+                let results = self.insert(user, &[&entry], FILE)?;
+                Ok(first(
+                    &results.into_iter().map(|(status, _)| status).collect::<Vec<_>>(),
+                ))
+            }
+            Request::MakeDirectory { path, mode } => {
+                let entry = NewEntry {
+                    path: path.clone(),
+                    guid: String::new(),
+                    size: 0,
+                    mode: *mode,
+                    replica: String::new(),
+                };
+                let results = self.insert(user, &[&entry], DIRECTORY)?;
+                Ok(first(
+                    &results.into_iter().map(|(status, _)| status).collect::<Vec<_>>(),
+                ))
+            }
+            Request::SetMode { path, mode } => self.set_mode(user, path, *mode),
+            Request::AddReplica { guid, replica } => self.add_replica(user, guid, replica),
+            Request::DeleteReplica { replica } => self.delete_replica(user, replica),
+            Request::Delete(keys) => self.delete(user, keys).map(Reply::Results),
+            _ => Ok(result(Status::INVALID)),
+        }
+    }
+
+    /// Registers entries with their replicas.
+    fn register(&mut self, user: i64, entries: &[NewEntry]) -> Result<Vec<Status>, DatabaseError> {
+        let is_valid = |entry: &NewEntry| (1..=MAX_REPLICA).contains(&entry.replica.len());
+        let valid: Vec<&NewEntry> = entries.iter().filter(|entry| is_valid(entry)).collect();
+        let mut inserted = self.insert(user, &valid, FILE)?;
+        let now = now();
+        let keys: Vec<_> = inserted
+            .iter()
+            .zip(&valid)
+            .filter(|((status, _), _)| *status == Status::OK)
+            .map(|((_, file), entry)| replica_row(*file, now, &entry.replica))
+            .collect();
+        let rows = self.database.query_keys(&INSERT_REPLICAS, &keys)?;
+        if rows.len() < keys.len() {
+            // Replicas that exist: their entries are removed again.
+            let kept: BTreeSet<i64> = rows.iter().map(|row| row.int(0)).collect();
+            let mut removed = Vec::new();
+            for (status, file) in &mut inserted {
+                if *status == Status::OK && !kept.contains(file) {
+                    *status = Status::EXISTS;
+                    removed.push(vec![Value::Int(*file)]);
+                }
+            }
+            self.database.query_keys(&DELETE_ENTRIES, &removed)?;
+        }
+        let mut statuses = inserted.into_iter().map(|(status, _)| status);
+        let status = |entry: &NewEntry| {
+            if is_valid(entry) {
+                statuses.next().unwrap_or(Status::INTERNAL)
+            } else {
+                Status::INVALID
+            }
+        };
+        Ok(entries.iter().map(status).collect())
+    }
+
+    /// Inserts entries or directories. Returns the result and the number of each.
+    fn insert(
+        &mut self,
+        user: i64,
+        entries: &[&NewEntry],
+        kind: u32,
+    ) -> Result<Vec<(Status, i64)>, DatabaseError> {
+        let split: Vec<_> = entries.iter().map(|entry| split(entry, kind)).collect();
+        let above: Vec<_> = split
+            .iter()
+            .map(|parts| {
+                parts
+                    .as_ref()
+                    .map(|(above, _)| above.clone())
+                    .map_err(|status| *status)
+            })
+            .collect();
+        let parents = self.resolve(user, &above)?;
+        let first = self.new_files(entries.len())?;
+        let now = now();
+        let mut results = Vec::with_capacity(entries.len());
+        let mut keys = Vec::new();
+        for (((parent, parts), entry), file) in parents.iter().zip(&split).zip(entries).zip(first..) {
+            let status = match (parent, parts) {
+                (Err(status), _) | (_, Err(status)) => *status,
+                (Ok(parent), _) if !parent.is_directory() => Status::NOT_DIRECTORY,
+                (Ok(parent), _) if !parent.permits(user, WRITE | SEARCH) => Status::FORBIDDEN,
+                (Ok(parent), Ok((_, name))) => {
+                    keys.push(vec![
+                        Value::Int(file),
+                        Value::Int(parent.file),
+                        Value::Text(&entry.guid),
+                        Value::Text(name),
+                        Value::Int(i64::from(kind | (entry.mode & PERMISSIONS))),
+                        Value::Int(user),
+                        Value::Int(i64::try_from(entry.size).unwrap_or(i64::MAX)),
+                        Value::Int(now),
+                    ]);
+                    Status::OK
+                }
+            };
+            results.push((status, file));
+        }
+        let rows = if kind == DIRECTORY {
+            self.insert_directory(&keys)?
+        } else {
+            self.database.query_keys(&INSERT_ENTRIES, &keys)?
+        };
+        let inserted: BTreeSet<i64> = rows.iter().map(|row| row.int(0)).collect();
+        for (status, file) in &mut results {
+            if *status == Status::OK && !inserted.contains(file) {
+                *status = Status::EXISTS;
+            }
+        }
+        Ok(results)
+    }
+
+    /// A directory has no GUID.
+    fn insert_directory(&mut self, keys: &[Vec<Value<'_>>]) -> Result<Vec<Row>, DatabaseError> {
+        let Some(key) = keys.first() else {
+            return Ok(Vec::new());
+        };
+        let values = [key[0], key[1], key[3], key[4], key[5], key[7]];
+        self.database.query(
+            "INSERT INTO Cns_file_metadata (fileid, parent_fileid, name, filemode, owner_uid, atime, mtime, ctime, \
+             nlink, gid, filesize, fileclass, status) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?6, 1, 0, 0, 0, '-') \
+             ON CONFLICT DO NOTHING RETURNING fileid",
+            &values,
+        )
+    }
+
+    fn set_mode(&mut self, user: i64, path: &str, mode: u32) -> Result<Reply, DatabaseError> {
+        let node = match self.one(user, Key::Path(path.to_owned()))? {
+            Ok(node) => node,
+            Err(status) => return Ok(result(status)),
+        };
+        if node.owner != user {
+            return Ok(result(Status::FORBIDDEN));
+        }
+        let mode = i64::from(node.kind() | (mode & PERMISSIONS));
+        self.database.query(
+            "UPDATE Cns_file_metadata SET filemode = ?1, ctime = ?2 WHERE fileid = ?3",
+            &[Value::Int(mode), Value::Int(now()), Value::Int(node.file)],
+        )?;
+        Ok(result(Status::OK))
+    }
+
+    fn add_replica(&mut self, user: i64, guid: &str, replica: &str) -> Result<Reply, DatabaseError> {
+        if !(1..=MAX_REPLICA).contains(&replica.len()) {
+            return Ok(result(Status::INVALID));
+        }
+        let node = match self.one(user, Key::Guid(guid.to_owned()))? {
+            Ok(node) if node.permits(user, WRITE) => node,
+            Ok(_) => return Ok(result(Status::FORBIDDEN)),
+            Err(status) => return Ok(result(status)),
+        };
+        let key = replica_row(node.file, now(), replica);
+        let rows = self.database.query_keys(&INSERT_REPLICAS, &[key])?;
+        Ok(result(if rows.is_empty() {
+            Status::EXISTS
+        } else {
+            Status::OK
+        }))
+    }
+
+    fn delete_replica(&mut self, user: i64, replica: &str) -> Result<Reply, DatabaseError> {
+        match self.one(user, Key::Replica(replica.to_owned()))? {
+            Ok(node) if node.permits(user, WRITE) => {
+                self.database.query(
+                    "DELETE FROM Cns_file_replica WHERE sfn = ?1",
+                    &[Value::Text(replica)],
+                )?;
+                Ok(result(Status::OK))
+            }
+            Ok(_) => Ok(result(Status::FORBIDDEN)),
+            Err(status) => Ok(result(status)),
+        }
+    }
+
+    fn one(&mut self, user: i64, key: Key) -> Result<Result<Node, Status>, DatabaseError> {
+        let nodes = self.nodes(user, &[key])?;
+        Ok(nodes.into_iter().next().unwrap_or(Err(Status::NO_ENTRY)))
+    }
+
+    /// Deletes entries with their replicas. A directory is not deleted.
+    fn delete(&mut self, user: i64, keys: &[Key]) -> Result<Vec<Status>, DatabaseError> {
+        let nodes = self.nodes(user, keys)?;
+        let parents: Vec<i64> = nodes.iter().flatten().map(|node| node.parent).collect();
+        let parents = self.directories(&parents)?;
+        let mut removed = BTreeSet::new();
+        let status = |node: &Result<Node, Status>| match node {
+            Err(status) => *status,
+            Ok(node) if node.is_directory() => Status::IS_DIRECTORY,
+            Ok(node) => match parents.get(&node.parent) {
+                Some(parent) if parent.permits(user, WRITE | SEARCH) => {
+                    // The second of two equal keys finds nothing to delete.
+                    if removed.insert(node.file) {
+                        Status::OK
+                    } else {
+                        Status::NO_ENTRY
+                    }
+                }
+                _ => Status::FORBIDDEN,
+            },
+        };
+        let mut statuses: Vec<Status> = nodes.iter().map(status).collect();
+        let keys: Vec<_> = removed.iter().map(|file| vec![Value::Int(*file)]).collect();
+        self.database.query_keys(&DELETE_REPLICAS, &keys)?;
+        let rows = self.database.query_keys(&DELETE_ENTRIES, &keys)?;
+        let deleted: BTreeSet<i64> = rows.iter().map(|row| row.int(0)).collect();
+        for (status, node) in statuses.iter_mut().zip(&nodes) {
+            if let Ok(node) = node
+                && *status == Status::OK
+                && !deleted.contains(&node.file)
+            {
+                // Another session has deleted it meanwhile.
+                *status = Status::NO_ENTRY;
+            }
+        }
+        Ok(statuses)
+    }
+}
+
+/// The names above an entry, and its own.
+fn split(entry: &NewEntry, kind: u32) -> Result<(Vec<&str>, &str), Status> {
+    let mut names = names(&entry.path).ok_or(Status::INVALID)?;
+    let has_guid = entry.guid.len() == GUID && entry.guid.is_ascii();
+    if kind == FILE && !has_guid {
+        return Err(Status::INVALID);
+    }
+    let name = names.pop().ok_or(Status::EXISTS)?;
+    Ok((names, name))
+}
+
+fn replica_row(file: i64, now: i64, replica: &str) -> Vec<Value<'_>> {
+    vec![
+        Value::Int(file),
+        Value::Int(now),
+        Value::Text(host(replica)),
+        Value::Text(replica),
+    ]
+}
+
+/// The host in the name of a replica, such as `srm://HOST/PATH`; empty if there is none.
+fn host(replica: &str) -> &str {
+    let rest = replica.split_once("://").map_or("", |(_, rest)| rest);
+    rest.split(['/', ':']).next().unwrap_or_default()
+}
+
+/// The reply for the only entry of a request.
+fn first(statuses: &[Status]) -> Reply {
+    result(statuses.first().copied().unwrap_or(Status::INTERNAL))
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |elapsed| elapsed.as_secs() as i64)
+}

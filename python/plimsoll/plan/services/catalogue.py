@@ -1,0 +1,80 @@
+"""The service kind `catalogue`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field
+
+from plimsoll.plan.drivers.driver import Context
+from plimsoll.plan.model.cell import Service
+from plimsoll.plan.services.database import database_address, database_kind, resolve_database
+from plimsoll.plan.services.section import Addresses, ServiceAdditions, Services, ServiceSection
+from plimsoll.plan.source.document import KeyPath
+from plimsoll.plan.source.fields import Duration, PlainText, Text
+from plimsoll.plan.source.units import NS
+
+CATALOGUE_DATABASES: Final = ("sqlite", "postgres")
+"""Kinds of databases that a catalogue supports."""
+_FILES: Final = ("cert_file", "key_file", "ca_file")
+
+
+class CatalogueService(ServiceSection):
+    """The file catalogue of Plimsoll, over the tables of a data set of kind `catalogue`."""
+
+    kind: Literal["catalogue"]
+    database: Text
+    protocol: Literal["stateful"] = "stateful"
+    threads: Annotated[int, Field(ge=1, le=1000)] = 20
+    security: Literal["none", "tls"] = "none"
+    cert_file: PlainText | None = None
+    key_file: PlainText | None = None
+    ca_file: PlainText | None = None
+    idle_timeout: Annotated[Duration, Field(ge=NS["ms"], le=NS["d"])] = 60 * NS["s"]
+
+    runs_in_engine: ClassVar[bool] = True
+    serves_counters: ClassVar[bool] = True
+    request_counter: ClassVar[str | None] = "answered"
+    arrival_counter: ClassVar[str | None] = "received"
+    main_counters: ClassVar[tuple[str, ...]] = (
+        "answered",
+        "entries_inserted",
+        "entries_read",
+        "handshakes",
+    )
+
+    @property
+    def makes_credentials(self) -> bool:
+        return self.security == "tls" and self.cert_file is None
+
+    def scheme(self) -> str:
+        return "catalogues" if self.security == "tls" else "catalogue"
+
+    def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
+        at: KeyPath = ("services", name)
+        needs, database = resolve_database(self.database, name, services, CATALOGUE_DATABASES, context)
+        if not needs and database_kind(self.database, services) == "mariadb":
+            context.wrong((*at, "database"), "a catalogue does not support MariaDB: use PostgreSQL or SQLite")
+        settings: dict[str, Any] = {"database": database}
+        has_files = any(getattr(self, key) is not None for key in _FILES)
+        for key in _FILES:
+            file = getattr(self, key)
+            if has_files and self.security == "tls" and file is None:
+                context.wrong((*at, key), f"give {', '.join(_FILES)}, or none of them")
+            elif self.security == "none" and file is not None:
+                context.wrong((*at, key), "is used only with `security: tls`")
+            elif file is not None:
+                settings[key] = context.file(file, (*at, key))
+        return ServiceAdditions(needs, settings)
+
+    @staticmethod
+    def engine_config(service: Service, addresses: Addresses) -> dict[str, Any]:
+        settings: Mapping[str, Any] = service.settings
+        return {
+            "database": database_address(service, addresses),
+            "threads": settings["threads"],
+            "security": settings["security"],
+            "idle_timeout_s": settings["idle_timeout"] / NS["s"],
+            **{key: settings[key] for key in _FILES},
+        }

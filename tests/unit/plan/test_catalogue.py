@@ -1,0 +1,129 @@
+"""The section `catalogue` of a workload, the service kind and the data set of this name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.plan.helpers import load
+
+from plimsoll.errors import BadInput
+from plimsoll.plan.model.cell import Config
+from plimsoll.plan.services.section import Addresses
+from plimsoll.plan.services.table import SERVICE_KINDS
+from plimsoll.plan.tiers import tiers_of
+
+
+def config(
+    section: str = "", *, service: str = "", database: str = "sqlite", extra: str = "", data: str = ""
+) -> Config:
+    text = f"""
+plimsoll: 1
+services:
+  db: {{kind: {database}}}
+  files: {{kind: catalogue, database: db{service}}}
+data:
+  entries: {{into: db, kind: catalogue, entries: 1000{data}}}
+workload: {{driver: catalogue, target: files, catalogue: {{data: {{entries: 1000}}{section}}}{extra}}}
+run: {{duration: 1s}}
+load: {{testers: 1}}
+"""
+    (cell,) = load(text).cells
+    return cell.config
+
+
+def test_every_key_has_a_value_for_the_engine() -> None:
+    (work,) = config().workloads
+    assert work.settings == {
+        "connection": "kept",
+        "data": {"entries": 1000, "directory": 1000, "replicas": 1, "seed": 1},
+        "keys": {"kind": "uniform"},
+        "round_trips": "one",
+        "transactions": False,
+        "subject": "/O=Plimsoll/CN=tester",
+        "verify": 0.01,
+        "tls": None,
+    }
+    (operation,) = work.operations
+    assert (operation.name, operation.request) == (
+        "query",
+        {"operation": "query", "by": "name", "bulk": 1, "page": 100},
+    )
+
+
+def test_a_mix_has_different_operations() -> None:
+    mix = "mix: [{name: read, by: guid, bulk: 100}, {name: write, operation: insert}]"
+    (work,) = config(", keys: {zipf: 1.1}", extra=f", {mix}").workloads
+    assert work.settings["keys"] == {"kind": "zipf", "s": 1.1}
+    read, write = (operation.request for operation in work.operations)
+    assert (read["operation"], read["by"], read["bulk"]) == ("query", "guid", 100)
+    assert (write["operation"], write["by"], write["bulk"]) == ("insert", "name", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"section": ", bulk: 1001"}, "bulk"),
+        ({"section": ", operation: list, bulk: 2"}, "a list reads one directory"),
+        ({"section": ", operation: insert, by: guid"}, "is used only by the operations query and delete"),
+        ({"section": ", connection: per-request, transactions: true"}, "transactions need a session"),
+        ({"section": ", operation: rename"}, "operation"),
+        ({"service": ", threads: 0"}, "threads"),
+        (
+            {"service": ", security: tls, key_file: key.pem"},
+            "give cert_file, key_file, ca_file, or none of them",
+        ),
+        ({"service": ", ca_file: ca.pem"}, "is used only with `security: tls`"),
+        ({"service": ", protocol: soap"}, "protocol"),
+        ({"database": "mariadb"}, "expected one of kind sqlite or postgres"),
+        ({"database": "mariadb"}, "is a MariaDB, which a catalogue does not support"),
+        ({"data": ", replicas: 21"}, "replicas"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(words: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        config(**words)
+    assert message in str(refused.value)
+
+
+def test_the_service_reads_the_database_of_another_service() -> None:
+    found = config(", keys: single", service=", threads: 5", data=", replicas: 2, seed: 7")
+    database, service = found.services
+    assert (service.scheme, service.needs) == ("catalogue", ("db",))
+    (data,) = found.data
+    assert data.settings == {
+        "kind": "catalogue",
+        "entries": 1000,
+        "directory": 1000,
+        "replicas": 2,
+        "owner": "/O=Plimsoll/CN=owner",
+        "seed": 7,
+    }
+    addresses = Addresses({database.name: ["sqlite:/tmp/db.sqlite"]})
+    assert SERVICE_KINDS["catalogue"].engine_config(service, addresses) == {
+        "database": "/tmp/db.sqlite",
+        "threads": 5,
+        "security": "none",
+        "idle_timeout_s": 60.0,
+        "cert_file": None,
+        "key_file": None,
+        "ca_file": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "is_compared"),
+    [
+        ("", True),
+        (", operation: insert, verify: 0%", True),
+        (", operation: insert", False),
+        (", operation: delete, verify: 0%", False),
+        (", operation: list", False),
+        (", round_trips: lfc", False),
+    ],
+)
+def test_operations_of_one_call_are_compared_with_those_that_the_service_counts(
+    section: str, is_compared: bool
+) -> None:
+    tiers = list(tiers_of(config(section)))
+    assert [(tier.service, tier.counter) for tier in tiers] == [("files", "received")] * is_compared
