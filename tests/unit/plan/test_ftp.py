@@ -88,7 +88,7 @@ def test_a_section_that_cannot_be_used_is_refused(section: str, message: str) ->
 
 
 def test_a_server_that_requires_gsi_is_refused() -> None:
-    with pytest.raises(BadInput, match="gsiftp|ftp"):
+    with pytest.raises(BadInput, match="speaks gsiftp; the driver needs ftp"):
         config("path: /f0", ", security: gsi")
 
 

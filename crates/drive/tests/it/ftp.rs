@@ -85,7 +85,11 @@ impl Session {
         }
         let count = self.streams as u64;
         for (index, stream) in streams.iter_mut().enumerate() {
-            let last = if index == 0 { header(0x48, 0, count) } else { header(8, 0, 0) };
+            let last = if index == 0 {
+                header(0x48, 0, count)
+            } else {
+                header(8, 0, 0)
+            };
             stream.write_all(&last).unwrap();
         }
         self.reply("226 done");
@@ -180,7 +184,9 @@ fn ftp(server: &Server, settings: Value, request: Value, transactions: u64) -> V
 }
 
 fn data(length: usize) -> Vec<u8> {
-    (0..length as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    (0..length as u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
 }
 
 fn sum(kind: ChecksumKind, data: &[u8]) -> String {
@@ -202,7 +208,11 @@ fn a_stream_is_counted_and_a_kept_connection_logs_in_once() {
         let before = server.connections.load(Ordering::SeqCst);
         let ran = run(ftp(&server, settings(connection), request(1), 3));
         assert_eq!(ran.results(), [(Outcome::Ok, ""); 3]);
-        assert_eq!(server.connections.load(Ordering::SeqCst) - before, logins, "{connection}");
+        assert_eq!(
+            server.connections.load(Ordering::SeqCst) - before,
+            logins,
+            "{connection}"
+        );
         assert_eq!(ran.metric("ftp_login_s").len(), logins);
         assert!(ran.metric("ftp_streams").is_empty());
         for t in &ran.transactions {
@@ -213,7 +223,10 @@ fn a_stream_is_counted_and_a_kept_connection_logs_in_once() {
         let connected = ran.transactions.iter().filter(|t| t.connected >= 0).count();
         assert_eq!(connected, logins);
     }
-    assert_eq!(commands.lock().unwrap()[..3], ["RETR /dir/f", "RETR /dir/f", "RETR /dir/f"]);
+    assert_eq!(
+        commands.lock().unwrap()[..3],
+        ["RETR /dir/f", "RETR /dir/f", "RETR /dir/f"]
+    );
 }
 
 #[test]
@@ -237,9 +250,17 @@ fn blocks_of_several_connections_are_one_file() {
     verified["expect_bytes"] = json!(1_000_000);
     let ran = run(ftp(&server, settings("kept"), verified.clone(), 3));
     assert_eq!(ran.results(), [(Outcome::Ok, ""); 3], "{:?}", ran.notes);
-    assert!(ran.transactions.iter().all(|t| (t.items, t.payload) == (1, 1_000_000)));
+    assert!(
+        ran.transactions
+            .iter()
+            .all(|t| (t.items, t.payload) == (1, 1_000_000))
+    );
     assert_eq!(ran.metric("ftp_streams"), [4.0; 3]);
-    assert_eq!(sums.load(Ordering::SeqCst), 1, "the checksum of a file is requested once");
+    assert_eq!(
+        sums.load(Ordering::SeqCst),
+        1,
+        "the checksum of a file is requested once"
+    );
     verified["expect_bytes"] = json!(1);
     let ran = run(ftp(&server, settings("kept"), verified, 1));
     assert_eq!(ran.results(), [(Outcome::Wrong, "unexpected bytes")]);
@@ -278,7 +299,11 @@ fn uploads_arrive_as_they_were_generated() {
                 stored.lock().unwrap().push(data);
             }
             ("CKSM", rest) => {
-                let kind = if rest.starts_with("MD5") { ChecksumKind::Md5 } else { ChecksumKind::Adler32 };
+                let kind = if rest.starts_with("MD5") {
+                    ChecksumKind::Md5
+                } else {
+                    ChecksumKind::Adler32
+                };
                 let sum = sum(kind, stored.lock().unwrap().last().unwrap());
                 session.reply(&format!("213 {sum}"));
             }
@@ -321,7 +346,11 @@ fn a_part_is_requested_by_its_offset() {
 fn replies_that_are_no_success_have_their_code() {
     for (reply, outcome, code) in [
         ("550 no such file", Outcome::Error, "FTP 550"),
-        ("500-Command failed.\r\n500-a reason\r\n500 End.", Outcome::Error, "FTP 500"),
+        (
+            "500-Command failed.\r\n500-a reason\r\n500 End.",
+            Outcome::Error,
+            "FTP 500",
+        ),
         ("150 begin\r\n426 aborted", Outcome::Error, "FTP 426"),
     ] {
         let server = answering(move |_, session| {
@@ -335,14 +364,21 @@ fn replies_that_are_no_success_have_their_code() {
             assert_eq!((ran.transactions[0].items, ran.transactions[0].payload), (0, 0));
         }
     }
-    for (greeting, code) in [("421 too many connections", "FTP 421"), ("220 hi\r\n530 who?", "FTP 530")] {
+    for (greeting, code) in [
+        ("421 too many connections", "FTP 421"),
+        ("220 hi\r\n530 who?", "FTP 530"),
+    ] {
         let server = Server::start(move |mut stream| {
             let _ = stream.write_all(format!("{greeting}\r\n").as_bytes());
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let ran = run(ftp(&server, settings("kept"), request(1), 1));
         assert_eq!(ran.results(), [(Outcome::Refused, code)]);
-        assert!(ran.notes.iter().any(|(_, text)| text.starts_with("ftp: ")), "{:?}", ran.notes);
+        assert!(
+            ran.notes.iter().any(|(_, text)| text.starts_with("ftp: ")),
+            "{:?}",
+            ran.notes
+        );
     }
 }
 
@@ -473,7 +509,11 @@ fn an_upload_that_the_server_ends_early_is_no_success() {
         session.reply("452 disk full");
         true
     });
-    for (server, code) in [(&refusing, "FTP 553"), (&early, "closed early"), (&failing, "FTP 452")] {
+    for (server, code) in [
+        (&refusing, "FTP 553"),
+        (&early, "closed early"),
+        (&failing, "FTP 452"),
+    ] {
         let mut wanted = upload(1, 50_000_000, "adler32");
         wanted["verify"] = Value::Null;
         let ran = run(ftp(server, settings("kept"), wanted, 1));

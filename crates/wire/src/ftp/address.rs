@@ -85,8 +85,23 @@ mod tests {
         ] {
             assert_eq!(passive_port(text), Err(FtpProtocolError::NoAddress), "{text}");
         }
-        for text in ["", "(", "()", "(|||)", "(||||)", "(|||0|)", "(|||65536|)", "(|2|::1|21|)", "|||21|", "(\u{e9}"] {
-            assert_eq!(extended_passive_port(text), Err(FtpProtocolError::NoAddress), "{text}");
+        for text in [
+            "",
+            "(",
+            "()",
+            "(|||)",
+            "(||||)",
+            "(|||0|)",
+            "(|||65536|)",
+            "(|2|::1|21|)",
+            "|||21|",
+            "(\u{e9}",
+        ] {
+            assert_eq!(
+                extended_passive_port(text),
+                Err(FtpProtocolError::NoAddress),
+                "{text}"
+            );
         }
     }
 

@@ -116,7 +116,9 @@ impl BlockReader {
     fn begin(&mut self) -> Result<Option<Block<'static>>, FtpProtocolError> {
         let number = |at: usize| {
             let bytes = &self.header[at..at + 8];
-            bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+            bytes
+                .iter()
+                .fold(0, |number, &byte| number << 8 | u64::from(byte))
         };
         let (descriptor, count, offset) = (self.header[0], number(1), number(9));
         let has = |bit: u8| descriptor & bit != 0;
@@ -125,14 +127,18 @@ impl BlockReader {
             return if descriptor == CLOSE && count == 0 {
                 Ok(None)
             } else {
-                Err(FtpProtocolError::Block("a block follows the last one of its connection"))
+                Err(FtpProtocolError::Block(
+                    "a block follows the last one of its connection",
+                ))
             };
         }
         if has(SUSPECTED_ERRORS) {
             return Err(FtpProtocolError::Block("the server suspects errors in a block"));
         }
         if has(CLOSE) && !has(END_OF_DATA) {
-            return Err(FtpProtocolError::Block("a connection is closed before its end of data"));
+            return Err(FtpProtocolError::Block(
+                "a connection is closed before its end of data",
+            ));
         }
         self.is_last = has(END_OF_DATA);
         if has(END_OF_FILE) {
@@ -167,7 +173,9 @@ impl Ends {
             return Err(FtpProtocolError::Block("two blocks end the file"));
         }
         if connections == 0 || connections > max {
-            return Err(FtpProtocolError::Block("the number of connections is not possible"));
+            return Err(FtpProtocolError::Block(
+                "the number of connections is not possible",
+            ));
         }
         self.check()
     }

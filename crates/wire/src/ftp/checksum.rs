@@ -56,9 +56,18 @@ impl Checksum {
     pub fn text(self) -> String {
         match self {
             Self::Adler32(sums) => format!("{:08x}", sums.value()),
-            Self::Md5(state) => state.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+            Self::Md5(state) => hexadecimal(&state.finalize()),
         }
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+        }
+        text
+    })
 }
 
 /// Adler-32 of bytes that arrive in any order.

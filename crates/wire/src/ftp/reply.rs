@@ -77,7 +77,7 @@ impl ReplyReader {
         match (self.open, coded) {
             // The last line begins with the code of the first and a space. Some servers send the
             // code alone.
-            (None, Some((code, b' '))) => {}
+            (None, Some((_, b' '))) => {}
             (Some(open), Some((code, b' '))) if open == code => {}
             (None, Some((code, b'-'))) => {
                 self.open = Some(code);

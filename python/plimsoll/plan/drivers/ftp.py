@@ -81,7 +81,9 @@ def _mode(section: FtpSection, at: KeyPath, context: Context) -> str:
     if section.mode is None:
         return "extended" if section.streams > 1 else "stream"
     if section.mode == "stream" and section.streams > 1:
-        context.wrong((*at, "streams"), f"{section.streams} streams need mode: extended, which is the default")
+        context.wrong(
+            (*at, "streams"), f"{section.streams} streams need mode: extended, which is the default"
+        )
     return section.mode
 
 
@@ -93,7 +95,9 @@ def _ftp_requests(section: FtpSection, at: KeyPath, context: Context) -> Request
     if is_upload and section.size is None:
         context.wrong((*at, "size"), "an upload needs the size of its content: give size, such as 10MB")
     if not is_upload and section.size is not None:
-        context.wrong((*at, "size"), "size is that of an upload; give expect_bytes for the size of a download")
+        context.wrong(
+            (*at, "size"), "size is that of an upload; give expect_bytes for the size of a download"
+        )
     for key in ("part", "expect_bytes"):
         if is_upload and getattr(section, key) is not None:
             context.wrong((*at, key), f"{key} applies to downloads")
@@ -106,7 +110,9 @@ def _ftp_requests(section: FtpSection, at: KeyPath, context: Context) -> Request
         "path": section.path,
         "transfer": section.transfer,
         "size": section.size,
-        "part": None if section.part is None else {"offset": section.part.offset, "length": section.part.length},
+        "part": None
+        if section.part is None
+        else {"offset": section.part.offset, "length": section.part.length},
         "mode": mode,
         "streams": section.streams,
         "verify": section.verify,

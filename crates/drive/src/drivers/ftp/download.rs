@@ -41,7 +41,7 @@ pub(super) async fn download(
         Some(part) => format!("ERET P {} {} ", part.offset, part.length).into_bytes(),
     };
     attempt.waiting = Waiting::FirstByte;
-    control.send(&[&command, path].concat(), attempt).await?;
+    control.send(&[command.as_slice(), path].concat(), attempt).await?;
     download.received.checksum = operation.verify.map(Checksum::new);
     poll_fn(|_| download.poll(io, control, attempt)).await?;
     download.received.connections = download.connections.len();
@@ -191,7 +191,7 @@ impl Download {
                 continue;
             };
             has_read = true;
-            let count = read.unwrap_or(0);
+            let count = *read.as_ref().unwrap_or(&0);
             if count > 0 {
                 attempt.read(count);
             }

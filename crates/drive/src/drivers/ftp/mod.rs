@@ -191,7 +191,10 @@ impl Tester {
                 None => Box::pin(self.open(endpoint, attempt)).await?,
             };
             attempt.session = if driver.keep { control.number } else { 0 };
-            let result = match driver.transfer(&io, &mut control, (operation, path), attempt).await {
+            let result = match driver
+                .transfer(&io, &mut control, (operation, path), attempt)
+                .await
+            {
                 // No byte of the file was transferred, so that it can be begun again.
                 Err(error) if reused && error.is_closed && attempt.first_byte == NOT_HAPPENED => {
                     attempt.attempt = 1;
@@ -200,7 +203,9 @@ impl Tester {
                 Ok(checksum) => {
                     self.trips.ended(endpoint, control.stream(), attempt);
                     let found = (operation, checksum);
-                    driver.verify(&io, &mut control, (endpoint, path), found, attempt).await
+                    driver
+                        .verify(&io, &mut control, (endpoint, path), found, attempt)
+                        .await
                 }
                 Err(error) => Err(error),
             };
@@ -215,8 +220,7 @@ impl Tester {
         let driver = Arc::clone(&self.driver);
         let number = self.sessions + 1;
         let server = &driver.servers[endpoint];
-        let (control, login_s) =
-            Control::open(&self.io, server, (number, driver.names), attempt).await?;
+        let (control, login_s) = Control::open(&self.io, server, (number, driver.names), attempt).await?;
         attempt.metrics.push((driver.login, login_s));
         self.sessions = number;
         Ok(control)

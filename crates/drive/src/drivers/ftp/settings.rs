@@ -171,16 +171,17 @@ pub(super) fn has_line_end(text: &[u8]) -> bool {
 }
 
 /// The operation `index` of the workload.
-pub(super) fn operation(
-    setup: &Setup<'_>,
-    index: usize,
-    content: &Content,
-) -> Result<Operation, SetupError> {
+pub(super) fn operation(setup: &Setup<'_>, index: usize, content: &Content) -> Result<Operation, SetupError> {
     let request: RequestSettings = setup.request(index)?;
     let (operation, streams) = (index, request.streams);
     if !(1..=MAX_STREAMS).contains(&streams) {
         let (max, found) = (MAX_STREAMS, streams);
-        return Err(FtpError::StreamCount { operation, max, found }.into());
+        return Err(FtpError::StreamCount {
+            operation,
+            max,
+            found,
+        }
+        .into());
     }
     if streams > 1 && request.mode == Mode::Stream {
         return Err(FtpError::Streams { operation, streams }.into());

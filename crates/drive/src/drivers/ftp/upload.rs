@@ -166,9 +166,8 @@ impl Upload<'_> {
 
     /// Whether everything was sent.
     fn is_sent(&self) -> bool {
-        let is_sent = |sending: &UploadStream| {
-            sending.is_over || (sending.is_last && sending.header_sent == HEADER)
-        };
+        let is_sent =
+            |sending: &UploadStream| sending.is_over || (sending.is_last && sending.header_sent == HEADER);
         self.next == self.size && self.streams.iter().all(is_sent)
     }
 
