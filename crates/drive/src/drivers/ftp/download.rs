@@ -25,7 +25,8 @@ pub(super) struct DownloadResult {
     pub(super) connections: usize,
 }
 
-/// Receives the file `path`, or a part of it.
+/// Receives the file `path`, or a part of it. The offsets of the blocks of a part count from its
+/// beginning (seen with version 13.24 of the server), so that its checksum is that of these bytes.
 pub(super) async fn download(
     io: &Io,
     control: &mut Control,
