@@ -10,6 +10,7 @@ use plimsoll_wire::sql::AddressError;
 use crate::drivers::catalogue::CatalogueError;
 use crate::drivers::exec::ExecError;
 use crate::drivers::frontier::FrontierError;
+use crate::drivers::ftp::FtpError;
 use crate::drivers::http::HttpError;
 use crate::drivers::ldap::LdapError;
 use crate::drivers::replay::ReplayError;
@@ -85,6 +86,9 @@ pub enum SetupError {
     /// An error of the driver `catalogue`.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
+    /// An error of the driver `ftp`.
+    #[error(transparent)]
+    Ftp(#[from] FtpError),
     /// An error of the driver `http`.
     #[error(transparent)]
     Http(#[from] HttpError),

@@ -5,6 +5,7 @@
 
 pub mod catalogue;
 pub mod frontier;
+pub mod ftp;
 pub mod ldap;
 pub mod sink;
 pub mod sql;

@@ -19,10 +19,13 @@ COUNTED_DRIVERS: Final = {
     "catalogue": "catalogue",
     "http": "http",
     "frontier": "http",
+    "ftp": "ftp",
     "ldap": "ldap",
     "sql": "sql",
 }
 """Drivers whose transactions consist of a known number of requests, with what they send."""
+_PROTOCOLS: Final = {"catalogue": "catalogue", "gridftp": "ftp", "slapd": "ldap"}
+"""Kinds of services that are neither databases nor speak HTTP, with what is sent to them, as in `COUNTED_DRIVERS`."""
 UNKNOWN_CLIENTS: Final = ("exec", "replay")
 """Drivers whose programs may send requests to any service."""
 WATCHED_COUNTER: Final = "client_http.requests"
@@ -127,7 +130,8 @@ def _alone(service: Service, config: Config) -> Iterator[Tier]:
         )
         through = tuple(dict.fromkeys(name for client in clients for name in client.through))
         is_direct = not services and not through and all(part.each == 1 for part in testers)
-        sent_bytes = SERVICE_KINDS[service.kind].sent_bytes if is_direct else None
+        is_read = not any(map(_uploads, config.workloads))
+        sent_bytes = SERVICE_KINDS[service.kind].sent_bytes if is_direct and is_read else None
         yield Tier(service.name, counter, testers, services, through, sent_bytes=sent_bytes)
 
 
@@ -180,6 +184,11 @@ def _is_counted(work: Workload) -> bool:
         return False
     paths = [operation.request.get("path") for operation in work.operations]
     return has_only_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
+
+
+def _uploads(work: Workload) -> bool:
+    """Whether the payload of a workload contains bytes that the service receives."""
+    return any(operation.request.get("transfer") == "upload" for operation in work.operations)
 
 
 def has_only_selects(work: Workload) -> bool:
@@ -283,8 +292,8 @@ def _testers(service: Service, work: Workload, config: Config) -> _Clients:
 
 def _received(service: Service) -> str:
     """What the requests to a service are, as in `COUNTED_DRIVERS`."""
-    if service.kind in ("catalogue", "slapd"):
-        return {"catalogue": "catalogue", "slapd": "ldap"}[service.kind]
+    if (protocol := _PROTOCOLS.get(service.kind)) is not None:
+        return protocol
     return "http" if service.database_kind is None else "sql"
 
 

@@ -1,4 +1,4 @@
-//! The setting `connection` of the drivers `catalogue`, `http`, `ldap`, `tcp` and `frontier`.
+//! The setting `connection` of the drivers `catalogue`, `frontier`, `ftp`, `http`, `ldap` and `tcp`.
 
 use serde::Deserialize;
 

@@ -6,6 +6,7 @@
 pub mod catalogue;
 pub mod exec;
 pub mod frontier;
+pub mod ftp;
 pub mod http;
 pub mod ldap;
 pub mod null;

@@ -7,6 +7,7 @@ use plimsoll_model::{Endpoint, Workload};
 use super::catalogue::{self, Catalogue};
 use super::exec::{self, Exec};
 use super::frontier::{self, Frontier};
+use super::ftp::{self, Ftp};
 use super::http::{self, Http};
 use super::ldap::{self, Ldap};
 use super::null::{self, Null};
@@ -56,6 +57,7 @@ static ENTRIES: &[Entry] = &[
     asynchronous::<Http>(http::INFO),
     asynchronous::<Ldap>(ldap::INFO),
     asynchronous::<Catalogue>(catalogue::INFO),
+    asynchronous::<Ftp>(ftp::INFO),
     Entry {
         info: sql::INFO,
         make: make_sql,

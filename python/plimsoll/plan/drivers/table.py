@@ -15,6 +15,9 @@ ldap      settings: connection, bind{kind: anonymous | simple | external, dn, pa
 catalogue settings: connection, data{entries, directory, replicas, seed}, keys{kind: uniform | single | zipf, s},
           round_trips, transactions, subject, verify, tls as of http, or null.
           request: operation, by, bulk, page.
+ftp       settings: connection, login{user, password}.
+          request: path, transfer: download | upload, size, part{offset, length}, mode: stream | extended, streams,
+          verify: adler32 | md5, expect_bytes.
 sql       settings: connection, password, tls as of http, or null. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries, refresh, ttl}.
@@ -35,6 +38,7 @@ from plimsoll.plan.drivers.catalogue import CATALOGUE
 from plimsoll.plan.drivers.driver import Driver
 from plimsoll.plan.drivers.exec import EXEC
 from plimsoll.plan.drivers.frontier import FRONTIER
+from plimsoll.plan.drivers.ftp import FTP
 from plimsoll.plan.drivers.http import HTTP
 from plimsoll.plan.drivers.ldap import LDAP
 from plimsoll.plan.drivers.null import NULL
@@ -46,6 +50,7 @@ DRIVERS: Final[dict[str, Driver]] = {
     "catalogue": CATALOGUE,
     "exec": EXEC,
     "frontier": FRONTIER,
+    "ftp": FTP,
     "http": HTTP,
     "ldap": LDAP,
     "null": NULL,

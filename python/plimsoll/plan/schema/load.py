@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from plimsoll.plan.drivers.catalogue import CatalogueSection
 from plimsoll.plan.drivers.exec import ExecSection
 from plimsoll.plan.drivers.frontier import FrontierSection
+from plimsoll.plan.drivers.ftp import FtpSection
 from plimsoll.plan.drivers.http import HttpSection
 from plimsoll.plan.drivers.ldap import LdapSection
 from plimsoll.plan.drivers.null import NullSection
@@ -286,7 +287,7 @@ class WorkloadRaw(Raw):
     because levels can select them."""
 
     driver: Annotated[
-        Literal["catalogue", "exec", "frontier", "http", "ldap", "null", "replay", "sql", "tcp"],
+        Literal["catalogue", "exec", "frontier", "ftp", "http", "ldap", "null", "replay", "sql", "tcp"],
         BeforeValidator(null_word),
     ]
     target: Text | None = None
@@ -302,6 +303,7 @@ class WorkloadRaw(Raw):
     catalogue: CatalogueSection | None = None
     exec: ExecSection | None = None
     frontier: FrontierSection | None = None
+    ftp: FtpSection | None = None
     http: HttpSection | None = None
     ldap: LdapSection | None = None
     null: NullSection | None = None

@@ -8,6 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 DEFAULT_PORTS: Final = {
     "catalogue": 5010,
     "catalogues": 5010,
+    "ftp": 21,
     "http": 80,
     "https": 443,
     "ldap": 389,
