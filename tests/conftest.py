@@ -18,6 +18,8 @@ from plimsoll.deploy.binary import find_engine
 from tests.preloaded import Command, can_fork
 
 ROOT = Path(__file__).resolve().parents[1]
+MAX_ID = 100
+"""Maximum length of a parameter's text in the name of a test, characters."""
 
 
 def missing(what: str, mend: str) -> NoReturn:
@@ -31,6 +33,13 @@ def missing(what: str, mend: str) -> NoReturn:
 def pytest_sessionstart() -> None:
     """Below `nohup`, SIGHUP is ignored, and every command that a test starts would inherit that."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A long text, for example a hostile file, is named by its beginning and its length."""
+    if isinstance(val, str | bytes) and len(val) > MAX_ID:
+        return f"{ascii(val[:20])[:MAX_ID]}-of-{len(val)}"
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,6 +8,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,15 +54,14 @@ class Site:
         """The text of a row, and whether a cache had it."""
         sql = f"SELECT string FROM {table} WHERE id = {row}"
         p1 = base64.b64encode(zlib.compress(sql.encode())).decode().translate(str.maketrans("+/=", ".-_"))
-        connection = http.client.HTTPConnection(urlsplit(self.url(at)).netloc, timeout=10)
-        connection.request(
-            "GET",
-            f"/Lab/Frontier/type=frontier_request:1:DEFAULT&encoding=BLOB&p1={p1}",
-            headers={"X-Frontier-Id": "test"},
-        )
-        answer = connection.getresponse()
-        body = answer.read().decode()
-        connection.close()
+        with closing(http.client.HTTPConnection(urlsplit(self.url(at)).netloc, timeout=10)) as connection:
+            connection.request(
+                "GET",
+                f"/Lab/Frontier/type=frontier_request:1:DEFAULT&encoding=BLOB&p1={p1}",
+                headers={"X-Frontier-Id": "test"},
+            )
+            answer = connection.getresponse()
+            body = answer.read().decode()
         assert answer.status == 200
         assert 'error="0"' in body, body
         found = re.search(r"<data>(.*?)</data>", body, re.DOTALL)

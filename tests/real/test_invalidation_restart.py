@@ -11,6 +11,7 @@ import signal
 import subprocess
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -91,11 +92,10 @@ class Site:
         sql = "SELECT string FROM one WHERE id = 1"
         p1 = base64.b64encode(zlib.compress(sql.encode())).decode().translate(str.maketrans("+/=", ".-_"))
         path = f"/Lab/Frontier/type=frontier_request:1:DEFAULT&encoding=BLOB&p1={p1}"
-        connection = http.client.HTTPConnection(at, timeout=20)
-        connection.request("GET", f"{before}{path}", headers={"X-Frontier-Id": "test"})
-        answer = connection.getresponse()
-        body = answer.read().decode()
-        connection.close()
+        with closing(http.client.HTTPConnection(at, timeout=20)) as connection:
+            connection.request("GET", f"{before}{path}", headers={"X-Frontier-Id": "test"})
+            answer = connection.getresponse()
+            body = answer.read().decode()
         assert answer.status == 200, body
         return answer, body
 
@@ -109,10 +109,9 @@ class Site:
             connection.execute("UPDATE one SET string = %s WHERE id = 1", [text])
 
     def stats(self) -> dict[str, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        connection.request("GET", "/plimsoll/stats")
-        found: dict[str, Any] = json.loads(connection.getresponse().read())
-        connection.close()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as connection:
+            connection.request("GET", "/plimsoll/stats")
+            found: dict[str, Any] = json.loads(connection.getresponse().read())
         return found
 
 
@@ -164,14 +163,12 @@ class Squid:
 
     def purge(self) -> int:
         """The status of a PURGE of nothing; 0 while it reads its rules."""
-        try:
-            connection = http.client.HTTPConnection(self.place, timeout=20)
-            connection.request("PURGE", "http://127.0.0.1:1/nothing")
-            status = connection.getresponse().status
-            connection.close()
-        except (OSError, http.client.HTTPException):
-            return 0
-        return status
+        with closing(http.client.HTTPConnection(self.place, timeout=20)) as connection:
+            try:
+                connection.request("PURGE", "http://127.0.0.1:1/nothing")
+                return connection.getresponse().status
+            except (OSError, http.client.HTTPException):
+                return 0
 
 
 def test_a_squid_that_refuses_purges_keeps_nothing_new(site: Site) -> None:

@@ -17,6 +17,8 @@ from plimsoll.plan.tiers import has_only_selects
 
 OWN_SECTIONS: Final = ("services", "data")
 """Sections of a system that the experiment starts itself."""
+METRIC_SECTIONS: Final = ("responses", "charts")
+"""Sections whose entries are left out where they need a service of the file."""
 _CEILING: Final = re.compile(r"\s*(\S+)\s+(\S+)(?:\s+for\s+(\S+))?\s*")
 _SMALLEST: Final = (
     "plimsoll: 1\nworkload: {driver: http, target: 'http://x'}\nload: {testers: 1}\nrun: {duration: 1s}\n"
@@ -62,12 +64,51 @@ def replaced_sets(
         before.append(f"factors={json.dumps(kept)}")
     after = [f"{dotted(path)}={target}" for path in targets]
     after += [f"{section}={{}}" for section in OWN_SECTIONS if tree.get(section)]
+    for section in METRIC_SECTIONS:
+        if without := unmeasurable(tree, section):
+            after.append(f"{section}={json.dumps([each for each in tree[section] if each not in without])}")
+    if has_testbed(tree):
+        after.append('hosts={"kind": "local"}')
     if ceiling:
         for factor in factors:
             if any(path[0] == "ceiling" for path in _paths(factor)):
                 raise Refusal(f"the factor {factor.name} sets the ceiling, which --ceiling must bound")
         after += _ceiling_sets(tree, ceiling)
     return tuple(before), tuple(after)
+
+
+def has_testbed(tree: Mapping[str, Any]) -> bool:
+    """Whether the testers have emulated hosts, from which an existing service cannot be reached."""
+    hosts = tree.get("hosts")
+    return isinstance(hosts, Mapping) and hosts.get("kind") == "testbed"
+
+
+def unmeasurable(tree: Mapping[str, Any], section: str) -> list[Any]:
+    """The entries of a section with a metric of a service of the file, such as `memory_peak.db`: of an existing
+    service, only what the testers see is measured. A chart of such a response is one of them."""
+    entries, services = tree.get(section), tree.get("services")
+    if not isinstance(entries, list) or not isinstance(services, Mapping) or not services:
+        return []
+    names = "|".join(re.escape(str(name)) for name in services)
+    metric = re.compile(rf"\w+\.(?:{names})(?:-[0-9]+)?(?:\.\w+)*")
+    found = [each for each in entries if any(map(metric.fullmatch, _texts(each)))]
+    if section != "responses":
+        responses = unmeasurable(tree, "responses")
+        named = {each["name"] for each in responses if isinstance(each, Mapping) and "name" in each}
+        found += [each for each in entries if each not in found and named & set(_texts(each))]
+    return found
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts of a value of the file, without keys."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
 
 
 def target_factors(factors: Sequence[Factor], targets: Mapping[KeyPath, Any]) -> tuple[str, ...]:
@@ -126,12 +167,27 @@ def remarks_on_changes(
     if isinstance(data, Mapping) and data:
         tables = ", ".join(_about(name, entry) for name, entry in data.items())
         yield f"data of the file that are not written, so the target must have them: {tables}"
+    for section in METRIC_SECTIONS:
+        if without := unmeasurable(tree, section):
+            about = ", ".join(dict.fromkeys(map(_about_metric, without)))
+            yield f"{section} that need services of the file, and are left out: {about}"
+    if has_testbed(tree):
+        yield "the emulated hosts and links of the file are left out: the testers run on this host"
     for name in target_factors(factors, targets):
         yield f"the factor {name} is left out: it chooses between services of the file"
     for name in dict.fromkeys(map(str, targets.values())):
         entry = named.get(name) if isinstance(named, Mapping) else None
         if isinstance(entry, Mapping) and (watch := entry.get("watch")):
             yield f"systems of the target {name} that are not watched: {len(watch)}"
+
+
+def _about_metric(entry: Any) -> str:
+    """A response or a chart, in a remark."""
+    return (
+        str(entry.get("name") or entry.get("metric") or entry.get("y"))
+        if isinstance(entry, Mapping)
+        else str(entry)
+    )
 
 
 def _ceiling_sets(tree: Mapping[str, Any], rules: Sequence[Mapping[str, str]]) -> list[str]:

@@ -288,6 +288,39 @@ def test_studies_that_need_their_services_are_refused(
     assert selection.state == "refused" and reason in selection.reason, selection.reason
 
 
+def test_responses_and_charts_of_services_of_the_file_are_left_out(tmp_path: Path) -> None:
+    text = STUDY + (
+        "responses:\n"
+        "  - {metric: throughput}\n"
+        "  - {metric: cpu.db}\n"
+        "  - {name: per_byte, ratio: {of: counter.db.rows, to: payload_bytes_per_s}}\n"
+        "charts: [{x: size, y: [throughput]}, {x: size, y: [per_byte]}]\n"
+    )
+    selection = selected(tmp_path, text)
+    assert selection.plan is not None, selection.reason
+    experiment = selection.plan.experiment
+    assert [each.metric for each in experiment.responses] == ["throughput"]
+    assert [chart.y for chart in experiment.charts] == [("throughput",)]
+    assert "responses that need services of the file, and are left out: cpu.db, per_byte" in selection.remarks
+    thresholds = text + "thresholds: [{metric: cpu.db, test: mean<=0.5}]\n"
+    assert selected(tmp_path, thresholds).state == "refused"
+
+
+def test_emulated_hosts_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "bed.yaml").write_text((ROOT / "examples" / "testbeds" / "farm.yaml").read_text())
+    selection = selected(tmp_path, STUDY + "hosts: {kind: testbed, testbed: bed.yaml, hosts: [farm-1]}\n")
+    assert selection.plan is not None, selection.reason
+    assert {run.config.hosts.testbed for run in selection.plan.runs} == {None}
+    assert any("emulated hosts and links" in each for each in selection.remarks)
+
+
+def test_a_short_form_may_name_a_factor_that_is_left_out(tmp_path: Path) -> None:
+    line = "# quick: --set 'factors.method={squid: {workload.target: squid}}' --set run.duration=500ms\n"
+    selection = selected(tmp_path, line + STUDY, quick=True)
+    assert selection.plan is not None, selection.reason
+    assert selection.plan.runs[0].config.run.end_ns == 500_000_000
+
+
 def test_a_file_with_data_that_would_write_into_the_target_is_refused(tmp_path: Path) -> None:
     text = FILE.replace(
         "{web: {kind: echo, http: true}}",

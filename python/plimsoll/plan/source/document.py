@@ -18,6 +18,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.scanner import Scanner, ScannerError
 
 from plimsoll.errors import BadInput, Problem
 
@@ -124,8 +125,19 @@ def _bad(name: str, line: int | None, message: str) -> BadInput:
     return BadInput([Problem(message, file=name, line=line)])
 
 
+class _BoundedScanner(Scanner):
+    """The scanner of the library, which refuses deep nesting before it searches all open brackets for a key."""
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 (name of the library)
+        if self.flow_level > DEEPEST:
+            problem = f"nested deeper than {DEEPEST} levels"
+            raise ScannerError(None, None, problem, self.reader.get_mark())
+        super().fetch_flow_collection_start(TokenClass, to_push)
+
+
 def _compose(text: str, name: str) -> Node | None:
     yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = _BoundedScanner
     try:
         nodes = yaml.compose_all(io.StringIO(text))
         first = next(nodes, None)
