@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from plimsoll.deploy.programs import find
 from plimsoll.deploy.servers.needs import missing_programs
@@ -72,3 +73,37 @@ validity:     # the machine of the tests may be busy
     assert stored(lab, "grid", "manager.log").count("event=gram.job.end") == len(jobs)
     assert "-x509-cert-dir" in stored(lab, "grid", "config")
     assert record(lab)["services"][0]["urls"][0].startswith("gram://127.0.0.1:")
+
+
+@pytest.mark.long
+def test_a_restarted_gatekeeper_starts_jobs_again(lab: Lab, place: Path) -> None:
+    needs_gram()
+    found = run(
+        lab,
+        place,
+        f"""
+plimsoll: 1
+services:
+  grid: {{kind: gram}}
+workload:
+  driver: exec
+  target: grid
+  timeout: 20s
+  exec:
+    mode: long-lived
+    command: [python3, {SUBMIT}, gram, --seconds, "0", --output, "10", --credentials, "{{grid.credentials}}"]
+load: {{testers: 1, think: 100ms}}
+actions: [{{at: 5s, restart: {{service: grid}}}}]
+run: {{duration: 30s, drain: 20s}}
+design: {{seed: 1, order: listed}}
+validity:     # the machine of the tests may be busy
+  {{lateness_floor: 10s, tester_cpu: 100%, gaps: 100%, steal: 100%, trend: false, success: false}}
+""",
+    )
+    rows = pq.read_table(lab.results() / "runs/0001/transactions.parquet").to_pylist()
+    ends = [row["end"] for row in rows if row["outcome"] == "ok"]
+    assert ends, "no job succeeded"
+    assert found["runs"][0]["counts"]["succeeded"] == len(ends)
+    last = max(rows, key=lambda row: row["end"])
+    assert last["outcome"] == "ok", "jobs succeed after the restart"
+    assert stored(lab, "grid", "gatekeeper.log").count("GRAM contact") == 1
