@@ -42,7 +42,9 @@ pub(super) async fn download(
         Some(part) => format!("ERET P {} {} ", part.offset, part.length).into_bytes(),
     };
     attempt.waiting = Waiting::FirstByte;
-    control.send(&[command.as_slice(), path].concat(), attempt).await?;
+    control
+        .send(&[command.as_slice(), path].concat(), attempt)
+        .await?;
     download.received.checksum = operation.verify.map(Checksum::new);
     poll_fn(|_| download.poll(io, control, attempt)).await?;
     download.received.connections = download.connections.len();
