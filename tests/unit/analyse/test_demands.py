@@ -215,6 +215,14 @@ def test_fan_out_is_counted_from_service_to_service() -> None:
     assert [finding.topic for finding in of_demands(result)] == ["fan-out", "cost"]
 
 
+def test_a_cell_with_further_instances_has_no_fan_out_of_the_topology() -> None:
+    found = run("0002", "4", 100.0)
+    gateway = next(service for service in found.services if service.name == "gw")
+    more = replace(found, services=(*found.services, replace(gateway, name="gw.2")))
+    result = analysis(run("0001", "1", 50.0), more)
+    assert [entry.service for entry in result.fan_out] == ["gw"], "of db it is not known"
+
+
 def test_a_small_fan_out_and_few_requests_are_not_stated() -> None:
     small = analysis(run("0001", "4", 100.0, received=1000.0, statements=1300.0), prices={})
     assert small.fan_out[1].ratio.mean == 1.3

@@ -99,11 +99,7 @@ impl Client {
         let is_kept = self.stream.is_some();
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            None => {
-                let stream = TcpStream::connect(&self.address).await?;
-                stream.set_nodelay(true)?;
-                self.stream.insert(stream)
-            }
+            None => self.stream.insert(connect(&self.address).await?),
         };
         self.buffer.clear();
         let stale = |error: io::Error| if is_kept { Trouble::Stale } else { error.into() };
@@ -135,6 +131,12 @@ impl Client {
         self.buffer.shrink_to(KEPT_CAPACITY);
         Ok((response.status, body))
     }
+}
+
+async fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// The head of a response.

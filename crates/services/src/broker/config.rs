@@ -87,7 +87,7 @@ pub(super) struct Sites {
     pub(super) groups: u16,
 }
 
-fn check<T: PartialOrd + std::fmt::Display>(
+fn check<T: PartialOrd + std::fmt::Display + Copy>(
     key: &'static str,
     value: T,
     least: T,

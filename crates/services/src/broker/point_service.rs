@@ -193,24 +193,20 @@ impl Service {
         }
         let site = self.choose(&job).await;
         let placement = self.submit(grid, site, job).await?;
-        match (site, placement.job) {
-            (Some(site), Some(job)) => {
-                self.tally.decisions.fetch_add(1, Ordering::Relaxed);
-                Ok(DecisionBody {
-                    job,
-                    site,
-                    accuracy: placement.accuracy,
-                    misplaced: placement.misplaced,
-                })
-            }
-            _ => {
-                self.tally.refused.fetch_add(1, Ordering::Relaxed);
-                Err(Refusal {
-                    fields: quality_fields(placement.accuracy, placement.misplaced),
-                    ..Refusal::new(503, "no site has capacity for this job under its policies")
-                })
-            }
-        }
+        let (Some(site), Some(job)) = (site, placement.job) else {
+            self.tally.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Refusal {
+                fields: quality_fields(placement.accuracy, placement.misplaced),
+                ..Refusal::new(503, "no site has capacity for this job under its policies")
+            });
+        };
+        self.tally.decisions.fetch_add(1, Ordering::Relaxed);
+        Ok(DecisionBody {
+            job,
+            site,
+            accuracy: placement.accuracy,
+            misplaced: placement.misplaced,
+        })
     }
 
     /// A site for the job. Waits for one at most for the configured time.

@@ -229,7 +229,7 @@ fn invalid_requests_are_refused_with_a_reason() {
 #[test]
 fn invalid_configurations_are_refused_with_their_key() {
     for (config, key) in [
-        (json!({"sites": 0}), "sites: expected 1 to 10,000, got 0"),
+        (json!({"sites": 0}), "sites: expected 1 to 10000, got 0"),
         (json!({"cpus": [5, 1]}), "cpus"),
         (json!({"policies": ["* vo99 5"]}), "SITE ENTITY SHARE"),
         (

@@ -120,7 +120,8 @@ def cost_per_million(per_hour: float, throughput: Interval) -> Interval:
 
 
 def fan_outs(groups: Sequence[Group], topology: Topology | None) -> tuple[FanOut, ...]:
-    """The fan-out of each service behind services, in the cell with the highest throughput. Empty without topology."""
+    """The fan-out of each service behind services, in the cell with the highest throughput. Empty without topology. A
+    run with further instances of the clients, which the topology of another cell lacks, is left out."""
     throughput = metric_intervals("throughput", groups)
     rates = [0.0 if rate is None else rate.mean for rate in throughput]
     if topology is None or not any(rates):
@@ -136,6 +137,7 @@ def fan_outs(groups: Sequence[Group], topology: Topology | None) -> tuple[FanOut
             (run.block, received / sent)
             for run in group.valid
             if (received := _total(component.name, run)) is not None
+            and not _has_further_instances(before, topology, run)
             and (sent := _clients_total(before, topology, run)) is not None
             and sent >= MIN_REQUESTS
         ]
@@ -143,6 +145,13 @@ def fan_outs(groups: Sequence[Group], topology: Topology | None) -> tuple[FanOut
         if ratio is not None:
             out.append(FanOut(component.name, component.kind, before, group.cell, len(pairs), ratio))
     return tuple(out)
+
+
+def _has_further_instances(names: Sequence[str], topology: Topology, run: RunResult) -> bool:
+    """Whether a run has services of the same kinds as `names` that are not in the topology."""
+    known = {entry.name for entry in topology.components}
+    kinds = {entry.kind for entry in topology.components if entry.name in names}
+    return any(service.kind in kinds and service.name not in known for service in run.services)
 
 
 def _clients_total(names: Sequence[str], topology: Topology, run: RunResult) -> float | None:
