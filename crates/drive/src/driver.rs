@@ -113,6 +113,10 @@ pub trait AsyncDriver: Send + Sync + Sized + 'static {
     fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError>;
     /// Creates the tester `number` (over all workloads and agents), on the lane that will run it.
     fn tester(self: &Arc<Self>, io: &Io, number: u32) -> Self::Tester;
+    /// Number of open files of a tester, if it depends on the settings.
+    fn files(&self) -> u64 {
+        Self::FILES
+    }
 }
 
 /// A tester of an [`AsyncDriver`].

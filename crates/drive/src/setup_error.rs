@@ -9,6 +9,7 @@ use plimsoll_wire::sql::AddressError;
 
 use crate::drivers::exec::ExecError;
 use crate::drivers::frontier::FrontierError;
+use crate::drivers::ftp::FtpError;
 use crate::drivers::http::HttpError;
 use crate::drivers::ldap::LdapError;
 use crate::drivers::replay::ReplayError;
@@ -81,6 +82,9 @@ pub enum SetupError {
     /// An error of the driver `frontier`.
     #[error(transparent)]
     Frontier(#[from] FrontierError),
+    /// An error of the driver `ftp`.
+    #[error(transparent)]
+    Ftp(#[from] FtpError),
     /// An error of the driver `http`.
     #[error(transparent)]
     Http(#[from] HttpError),

@@ -4,6 +4,7 @@
 //! examples, so that client and server cannot share an undetected mistake.
 
 pub mod frontier;
+pub mod ftp;
 pub mod ldap;
 pub mod sink;
 pub mod sql;

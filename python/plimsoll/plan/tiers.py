@@ -15,7 +15,7 @@ from plimsoll.plan.model.cell import Config, Service, Via, WatchedExporter, Work
 from plimsoll.plan.services.section import SentBytes
 from plimsoll.plan.services.table import SERVICE_KINDS
 
-COUNTED_DRIVERS: Final = {"http": "http", "frontier": "http", "ldap": "ldap", "sql": "sql"}
+COUNTED_DRIVERS: Final = {"http": "http", "frontier": "http", "ftp": "ftp", "ldap": "ldap", "sql": "sql"}
 """Drivers whose transactions consist of a known number of requests, with what they send."""
 UNKNOWN_CLIENTS: Final = ("exec", "replay")
 """Drivers whose programs may send requests to any service."""
@@ -121,7 +121,8 @@ def _alone(service: Service, config: Config) -> Iterator[Tier]:
         )
         through = tuple(dict.fromkeys(name for client in clients for name in client.through))
         is_direct = not services and not through and all(part.each == 1 for part in testers)
-        sent_bytes = SERVICE_KINDS[service.kind].sent_bytes if is_direct else None
+        is_read = not any(map(_uploads, config.workloads))
+        sent_bytes = SERVICE_KINDS[service.kind].sent_bytes if is_direct and is_read else None
         yield Tier(service.name, counter, testers, services, through, sent_bytes=sent_bytes)
 
 
@@ -172,6 +173,11 @@ def _is_counted(work: Workload) -> bool:
         return False
     paths = [operation.request.get("path") for operation in work.operations]
     return has_only_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
+
+
+def _uploads(work: Workload) -> bool:
+    """Whether the payload of a workload contains bytes that the service receives."""
+    return any(operation.request.get("transfer") == "upload" for operation in work.operations)
 
 
 def has_only_selects(work: Workload) -> bool:
@@ -268,6 +274,8 @@ def _received(service: Service) -> str:
     """What the requests to a service are, as in `COUNTED_DRIVERS`."""
     if service.kind == "slapd":
         return "ldap"
+    if service.kind == "gridftp":
+        return "ftp"
     return "http" if service.database_kind is None else "sql"
 
 

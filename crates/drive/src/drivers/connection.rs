@@ -1,4 +1,4 @@
-//! The setting `connection` of the drivers `http`, `ldap`, `tcp` and `frontier`.
+//! The setting `connection` of the drivers `frontier`, `ftp`, `http`, `ldap` and `tcp`.
 
 use serde::Deserialize;
 

@@ -5,6 +5,7 @@
 
 pub mod exec;
 pub mod frontier;
+pub mod ftp;
 pub mod http;
 pub mod ldap;
 pub mod null;

@@ -6,6 +6,7 @@ use plimsoll_model::{Endpoint, Workload};
 
 use super::exec::{self, Exec};
 use super::frontier::{self, Frontier};
+use super::ftp::{self, Ftp};
 use super::http::{self, Http};
 use super::ldap::{self, Ldap};
 use super::null::{self, Null};
@@ -54,6 +55,7 @@ static ENTRIES: &[Entry] = &[
     asynchronous::<Tcp>(tcp::INFO),
     asynchronous::<Http>(http::INFO),
     asynchronous::<Ldap>(ldap::INFO),
+    asynchronous::<Ftp>(ftp::INFO),
     Entry {
         info: sql::INFO,
         make: make_sql,

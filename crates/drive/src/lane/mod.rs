@@ -144,7 +144,7 @@ impl<D: AsyncDriver> ErasedAsyncDriver for TypedAsyncDriver<D> {
     }
 
     fn files(&self) -> u64 {
-        D::FILES
+        self.driver.files()
     }
 }
 

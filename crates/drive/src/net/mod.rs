@@ -1,10 +1,11 @@
 //! TCP on a lane's reactor, and TLS above it.
 //!
-//! This file contains sockets and the lookup of hosts, `source` the local addresses of connections,
-//! `tls` the configuration of TLS, `transport` a connection with or without TLS, and `round_trips`
-//! the metrics of connections.
+//! This file contains sockets and the lookup of hosts, `listener` sockets that accept connections,
+//! `source` the local addresses of connections, `tls` the configuration of TLS, `transport` a
+//! connection with or without TLS, and `round_trips` the metrics of connections.
 
 pub mod error;
+pub mod listener;
 pub mod round_trips;
 pub mod source;
 pub mod tls;
@@ -90,6 +91,27 @@ impl Stream {
             }
         }
         Ok(stream)
+    }
+
+    /// Takes over a connection that this host has accepted.
+    fn accepted(io: &Io, socket: TcpStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Self {
+            source: io.register(socket.as_raw_fd())?,
+            socket,
+            io: Rc::clone(io),
+        })
+    }
+
+    /// The local address.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The address of the peer.
+    pub fn peer_address(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
     }
 
     /// Whether the kernel has reported that the peer closed the connection.

@@ -11,6 +11,7 @@ mod exec;
 mod frontier;
 mod frontier_asks;
 mod frontier_ways;
+mod ftp;
 mod harness;
 mod http;
 mod ldap;

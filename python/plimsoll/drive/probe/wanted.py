@@ -109,7 +109,7 @@ def _of_workload(work: Workload, config: Config) -> Iterator[AnyVisit]:
                 yield from _programs(work, excuse)
         case "http" | "frontier":
             yield from _web(work, excuse)
-        case "ldap" | "sql" | "tcp":
+        case "ftp" | "ldap" | "sql" | "tcp":
             for endpoint in work.target.endpoints:
                 url = _url(endpoint)
                 if url is not None:

@@ -11,6 +11,9 @@ http      settings: connection, tls{ca_file, ca_dir, cert, key, verify}, token_f
 ldap      settings: connection, bind{kind: anonymous | simple | external, dn, password}, start_tls,
           tls as of http, or null.
           request: base, scope, filter, attributes, size_limit, time_limit_s, page_size, expect_entries.
+ftp       settings: connection, login{user, password}.
+          request: path, transfer: download | upload, size, part{offset, length}, mode: stream | extended, streams,
+          verify: adler32 | md5, expect_bytes.
 sql       settings: connection, password, tls as of http, or null. request: query, version{object, column, written}.
 frontier  settings: id, connection, http, proxies, choose, order, failover, failover_to_server, load_balance,
           connect_timeout_ns, read_timeout_ns, uncached, chatter{requests, queries, refresh, ttl}.
@@ -30,6 +33,7 @@ from typing import Final
 from plimsoll.plan.drivers.driver import Driver
 from plimsoll.plan.drivers.exec import EXEC
 from plimsoll.plan.drivers.frontier import FRONTIER
+from plimsoll.plan.drivers.ftp import FTP
 from plimsoll.plan.drivers.http import HTTP
 from plimsoll.plan.drivers.ldap import LDAP
 from plimsoll.plan.drivers.null import NULL
@@ -40,6 +44,7 @@ from plimsoll.plan.drivers.tcp import TCP
 DRIVERS: Final[dict[str, Driver]] = {
     "exec": EXEC,
     "frontier": FRONTIER,
+    "ftp": FTP,
     "http": HTTP,
     "ldap": LDAP,
     "null": NULL,

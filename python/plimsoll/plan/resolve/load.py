@@ -271,6 +271,7 @@ def _endpoint(
         )
         return model.Endpoint(name or "", "", None)
     known = list(schemes) or [
+        "ftp",
         "http",
         "https",
         "ldap",

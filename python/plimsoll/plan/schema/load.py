@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from plimsoll.plan.drivers.exec import ExecSection
 from plimsoll.plan.drivers.frontier import FrontierSection
+from plimsoll.plan.drivers.ftp import FtpSection
 from plimsoll.plan.drivers.http import HttpSection
 from plimsoll.plan.drivers.ldap import LdapSection
 from plimsoll.plan.drivers.null import NullSection
@@ -285,7 +286,7 @@ class WorkloadRaw(Raw):
     because levels can select them."""
 
     driver: Annotated[
-        Literal["exec", "frontier", "http", "ldap", "null", "replay", "sql", "tcp"],
+        Literal["exec", "frontier", "ftp", "http", "ldap", "null", "replay", "sql", "tcp"],
         BeforeValidator(null_word),
     ]
     target: Text | None = None
@@ -300,6 +301,7 @@ class WorkloadRaw(Raw):
     conddb: CondDbWork | None = None
     exec: ExecSection | None = None
     frontier: FrontierSection | None = None
+    ftp: FtpSection | None = None
     http: HttpSection | None = None
     ldap: LdapSection | None = None
     null: NullSection | None = None

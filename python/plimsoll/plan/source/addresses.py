@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 DEFAULT_PORTS: Final = {
+    "ftp": 21,
     "http": 80,
     "https": 443,
     "ldap": 389,

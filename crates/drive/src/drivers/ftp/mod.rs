@@ -1,0 +1,342 @@
+//! `ftp`: downloads and uploads over FTP (RFC 959) and `GridFTP` without GSI (GFD.20), on a kept
+//! control connection or with one per request. A tester has one control connection per endpoint.
+//!
+//! In stream mode, a file is sent on one data connection, which the tester opens (PASV, or EPSV
+//! with IPv6). In extended block mode (MODE E), it is sent in blocks with offsets on several
+//! connections, which the sender opens: for a download the tester listens (PORT, or EPRT), and the
+//! server opens up to `streams` connections. Every transfer has new data connections.
+//!
+//! Stamps: start immediately before the first system call, which connects, or sends a command on a
+//! kept connection; connected when the login is complete; first byte at the first byte of the data,
+//! or for an upload at the first reply to the command; end at the final reply, or immediately after
+//! the read that returned the last byte, whichever is later. A control connection per request is
+//! ended after that. Its time is not part of the response time, and does not make the next
+//! transaction late.
+//!
+//! Data are counted and discarded while they arrive, and generated while they are sent, so that a
+//! file of any size needs no memory. Items: 1 for each correct transfer. Payload: bytes of the
+//! file. Wire bytes: all, including commands, replies and headers of blocks.
+//!
+//! With `verify`, the checksum of the content is compared with that of the server (CKSM) after the
+//! end. The server's checksum of a downloaded file is requested once and then known: a file must
+//! not change during a run. That of an uploaded file is requested after each upload.
+//!
+//! A kept connection that the server has closed while it was idle is replaced once within the
+//! transaction (`attempt` 1).
+//!
+//! Codes: `FTP N`, the code of a reply that is not a success (error; refused if it belongs to the
+//! login). Its text becomes an event. `unexpected bytes` and `wrong checksum` (wrong); `bad
+//! response`, `answer too long`, `invalid path`; `closed early`: a data connection ended before the
+//! file did; those of failed exchanges.
+//!
+//! Metrics: `ftp_login_s`, for each new control connection, from the established TCP connection to
+//! the end of the login; `ftp_streams`, the number of data connections of a transfer in extended
+//! block mode.
+
+mod content;
+mod control;
+mod download;
+mod error;
+mod settings;
+mod upload;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_model::{Code, NOT_HAPPENED, Outcome};
+use plimsoll_wire::ftp::{Checksum, ChecksumKind};
+
+use self::content::Content;
+use self::control::{Control, succeeded};
+use self::error::TransferError;
+use self::settings::{FtpServer, Mode, Operation, Part, Settings, Transfer, has_line_end, operation};
+use crate::api::DriverInfo;
+use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
+use crate::drivers::connection::Connection;
+use crate::lane::reactor::Io;
+use crate::net::round_trips::{Names, RoundTrips};
+use crate::setup_error::SetupError;
+
+pub use error::FtpError;
+
+/// Description of the driver.
+pub(crate) const INFO: DriverInfo = DriverInfo {
+    schemes: &["ftp"],
+    ..DriverInfo::new("ftp", "downloads and uploads over FTP and GridFTP")
+};
+
+/// Maximum number of characters of a server's message in a note.
+const MAX_NOTE: usize = 500;
+/// Maximum number of checksums of files that are known.
+const MAX_CHECKSUMS: usize = 10_000;
+
+/// The driver.
+pub struct Ftp {
+    keep: bool,
+    /// Per endpoint.
+    servers: Vec<FtpServer>,
+    operations: Vec<Operation>,
+    content: Content,
+    /// Checksums that servers have computed, by endpoint and command.
+    checksums: Mutex<HashMap<(usize, Vec<u8>), String>>,
+    names: Names,
+    login: Code,
+    streams: Code,
+}
+
+impl AsyncDriver for Ftp {
+    type Tester = Tester;
+
+    fn prepare(setup: &Setup<'_>) -> Result<Self, SetupError> {
+        let settings: Settings = setup.settings()?;
+        let content = Content::new(setup.seed);
+        let operations = (0..setup.requests.len()).map(|index| operation(setup, index, &content));
+        Ok(Self {
+            keep: settings.connection == Connection::Kept,
+            servers: settings.servers(setup)?,
+            operations: operations.collect::<Result<_, _>>()?,
+            content,
+            checksums: Mutex::default(),
+            names: Names::new(setup.codes),
+            login: setup.codes.number("ftp_login_s"),
+            streams: setup.codes.number("ftp_streams"),
+        })
+    }
+
+    fn tester(self: &Arc<Self>, io: &Io, _: u32) -> Tester {
+        Tester {
+            kept: self.servers.iter().map(|_| None).collect(),
+            trips: RoundTrips::new(self.names, self.servers.len()),
+            driver: Arc::clone(self),
+            io: Rc::clone(io),
+            sessions: 0,
+            path: Vec::new(),
+        }
+    }
+
+    /// Control connections, one listening socket, and the data connections.
+    fn files(&self) -> u64 {
+        let streams = self.operations.iter().map(|operation| operation.streams).max();
+        self.servers.len() as u64 + 1 + u64::from(streams.unwrap_or(1))
+    }
+}
+
+/// A tester: its control connections, one per endpoint.
+pub struct Tester {
+    driver: Arc<Ftp>,
+    io: Io,
+    kept: Vec<Option<Control>>,
+    sessions: u32,
+    trips: RoundTrips,
+    path: Vec<u8>,
+}
+
+impl AsyncTester for Tester {
+    async fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) {
+        let driver = Arc::clone(&self.driver);
+        let operation = &driver.operations[request.operation];
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        operation.fill(&driver.servers[request.endpoint], &request.fill, &mut path);
+        attempt.begin();
+        let result = if has_line_end(&path) {
+            Err(TransferError::path())
+        } else {
+            self.exchange(request.endpoint, operation, &path, attempt).await
+        };
+        if let Err(error) = result {
+            fail(attempt, &error);
+        }
+        if !driver.keep
+            && let Some(control) = self.kept[request.endpoint].take()
+        {
+            control.close(attempt);
+            attempt.freed();
+        }
+        self.path = path;
+    }
+
+    /// The connections of the abandoned transfer were dropped with it, and closed: the server ends
+    /// the transfer. The others are not affected.
+    fn reset(&mut self) {}
+
+    fn end_session(&mut self) {
+        self.kept
+            .iter_mut()
+            .filter_map(Option::take)
+            .for_each(Control::leave);
+    }
+}
+
+impl Tester {
+    /// Transfers a file on a kept control connection or a new one, and verifies it. The connection
+    /// is kept if it can be used for another transfer.
+    async fn exchange(
+        &mut self,
+        endpoint: usize,
+        operation: &Operation,
+        path: &[u8],
+        attempt: &mut Attempt,
+    ) -> Result<(), TransferError> {
+        let (driver, io) = (Arc::clone(&self.driver), Rc::clone(&self.io));
+        let mut kept = self.kept[endpoint].take();
+        if kept.as_mut().is_some_and(|control| !control.check_alive(&io)) {
+            kept = None;
+        }
+        loop {
+            let reused = kept.is_some();
+            let mut control = match kept.take() {
+                Some(control) => control,
+                None => Box::pin(self.open(endpoint, attempt)).await?,
+            };
+            attempt.session = if driver.keep { control.number } else { 0 };
+            let result = match driver
+                .transfer(&io, &mut control, (operation, path), attempt)
+                .await
+            {
+                // No byte of the file was transferred, so that it can be begun again.
+                Err(error) if reused && error.is_closed && attempt.first_byte == NOT_HAPPENED => {
+                    attempt.attempt = 1;
+                    continue;
+                }
+                Ok(checksum) => {
+                    self.trips.ended(endpoint, control.stream(), attempt);
+                    let found = (operation, checksum);
+                    driver
+                        .verify(&io, &mut control, (endpoint, path), found, attempt)
+                        .await
+                }
+                Err(error) => Err(error),
+            };
+            if result.as_ref().err().is_none_or(|error| error.is_usable) {
+                self.kept[endpoint] = Some(control);
+            }
+            return result;
+        }
+    }
+
+    async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Control, TransferError> {
+        let driver = Arc::clone(&self.driver);
+        let number = self.sessions + 1;
+        let server = &driver.servers[endpoint];
+        let (control, login_s) = Control::open(&self.io, server, (number, driver.names), attempt).await?;
+        attempt.metrics.push((driver.login, login_s));
+        self.sessions = number;
+        Ok(control)
+    }
+}
+
+impl Ftp {
+    /// Transfers a file, and fills in `attempt` as for a correct transfer. Returns the checksum of
+    /// the content, which is empty if it is not verified.
+    async fn transfer(
+        &self,
+        io: &Io,
+        control: &mut Control,
+        (operation, path): (&Operation, &[u8]),
+        attempt: &mut Attempt,
+    ) -> Result<String, TransferError> {
+        // Boxed, because connections with their buffers would make every task larger.
+        let (payload, checksum, connections) = match &operation.transfer {
+            Transfer::Download(part) => {
+                let transfer = (operation, *part, path);
+                let received = Box::pin(download::download(io, control, transfer, attempt)).await?;
+                let checksum = received.checksum.map_or_else(String::new, Checksum::text);
+                (received.payload, checksum, received.connections)
+            }
+            Transfer::Upload { size, checksum } => {
+                let transfer = (operation, *size, path);
+                let upload = upload::upload(io, control, transfer, &self.content, attempt);
+                (*size, checksum.clone(), Box::pin(upload).await?)
+            }
+        };
+        // A file without bytes.
+        if attempt.first_byte == NOT_HAPPENED {
+            attempt.first_byte = attempt.end;
+        }
+        if operation.mode == Mode::Extended {
+            attempt.metrics.push((self.streams, connections as f64));
+        }
+        (attempt.items, attempt.payload) = (1, payload);
+        attempt.conclude(Outcome::Ok, Code::NONE);
+        Ok(checksum)
+    }
+
+    /// Compares what was transferred with what was expected. This is not part of the transaction.
+    async fn verify(
+        &self,
+        io: &Io,
+        control: &mut Control,
+        (endpoint, path): (usize, &[u8]),
+        (operation, found): (&Operation, String),
+        attempt: &mut Attempt,
+    ) -> Result<(), TransferError> {
+        let (is_download, part) = match operation.transfer {
+            Transfer::Download(part) => (true, part),
+            Transfer::Upload { .. } => (false, None),
+        };
+        if let Some(expected) = operation.expected.filter(|&expected| expected != attempt.payload) {
+            let message = format!("expected {expected} bytes, got {}", attempt.payload);
+            return Err(TransferError::wrong("unexpected bytes", message));
+        }
+        let Some(kind) = operation.verify else {
+            return Ok(());
+        };
+        attempt.freed();
+        let command = checksum_command(kind, part);
+        let key = (endpoint, [command.as_bytes(), path].concat());
+        let known = self.known_checksums().get(&key).cloned();
+        // An upload to the same path may have stored another content.
+        let expected = if let Some(known) = known.filter(|_| is_download) {
+            known
+        } else {
+            let reply = control.ask(io, &key.1, attempt).await?;
+            let reply = succeeded(Outcome::Error, reply)?;
+            let text = reply.text.trim().to_ascii_lowercase();
+            let mut known = self.known_checksums();
+            if is_download && known.len() < MAX_CHECKSUMS {
+                known.insert(key, text.clone());
+            }
+            text
+        };
+        attempt.freed();
+        if is_same(&expected, &found) {
+            return Ok(());
+        }
+        let message = format!("{}: the server has {expected}, the content {found}", kind.name());
+        Err(TransferError::wrong("wrong checksum", message))
+    }
+
+    fn known_checksums(&self) -> MutexGuard<'_, HashMap<(usize, Vec<u8>), String>> {
+        self.checksums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The command for the checksum of a file or of a part of it, up to the path.
+fn checksum_command(kind: ChecksumKind, part: Option<Part>) -> String {
+    match part {
+        None => format!("CKSM {} 0 -1 ", kind.name()),
+        Some(part) => format!("CKSM {} {} {} ", kind.name(), part.offset, part.length),
+    }
+}
+
+/// Whether two checksums in hexadecimal digits are equal. Servers leave out zeros at the beginning.
+fn is_same(one: &str, other: &str) -> bool {
+    one.trim_start_matches('0') == other.trim_start_matches('0')
+}
+
+/// Ends the attempt with a failure. Bytes that were read before the failure do not count.
+fn fail(attempt: &mut Attempt, error: &TransferError) {
+    let code = attempt.code_of(&error.code);
+    // The end of a transfer whose content is wrong is that of the transfer.
+    if attempt.end == NOT_HAPPENED || (!attempt.is_over() && error.outcome != Outcome::Wrong) {
+        attempt.end = attempt.now();
+    }
+    attempt.items = 0;
+    attempt.conclude(error.outcome, code);
+    if !error.message.is_empty() {
+        let message: String = error.message.chars().take(MAX_NOTE).collect();
+        attempt.note = Some(format!("ftp: {}", message.replace(char::is_control, " ")));
+    }
+}
