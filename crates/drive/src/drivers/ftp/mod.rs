@@ -45,7 +45,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_model::{Code, NOT_HAPPENED, Outcome};
-use plimsoll_wire::ftp::ChecksumKind;
+use plimsoll_wire::ftp::{Checksum, ChecksumKind};
 
 use self::content::Content;
 use self::control::{Control, succeeded};
@@ -146,7 +146,7 @@ impl AsyncTester for Tester {
             self.exchange(request.endpoint, operation, &path, attempt).await
         };
         if let Err(error) = result {
-            fail(attempt, error);
+            fail(attempt, &error);
         }
         if !driver.keep
             && let Some(control) = self.kept[request.endpoint].take()
@@ -242,7 +242,7 @@ impl Ftp {
             Transfer::Download(part) => {
                 let transfer = (operation, *part, path);
                 let received = Box::pin(download::download(io, control, transfer, attempt)).await?;
-                let checksum = received.checksum.map_or_else(String::new, |sum| sum.text());
+                let checksum = received.checksum.map_or_else(String::new, Checksum::text);
                 (received.payload, checksum, received.connections)
             }
             Transfer::Upload { size, checksum } => {
@@ -288,18 +288,17 @@ impl Ftp {
         let key = (endpoint, [command.as_bytes(), path].concat());
         let known = self.known_checksums().get(&key).cloned();
         // An upload to the same path may have stored another content.
-        let expected = match known.filter(|_| is_download) {
-            Some(known) => known,
-            None => {
-                let reply = control.ask(io, &key.1, attempt).await?;
-                let reply = succeeded(Outcome::Error, reply)?;
-                let text = reply.text.trim().to_ascii_lowercase();
-                let mut known = self.known_checksums();
-                if is_download && known.len() < MAX_CHECKSUMS {
-                    known.insert(key, text.clone());
-                }
-                text
+        let expected = if let Some(known) = known.filter(|_| is_download) {
+            known
+        } else {
+            let reply = control.ask(io, &key.1, attempt).await?;
+            let reply = succeeded(Outcome::Error, reply)?;
+            let text = reply.text.trim().to_ascii_lowercase();
+            let mut known = self.known_checksums();
+            if is_download && known.len() < MAX_CHECKSUMS {
+                known.insert(key, text.clone());
             }
+            text
         };
         attempt.freed();
         if is_same(&expected, &found) {
@@ -328,7 +327,7 @@ fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// Ends the attempt with a failure. Bytes that were read before the failure do not count.
-fn fail(attempt: &mut Attempt, error: TransferError) {
+fn fail(attempt: &mut Attempt, error: &TransferError) {
     let code = attempt.code_of(&error.code);
     // The end of a transfer whose content is wrong is that of the transfer.
     if attempt.end == NOT_HAPPENED || (!attempt.is_over() && error.outcome != Outcome::Wrong) {
