@@ -113,12 +113,12 @@ fn an_exchange_tells_each_point_the_decisions_of_the_other() {
     );
     wait_until(|| first.stats()["jobs_known"] == 2);
     assert_eq!(decide(&mut first.connect(), 1, 1000).0, 503, "the grid is full");
-    let stats = second.stats();
+    let counted = second.stats();
     assert_eq!(
-        (&stats["received"], &stats["exchange_failures"]),
+        (&counted["received"], &counted["exchange_failures"]),
         (&json!(1), &json!(0))
     );
-    assert!(stats["exchanges"].as_u64().unwrap() > 0 && stats["exchange_bytes"].as_u64().unwrap() > 0);
+    assert!(counted["exchanges"].as_u64().unwrap() > 0 && counted["exchange_bytes"].as_u64().unwrap() > 0);
     drop(first);
     wait_until(|| second.stats()["exchange_failures"].as_u64().unwrap() > 0);
 }
