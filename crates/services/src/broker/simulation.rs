@@ -44,10 +44,10 @@ fn simulate(points: usize, exchange_ms: u64, selector: Selector) -> Totals {
         let site = points[index].decide(now, &job);
         truth.submit(now, site, &job).unwrap();
         if exchange_ms > 0 && (10 * number).is_multiple_of(exchange_ms) {
-            for later in 1..points.len() {
+            for (later, states) in peers.iter_mut().enumerate().skip(1) {
                 let (earlier, rest) = points.split_at_mut(later);
                 for (index, peer) in earlier.iter_mut().enumerate() {
-                    let state = &mut peers[later][index];
+                    let state = &mut states[index];
                     let request = rest[0].request(now, state);
                     let response = peer.answer(now, &request).unwrap();
                     rest[0].accept(now, &request, &response, state);
