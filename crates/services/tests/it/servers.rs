@@ -323,15 +323,17 @@ impl Server {
         url
     }
 
-    /// Number of queries of other sessions that run in this database now.
+    /// Number of sleeping queries that run in this database now. Others, such as those with which the
+    /// gateway looks for changes, are not counted.
     pub fn busy(&self, database: &str) -> u32 {
         let sql = match self.kind {
             Kind::Postgres => format!(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND state = 'active' AND pid <> \
-                 pg_backend_pid()"
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND state = 'active' AND \
+                 query LIKE '%sleep(%' AND pid <> pg_backend_pid()"
             ),
             Kind::Mariadb => format!(
-                "SELECT count(*) FROM information_schema.processlist WHERE db = '{database}' AND command = 'Query'"
+                "SELECT count(*) FROM information_schema.processlist WHERE db = '{database}' AND command = 'Query' AND \
+                 info LIKE '%sleep(%'"
             ),
         };
         self.sql("", &sql).parse().unwrap()
