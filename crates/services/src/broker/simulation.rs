@@ -17,6 +17,7 @@ fn simulate(points: usize, exchange_ms: u64, selector: Selector) -> Totals {
         organisations: 10,
         groups: 2,
         cpus: [20, 200],
+        queue: 10_000,
         ..GridConfig::default()
     };
     let mut truth = Grid::new(&grid, Arc::new(grid.sites().unwrap()));
