@@ -323,8 +323,8 @@ impl Server {
         url
     }
 
-    /// Number of sleeping queries that run in this database now. Others, such as those with which the
-    /// gateway looks for changes, are not counted.
+    /// Number of sleeping queries that run in this database now. Others, such as those with which
+    /// the gateway looks for changes, are not counted.
     pub fn busy(&self, database: &str) -> u32 {
         let sql = match self.kind {
             Kind::Postgres => format!(
