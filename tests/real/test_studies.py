@@ -88,7 +88,7 @@ def name_of(study: Path) -> str:
 
 
 def is_of_jobs(study: Path) -> bool:
-    """Whether its transactions are jobs, most of which have no payload."""
+    """Whether its transactions are jobs. Most jobs have no payload."""
     return study.parent.name == "jobs"
 
 

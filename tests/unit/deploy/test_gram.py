@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.deploy.counters.jobs.gram import GatekeeperCounters
+from plimsoll.deploy.counters.logs.gram import GatekeeperCounters
 from plimsoll.deploy.programs import VARIABLE
 from plimsoll.deploy.servers.jobs import gram
 from plimsoll.deploy.servers.needs import missing_programs

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from plimsoll.deploy.counters.logs.gridftp import TransferCounters
 from plimsoll.deploy.counters.storage import xrootd as xrootd_counters
-from plimsoll.deploy.counters.storage.gridftp import TransferCounters
 from plimsoll.deploy.programs import VARIABLE
 from plimsoll.deploy.servers.needs import missing_programs
 from plimsoll.deploy.servers.storage import gridftp, xrootd

@@ -174,7 +174,7 @@ impl Policies {
         site * self.organisations + vo
     }
 
-    /// CPUs of which the groups have shares: the upper limit of their organisation, or the site.
+    /// CPUs that are divided among the groups: the upper limit of their organisation, or the site.
     fn whole_of_groups(&self, site: usize, vo: usize, cpus: u32) -> u32 {
         let share = self.by_vo[self.vo_index(site, vo)];
         if share.limit == Limit::Upper {

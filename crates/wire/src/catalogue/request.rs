@@ -134,7 +134,7 @@ pub enum Request {
     Stat(Key),
     /// Lists the replicas of an entry.
     ListReplicas(Key),
-    /// Registers entries with their replicas, each of which succeeds or fails.
+    /// Registers entries with their replicas. Each entry succeeds or fails on its own.
     Register(Vec<NewEntry>),
     /// Reads entries with their replicas.
     Lookup(Vec<Key>),
@@ -147,7 +147,7 @@ pub enum Request {
         /// Maximum number of names, 1 to 1,000.
         max: u16,
     },
-    /// Deletes entries with their replicas, each of which succeeds or fails.
+    /// Deletes entries with their replicas. Each entry succeeds or fails on its own.
     Delete(Vec<Key>),
 }
 

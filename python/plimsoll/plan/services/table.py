@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Final, Union
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from plimsoll.plan.services.broker import BrokerService, GridService
-from plimsoll.plan.services.catalogue import CatalogueService
 from plimsoll.plan.services.command import CommandService
+from plimsoll.plan.services.databases.mariadb import MariadbService
+from plimsoll.plan.services.databases.postgres import PostgresService
+from plimsoll.plan.services.databases.sqlite import SqliteService
 from plimsoll.plan.services.delay import DelayService
 from plimsoll.plan.services.echo import EchoService
 from plimsoll.plan.services.frontier import FrontierService
+from plimsoll.plan.services.jobs.broker import BrokerService, GridService
 from plimsoll.plan.services.jobs.gram import GramService
-from plimsoll.plan.services.mariadb import MariadbService
 from plimsoll.plan.services.nginx import NginxService
 from plimsoll.plan.services.null import NullService
-from plimsoll.plan.services.postgres import PostgresService
 from plimsoll.plan.services.section import ServiceSection, kind_of
 from plimsoll.plan.services.slapd import SlapdService
-from plimsoll.plan.services.sqlite import SqliteService
 from plimsoll.plan.services.squid import SquidService
+from plimsoll.plan.services.storage.catalogue import CatalogueService
 from plimsoll.plan.services.storage.gridftp import GridftpService
 from plimsoll.plan.services.storage.xrootd import XrootdService
 from plimsoll.plan.services.tomcat import TomcatService

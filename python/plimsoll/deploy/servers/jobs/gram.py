@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from plimsoll.deploy.counters.jobs.gram import GatekeeperCounters
+from plimsoll.deploy.counters.logs.gram import GatekeeperCounters
 from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.programs import (
     ProgramSearch,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from plimsoll.deploy.counters.storage.gridftp import TransferCounters
+from plimsoll.deploy.counters.logs.gridftp import TransferCounters
 from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.programs import require, version_number, version_of
 from plimsoll.deploy.running import RunningService

@@ -1,1 +1,1 @@
-"""The kinds of services that start jobs: GRAM."""
+"""The kinds of services that start jobs or choose their sites: GRAM, a broker and its simulated grid."""

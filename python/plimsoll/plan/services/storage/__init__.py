@@ -1,1 +1,1 @@
-"""The kinds of services that store files: GridFTP and XRootD."""
+"""The kinds of services that store files or their names: GridFTP, XRootD, the file catalogue."""

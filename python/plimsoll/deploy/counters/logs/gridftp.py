@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.lines import LineCounters
+from plimsoll.deploy.counters.logs.lines import LineCounters
 
 DOWNLOADS: Final = frozenset({b"RETR", b"ERET"})
 """Commands that read a file, as a whole or in parts. Listings (LIST, NLST, MLSD) are not transfers of files."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from plimsoll.plan.drivers.driver import Context
 from plimsoll.plan.model.cell import DatabaseKind
-from plimsoll.plan.services.replication import (
+from plimsoll.plan.services.databases.replication import (
     KEY,
     ReplicaOf,
     Replication,

@@ -26,7 +26,7 @@ from plimsoll.plan.source.fields import Duration, Seed, ServiceReference
 from plimsoll.plan.source.units import NS
 
 MAX_SHARES: Final = 10_000_000
-"""Maximum number of sites x organisations x groups, each of which has a share."""
+"""Maximum number of sites x organisations x groups. Each combination has a share."""
 
 Cpus = Annotated[int, Field(ge=1, le=1_000_000)]
 Policy = Annotated[

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.lines import LineCounters
+from plimsoll.deploy.counters.logs.lines import LineCounters
 
 _PING_ONLY = b"[PING ONLY]"
 

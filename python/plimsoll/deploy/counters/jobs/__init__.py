@@ -1,1 +1,0 @@
-"""The counters of servers that start jobs."""

@@ -1,0 +1,1 @@
+"""The counters of servers that have none of their own, from the lines of their logs."""

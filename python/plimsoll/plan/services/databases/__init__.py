@@ -1,0 +1,1 @@
+"""The kinds of services that are databases, and their replicas."""
