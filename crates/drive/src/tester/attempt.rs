@@ -9,6 +9,9 @@ use plimsoll_schedule::Fill;
 
 use super::failure::{Failure, Waiting};
 
+/// Maximum number of characters of a server's message in a note.
+const MAX_NOTE: usize = 500;
+
 /// One request of a tester.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
@@ -206,6 +209,12 @@ impl Attempt {
         self.end = self.clock.raw_ns();
         self.outcome = outcome;
         self.code = self.codes.number(code);
+    }
+
+    /// Makes an event of a server's message about a failure, cut to `MAX_NOTE` characters.
+    pub fn quote(&mut self, driver: &str, message: &str) {
+        let message: String = message.chars().take(MAX_NOTE).collect();
+        self.note = Some(format!("{driver}: {message}"));
     }
 
     /// The code of `text`.

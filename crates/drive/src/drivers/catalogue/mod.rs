@@ -63,8 +63,6 @@ pub(crate) const INFO: DriverInfo = DriverInfo {
     ..DriverInfo::new("catalogue", "operations of a file catalogue")
 };
 
-/// Maximum number of characters of a server's message in a note.
-const MAX_NOTE: usize = 500;
 /// Maximum number of own entries that a tester remembers.
 const MAX_OWN: usize = 20_000;
 /// Number of entries from which the verification of a reply is counted as the tester's own work.
@@ -490,8 +488,7 @@ fn fail(attempt: &mut Attempt, error: OperationError) {
             }
             attempt.conclude(outcome, code);
             if !message.is_empty() {
-                let message: String = message.chars().take(MAX_NOTE).collect();
-                attempt.note = Some(format!("catalogue: {message}"));
+                attempt.quote("catalogue", &message);
             }
         }
     }

@@ -66,8 +66,6 @@ pub(crate) const INFO: DriverInfo = DriverInfo {
     ..DriverInfo::new("ftp", "downloads and uploads over FTP and GridFTP")
 };
 
-/// Maximum number of characters of a server's message in a note.
-const MAX_NOTE: usize = 500;
 /// Maximum number of checksums of files that are known.
 const MAX_CHECKSUMS: usize = 10_000;
 
@@ -336,7 +334,6 @@ fn fail(attempt: &mut Attempt, error: &TransferError) {
     attempt.items = 0;
     attempt.conclude(error.outcome, code);
     if !error.message.is_empty() {
-        let message: String = error.message.chars().take(MAX_NOTE).collect();
-        attempt.note = Some(format!("ftp: {}", message.replace(char::is_control, " ")));
+        attempt.quote("ftp", &error.message.replace(char::is_control, " "));
     }
 }

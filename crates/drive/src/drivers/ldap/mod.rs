@@ -54,9 +54,6 @@ pub(crate) const INFO: DriverInfo = DriverInfo {
     ..DriverInfo::new("ldap", "searches in an LDAP directory")
 };
 
-/// Maximum number of characters of a server's message in a note.
-const MAX_NOTE: usize = 500;
-
 /// The driver.
 pub struct Ldap {
     keep: bool,
@@ -252,8 +249,7 @@ fn fail(attempt: &mut Attempt, error: SearchError) {
             }
             attempt.conclude(outcome, code);
             if !message.is_empty() {
-                let message: String = message.chars().take(MAX_NOTE).collect();
-                attempt.note = Some(format!("ldap: {message}"));
+                attempt.quote("ldap", &message);
             }
         }
     }

@@ -56,9 +56,6 @@ use crate::net::transport::Security;
 use crate::setup_error::{EndpointError, SetupError, UrlError};
 use crate::tester::failure::Failure;
 
-/// Maximum number of characters of a server's message in a note.
-const MAX_NOTE: usize = 500;
-
 /// Note for a query that begins a transaction block and does not end it.
 const LEFT_OPEN: &str = "sql: a query left a transaction open; its locks are kept until a later query of the \
                          same tester ends it: end the query with COMMIT";
@@ -302,8 +299,7 @@ fn fail(attempt: &mut Attempt, error: DatabaseError) {
                 attempt.end = attempt.now();
             }
             attempt.conclude(outcome, code);
-            let message: String = message.chars().take(MAX_NOTE).collect();
-            attempt.note = Some(format!("sql: {message}"));
+            attempt.quote("sql", &message);
         }
     }
 }
