@@ -160,15 +160,18 @@ def page(template: str, summaries: Mapping[str, Summary]) -> str:
 def runs_table(summaries: Sequence[Summary]) -> str:
     """A Markdown table: from which runs the figures are."""
     rows = [
-        "| study | first run | runs (valid) | measured for | repetitions | other load |",
-        "|---|---|---|---|---|---|",
+        "| study | first run | runs (valid) | measured for | repetitions | other load | clients against servers |",
+        "|---|---|---|---|---|---|---|",
     ]
     for each in summaries:
         name = f"{each.study} †" if each.transcribed else each.study
-        outside = "–" if each.outside_cpu is None else wording.percent(each.outside_cpu, 2)
+        outside, counts = (
+            "–" if share is None else wording.percent(share, 2)
+            for share in (each.outside_cpu, each.count_difference)
+        )
         window = wording.quantity(each.window_s * 1000, "ms", digits=2) if each.window_s else "–"
         rows.append(
             f"| {name} | {each.started} | {each.planned or '–'} ({each.valid or '–'}) | {window}"
-            f" | {each.repetitions} | {outside} |"
+            f" | {each.repetitions} | {outside} | {counts} |"
         )
     return "\n".join(rows)

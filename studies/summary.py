@@ -52,7 +52,9 @@ class Summary:
 
     `started`: date of the first run. `services`: kind and version by name. `outside_cpu`: mean share of the host's
     processor time that processes outside the experiment used; null: not measured. `transcribed`: empty, or why the
-    figures were typed instead of computed from a results directory.
+    figures were typed instead of computed from a results directory. `count_difference`: the greatest difference between
+    the requests that a service counted and those that its clients sent, as a share of the latter; null: no service
+    counts them, or the summary is older than this field.
     """
 
     study: str
@@ -71,6 +73,7 @@ class Summary:
     answer: list[str]
     cells: list[Cell]
     transcribed: str = ""
+    count_difference: float | None = None
     format: str = FORMAT
 
 
@@ -97,6 +100,9 @@ def summarise(study: str, analysis: Analysis, environment: Mapping[str, Any]) ->
         _digits(sum(outside) / len(outside)) if outside else None,
         list(analysis.answer),
         _cells(analysis, tuple(names)),
+        count_difference=max(
+            (abs(tier.share) for run in valid for tier in run.tiers if tier.share is not None), default=None
+        ),
     )
 
 

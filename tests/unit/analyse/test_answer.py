@@ -14,6 +14,7 @@ from tests.golden.fixture import designed, empty, ranked, single
 from tests.unit.analyse import made
 
 from plimsoll.analyse.answer.compose import sentences, with_answer
+from plimsoll.analyse.answer.runs import _counted, _kind
 from plimsoll.analyse.answer.worded import worded_saturation
 from plimsoll.analyse.answer.words import between, loads
 from plimsoll.analyse.effects.effects import Scale
@@ -208,6 +209,20 @@ def test_nothing_measured_and_nothing_valid() -> None:
     bad = replace(analysis.runs[0], valid=False, invalid_reasons=("nothing succeeded",))
     text = said(replace(analysis, runs=(bad,)))
     assert text == "Nothing can be said about the target: the one run is not valid (nothing succeeded)."
+
+
+def test_reasons_that_differ_in_their_figures_only_are_stated_once() -> None:
+    analysis = single()
+    values = [{"name": "a", "cpu": 0.99}, {"name": "a", "cpu": 0.98}, {"name": "b", "cpu": 0.98}]
+    kinds = [_kind(Reason(RunReason.TESTER_CPU, Severity.INVALID, dict(each))) for each in values]
+    assert kinds[0] == kinds[1] != kinds[2]
+    runs = [
+        replace(analysis.runs[0], id=str(number), valid=False, reasons=(), invalid_reasons=(reason,))
+        for number, reason in enumerate(["it failed", "it stopped", "it failed"])
+    ]
+    text = said(replace(analysis, runs=tuple(runs)))
+    assert "(it failed (2 times); it stopped)" in text
+    assert _counted(["took 2 s", "took 3 s"]) == "took 2 s (2 times, with similar figures)"
 
 
 def test_many_combinations_name_the_ends_only() -> None:

@@ -71,6 +71,11 @@ def test_an_asymmetric_interval_shows_both_ends() -> None:
     assert plain(plus_minus(Interval(100.0, 80.0, 150.0), "rate", "/s")) == "100 (80 to 150) /s"
 
 
+def test_an_interval_of_a_mean_of_0_begins_at_0() -> None:
+    assert plain(plus_minus(Interval(0.0, -0.0067, 0.0067), "fraction")) == "0 (0 to 0.67) %"
+    assert plain(plus_minus(Interval(0.0, -0.0067, 0.0067), "fraction", signed=True)) == "0.00 ± 0.67 %"
+
+
 def test_without_an_interval_the_mean_stands_alone() -> None:
     assert plain(plus_minus(Interval(1513.0, None, None), "rate", "requests/s")) == "1,510 requests/s"
     assert plus_minus(None, "rate") == "–"

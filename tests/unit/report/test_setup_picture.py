@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 from tests.golden.fixture import designed
 
+from plimsoll.analyse.results.run import Utilization
 from plimsoll.plan.topology import Component, Connection, Topology
 from plimsoll.report.figures import write_figures
 from plimsoll.report.labels import Labels
-from plimsoll.report.setup.marks import marks_of, picture_of
+from plimsoll.report.setup.marks import _sharing, marks_of, picture_of
 from plimsoll.report.setup.picture import HEIGHT, WIDTH, Mark, is_worth_drawing, setup_picture
 
 CHAIN = Topology(
@@ -77,6 +79,15 @@ def test_marks_come_from_the_cell_of_the_key_figures() -> None:
     assert "ottleneck" in caption
     picture = picture_of(Labels(analysis), topology)
     assert picture is not None and picture.svg.startswith("<svg")
+
+
+def test_of_services_that_share_a_full_core_those_that_use_it_are_marked() -> None:
+    analysis = designed()
+    run = replace(analysis.runs[0], utilization=(
+        Utilization("services' core", "cores", "", 0.99, None, None,
+                    {"gateway": 0.8, "squid": 0.18, "db": 0.01}),))  # fmt: skip
+    assert _sharing([run], "services' core") == {"gateway"}
+    assert _sharing([run], "gateway") == set()
 
 
 def test_a_simple_set_up_has_no_picture(tmp_path: Path) -> None:

@@ -78,9 +78,10 @@ def test_what_is_not_stored_is_refused_by_name() -> None:
 
 
 def test_the_table_of_runs_states_their_conditions() -> None:
-    table = runs_table([SUMMARY, replace(SUMMARY, study="01", transcribed="typed", outside_cpu=None)])
-    assert "| 02-gateway | 2026-11-27 | 8 (7) | 5.0\u00a0s | 2 | 3.1\u00a0% |" in table
-    assert "| 01 † |" in table and table.endswith("| – |")
+    counted = replace(SUMMARY, count_difference=0.004)
+    table = runs_table([counted, replace(SUMMARY, study="01", transcribed="typed", outside_cpu=None)])
+    assert "| 02-gateway | 2026-11-27 | 8 (7) | 5.0\u00a0s | 2 | 3.1\u00a0% | 0.40\u00a0% |" in table
+    assert "| 01 † |" in table and table.endswith("| – | – |")
 
 
 @pytest.mark.parametrize(

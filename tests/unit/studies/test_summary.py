@@ -27,6 +27,8 @@ def test_a_summary_has_the_figures_of_the_analysis(summary: Summary) -> None:
     valid = [run for run in analysis.runs if run.valid]
     assert summary.valid == len(valid) > 0
     assert summary.requests == sum(run.traffic.transactions for run in valid)
+    shares = [tier.share for run in valid for tier in run.tiers if tier.share is not None]
+    assert summary.count_difference == max(map(abs, shares), default=None)
     assert summary.answer == list(analysis.answer)
     for stored, cell in zip(summary.cells, analysis.cells, strict=True):
         assert stored.levels == cell.cell and stored.runs == cell.valid

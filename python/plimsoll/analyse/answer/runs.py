@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from plimsoll.analyse.answer.reasons import figure, requests_of_runs, run_reason
 from plimsoll.analyse.results.analysis import Analysis, RunResult
@@ -14,6 +13,9 @@ from plimsoll.analyse.run.validity.validity import is_lower_bound
 
 MERGED: Final = (RunReason.TREND, RunReason.REQUESTS, RunReason.STEAL)
 """Doubts whose texts contain figures of the run."""
+MAX_REASONS: Final = 3
+Kind: TypeAlias = tuple[object, ...]
+"""Reasons of one kind differ in their figures only."""
 
 
 def run_findings(analysis: Analysis) -> list[Finding]:
@@ -62,25 +64,42 @@ def _no_interval(analysis: Analysis) -> str:
 
 
 def _reasons(runs: Sequence[RunResult]) -> str:
-    return _grouped(reason for run in runs for reason in run.invalid_reasons or (f"it {run.status}",))
+    return _grouped(each for run in runs for each in _against(run, Severity.INVALID, run.invalid_reasons))
+
+
+def _against(run: RunResult, severity: Severity, texts: Sequence[str]) -> list[tuple[Kind, str]]:
+    """The reasons against a run. Results of older versions contain only the texts."""
+    found = [(_kind(each), run_reason(each)) for each in run.reasons if each.severity == severity]
+    return found or [((text,), text) for text in texts or (f"it {run.status}",)]
+
+
+def _kind(reason: Reason) -> Kind:
+    named = sorted((name, str(value)) for name, value in reason.values.items() if not _is_figure(value))
+    return reason.code, *named
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _doubts(runs: Sequence[RunResult]) -> str:
     """The doubts about runs. Trends of several runs are one part of the text, and so are differences of the requests of
     a service and stolen processor time, because each run has its own figures."""
     doubts = [reason for run in runs for reason in run.reasons if reason.severity == Severity.DOUBTFUL]
-    alike: dict[tuple[object, ...], list[Reason]] = {}
+    alike: dict[Kind, list[Reason]] = {}
     for reason in doubts:
         alike.setdefault(_kind_of_doubt(reason), []).append(reason)
     merged = {kind: alike.pop(kind) for kind in list(alike) if kind[0] in MERGED and len(alike[kind]) > 1}
     if not merged:
-        return _grouped(reason for run in runs for reason in run.doubtful_reasons)
+        return _grouped(
+            each for run in runs for each in _against(run, Severity.DOUBTFUL, run.doubtful_reasons)
+        )
     texts = [_merged(RunReason(str(kind[0])), reasons) for kind, reasons in merged.items()]
-    others = _grouped(run_reason(reason) for reasons in alike.values() for reason in reasons)
+    others = _grouped((_kind(reason), run_reason(reason)) for reasons in alike.values() for reason in reasons)
     return "; ".join(filter(None, (*texts, others)))
 
 
-def _kind_of_doubt(reason: Reason) -> tuple[object, ...]:
+def _kind_of_doubt(reason: Reason) -> Kind:
     """Doubts of the same kind differ only in their figures."""
     if reason.code != RunReason.REQUESTS:
         return (reason.code,)
@@ -111,11 +130,22 @@ def _trends(trends: Sequence[Reason]) -> str:
     )
 
 
-def _grouped(reasons: Iterable[str]) -> str:
-    counts = Counter(reasons)
-    shown = [text if count_ == 1 else f"{text} ({count_} times)" for text, count_ in counts.most_common(3)]
-    more = len(counts) - 3
+def _grouped(reasons: Iterable[tuple[Kind, str]]) -> str:
+    """The most frequent kinds of reasons, each with the text of its first."""
+    alike: dict[Kind, list[str]] = {}
+    for kind, text in reasons:
+        alike.setdefault(kind, []).append(text)
+    by_count = sorted(alike.values(), key=len, reverse=True)
+    shown = [_counted(texts) for texts in by_count[:MAX_REASONS]]
+    more = len(by_count) - MAX_REASONS
     return "; ".join(shown) + (f"; and {plural(more, 'other reason')}" if more > 0 else "")
+
+
+def _counted(texts: Sequence[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    figures = "" if len(set(texts)) == 1 else ", with similar figures"
+    return f"{texts[0]} ({count(len(texts))} times{figures})"
 
 
 def nothing_valid(analysis: Analysis) -> str:

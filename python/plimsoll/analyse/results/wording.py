@@ -231,7 +231,8 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     The mean has at most MAX_DIGITS digits.
 
     Without an interval, the mean with three digits; an asymmetric interval (log scale) is written with both ends. If
-    the quantity cannot be negative (not `signed`), an interval that extends below 0 is replaced by a text.
+    the quantity cannot be negative (not `signed`), an interval that extends below 0 is replaced by a text; that of a
+    mean of 0 begins at 0.
     """
     if interval is None:
         return UNKNOWN
@@ -239,6 +240,8 @@ def plus_minus(interval: Interval | None, kind: Kind, unit: str = "", *, signed:
     if interval.low is None or interval.high is None or not math.isfinite(interval.mean):
         return with_unit(number(interval.mean * factor), scaled)
     mean, low, high = (value * factor for value in (interval.mean, interval.low, interval.high))
+    if mean == 0 and not signed:
+        low = max(low, 0.0)
     up, down = high - mean, mean - low
     half = max(up, down)
     if not math.isfinite(half):

@@ -18,6 +18,8 @@ from plimsoll.report.labels import Labels
 from plimsoll.report.setup.picture import Mark, is_worth_drawing, setup_picture
 
 TESTERS: Final = "testers"
+MIN_PART: Final = 0.25
+"""Services that share a full core are marked if they use at least this part of what its greatest user uses."""
 WORDS: Final = {ResourceKind.BUSIEST_THREAD: "busiest thread"}
 
 
@@ -60,9 +62,15 @@ def marks_of(labels: Labels, topology: Topology) -> tuple[dict[str, Mark], str]:
 
 
 def _sharing(runs: list[RunResult], name: str) -> set[str]:
-    """The services that share the cores of this name."""
-    shared = (part for run in runs for part in run.utilization if part.role == "cores")
-    return {service for part in shared if part.component == name for service in part.detail}
+    """The services that use most of the cores of this name, which they share."""
+    used: dict[str, list[float]] = {}
+    for run in runs:
+        for part in run.utilization:
+            if part.role == "cores" and part.component == name:
+                for service, share in part.detail.items():
+                    used.setdefault(service, []).append(share)
+    means = {service: fmean(shares) for service, shares in used.items()}
+    return {service for service, mean in means.items() if mean >= MIN_PART * max(means.values())}
 
 
 def _utilization(runs: list[RunResult], name: str) -> str:
