@@ -41,6 +41,8 @@ def test_the_quality_of_decisions_is_recorded_and_agrees_with_the_grid(lab: Lab)
     assert abs(metrics["accuracy"]["mean"] - grid["accuracy"] / grid["decisions"]) < 1e-4
     assert round(metrics["misplaced"]["mean"] * grid["decisions"]) == grid["misplaced"]
     assert sum(point["decisions"] for point in points) == grid["submitted"] > 0
+    assert grid["submitted"] + grid["jobs_refused"] + grid["queue_full"] == grid["decisions"]
+    assert sum(point["queue_full"] for point in points) == grid["queue_full"]
     assert {tier["service"] for tier in run["tiers"]} == {"grid", "points.1", "points.2", "points.3"}
     assert all(tier["difference"] == 0 for tier in run["tiers"])
     assert all(point["exchange_failures"] == 0 for point in points)

@@ -60,11 +60,15 @@ pub(super) enum JobError {
     TooManyJobs(usize),
 }
 
-impl JobError {
-    /// Whether the same request can succeed later.
-    pub(super) fn is_temporary(self) -> bool {
-        matches!(self, Self::QueueFull(_) | Self::TooManyJobs(_))
-    }
+/// What the grid did with a valid decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The number of the job.
+    Accepted(u64),
+    /// The decision point refused the job.
+    Refused,
+    /// The grid has no place for the job now. The same request can succeed later.
+    NoPlace(JobError),
 }
 
 /// State of a job.
@@ -105,7 +109,7 @@ pub(super) struct Quality {
 /// Totals since the start, which never decrease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Totals {
-    /// Decisions: submitted jobs and refusals.
+    /// Decisions: submitted jobs, refusals, and jobs for which the grid had no place.
     pub(super) decisions: u64,
     /// Jobs that were submitted to a site.
     pub(super) submitted: u64,
@@ -113,7 +117,13 @@ pub(super) struct Totals {
     pub(super) jobs_refused: u64,
     /// Refused jobs for which some site had capacity.
     pub(super) jobs_refused_wrongly: u64,
-    /// Jobs on sites without capacity.
+    /// Jobs whose site had a full queue.
+    pub(super) queue_full: u64,
+    /// The part of them for which some other site had capacity.
+    pub(super) queue_full_wrongly: u64,
+    /// Jobs that exceeded the number of jobs of the grid.
+    pub(super) over_limit: u64,
+    /// Decisions for sites without capacity, also those with a full queue.
     pub(super) misplaced: u64,
     /// The part of them for which some other site had capacity.
     pub(super) misplaced_wrongly: u64,
@@ -125,6 +135,30 @@ pub(super) struct Totals {
     pub(super) done: u64,
     /// Total time of the started jobs in queues, ms.
     pub(super) queued_ms: f64,
+}
+
+impl Totals {
+    fn add(&mut self, outcome: Outcome, quality: Quality) {
+        let wrongly = u64::from(quality.possible);
+        self.decisions += 1;
+        match outcome {
+            Outcome::Accepted(_) => self.submitted += 1,
+            Outcome::Refused => {
+                self.jobs_refused += 1;
+                self.jobs_refused_wrongly += wrongly;
+            }
+            Outcome::NoPlace(JobError::QueueFull(_)) => {
+                self.queue_full += 1;
+                self.queue_full_wrongly += wrongly;
+            }
+            Outcome::NoPlace(_) => self.over_limit += 1,
+        }
+        if quality.misplaced {
+            self.misplaced += 1;
+            self.misplaced_wrongly += wrongly;
+        }
+        self.accuracy += quality.accuracy;
+    }
 }
 
 /// Sites with their jobs.
@@ -344,37 +378,38 @@ impl Grid {
         }
     }
 
-    /// Accepts a decision: a job for a site, or, without a site, the refusal of a job. Returns the
-    /// number of the job, and the quality of the decision.
+    /// Accepts a decision: a job for a site, or, without a site, the refusal of a job. Returns what
+    /// becomes of the job, and the quality of the decision. Every valid decision has a quality and
+    /// is counted, also one for a site with a full queue.
     pub(super) fn submit(
         &mut self,
         now: u64,
         site: Option<u32>,
         job: &JobRequest,
-    ) -> Result<(Option<u64>, Quality), JobError> {
+    ) -> Result<(Outcome, Quality), JobError> {
         let owner = self.sites.check(job)?;
         self.advance(now);
         if let Some(site) = site {
             self.check_site(site, owner, job.cpus)?;
         }
         let quality = self.assess(owner, job.cpus, site);
-        let id = match site {
-            Some(site) => {
-                let id = self.insert(now, site, owner, job);
-                Some(id.ok_or(JobError::TooManyJobs(self.max_jobs))?)
-            }
-            None => None,
+        let outcome = match site {
+            None => Outcome::Refused,
+            Some(site) if self.is_full(site, quality) => Outcome::NoPlace(JobError::QueueFull(site)),
+            Some(site) => match self.insert(now, site, owner, job) {
+                Some(id) => Outcome::Accepted(id),
+                None => Outcome::NoPlace(JobError::TooManyJobs(self.max_jobs)),
+            },
         };
-        let totals = &mut self.totals;
-        totals.decisions += 1;
-        totals.submitted += u64::from(id.is_some());
-        totals.jobs_refused += u64::from(id.is_none());
-        totals.jobs_refused_wrongly += u64::from(id.is_none() && quality.possible);
-        totals.misplaced += u64::from(quality.misplaced);
-        totals.misplaced_wrongly += u64::from(quality.misplaced && quality.possible);
-        totals.accuracy += quality.accuracy;
+        self.totals.add(outcome, quality);
         self.advance(now);
-        Ok((id, quality))
+        Ok((outcome, quality))
+    }
+
+    /// Whether the queue of a site has no place for a job. Jobs on their way count, so that no
+    /// queue becomes longer. A job that could start at once needs no place.
+    fn is_full(&self, site: u32, quality: Quality) -> bool {
+        quality.misplaced && self.waiting[site as usize] >= self.max_queue
     }
 
     fn check_site(&self, site: u32, owner: Owner, needed: u32) -> Result<(), JobError> {
@@ -388,12 +423,6 @@ impl Grid {
         let most = self.claimed.greatest_capacity(site, owner);
         if most < needed {
             return Err(JobError::NeverRuns { site, needed, most });
-        }
-        // Jobs on their way count, so that no queue becomes longer. A job that could start at once
-        // needs no place.
-        let starts = self.claimed.capacity(site, owner) >= needed;
-        if !starts && self.waiting[site as usize] >= self.max_queue {
-            return Err(JobError::QueueFull(site));
         }
         Ok(())
     }
@@ -437,7 +466,9 @@ mod tests {
         assert!((quality.accuracy - 1.0).abs() < 1e-9 && !quality.misplaced);
         let (second, quality) = grid.submit(0, Some(0), &job(1, 4, 5)).unwrap();
         assert!(quality.accuracy.abs() < 1e-9 && quality.misplaced && quality.possible);
-        let (first, second) = (first.unwrap(), second.unwrap());
+        let (Outcome::Accepted(first), Outcome::Accepted(second)) = (first, second) else {
+            panic!("{first:?} {second:?}");
+        };
         let mut states = |at| {
             grid.advance(at);
             [first, second].map(|id| grid.state(id).unwrap().0)
@@ -475,8 +506,9 @@ mod tests {
         grid.submit(0, Some(0), &job(0, 4, 5)).unwrap();
         let (_, quality) = grid.submit(0, Some(0), &job(0, 1, 5)).unwrap();
         assert!((quality.accuracy - 0.6).abs() < 1e-9, "6 of 10 CPUs: {quality:?}");
-        let (id, quality) = grid.submit(0, None, &job(0, 5, 5)).unwrap();
-        assert_eq!((id, quality.accuracy, quality.possible), (None, 0.0, true));
+        let (outcome, quality) = grid.submit(0, None, &job(0, 5, 5)).unwrap();
+        let found = (outcome, quality.accuracy, quality.possible);
+        assert_eq!(found, (Outcome::Refused, 0.0, true));
         let (_, quality) = grid.submit(0, None, &job(0, 11, 5)).unwrap();
         assert_eq!((quality.accuracy, quality.possible), (1.0, false));
         let totals = grid.totals();
@@ -485,37 +517,58 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_could_never_run_and_jobs_above_the_limits_are_refused() {
+    fn jobs_that_could_never_run_are_refused_and_are_no_decisions() {
         let mut grid = grid(&["site0 vo0 50+"], 1);
-        let submit = |grid: &mut Grid, site, job| grid.submit(0, Some(site), &job).map(|_| ());
+        let mut submit = |site, job| grid.submit(0, Some(site), &job).map(|_| ());
         let never = JobError::NeverRuns {
             site: 0,
             needed: 6,
             most: 5,
         };
-        assert_eq!(submit(&mut grid, 0, job(0, 6, 1)), Err(never));
-        assert!(matches!(
-            submit(&mut grid, 2, job(0, 1, 1)),
-            Err(JobError::Site { .. })
-        ));
-        assert!(matches!(
-            submit(&mut grid, 0, job(2, 1, 1)),
-            Err(JobError::Organisation { .. })
-        ));
-        assert_eq!(submit(&mut grid, 0, job(0, 1, 0)), Err(JobError::Runtime(0)));
-        assert_eq!(submit(&mut grid, 0, job(0, 5, 1)), Ok(()));
-        let full = submit(&mut grid, 0, job(0, 1, 1)).unwrap_err();
-        assert!(full == JobError::QueueFull(0) && full.is_temporary());
-        grid.advance(S);
-        assert_eq!(
-            submit(&mut grid, 0, job(0, 1, 1)),
-            Ok(()),
-            "the first one has started"
-        );
-        for _ in 0..18 {
-            let _ = submit(&mut grid, 1, job(0, 1, 100));
+        assert_eq!(submit(0, job(0, 6, 1)), Err(never));
+        let site = submit(2, job(0, 1, 1));
+        assert!(matches!(site, Err(JobError::Site { .. })), "{site:?}");
+        let organisation = submit(0, job(2, 1, 1));
+        assert!(matches!(organisation, Err(JobError::Organisation { .. })));
+        assert_eq!(submit(0, job(0, 1, 0)), Err(JobError::Runtime(0)));
+        assert_eq!(grid.totals(), Totals::default());
+    }
+
+    #[test]
+    fn jobs_without_a_place_are_counted_and_have_a_quality() {
+        let mut grid = grid(&["site0 vo0 50+"], 1);
+        let mut submit = |now, site, job| grid.submit(now, Some(site), &job).unwrap();
+        assert_eq!(submit(0, 0, job(0, 5, 1)).0, Outcome::Accepted(1));
+        let (outcome, quality) = submit(0, 0, job(0, 1, 1));
+        assert_eq!(outcome, Outcome::NoPlace(JobError::QueueFull(0)));
+        assert!(quality.accuracy.abs() < 1e-9 && quality.misplaced && quality.possible);
+        let (outcome, _) = submit(S, 0, job(0, 1, 1));
+        assert_eq!(outcome, Outcome::Accepted(2), "the first one has started");
+        // The other site runs 10 of these, and one waits.
+        for _ in 0..12 {
+            submit(S, 1, job(0, 1, 100));
         }
-        assert!(grid.jobs.len() <= 20);
+        let totals = grid.totals();
+        assert_eq!((totals.decisions, totals.submitted), (15, 13));
+        assert_eq!((totals.queue_full, totals.queue_full_wrongly), (2, 1));
+        assert_eq!((totals.misplaced, totals.misplaced_wrongly), (4, 2));
+        assert_eq!(totals.over_limit, 0);
+    }
+
+    #[test]
+    fn jobs_above_the_limit_of_the_grid_are_counted() {
+        let mut grid = grid(&["* * 100"], 100);
+        for number in 1..=21 {
+            let (outcome, _) = grid.submit(0, Some(0), &job(0, 1, 100)).unwrap();
+            let expected = match number {
+                21 => Outcome::NoPlace(JobError::TooManyJobs(20)),
+                number => Outcome::Accepted(number),
+            };
+            assert_eq!(outcome, expected);
+        }
+        let totals = grid.totals();
+        assert_eq!((totals.submitted, totals.over_limit), (20, 1));
+        assert_eq!((totals.decisions, totals.queue_full), (21, 0));
     }
 
     #[test]

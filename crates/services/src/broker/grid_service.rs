@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 
 use super::config::GridConfig;
-use super::grid::{Grid, JobRequest, JobState, Totals};
+use super::grid::{Grid, JobError, JobRequest, JobState, Outcome, Totals};
 use super::{ErrorBody, MAX_BODY, elapsed_ns, respond};
 use crate::ServiceError;
 use crate::counters::{Counters, Counts, Question};
@@ -27,11 +27,16 @@ pub(super) struct Submission {
 /// Response to `POST /jobs`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Placement {
-    /// None: the job was refused.
+    /// None: the decision point or the grid refused the job.
     pub(super) job: Option<u64>,
     pub(super) accuracy: f64,
     pub(super) misplaced: bool,
     pub(super) possible: bool,
+    /// The queue of the site has no place.
+    pub(super) queue_full: bool,
+    /// Why the grid refused the job. The status is 503 then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
 }
 
 /// Response to `GET /jobs/ID`.
@@ -114,9 +119,10 @@ impl Service {
             ("POST", "/jobs") => match self.submit(body) {
                 Ok(placement) => {
                     self.counters.answered(1);
-                    return respond(connection, head, 200, String::new(), &placement).await;
+                    let status = if placement.error.is_some() { 503 } else { 200 };
+                    return respond(connection, head, status, String::new(), &placement).await;
                 }
-                Err((status, error)) => (status, error),
+                Err(error) => (400, error),
             },
             ("GET", target) => match self.state(target) {
                 Some(found) => {
@@ -134,20 +140,22 @@ impl Service {
         respond(connection, head, status, String::new(), &error).await
     }
 
-    fn submit(&self, body: &[u8]) -> Result<Placement, (u16, ErrorBody)> {
-        let request: Submission =
-            serde_json::from_slice(body).map_err(|error| (400, ErrorBody::new(error)))?;
+    fn submit(&self, body: &[u8]) -> Result<Placement, ErrorBody> {
+        let request: Submission = serde_json::from_slice(body).map_err(ErrorBody::new)?;
         let mut grid = self.grid();
         // Read while the lock is held, because the time of the grid must not decrease.
         let now = elapsed_ns(self.origin);
-        let (job, quality) = grid.submit(now, request.site, &request.job).map_err(|error| {
-            (
-                if error.is_temporary() { 503 } else { 400 },
-                ErrorBody::new(error),
-            )
-        })?;
+        let submitted = grid.submit(now, request.site, &request.job);
+        let (outcome, quality) = submitted.map_err(ErrorBody::new)?;
+        let (job, error) = match outcome {
+            Outcome::Accepted(job) => (Some(job), None),
+            Outcome::Refused => (None, None),
+            Outcome::NoPlace(error) => (None, Some(error)),
+        };
         Ok(Placement {
             job,
+            queue_full: matches!(error, Some(JobError::QueueFull(_))),
+            error: error.map(|error| error.to_string()),
             accuracy: quality.accuracy,
             misplaced: quality.misplaced,
             possible: quality.possible,

@@ -15,11 +15,13 @@
 //! |---|---|---|
 //! | `broker` | `POST /decide` `{"vo": 3, "group": 7, "cpus": 1, "runtime_ms": 60000}` | `{"job": 12, "site": 7, "accuracy": 0.93, "misplaced": false}`. 503: no site has capacity, or the grid refuses the job |
 //! | `broker` | `POST /exchange` | the decisions of this point; not in `received` and `answered` |
-//! | `grid` | `POST /jobs` `{"site": 7, "job": {"vo": 3, ...}}`; `"site": null` is a refusal | `{"job": 12, "accuracy": 0.93, "misplaced": false, "possible": true}` |
+//! | `grid` | `POST /jobs` `{"site": 7, "job": {"vo": 3, ...}}`; `"site": null` is a refusal | `{"job": 12, "accuracy": 0.93, "misplaced": false, "possible": true, "queue_full": false}`. 503: no place, with `error` |
 //! | `grid` | `GET /jobs/12` | `{"job": 12, "state": "running", "site": 7}` |
 //!
-//! The response to `/decide` has the quality also in the fields `Plimsoll-Accuracy` (0 to 1) and
-//! `Plimsoll-Misplaced` (0 or 1), which the driver `http` can record as metrics.
+//! The response to `/decide` has the quality also in the fields `Plimsoll-Accuracy` (0 to 1),
+//! `Plimsoll-Misplaced` and `Plimsoll-Queue-Full` (0 or 1), which the driver `http` can record as
+//! metrics. If the queue of the site is full, the status of both services is 503, and the decision
+//! has a quality, too.
 //!
 //! The point submits the job itself, within the request. Rejected: a client that submits it. Each
 //! decision would then need two transactions, and its quality would belong to neither.

@@ -33,6 +33,7 @@ const MAX_ROUNDS: usize = 20;
 struct Tally {
     decisions: AtomicU64,
     refused: AtomicU64,
+    queue_full: AtomicU64,
     submitted: AtomicU64,
     grid_failures: AtomicU64,
     exchanges: AtomicU64,
@@ -47,10 +48,12 @@ struct Tally {
 struct PointStats {
     #[serde(flatten)]
     counts: Counts,
-    /// Jobs for which a site was chosen.
+    /// Jobs that were submitted to the chosen site.
     decisions: u64,
     /// Jobs for which no site had capacity in the view.
     jobs_refused: u64,
+    /// Jobs whose chosen site had a full queue.
+    queue_full: u64,
     /// Requests to the grid that were answered.
     submitted: u64,
     /// Requests to the grid without an answer.
@@ -89,7 +92,8 @@ struct DecisionBody {
     misplaced: bool,
 }
 
-/// A response that is not 200: its status, its header fields and its text.
+/// A response that is not 200: its status, its header fields and its text. It has a quality if the
+/// grid has assessed the decision.
 struct Refusal {
     status: u16,
     fields: String,
@@ -102,6 +106,13 @@ impl Refusal {
             status,
             fields: String::new(),
             error: ErrorBody::new(error),
+        }
+    }
+
+    fn of_decision(placement: &Placement, error: impl std::fmt::Display) -> Self {
+        Self {
+            fields: quality_fields(placement.accuracy, placement.misplaced, placement.queue_full),
+            ..Self::new(503, error)
         }
     }
 }
@@ -193,12 +204,15 @@ impl Service {
         }
         let site = self.choose(&job).await;
         let placement = self.submit(grid, site, job).await?;
+        if let Some(error) = &placement.error {
+            add(&self.tally.queue_full, usize::from(placement.queue_full));
+            let text = format!("the grid refused the job: {error}");
+            return Err(Refusal::of_decision(&placement, text));
+        }
         let (Some(site), Some(job)) = (site, placement.job) else {
             self.tally.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Refusal {
-                fields: quality_fields(placement.accuracy, placement.misplaced),
-                ..Refusal::new(503, "no site has capacity for this job under its policies")
-            });
+            let text = "no site has capacity for this job under its policies";
+            return Err(Refusal::of_decision(&placement, text));
         };
         self.tally.decisions.fetch_add(1, Ordering::Relaxed);
         Ok(DecisionBody {
@@ -227,7 +241,8 @@ impl Service {
         }
     }
 
-    /// Submits the job, or its refusal, to the grid.
+    /// Submits the job, or its refusal, to the grid. An answer with an assessment is a placement,
+    /// also if the grid has no place for the job.
     async fn submit(
         &self,
         grid: &mut Client,
@@ -239,7 +254,7 @@ impl Service {
             Ok((status, body)) => {
                 self.tally.submitted.fetch_add(1, Ordering::Relaxed);
                 match serde_json::from_slice(&body) {
-                    Ok(placement) if status == 200 => Ok(placement),
+                    Ok(placement) if status == 200 || status == 503 => Ok(placement),
                     _ => {
                         let text = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
                         Err(Refusal::new(
@@ -336,6 +351,7 @@ impl Service {
             counts: self.counters.counts(),
             decisions: get(&tally.decisions),
             jobs_refused: get(&tally.refused),
+            queue_full: get(&tally.queue_full),
             submitted: get(&tally.submitted),
             grid_failures: get(&tally.grid_failures),
             exchanges: get(&tally.exchanges),
@@ -353,7 +369,7 @@ impl Service {
 async fn send(connection: &mut HttpConnection, head: &Head, result: Result<DecisionBody, Refusal>) -> bool {
     match result {
         Ok(decided) => {
-            let fields = quality_fields(decided.accuracy, decided.misplaced);
+            let fields = quality_fields(decided.accuracy, decided.misplaced, false);
             respond(connection, head, 200, fields, &decided).await
         }
         Err(refusal) => respond(connection, head, refusal.status, refusal.fields, &refusal.error).await,
@@ -361,10 +377,11 @@ async fn send(connection: &mut HttpConnection, head: &Head, result: Result<Decis
 }
 
 /// The header fields with the quality of a decision.
-fn quality_fields(accuracy: f64, misplaced: bool) -> String {
+fn quality_fields(accuracy: f64, misplaced: bool, queue_full: bool) -> String {
     format!(
-        "Plimsoll-Accuracy: {accuracy:.6}\r\nPlimsoll-Misplaced: {}\r\n",
-        u8::from(misplaced)
+        "Plimsoll-Accuracy: {accuracy:.6}\r\nPlimsoll-Misplaced: {}\r\nPlimsoll-Queue-Full: {}\r\n",
+        u8::from(misplaced),
+        u8::from(queue_full)
     )
 }
 

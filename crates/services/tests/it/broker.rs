@@ -97,6 +97,40 @@ fn points_without_exchange_place_jobs_on_sites_without_capacity() {
 }
 
 #[test]
+fn a_decision_for_a_site_with_a_full_queue_is_counted_and_has_a_quality() {
+    let mut config = grid_config(&json!(["* * 100"]));
+    config["queue"] = json!(0);
+    let grid = grid(&config);
+    // The first point occupies both sites, which the second one does not know.
+    let points = [0, 1].map(|seed| point(&grid, &config, &json!({"seed": seed})));
+    for _ in 0..2 {
+        assert_eq!(decide(&mut points[0].connect(), 100, 600_000).0, 200);
+    }
+    let job = json!({"vo": 0, "group": 0, "cpus": 50, "runtime_ms": 600_000});
+    let mut client = points[1].connect();
+    let response = client.request("POST", "/decide", "", job.to_string().as_bytes());
+    assert_eq!(response.status, 503);
+    assert!(response.text().contains("is full"), "{}", response.text());
+    for (field, value) in [
+        ("plimsoll-accuracy", "1.000000"),
+        ("plimsoll-misplaced", "1"),
+        ("plimsoll-queue-full", "1"),
+    ] {
+        assert_eq!(response.field(field), Some(value), "{field}");
+    }
+    let (stats, of_point) = (grid.stats(), points[1].stats());
+    assert_eq!((&stats["decisions"], &stats["submitted"]), (&json!(3), &json!(2)));
+    assert_eq!(
+        (&stats["queue_full"], &stats["queue_full_wrongly"]),
+        (&json!(1), &json!(0))
+    );
+    assert_eq!(
+        (&of_point["queue_full"], &of_point["decisions"]),
+        (&json!(1), &json!(0))
+    );
+}
+
+#[test]
 fn an_exchange_tells_each_point_the_decisions_of_the_other() {
     let config = grid_config(&json!(["* * 100"]));
     let grid = grid(&config);
