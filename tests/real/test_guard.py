@@ -99,6 +99,22 @@ def test_a_program_is_bound_to_its_cores_and_this_process_is_not(tmp_path: Path)
         GuardedProcess(find_engine(), Program("bound", ["true"], log, cpus=[1022]))
 
 
+def test_the_directory_of_a_service_is_removed_if_the_lab_was_killed_and_only_then(tmp_path: Path) -> None:
+    directory = tmp_path / "work" / "service-1"
+    directory.mkdir(parents=True)
+    program = Program("swept", ["sleep", "1000"], directory / "log", remove=directory)
+    stopped = GuardedProcess(find_engine(), program)
+    wait_for(lambda: len(tree_below(stopped.pid)) == 1, 20)
+    stopped.stop()
+    assert directory.is_dir(), "the lab reads the log of a service that has ended"
+    killed = GuardedProcess(find_engine(), program)
+    wait_for(lambda: len(tree_below(killed.pid)) == 1, 20)
+    assert killed._process.stdin is not None
+    killed._process.stdin.close()  # as when this process ends
+    killed.wait(20)
+    assert not (tmp_path / "work").exists()
+
+
 def test_an_orphan_that_has_ended_is_reaped_while_the_program_runs(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script = "(setsid sh -c 'sleep 0.1; echo $$' &); exec sleep 1000"

@@ -10,6 +10,9 @@
 //! guard is not: the kernel must not choose it when memory is short, and it removes the group at
 //! its end. It writes a line to stderr when the kernel has killed a member.
 //!
+//! The lab sends `leave` before it closes stdin. If stdin is closed without it, the lab was killed,
+//! and the guard removes the directory of the service: nobody else would.
+//!
 //! The lab starts each service below a guard. When the lab is killed, the pipe is closed, so none
 //! of its services outlives it. A handler inside the lab could not ensure this. Rejected
 //! alternative: `PR_SET_PDEATHSIG` alone. It reaches only the first child, and set-uid programs
@@ -37,6 +40,8 @@ const OOM_WORDS: &str = "plimsoll: out of memory:";
 const MAX_LINE: u64 = 256;
 
 static END_REQUESTED: AtomicBool = AtomicBool::new(false);
+/// Stdin was closed without `leave`.
+static ABANDONED: AtomicBool = AtomicBool::new(false);
 
 /// A line on stdin.
 #[derive(Clone, Copy, PartialEq)]
@@ -62,12 +67,14 @@ impl Action {
 /// A command to run below the guard. `input`: the first line of stdin becomes the child's whole
 /// stdin. `grace`: the time between SIGTERM and SIGKILL; the lab waits longer than that. `cpus`:
 /// the cores of the guard and of the command (empty: not bound). `directory`: where it runs.
+/// `remove`: the directory to remove if the lab was killed.
 pub struct Order<'a> {
     pub command: &'a [OsString],
     pub input: bool,
     pub grace: Duration,
     pub cpus: &'a [usize],
     pub directory: Option<&'a Path>,
+    pub remove: Option<&'a Path>,
     pub limits: Limits,
 }
 
@@ -195,6 +202,11 @@ pub fn run(order: &Order) -> Result<ExitCode> {
     if let Some(mut limited) = guarded.limited.take() {
         limited.report();
     }
+    if let Some(directory) = order.remove
+        && ABANDONED.load(Ordering::Relaxed)
+    {
+        remove(directory);
+    }
     let code = status.map_or(0, |status| {
         status
             .code()
@@ -202,6 +214,15 @@ pub fn run(order: &Order) -> Result<ExitCode> {
             .unwrap_or(1)
     });
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Removes a directory, and the one above it if it is empty then. Errors are ignored: there is
+/// nobody to report them to.
+fn remove(directory: &Path) {
+    let _ = std::fs::remove_dir_all(directory);
+    if let Some(parent) = directory.parent() {
+        let _ = std::fs::remove_dir(parent);
+    }
 }
 
 /// Carries out the actions until the child has ended by itself, or until the end is requested.
@@ -281,6 +302,7 @@ fn read_line() -> Result<String> {
 fn read_actions(actions: &Sender<Action>) {
     let mut line = Vec::new();
     let mut stdin = io::stdin().lock();
+    let mut leaves = false;
     loop {
         line.clear();
         match stdin.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
@@ -288,10 +310,13 @@ fn read_actions(actions: &Sender<Action>) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => break,
             _ => {}
         }
-        if let Some(action) = Action::parse(&String::from_utf8_lossy(&line)) {
+        let text = String::from_utf8_lossy(&line);
+        leaves |= text.trim_end() == "leave";
+        if let Some(action) = Action::parse(&text) {
             let _ = actions.send(action);
         }
     }
+    ABANDONED.store(!leaves, Ordering::Relaxed);
     END_REQUESTED.store(true, Ordering::Relaxed);
 }
 

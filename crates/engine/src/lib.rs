@@ -112,6 +112,9 @@ enum Verb {
         /// Working directory of the command
         #[arg(long)]
         directory: Option<PathBuf>,
+        /// Directory to remove at the end if stdin closes without the line `leave`
+        #[arg(long, value_name = "DIRECTORY")]
+        remove: Option<PathBuf>,
         /// A text by which other programs find this process
         #[arg(long)]
         label: Option<OsString>,
@@ -142,6 +145,7 @@ pub fn main() -> ExitCode {
             grace_ms,
             cpus,
             directory,
+            remove,
             label: _,
             limits,
             command,
@@ -151,6 +155,7 @@ pub fn main() -> ExitCode {
             grace: Duration::from_millis(grace_ms),
             cpus: &cpus,
             directory: directory.as_deref(),
+            remove: remove.as_deref(),
             limits,
         }),
         Verb::Trace(trace) => trace::run(trace),

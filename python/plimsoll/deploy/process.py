@@ -48,7 +48,7 @@ class Program:
     output, and `stdout` its standard output instead if it is given. `cpus`: its cores; empty: not bound. `directory`:
     in which it works (None: it depends on no directory). `environment`: is added to that of the guard. `first_line`: a
     line for its standard input, which may be secret. `grace_s`: time between SIGTERM and SIGKILL. `limits`: of the
-    program with all its descendants."""
+    program with all its descendants. `remove`: a directory of this host that the guard removes if the lab is killed."""
 
     name: str
     command: Sequence[str | PurePath]
@@ -60,6 +60,7 @@ class Program:
     first_line: str | None = None
     grace_s: float = GRACE_S
     limits: Limits = field(default_factory=Limits)
+    remove: PurePath | None = None
 
 
 class ServiceProcess(Protocol):
@@ -201,6 +202,8 @@ class GuardedProcess(TreeActions):
     def stop(self) -> None:
         """Ends the whole process group: first through the guard, then with SIGKILL."""
         if self._process.stdin:
+            with contextlib.suppress(OSError, ValueError):
+                self._process.stdin.write(b"leave\n")
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         try:
@@ -250,6 +253,8 @@ def _guard_words(program: Program) -> list[str]:
         words += ["--cpus", ",".join(map(str, program.cpus))]
     if limits := program.limits.to_json():
         words += ["--limits", json.dumps(limits)]
+    if program.remove is not None:
+        words += ["--remove", str(program.remove)]
     if program.first_line is not None:
         words.append("--input")
     return words

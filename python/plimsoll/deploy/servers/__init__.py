@@ -72,6 +72,7 @@ class Site:
                 directory=running.directory,
                 grace_s=grace_s,
                 limits=running.spec.limits,
+                remove=running.directory,
             )
         )
 

@@ -55,6 +55,7 @@ def start_command(running: RunningService, site: Site) -> None:
             directory=PurePath(filled(cwd)) if cwd else running.directory,
             environment={name: filled(value) for name, value in revealed(dict(settings["env"])).items()},
             grace_s=settings["stop_timeout"] / 1e9,
+            remove=running.directory,
         )
     )
 

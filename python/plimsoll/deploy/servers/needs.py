@@ -10,6 +10,8 @@ from plimsoll.deploy.programs import HERE, ProgramSearch, find_on, missing_text,
 from plimsoll.deploy.servers.java import JAVA_PACKAGE, TOMCAT_PACKAGE, tomcat_home
 from plimsoll.deploy.servers.jobs.gram import FORK_PACKAGE, MANAGER_PACKAGE, has_fork
 from plimsoll.deploy.servers.jobs.gram import PACKAGE as GRAM_PACKAGE
+from plimsoll.deploy.servers.jobs.slurm import MUNGE_PACKAGE
+from plimsoll.deploy.servers.jobs.slurm import PACKAGE as SLURM_PACKAGE
 from plimsoll.deploy.servers.slapd import PACKAGE, SCHEMA_PACKAGE, has_schema
 from plimsoll.deploy.servers.storage.gridftp import PACKAGE as GRIDFTP_PACKAGE
 from plimsoll.deploy.servers.storage.xrootd import PACKAGE as XROOTD_PACKAGE
@@ -45,6 +47,10 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "slapd": (
         Need("OpenLDAP server", ("slapd",), PACKAGE),
         Need("the GLUE schema", (), SCHEMA_PACKAGE),
+    ),
+    "slurm": (
+        Need("munge", ("munged",), MUNGE_PACKAGE),
+        *(Need(name, (name,), SLURM_PACKAGE) for name in ("slurmctld", "slurmd", "sinfo", "sdiag")),
     ),
     "squid": (Need("Squid", ("squid", "squid3"), "squid"),),
     "tomcat": (Need("Tomcat", ("catalina.sh",), TOMCAT_PACKAGE), Need("Java", ("java",), JAVA_PACKAGE)),

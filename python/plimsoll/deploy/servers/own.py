@@ -53,6 +53,7 @@ def start_own(running: RunningService, site: Site) -> None:
             cpus=running.cpus,
             limits=running.spec.limits,
             first_line=json.dumps(config),
+            remove=running.directory,
         )
     )
     port = _read_port(process, site, output, service.ready_timeout_ns / 1e9)

@@ -10,6 +10,7 @@ from plimsoll.deploy.running import RunningService
 from plimsoll.deploy.servers import Site
 from plimsoll.deploy.servers.command import start_command
 from plimsoll.deploy.servers.jobs.gram import start_gram
+from plimsoll.deploy.servers.jobs.slurm import start_slurm
 from plimsoll.deploy.servers.mariadb import start_mariadb
 from plimsoll.deploy.servers.nginx import start_nginx
 from plimsoll.deploy.servers.own import start_own
@@ -41,6 +42,7 @@ STARTS: Final[Mapping[str, Start]] = {
     "nginx": Start(start_nginx, unprivileged=True),
     "postgres": Start(start_postgres, unprivileged=True),
     "slapd": Start(start_slapd, unprivileged=True),
+    "slurm": Start(start_slurm, unprivileged=True),
     "sqlite": Start(start_sqlite),
     "squid": Start(start_squid, unprivileged=True),
     "tomcat": Start(start_tomcat, unprivileged=True),

@@ -11,9 +11,9 @@ from plimsoll.plan.services.section import Services, check_order, find_service, 
 from plimsoll.plan.source.document import KeyPath
 from plimsoll.plan.source.secret import Secret
 
-PARTS: Final = ("url", "host", "port", "jdbc", "credentials")
-"""What a text can contain of another service. `jdbc`: the URL of a database for Java programs. `credentials`: the
-directory of the certificates that the service makes for its clients."""
+PARTS: Final = ("url", "host", "port", "path", "jdbc", "credentials")
+"""What a text can contain of another service. `path`: of its URL. `jdbc`: the URL of a database for Java programs.
+`credentials`: the directory of the certificates that the service makes for its clients."""
 FILES: Final = "files"
 """The directory of the files of a GridFTP server, in its own directory. The path of its URL ends with it."""
 CREDENTIALS: Final = "credentials"

@@ -25,6 +25,8 @@ def _part(url: str, part: str) -> str:
             return str(parts.hostname)
         case "port":
             return str(parts.port)
+        case "path":
+            return parts.path
         case "jdbc":
             return jdbc_url(url)
         case "credentials":

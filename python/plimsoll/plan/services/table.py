@@ -19,6 +19,7 @@ from plimsoll.plan.services.echo import EchoService
 from plimsoll.plan.services.frontier import FrontierService
 from plimsoll.plan.services.jobs.broker import BrokerService, GridService
 from plimsoll.plan.services.jobs.gram import GramService
+from plimsoll.plan.services.jobs.slurm import SlurmService
 from plimsoll.plan.services.nginx import NginxService
 from plimsoll.plan.services.null import NullService
 from plimsoll.plan.services.section import ServiceSection, kind_of
@@ -45,6 +46,7 @@ _SECTIONS: Final[tuple[type[ServiceSection], ...]] = (
     NullService,
     PostgresService,
     SlapdService,
+    SlurmService,
     SqliteService,
     SquidService,
     TomcatService,
