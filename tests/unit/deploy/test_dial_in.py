@@ -14,12 +14,13 @@ import pytest
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.hosts import dask_worker
 from plimsoll.deploy.hosts.dial_in import natural_key
+from plimsoll.deploy.hosts.gram import job_request
 from plimsoll.deploy.hosts.join import fill_template
 from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.deploy.hosts.slurm import Task, job_script, parse_queue, shared_engine, submission, walltime
 from plimsoll.errors import BadInput
 from plimsoll.plan import load_experiment, make_plan
-from plimsoll.plan.model.hosts import Slurm
+from plimsoll.plan.model.hosts import Gram, Slurm
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "hosts"
 
@@ -31,6 +32,16 @@ def test_a_template_keeps_other_braces() -> None:
     assert fill_template(unchanged, words) == unchanged
     assert fill_template("{name}", {**words, "name": "{token}"}) == "{token}", (
         "a value that was filled in is not filled again"
+    )
+
+
+def test_the_request_of_a_job_has_no_token_and_quotes_its_paths() -> None:
+    gram = Gram("ce:2119/jobmanager-fork", 2, "(queue=short)", "/scratch")
+    request = job_request(gram, Path('/a "b"/engine'), Path("/p/token"), "gram.1")
+    assert request == (
+        '&(executable=$(GLOBUSRUN_GASS_URL) # "/a ""b""/engine")(stdin=$(GLOBUSRUN_GASS_URL) # "/p/token")'
+        '(scratch_dir="/scratch")(directory=$(SCRATCH_DIRECTORY))'
+        '(arguments="agent" "--join" "-" "--name" "gram.1" "--directory" $(SCRATCH_DIRECTORY) # "/agent")(queue=short)'
     )
 
 
@@ -145,7 +156,7 @@ def test_functions_for_a_worker_show_no_token_and_need_no_plimsoll() -> None:
 
 def test_the_examples_differ_only_in_their_hosts() -> None:
     texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.yaml"))}
-    assert list(texts) == ["dask", "join", "local", "slurm", "ssh", "testbed"]
+    assert list(texts) == ["dask", "gram", "join", "local", "slurm", "ssh", "testbed"]
     assert len({text[text.index("plimsoll: 1") : text.index("hosts:\n")] for text in texts.values()}) == 1
     for kind in texts:
         plan = make_plan(load_experiment(EXAMPLES / f"{kind}.yaml", environ={}), 1)

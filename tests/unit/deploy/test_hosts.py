@@ -22,7 +22,7 @@ from plimsoll.deploy.hosts.kinds import BACKENDS, hosts_of_kind
 from plimsoll.deploy.network import lab_sink
 from plimsoll.deploy.talk import FORMAT, EngineTalk
 from plimsoll.errors import BadInput, EngineError, UserInterrupt
-from plimsoll.plan.model.hosts import Host, HostKind, Hosts, Join, Requirement, Slurm
+from plimsoll.plan.model.hosts import Gram, Host, HostKind, Hosts, Join, Requirement, Slurm
 
 FACTS: Mapping[str, Any] = {
     "hostname": "h",
@@ -182,6 +182,7 @@ def test_the_plan_accepts_commands_for_the_backends_that_run_them(
         slurm=Slurm(1),
         join=Join(1),
         dask="tcp://scheduler:1",
+        gram=Gram("ce:2119", 1),
         testbed=wan if kind == "testbed" else None,
         controller="10.0.0.1",
     )

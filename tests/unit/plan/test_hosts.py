@@ -84,6 +84,11 @@ def test_other_kinds_of_hosts_are_resolved(tmp_path: Path) -> None:
     assert slurm.slurm is not None and (slurm.expected, slurm.link) == (4, "tcp")
     dask = hosts_of(BASE + "hosts: {kind: dask, controller: {address: h}, dask: {address: 'tcp://h:1'}}\n")
     assert (dask.dask, dask.expected, dask.hosts) == ("tcp://h:1", None, ())
+    gram = hosts_of(
+        BASE
+        + "hosts: {kind: gram, controller: {address: h}, gram: {contact: 'ce:2119/jobmanager-fork', agents: 3}}\n"
+    )
+    assert gram.gram is not None and (gram.expected, gram.link, gram.gram.address) == (3, "tcp", "ce")
     join = hosts_of(
         BASE + "hosts: {kind: join, controller: {address: h}, "
         "join: {submit: [condor_submit, '{file}'], template: job.sub, agents: 10}}\n",
@@ -95,6 +100,9 @@ def test_other_kinds_of_hosts_are_resolved(tmp_path: Path) -> None:
 WRONG = [
     ("{kind: shs, hosts: [a]}", f'x.yaml:10: hosts.kind: expected {alternatives(get_args(HostKind))}, got "shs"'),
     ("{kind: slurm}", "x.yaml:10: hosts: hosts of kind slurm need the key slurm: {tasks: 4, partition: NAME"),
+    ("{kind: gram}", "x.yaml:10: hosts: hosts of kind gram need the key gram: {contact: 'HOST:2119/jobmanager-fork'"),
+    ("{kind: gram, gram: {contact: '-o x', agents: 1}}", "x.yaml:10: hosts.gram.contact"),
+    ("{kind: gram, gram: {contact: ce, agents: 1, request: 'queue=x'}}", "x.yaml:10: hosts.gram.request"),
     ("{kind: testbed}", "x.yaml:10: hosts: hosts of kind testbed need the key testbed: the path of a testbed file"),
     ("{kind: ssh, hosts: [a], sites: {s: [b]}}", "x.yaml:10: hosts.hosts: give hosts (of one site) or sites"),
     ("{kind: ssh, hosts: [a, b, a]}", "x.yaml:10: hosts.hosts: the host a is listed twice"),

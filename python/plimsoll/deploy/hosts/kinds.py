@@ -15,6 +15,7 @@ from plimsoll.deploy.hosts import HostBackend
 from plimsoll.deploy.hosts.dask import DaskWorkers
 from plimsoll.deploy.hosts.dial_back import DialBack
 from plimsoll.deploy.hosts.dial_in import AgentStarter, DialIn, Lab
+from plimsoll.deploy.hosts.gram import GramJobs
 from plimsoll.deploy.hosts.join import Joiners
 from plimsoll.deploy.hosts.local import LocalHosts
 from plimsoll.deploy.hosts.slurm import SlurmTasks
@@ -70,6 +71,10 @@ def _dask(setup: Setup) -> HostBackend:
     )
 
 
+def _gram(setup: Setup) -> HostBackend:
+    return _dial_in(setup, lambda lab: GramJobs(setup.hosts, lab, setup.engine))
+
+
 def _join(setup: Setup) -> HostBackend:
     return _dial_in(setup, lambda lab: Joiners(setup.hosts, lab, setup.engine, setup.check_interrupt))
 
@@ -80,6 +85,7 @@ BACKENDS: Final[Mapping[HostKind, Callable[[Setup], HostBackend]]] = {
     "testbed": _testbed,
     "slurm": _slurm,
     "dask": _dask,
+    "gram": _gram,
     "join": _join,
 }
 """How the hosts of each kind are reached. Every kind of the plan has a row: a test compares them."""

@@ -18,6 +18,7 @@ from plimsoll.plan.model.hosts import (
     DIAL_IN_KINDS,
     LOCAL,
     WATCHER,
+    Gram,
     Host,
     HostClock,
     Hosts,
@@ -37,6 +38,7 @@ DEFAULT_SITE: Final = "site"
 SECTION_EXAMPLES: Final[Mapping[str, str]] = {
     "slurm": "{tasks: 4, partition: NAME, time: 30m}",
     "dask": "{address: 'tcp://HOST:8786'}",
+    "gram": "{contact: 'HOST:2119/jobmanager-fork', agents: 4}",
     "join": "{agents: 10}, with submit and template if Plimsoll submits the job",
     "testbed": "the path of a testbed file",
 }
@@ -83,6 +85,9 @@ def resolve_hosts(raw: HostsRaw, context: Context) -> Hosts:
         if raw.slurm
         else None,
         dask=raw.dask.address if raw.dask else None,
+        gram=Gram(raw.gram.contact, raw.gram.agents, raw.gram.request or "", raw.gram.scratch)
+        if raw.gram
+        else None,
         join=_join(raw, context),
         testbed=context.file(raw.testbed, (*AT, "testbed")) if testbed and raw.testbed else None,
         links=links_of(testbed, raw, context) if testbed else (),

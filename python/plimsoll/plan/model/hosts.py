@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -10,9 +11,9 @@ from plimsoll.plan.model.limits import NO_LIMITS, Limits
 from plimsoll.plan.model.links import Link
 from plimsoll.plan.source.secret import Secret
 
-HostKind = Literal["local", "ssh", "slurm", "dask", "join", "testbed"]
+HostKind = Literal["local", "ssh", "slurm", "dask", "gram", "join", "testbed"]
 """The kinds of hosts, in the order of messages."""
-DIAL_IN_KINDS: Final[tuple[HostKind, ...]] = ("slurm", "dask", "join")
+DIAL_IN_KINDS: Final[tuple[HostKind, ...]] = ("slurm", "dask", "gram", "join")
 """Kinds whose agents dial in: no file names their hosts."""
 COMMAND_KINDS: Final[tuple[HostKind, ...]] = ("local", "ssh", "testbed")
 """Kinds on whose hosts Plimsoll can run the commands of hooks. Hosts of kind local are this host."""
@@ -120,6 +121,22 @@ class Slurm:
 
 
 @dataclass(frozen=True, slots=True)
+class Gram:
+    """A GRAM job for each of `agents`. `contact`: of the job manager; `request`: further relations of each job, as RSL.
+    `scratch`: below which the gatekeeper makes a directory for each job."""
+
+    contact: str
+    agents: int
+    request: str = ""
+    scratch: str = "/tmp"
+
+    @property
+    def address(self) -> str:
+        """The host of the gatekeeper."""
+        return re.split("[:/]", self.contact, maxsplit=1)[0]
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Agents that dial in. `submit`: the command that submits the completed `template`, if there is one."""
 
@@ -140,12 +157,12 @@ class HostClock:
 class Hosts:
     """Where testers run.
 
-    `hosts`: the hosts that the file names, empty if the agents dial in (`slurm`, `dask`, `join`). `use`: the number
-    of responding hosts that are used (None: all). `at_least`: the experiment does not start with fewer hosts (None:
-    all that are to be used). `baseline`: whether the network of the hosts is measured. `architecture`: of every
+    `hosts`: the hosts that the file names, empty if the agents dial in (`slurm`, `dask`, `gram`, `join`). `use`: the
+    number of responding hosts that are used (None: all). `at_least`: the experiment does not start with fewer hosts
+    (None: all that are to be used). `baseline`: whether the network of the hosts is measured. `architecture`: of every
     host (None: any). `controller`, `ports`: the address and the ports at which agents and testers reach this host.
-    `wait_ns`: the timeout for agents that dial in. `links`: the links of the testbed, with the properties that the
-    file changes; `lab_site`: the site of its host `lab`.
+    `wait_ns`: the timeout for agents that dial in. `links`: the links of the testbed, with the properties that the file
+    changes; `lab_site`: the site of its host `lab`.
     """
 
     kind: HostKind = "local"
@@ -159,6 +176,7 @@ class Hosts:
     ssh: Ssh = field(default_factory=Ssh)
     slurm: Slurm | None = None
     dask: str | None = None
+    gram: Gram | None = None
     join: Join | None = None
     testbed: str | None = None
     links: tuple[Link, ...] = ()
@@ -221,4 +239,6 @@ class Hosts:
         """Number of agents that will dial in, if it is known."""
         if self.slurm is not None and self.kind == "slurm":
             return self.slurm.tasks
+        if self.gram is not None and self.kind == "gram":
+            return self.gram.agents
         return self.join.agents if self.join is not None and self.kind == "join" else None

@@ -226,6 +226,15 @@ class DaskRaw(Raw):
     address: PlainText
 
 
+class GramRaw(Raw):
+    """Jobs of a GRAM gatekeeper. `request`: further relations of each job, in its own language (RSL)."""
+
+    contact: Annotated[PlainText, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?(/[^\s\"]*)?(:.+)?$")]
+    request: Annotated[PlainText, Field(pattern=r"^\(.*\)$")] | None = None
+    scratch: Annotated[PlainText, Field(pattern=r"^/[^\s\"]*$")] = "/tmp"
+    agents: Agents
+
+
 class JoinRaw(Raw):
     """Agents started by any batch system. `submit`: the command that submits the filled `template`,
     with `{file}` as its path."""
@@ -264,6 +273,7 @@ class HostsRaw(Raw):
     ssh: SshRaw | None = None
     slurm: SlurmRaw | None = None
     dask: DaskRaw | None = None
+    gram: GramRaw | None = None
     join: JoinRaw | None = None
     testbed: PlainText | None = None
     links: dict[Name, LinkChangesRaw] | None = None
