@@ -15,6 +15,7 @@ from plimsoll.analyse.answer.worded import (
 )
 from plimsoll.analyse.design.across import cell_results, grouped, verdicts
 from plimsoll.analyse.design.capacity.load_line import rankings, saturations
+from plimsoll.analyse.design.capacity.sufficient import sufficient_levels
 from plimsoll.analyse.design.charts import ChartData, charts_of, charts_of_search
 from plimsoll.analyse.design.consistency import consistency
 from plimsoll.analyse.design.demands import cell_demands, fan_outs
@@ -36,6 +37,7 @@ from plimsoll.analyse.results.analysis import (
 from plimsoll.analyse.results.charts import Chart
 from plimsoll.analyse.results.load.regression import Regression
 from plimsoll.analyse.results.load.search import SearchResult
+from plimsoll.analyse.results.load.sufficient import SufficientLevel
 from plimsoll.analyse.results.verdict_rules import RULES
 from plimsoll.analyse.results.verdicts import LeftOutPart
 from plimsoll.analyse.run.parts import OfParts
@@ -75,11 +77,13 @@ def analyse_results(results: Results, options: Options) -> Analysis:
     searched = search_result(results, _measured_trials(runs, histograms))
     cells = cell_results(groups, rules.design, names)
     lines: tuple[Saturation, ...] = ()
+    sufficient: tuple[SufficientLevel, ...] = ()
     if searched is None:
         found = _effects_of_runs(cells, runs, rules, info)
         lines = saturations(
             groups, rules.design, rules.capacity, [response.metric for response in rules.responses]
         )
+        sufficient = sufficient_levels(groups, rules.design, rules.capacity)
     else:  # the loads follow from the results: a plateau of them, and effects over them, would be no findings
         searched, found = _effects_of_searches(searched, cells, runs, rules, info)
     topology = topology_of(results)
@@ -90,6 +94,7 @@ def analyse_results(results: Results, options: Options) -> Analysis:
         cells=cells,
         saturation=tuple(map(worded_saturation, lines)),
         rankings=rankings(groups, rules.design, lines),
+        sufficient=sufficient,
         effects=found.effects,
         models=tuple(map(worded_model, found.models)),
         verdicts=tuple(map(worded_verdict, verdicts(groups, rules.thresholds, _unfinished(results)))),

@@ -27,6 +27,7 @@ from plimsoll.analyse.answer.load.regressions import of_regressions
 from plimsoll.analyse.answer.load.saturation import of_saturation
 from plimsoll.analyse.answer.load.search import of_search
 from plimsoll.analyse.answer.load.sessions import of_sessions
+from plimsoll.analyse.answer.load.sufficient import of_sufficient
 from plimsoll.analyse.answer.load.until_tight import of_until_tight
 from plimsoll.analyse.answer.runs import nothing_valid, run_findings
 from plimsoll.analyse.results.analysis import Analysis
@@ -66,6 +67,7 @@ def _findings(analysis: Analysis) -> tuple[Finding, ...]:
         answer += of_search(analysis)
     else:
         answer += of_saturation(analysis, leading) if leading else _about(Topic.CELLS, of_cells(analysis))
+    answer += of_sufficient(analysis)
     answer += _about(Topic.STAGES, of_stages(analysis))
     answer += of_ramps(analysis)
     answer += of_actions(analysis)

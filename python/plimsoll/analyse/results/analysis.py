@@ -21,6 +21,7 @@ from plimsoll.analyse.results.load.demands import CellDemand, FanOut
 from plimsoll.analyse.results.load.regression import Regression
 from plimsoll.analyse.results.load.search import SearchResult
 from plimsoll.analyse.results.load.sessions import DatabaseSessions, ExplainingWait
+from plimsoll.analyse.results.load.sufficient import SufficientLevel
 from plimsoll.analyse.results.load.tester_sessions import TesterSessions
 from plimsoll.analyse.results.load.until_tight import UntilTightResult
 from plimsoll.analyse.results.named import NamedMetric
@@ -429,6 +430,8 @@ class Analysis:
     """Of each service behind other services that count their requests, in the order of the topology."""
     pool: PoolResult | None = None
     """The network of the testers' hosts before and after the runs; None without `hosts: {baseline: true}`."""
+    sufficient: tuple[SufficientLevel, ...] = ()
+    """Of each factor with numbers, the lowest level that meets the rules of `capacity`; empty without rules."""
     session_waits: tuple[ExplainingWait, ...] = ()
     """At most one of each database."""
     format: str = FORMAT

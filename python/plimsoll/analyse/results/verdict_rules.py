@@ -38,6 +38,7 @@ class RuleName(StrEnum):
     NOMINAL = "capacity.nominal"
     USABLE = "capacity.usable"
     ERROR_LIMITED = "capacity.error-limited"
+    SUFFICIENT = "capacity.sufficient"
     RANKING = "capacity.ranking"
     THRESHOLD = "threshold"
     RAMP = "ramp"
@@ -295,6 +296,13 @@ RULES: Final = (
         "The memory of a service grows with the number of testers of closed loads if its slope over the valid runs of "
         "at least 3 numbers is above 0 and the growth is at least 5 % of the mean; in proportion, if a quadratic term "
         "has p of 0.05 or more, and only then it is extended, to at most 10 times the highest number.",
+        rests_on=(RuleName.VALIDITY,),
+    ),
+    VerdictRule(
+        RuleName.SUFFICIENT,
+        1,
+        "A level of a factor with numbers suffices if every rule of the usable capacity holds there and at all higher "
+        "levels, and one of them does not at the next lower one, by the values over the valid runs of each cell.",
         rests_on=(RuleName.VALIDITY,),
     ),
     VerdictRule(

@@ -219,6 +219,7 @@ class Topic(StrEnum):
     CACHES = "caches"
     RANKING = "ranking"
     SATURATION = "saturation"
+    SUFFICIENT = "sufficient level"
     CELLS = "cells"
     STAGES = "stages"
     RAMP = "ramp"
