@@ -14,7 +14,7 @@ import pytest
 from plimsoll.deploy.binary import find_engine
 from plimsoll.deploy.hosts import dask_worker
 from plimsoll.deploy.hosts.dial_in import natural_key
-from plimsoll.deploy.hosts.gram import job_request
+from plimsoll.deploy.hosts.gram import job_request, reason_in
 from plimsoll.deploy.hosts.join import fill_template
 from plimsoll.deploy.hosts.private import private_directory, write_private
 from plimsoll.deploy.hosts.slurm import Task, job_script, parse_queue, shared_engine, submission, walltime
@@ -43,6 +43,13 @@ def test_the_request_of_a_job_has_no_token_and_quotes_its_paths() -> None:
         '(scratch_dir="/scratch")(directory=$(SCRATCH_DIRECTORY))'
         '(arguments="agent" "--join" "-" "--name" "gram.1" "--directory" $(SCRATCH_DIRECTORY) # "/agent")(queue=short)'
     )
+
+
+def test_the_reason_of_a_failed_job_is_the_line_that_states_it() -> None:
+    lost = "gram_init failure:\nglobus_credential: Valid credentials could not be found in any location\n1) a\n2) b\n"
+    assert reason_in(lost) == "globus_credential: Valid credentials could not be found in any location"
+    assert reason_in("first\n\nlast  \n") == "last"
+    assert reason_in("\n") == ""
 
 
 def test_names_are_sorted_by_their_numbers() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -121,13 +122,13 @@ class GramJobs:
         return [f"{KIND}.{number}" for number in range(1, self._gram.agents + 1)]
 
     def _reason(self, name: str) -> str:
-        """Why a job has ended: the last line of its client."""
-        lines: list[str] = []
+        """Why a job has ended, from the output of its client."""
+        text = ""
         with contextlib.suppress(OSError), (self._directory / f"{name}.log").open("rb") as log:
             log.seek(0, os.SEEK_END)
             log.seek(max(0, log.tell() - QUOTED_BYTES))
-            lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-        return f"its job has ended; last output of {name}: {lines[-1][:300] if lines else 'none'}"
+            text = log.read().decode("utf-8", "replace")
+        return f"its job has ended; output of {name}: {reason_in(text) or 'none'}"
 
 
 def job_request(gram: Gram, engine: Path, token: Path, name: str) -> str:
@@ -140,6 +141,14 @@ def job_request(gram: Gram, engine: Path, token: Path, name: str) -> str:
         f"(scratch_dir={_quoted(gram.scratch)})(directory=$(SCRATCH_DIRECTORY))"
         f'(arguments={arguments} $(SCRATCH_DIRECTORY) # "/agent"){gram.request}'
     )
+
+
+def reason_in(output: str) -> str:
+    """The line of a client's output that states why a job failed; the last one if none does. After it, the client may
+    list all the places where it looked for a certificate."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    stated = (line for line in lines if re.search(r"could not be|failed", line))
+    return next(stated, lines[-1] if lines else "")[:300]
 
 
 def _quoted(text: str) -> str:
