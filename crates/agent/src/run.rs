@@ -190,6 +190,7 @@ impl Run {
             origin: self.origin.clone(),
             watch: self.prepare.spec.watch.clone(),
             sought: self.prepare.watch.clone(),
+            ceiling: self.prepare.spec.ceiling.clone(),
             t0_raw_ns,
         };
         let drive = Arc::downgrade(&self.drive);
@@ -204,6 +205,7 @@ impl Run {
                 ),
                 MonitorEvent::WatchLost(text) => ("watch-lost", format!("{host}: {text}")),
                 MonitorEvent::WatchFound(text) => ("watch-found", format!("{host}: {text}")),
+                MonitorEvent::CeilingReached(text) => ("ceiling", text.clone()),
             };
             let _ = line.send(&ToController::Note {
                 t_ns: raw_ns - t0_raw_ns,

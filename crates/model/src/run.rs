@@ -367,6 +367,9 @@ impl Dist {
 pub struct Ceiling {
     /// The value that is read every second, over all agents.
     pub reading: Reading,
+    /// Name of the service whose memory is read; none for other readings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
     /// Limit, in the unit of the reading.
     pub above: f64,
     /// Number of seconds in a row in which the reading must be above the limit.
@@ -389,6 +392,10 @@ pub enum Reading {
     ResponseP99,
     /// Successful transactions per second.
     Throughput,
+    /// Resident set sizes of the processes of a service, bytes. The monitor of its host reads it.
+    Memory,
+    /// Memory of a service in which each page counts once, bytes. The monitor of its host reads it.
+    OwnMemory,
 }
 
 /// Why the engine refuses a run document.
@@ -451,6 +458,13 @@ impl RunSpec {
         }
         if self.workloads.is_empty() {
             return wrong("workloads", "expected at least one workload".to_owned());
+        }
+        for (index, ceiling) in self.ceiling.iter().enumerate() {
+            let is_memory = matches!(ceiling.reading, Reading::Memory | Reading::OwnMemory);
+            if is_memory != ceiling.component.is_some() {
+                let what = "expected the name of a service with a reading of memory, and only there";
+                return wrong(&format!("ceiling.{index}.component"), what.to_owned());
+            }
         }
         for (index, workload) in self.workloads.iter().enumerate() {
             workload

@@ -43,6 +43,7 @@
 //! | testers | `spin` | cores on which lanes spun instead of sleeping: not load | |
 //! | monitor | `cpu` | cores in use by the monitor itself | |
 
+mod ceiling;
 mod diag;
 mod facts;
 mod find;
@@ -104,6 +105,8 @@ pub enum MonitorEvent {
     WatchLost(String),
     /// A watched process that was missing exists. Contains a message for the user.
     WatchFound(String),
+    /// The memory of a service is above its ceiling. Contains the reason to stop the run.
+    CeilingReached(String),
 }
 
 impl Monitor {

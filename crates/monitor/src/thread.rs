@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plimsoll_clock::Clock;
-use plimsoll_model::{HostWatch, Watch};
+use plimsoll_model::{Ceiling, HostWatch, Watch};
 use plimsoll_record::segment::Origin;
 use plimsoll_record::{ClockReading, RecordError, Sample, SideWriter};
 
+use crate::ceiling::MemoryCeilings;
 use crate::{Monitor, MonitorEvent};
 
 /// The last interval of a run is shorter than a second. It gets a sample if it is at least this
@@ -34,6 +35,8 @@ pub struct MonitorConfig {
     pub watch: Vec<Watch>,
     /// Watched process trees, which may start and end during the run.
     pub sought: Vec<HostWatch>,
+    /// Ceilings of the run. The monitor checks those of memory.
+    pub ceiling: Vec<Ceiling>,
     /// Time zero of the run on `CLOCK_MONOTONIC_RAW`, ns.
     pub t0_raw_ns: i64,
 }
@@ -143,6 +146,7 @@ fn count_before_ns(index: i64, number: i64) -> i64 {
 /// A monitor and its open files.
 struct Recording {
     monitor: Monitor,
+    ceilings: MemoryCeilings,
     clock: Arc<dyn Clock>,
     samples: Option<SideWriter<Sample>>,
     readings: Option<SideWriter<ClockReading>>,
@@ -156,6 +160,7 @@ impl Recording {
     fn new(config: &MonitorConfig, clock: Arc<dyn Clock>) -> Self {
         Self {
             monitor: Monitor::new(&config.watch, &config.sought, std::process::id()),
+            ceilings: MemoryCeilings::new(&config.ceiling),
             clock,
             samples: Some(SideWriter::new(&config.directory, &config.origin)),
             readings: Some(SideWriter::new(&config.directory, &config.origin)),
@@ -197,6 +202,9 @@ impl Recording {
         let mut reading = self.monitor.read(now_ns, spun());
         for event in &reading.events {
             report(now_ns, event);
+        }
+        if let Some(reason) = self.ceilings.add(&reading.samples) {
+            report(now_ns, &MonitorEvent::CeilingReached(reason));
         }
         let cpu_ns = own_cpu_ns();
         if self.last_ns != 0 {

@@ -16,7 +16,7 @@ from plimsoll.plan.hosts.spread import Place, carriers, chosen, of_hosts, places
 from plimsoll.plan.model import cell as model
 from plimsoll.plan.model.session import Session
 from plimsoll.plan.plan import PlannedRun
-from plimsoll.plan.resolve.cell import reading
+from plimsoll.plan.resolve.cell import component_of, reading
 from plimsoll.plan.services.filled import with_addresses
 from plimsoll.plan.source.secret import Secret, hidden, revealed
 from plimsoll.plan.source.units import NS
@@ -274,8 +274,10 @@ def _slots(slots: model.SlotRule | None) -> dict[str, Any]:
 
 
 def _ceiling(ceiling: model.Ceiling) -> dict[str, Any]:
+    component = component_of(ceiling.metric)
     return {
         "reading": reading(ceiling.metric, ceiling.rule),
+        **({} if component is None else {"component": component}),
         "above": ceiling.rule.value,
         "for_seconds": max(1, -(-ceiling.for_ns // NS["s"])),
         "text": f"{ceiling.metric}: {ceiling.text}",

@@ -35,6 +35,7 @@ from plimsoll.plan.schema.problems import translate
 from plimsoll.plan.sections.baseline import check_baseline
 from plimsoll.plan.sections.charts import resolve_charts
 from plimsoll.plan.sections.components import (
+    check_ceilings,
     check_components,
     check_costs,
     check_kept,
@@ -341,6 +342,7 @@ def _build_experiment(
             "the last run is not known with `until`, so nothing can be measured after it",
         )
     check_components(first, [cell.config for cell in resolved.cells], report)
+    check_ceilings([cell.config for cell in resolved.cells], report)
     check_kept(first, [cell.config for cell in resolved.cells], report)
     check_costs(first, [cell.config for cell in resolved.cells], report)
     search = resolve_search(first, capacity, resolved.cells, report)

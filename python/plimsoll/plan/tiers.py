@@ -177,10 +177,13 @@ def _has_one_way(work: Workload) -> bool:
 
 def _is_counted(work: Workload) -> bool:
     """Whether services count the requests of a workload: not those for their counters, only SELECT statements, no
-    searches by pages, whose number depends on the entries, and one call of a catalogue for each transaction."""
+    searches by pages, whose number depends on the entries, one call of a catalogue for each transaction, and the same
+    number of files in each."""
     if any(operation.request.get("page_size") for operation in work.operations):
         return False
     if work.driver == "catalogue" and not _is_one_call(work):
+        return False
+    if len(_numbers_of_files(work)) > 1:
         return False
     paths = [operation.request.get("path") for operation in work.operations]
     return has_only_selects(work) and not any(str(path).startswith(_COUNTERS) for path in paths)
@@ -225,7 +228,14 @@ def _requests(work: Workload, endpoints: Iterable[str]) -> TesterRequests:
     chatter = work.settings.get("chatter")
     before = chatter["requests"] if isinstance(chatter, dict) else 0
     names = tuple(endpoints)
-    return TesterRequests(work.name, names, 1 + int(before), len(names) == len(work.target.endpoints))
+    each = max(_numbers_of_files(work), default=1) + int(before)
+    return TesterRequests(work.name, names, each, len(names) == len(work.target.endpoints))
+
+
+def _numbers_of_files(work: Workload) -> set[int]:
+    """How many files a transaction of the driver `ftp` transfers; empty for other drivers."""
+    lists = (operation.request.get("paths") for operation in work.operations if work.driver == "ftp")
+    return {len(paths) for paths in lists if isinstance(paths, (list, tuple))}
 
 
 def _clients(service: Service, config: Config, besides: Service | None = None) -> _Clients:

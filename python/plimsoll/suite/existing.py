@@ -17,7 +17,7 @@ from plimsoll.plan.tiers import has_only_selects
 
 OWN_SECTIONS: Final = ("services", "data")
 """Sections of a system that the experiment starts itself."""
-METRIC_SECTIONS: Final = ("responses", "charts")
+METRIC_SECTIONS: Final = ("responses", "charts", "ceiling")
 """Sections whose entries are left out where they need a service of the file."""
 _CEILING: Final = re.compile(r"\s*(\S+)\s+(\S+)(?:\s+for\s+(\S+))?\s*")
 _SMALLEST: Final = (
@@ -192,7 +192,9 @@ def _about_metric(entry: Any) -> str:
 
 def _ceiling_sets(tree: Mapping[str, Any], rules: Sequence[Mapping[str, str]]) -> list[str]:
     own = tree.get("ceiling")
-    together = [*(own if isinstance(own, list) else ()), *rules]
+    without = unmeasurable(tree, "ceiling")
+    kept = [each for each in own if each not in without] if isinstance(own, list) else []
+    together = [*kept, *rules]
     return [f"ceiling={json.dumps(together)}"] if rules else []
 
 

@@ -272,6 +272,22 @@ def test_ceilings_have_the_readings_of_the_engine() -> None:
     ]
 
 
+def test_a_ceiling_may_be_on_the_memory_of_a_service() -> None:
+    text = BASE + "ceiling: [{metric: own_memory.web, test: 'avg>2GB', for: 1s}]\n"
+    assert document(text)["ceiling"] == [
+        {
+            "reading": "own-memory",
+            "component": "web",
+            "above": 2e9,
+            "for_seconds": 1,
+            "text": "own_memory.web: avg>2GB",
+        }
+    ]
+    for name in ("wbe", "host", "testers"):
+        text = BASE + f"ceiling: [{{metric: memory.{name}, test: 'avg>2GB'}}]\n"
+        assert f"there is no service {name}: only the memory of a service can stop a run" in problems(text)[0]
+
+
 SERVICES = """\
 plimsoll: 1
 services:

@@ -348,6 +348,12 @@ def test_a_ceiling_holds_for_every_run_in_addition_to_that_of_the_file(tmp_path:
         assert [(rule.metric, rule.for_ns // 10**9) for rule in run.config.ceiling] == [
             ("errors", 10), ("errors", 10), ("response", 20),
         ]  # fmt: skip
+    memory = 'ceiling: [{metric: memory.db, test: "avg>2GB"}, '
+    path.write_text(STUDY.replace("ceiling: [", memory))
+    for wanted in (Request(TARGET), Request(TARGET, ceiling=rules)):
+        plan = select(path, True, wanted).plan
+        assert plan is not None
+        assert "memory.db" not in [rule.metric for rule in plan.runs[0].config.ceiling]
     path.write_text(
         STUDY.replace("factors:\n", "factors:\n  stop: {path: ceiling.0.test, levels: [rate>9%, rate>8%]}\n")
     )

@@ -64,6 +64,8 @@ fn reading(reading: Reading, counters: &Counters, times: &Times) -> Option<f64> 
         Reading::ResponseP95 => quantile(0.95),
         Reading::ResponseP99 => quantile(0.99),
         Reading::Throughput => Some(counters.succeeded as f64),
+        // The monitor of the service's host checks these.
+        Reading::Memory | Reading::OwnMemory => None,
     }
 }
 
@@ -74,6 +76,7 @@ mod tests {
     fn watch(reading: Reading, above: f64, for_seconds: u32) -> CeilingWatch {
         CeilingWatch::new(&[Ceiling {
             reading,
+            component: None,
             above,
             for_seconds,
             text: "errors: rate>10%".into(),

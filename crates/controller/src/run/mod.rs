@@ -106,6 +106,8 @@ struct ActiveRun {
     merger: SecondMerger,
     live: LiveFile,
     ceiling: CeilingWatch,
+    /// Testers that were active at the end of the last complete second.
+    active: u32,
     damage: Vec<String>,
     status: &'static str,
     reason: String,
@@ -147,6 +149,7 @@ impl ActiveRun {
         });
         Self {
             ceiling: CeilingWatch::new(&spec.ceiling),
+            active: 0,
             leaving: BTreeMap::new(),
             gathering: key
                 .as_ref()
@@ -275,6 +278,13 @@ impl ActiveRun {
                 }
                 self.report_seconds(session);
             }
+            // Reported by `stop_at_ceiling`.
+            ToController::Note { kind, text, .. } if kind == "ceiling" => {
+                let active = u64::from(self.active);
+                let testers = if active == 1 { "tester" } else { "testers" };
+                let text = format!("{text}, with {} active {testers}", grouped(active));
+                self.stop_at_ceiling(session, text);
+            }
             ToController::Note { t_ns, kind, text } => {
                 session.note_at(t_ns, &kind, &text);
                 if kind == "service-gone" {
@@ -343,12 +353,15 @@ impl ActiveRun {
                 p95_ms: ms(0.95),
                 p99_ms: ms(0.99),
             });
-            self.check_ceilings(session, &report.counters, &times);
+            self.active = report.active;
+            if let Some(reason) = self.ceiling.second(&report.counters, &times) {
+                self.stop_at_ceiling(session, reason);
+            }
         }
     }
 
-    fn check_ceilings(&mut self, session: &mut Session, counters: &Counters, times: &Times) {
-        if let Some(reason) = self.ceiling.second(counters, times).filter(|_| !self.stopping) {
+    fn stop_at_ceiling(&mut self, session: &mut Session, reason: String) {
+        if !self.stopping {
             session.note("ceiling", &reason);
             self.stop(session, "ceiling", reason);
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use plimsoll_model::Outcome;
-use plimsoll_wire::ftp::{Block, BlockReader, Checksum, ChecksumKind, Ends, header};
+use plimsoll_wire::ftp::{Block, BlockReader, CLOSE, Checksum, ChecksumKind, Ends, header};
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -14,13 +14,31 @@ use crate::harness::*;
 /// A control connection of a server.
 struct Session {
     control: TcpStream,
-    passive: Option<TcpListener>,
+    passive: Vec<TcpListener>,
     port: u16,
     streams: usize,
     extended: bool,
+    restart: usize,
+    /// Data connections of the last transfer in extended block mode.
+    kept: Vec<TcpStream>,
+    /// Bits of the last block of each connection, with [`END_OF_DATA`].
+    last: u8,
 }
 
 impl Session {
+    fn new(control: TcpStream) -> Self {
+        Self {
+            control,
+            passive: Vec::new(),
+            port: 0,
+            streams: 1,
+            extended: false,
+            restart: 0,
+            kept: Vec::new(),
+            last: 0,
+        }
+    }
+
     fn reply(&mut self, text: &str) {
         let _ = self.control.write_all(format!("{text}\r\n").as_bytes());
     }
@@ -30,7 +48,15 @@ impl Session {
     }
 
     fn accept(&self) -> TcpStream {
-        self.passive.as_ref().unwrap().accept().unwrap().0
+        self.passive[0].accept().unwrap().0
+    }
+
+    /// Listens on another port, which it returns as a reply contains it.
+    fn listen(&mut self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        self.passive.push(listener);
+        format!("{},{}", port >> 8, port & 255)
     }
 
     /// Replies to commands that need no file. Returns whether it was one.
@@ -50,13 +76,25 @@ impl Session {
                 self.reply("200 ok");
             }
             "PASV" => {
-                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-                let port = listener.local_addr().unwrap().port();
-                self.passive = Some(listener);
+                self.passive.clear();
+                self.kept.clear();
+                let port = self.listen();
                 // The host is another one, to which testers must not connect.
-                self.reply(&format!("227 Passive (192,0,2,1,{},{})", port >> 8, port & 255));
+                self.reply(&format!("227 Passive (192,0,2,1,{port})"));
             }
-            "PORT" => {
+            "SPAS" => {
+                self.passive.clear();
+                self.kept.clear();
+                let (one, two) = (self.listen(), self.listen());
+                let lines = format!("229-Striped\r\n 127,0,0,1,{one}\r\n 127,0,0,1,{two}\r\n229 End");
+                self.reply(&lines);
+            }
+            "REST" => {
+                self.restart = rest.trim_start_matches("0-").parse().unwrap();
+                self.reply("350 restart");
+            }
+            "PORT" | "SPOR" => {
+                self.kept.clear();
                 let numbers: Vec<u16> = rest.split(',').map(|number| number.parse().unwrap()).collect();
                 assert_eq!(numbers[..4], [127, 0, 0, 1]);
                 self.port = numbers[4] << 8 | numbers[5];
@@ -75,10 +113,14 @@ impl Session {
             self.accept().write_all(data).unwrap();
             return self.reply("226 done");
         }
-        let mut streams: Vec<TcpStream> = (0..self.streams).map(|_| self.connect()).collect();
+        let mut streams = std::mem::take(&mut self.kept);
+        if streams.is_empty() {
+            streams = (0..self.streams).map(|_| self.connect()).collect();
+        }
         let blocks: Vec<&[u8]> = data.chunks(block).collect();
+        let begin = std::mem::take(&mut self.restart);
         for (index, bytes) in blocks.iter().enumerate().rev() {
-            let head = header(0, bytes.len() as u64, (index * block) as u64);
+            let head = header(0, bytes.len() as u64, (begin + index * block) as u64);
             let stream = &mut streams[index % self.streams];
             stream.write_all(&head).unwrap();
             stream.write_all(bytes).unwrap();
@@ -86,12 +128,13 @@ impl Session {
         let count = self.streams as u64;
         for (index, stream) in streams.iter_mut().enumerate() {
             let last = if index == 0 {
-                header(0x48, 0, count)
+                header(0x48 | self.last, 0, count)
             } else {
-                header(8, 0, 0)
+                header(8 | self.last, 0, 0)
             };
             stream.write_all(&last).unwrap();
         }
+        self.kept = streams;
         self.reply("226 done");
     }
 
@@ -105,7 +148,15 @@ impl Session {
             return data;
         }
         let mut ends = Ends::default();
-        for mut stream in (0..streams).map(|_| self.accept()).collect::<Vec<_>>() {
+        let mut connections = std::mem::take(&mut self.kept);
+        if connections.is_empty() {
+            let count = streams / self.passive.len();
+            let all = self.passive.iter();
+            connections = all
+                .flat_map(|one| (0..count).map(move |_| one.accept().unwrap().0))
+                .collect();
+        }
+        for stream in &mut connections {
             let mut bytes = Vec::new();
             let mut reader = BlockReader::default();
             while !reader.is_ended() {
@@ -129,6 +180,7 @@ impl Session {
             }
         }
         assert!(ends.is_complete());
+        self.kept = connections;
         self.reply("112-Perf Marker\r\n Timestamp: 1\r\n112 End\r\n226 done");
         data
     }
@@ -137,13 +189,7 @@ impl Session {
 /// Serves a control connection: `answer` is called with the commands that need a file, and returns
 /// whether the connection continues.
 fn serve(control: TcpStream, answer: &impl Fn(&str, &mut Session) -> bool) {
-    let mut session = Session {
-        control: control.try_clone().unwrap(),
-        passive: None,
-        port: 0,
-        streams: 1,
-        extended: false,
-    };
+    let mut session = Session::new(control.try_clone().unwrap());
     session.reply("220 test");
     for line in BufReader::new(control).lines() {
         let Ok(line) = line else { return };
@@ -163,9 +209,9 @@ fn settings(connection: &str) -> Value {
 
 fn request(streams: u32) -> Value {
     json!({
-        "path": "/f", "transfer": "download", "size": null, "part": null,
-        "mode": if streams > 1 { "extended" } else { "stream" }, "streams": streams, "verify": null,
-        "expect_bytes": null,
+        "paths": ["/f"], "transfer": "download", "size": null, "part": null, "restart_at": null,
+        "mode": if streams > 1 { "extended" } else { "stream" }, "streams": streams, "stripes": null,
+        "data": "per-file", "verify": null, "expect_bytes": null,
     })
 }
 
@@ -342,6 +388,273 @@ fn a_part_is_requested_by_its_offset() {
     }
 }
 
+/// Runs `request`, which transfers `/dir/f0`, `/dir/f1` and so on as [`data`] with this length.
+/// Returns the commands in which addresses of data connections were negotiated, too.
+fn run_recorded(request: Value, transactions: u64, length: usize) -> (RunResult, Vec<String>) {
+    let commands = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&commands);
+    let server = Server::start(move |stream| {
+        let seen = Arc::clone(&seen);
+        let stored = Mutex::new(Vec::new());
+        serve_recorded(stream, &seen, &|command, session| {
+            let (word, rest) = command.split_once(' ').unwrap();
+            match word {
+                "RETR" => {
+                    let begin = session.restart;
+                    session.send(&data(length)[begin..], 1000);
+                }
+                "ERET" => session.send(&data(length), 1000),
+                "STOR" | "ESTO" => *stored.lock().unwrap() = session.receive(4),
+                "CKSM" => {
+                    let stored = stored.lock().unwrap();
+                    let words: Vec<&str> = rest.split(' ').collect();
+                    let begin: usize = words[1].parse().unwrap();
+                    let whole = if stored.is_empty() {
+                        data(length)
+                    } else {
+                        stored.clone()
+                    };
+                    let bytes = if words[2] == "-1" {
+                        &whole[begin..]
+                    } else {
+                        &whole[..]
+                    };
+                    session.reply(&format!("213 {}", sum(ChecksumKind::Adler32, bytes)));
+                }
+                other => panic!("{other}"),
+            }
+            true
+        });
+    });
+    let ran = run(ftp(&server, settings("kept"), request, transactions));
+    let commands = commands.lock().unwrap().clone();
+    (ran, commands)
+}
+
+/// As [`serve`], and records the commands after the login.
+fn serve_recorded(
+    control: TcpStream,
+    seen: &Mutex<Vec<String>>,
+    answer: &impl Fn(&str, &mut Session) -> bool,
+) {
+    let mut session = Session::new(control.try_clone().unwrap());
+    session.reply("220 test");
+    for line in BufReader::new(control).lines() {
+        let Ok(line) = line else { return };
+        if line == "QUIT" {
+            return;
+        }
+        if !["USER", "PASS", "TYPE"].iter().any(|word| line.starts_with(word)) {
+            let word = line.split(' ').next().unwrap_or_default();
+            let is_address = ["PORT", "PASV", "SPAS", "SPOR"].contains(&word);
+            let text = if is_address { word } else { line.as_str() };
+            seen.lock().unwrap().push(text.to_owned());
+        }
+        if !(session.answer(&line) || answer(&line, &mut session)) {
+            return;
+        }
+    }
+}
+
+fn kept(mut request: Value) -> Value {
+    request["data"] = json!("kept");
+    request
+}
+
+#[test]
+fn kept_data_connections_are_used_for_the_next_file() {
+    let mut wanted = kept(request(4));
+    wanted["verify"] = json!("adler32");
+    let (ran, commands) = run_recorded(wanted, 3, 10_000);
+    assert_eq!(ran.results(), [(Outcome::Ok, ""); 3], "{:?}", ran.notes);
+    assert_eq!(
+        commands,
+        [
+            "MODE E",
+            "OPTS RETR Parallelism=4,4,4;",
+            "PORT",
+            "RETR /dir/f",
+            "CKSM ADLER32 0 -1 /dir/f",
+            "RETR /dir/f",
+            "RETR /dir/f"
+        ]
+    );
+    assert_eq!(ran.metric("ftp_streams"), [4.0; 3]);
+    assert_eq!(ran.metric("ftp_new_streams"), [4.0, 0.0, 0.0]);
+    let (ran, commands) = run_recorded(kept(upload(4, 1_000_000, "adler32")), 3, 0);
+    assert_eq!(ran.results(), [(Outcome::Ok, ""); 3], "{:?}", ran.notes);
+    assert_eq!(commands.iter().filter(|command| *command == "PASV").count(), 1);
+    assert_eq!(ran.metric("ftp_new_streams"), [4.0, 0.0, 0.0]);
+    let (ran, commands) = run_recorded(request(4), 3, 10_000);
+    assert_eq!(ran.metric("ftp_new_streams"), [4.0; 3]);
+    assert_eq!(commands.iter().filter(|command| *command == "PORT").count(), 3);
+}
+
+#[test]
+fn pipelined_commands_are_sent_before_the_replies() {
+    for (data_connections, opened) in [("per-file", 2.0), ("kept", 0.0)] {
+        let waiting = AtomicUsize::new(0);
+        let server = answering(move |command, session| {
+            if command.starts_with("CKSM") {
+                session.reply(&format!("213 {}", sum(ChecksumKind::Adler32, &data(1000))));
+                return true;
+            }
+            // No file is sent before all commands have arrived.
+            if waiting.fetch_add(1, Ordering::SeqCst) % 3 == 2 {
+                (0..3).for_each(|_| session.send(&data(1000), 300));
+            }
+            true
+        });
+        let mut wanted = request(2);
+        wanted["paths"] = json!(["/f0", "/f1", "/f2"]);
+        wanted["data"] = json!(data_connections);
+        wanted["verify"] = json!("adler32");
+        wanted["expect_bytes"] = json!(1000);
+        let ran = run(ftp(&server, settings("kept"), wanted, 4));
+        assert_eq!(ran.results(), [(Outcome::Ok, ""); 4], "{:?}", ran.notes);
+        assert!(ran.transactions.iter().all(|t| (t.items, t.payload) == (3, 3000)));
+        assert_eq!(ran.metric("ftp_new_streams"), [2.0, opened, opened, opened]);
+    }
+    let mut wanted = kept(upload(4, 100_000, "adler32"));
+    wanted["paths"] = json!(["/f0", "/f1"]);
+    let (ran, commands) = run_recorded(wanted, 2, 0);
+    assert_eq!(ran.results(), [(Outcome::Ok, ""); 2], "{:?}", ran.notes);
+    assert!(
+        ran.transactions
+            .iter()
+            .all(|t| (t.items, t.payload) == (2, 200_000))
+    );
+    assert_eq!(commands[2..4], ["STOR /dir/f0", "STOR /dir/f1"]);
+}
+
+#[test]
+fn a_restart_transfers_the_rest_of_a_file() {
+    for (streams, command) in [(1, "REST 2500"), (4, "REST 0-2500")] {
+        let mut wanted = request(streams);
+        wanted["restart_at"] = json!(2500);
+        wanted["verify"] = json!("adler32");
+        wanted["expect_bytes"] = json!(7500);
+        let (ran, commands) = run_recorded(wanted, 2, 10_000);
+        assert_eq!(ran.results(), [(Outcome::Ok, ""); 2], "{:?}", ran.notes);
+        let at = commands.iter().position(|found| found == command).unwrap();
+        assert_eq!(
+            commands[at + 1..at + 3],
+            ["RETR /dir/f", "CKSM ADLER32 2500 -1 /dir/f"]
+        );
+    }
+    let mut wanted = upload(4, 10_000, "adler32");
+    wanted["restart_at"] = json!(2500);
+    let (ran, commands) = run_recorded(wanted, 1, 0);
+    assert_eq!(ran.results(), [(Outcome::Ok, "")], "{:?}", ran.notes);
+    assert_eq!(ran.transactions[0].payload, 7500);
+    assert_eq!(commands[2..4], ["REST 0-2500", "STOR /dir/f"]);
+    let mut wanted = upload(4, 0, "adler32");
+    wanted["size"] = Value::Null;
+    wanted["part"] = json!({"offset": 5000, "length": 2000});
+    let (ran, commands) = run_recorded(wanted, 1, 0);
+    assert_eq!(ran.results(), [(Outcome::Ok, "")], "{:?}", ran.notes);
+    assert_eq!(ran.transactions[0].payload, 2000);
+    assert_eq!(
+        commands[2..],
+        ["ESTO A 5000 /dir/f", "CKSM ADLER32 5000 2000 /dir/f"]
+    );
+}
+
+#[test]
+fn a_striped_transfer_uses_all_data_servers() {
+    let mut wanted = kept(upload(2, 1_000_000, "adler32"));
+    wanted["stripes"] = json!(2);
+    let (ran, commands) = run_recorded(wanted.clone(), 2, 0);
+    assert_eq!(ran.results(), [(Outcome::Ok, ""); 2], "{:?}", ran.notes);
+    assert_eq!(commands[1..3], ["SPAS", "STOR /dir/f"]);
+    assert_eq!(ran.metric("ftp_streams"), [4.0; 2]);
+    wanted["stripes"] = json!(1);
+    let (ran, _) = run_recorded(wanted, 1, 0);
+    assert_eq!(ran.results(), [(Outcome::Error, "bad response")]);
+    let mut wanted = request(2);
+    wanted["stripes"] = json!(2);
+    let (ran, commands) = run_recorded(wanted, 1, 1000);
+    assert_eq!(ran.results(), [(Outcome::Ok, "")], "{:?}", ran.notes);
+    assert_eq!(commands[2], "SPOR");
+}
+
+#[test]
+fn data_connections_that_the_server_has_closed_are_replaced() {
+    // The server announces the end of its connections, or closes them without that.
+    for announced in [true, false] {
+        let server = answering(move |_, session| {
+            session.last = if announced { CLOSE } else { 0 };
+            session.send(&data(1000), 300);
+            session.kept.clear();
+            true
+        });
+        let mut wanted = ftp(&server, settings("kept"), kept(request(2)), 3);
+        // The end of a connection arrives before the next transfer.
+        wanted["workloads"][0]["load"]["think"] = json!({"kind": "fixed", "ns": 50 * MS});
+        let ran = run(wanted);
+        assert_eq!(ran.results(), [(Outcome::Ok, ""); 3], "{:?}", ran.notes);
+        assert_eq!(ran.metric("ftp_new_streams"), [2.0; 3]);
+    }
+}
+
+#[test]
+fn a_failure_among_pipelined_files_ends_the_connection() {
+    let server = answering(|command, session| {
+        if command == "RETR /dir/f1" {
+            session.reply("550 no such file");
+        } else {
+            session.send(&data(1000), 300);
+        }
+        true
+    });
+    let mut wanted = kept(request(2));
+    wanted["paths"] = json!(["/f0", "/f1", "/f2"]);
+    let ran = run(ftp(&server, settings("kept"), wanted, 2));
+    assert_eq!(ran.results(), [(Outcome::Error, "FTP 550"); 2]);
+    assert_eq!(
+        ran.transactions[1].session, 2,
+        "the replies to the other commands are not read"
+    );
+    assert_eq!((ran.transactions[0].items, ran.transactions[0].payload), (0, 0));
+}
+
+#[test]
+fn a_block_before_the_requested_bytes_is_an_error() {
+    let server = answering(|_, session| {
+        session.restart = 0;
+        session.send(&data(1000), 300);
+        true
+    });
+    let mut wanted = request(2);
+    wanted["restart_at"] = json!(500);
+    let ran = run(ftp(&server, settings("kept"), wanted, 1));
+    assert_eq!(ran.results(), [(Outcome::Error, "bad response")]);
+}
+
+#[test]
+fn a_checksum_that_is_not_sent_in_time_is_a_timeout() {
+    let server = answering(|command, session| {
+        if command.starts_with("RETR") {
+            session.send(&data(1000), 300);
+        } else if command.starts_with("STOR") {
+            session.receive(2);
+        }
+        true // No reply to CKSM.
+    });
+    let mut download = request(2);
+    download["verify"] = json!("adler32");
+    for request in [download, upload(2, 1000, "adler32")] {
+        let mut wanted = ftp(&server, settings("kept"), request, 2);
+        wanted["workloads"][0]["timeout_ns"] = json!(300 * MS);
+        let ran = run(wanted);
+        assert_eq!(ran.results(), [(Outcome::Timeout, "timeout body"); 2]);
+        for t in &ran.transactions {
+            assert_eq!((t.items, t.payload), (0, 0));
+            assert!(t.end - t.start >= 300 * MS, "{t:?}");
+        }
+    }
+}
+
 #[test]
 fn replies_that_are_no_success_have_their_code() {
     for (reply, outcome, code) in [
@@ -405,7 +718,7 @@ fn a_kept_connection_that_was_closed_is_replaced_within_the_transaction() {
 fn a_value_cannot_begin_another_command() {
     let server = answering(|command, _| panic!("{command}"));
     let mut wanted = request(1);
-    wanted["path"] = json!("/{name}");
+    wanted["paths"] = json!(["/{name}"]);
     let mut wanted = ftp(&server, settings("kept"), wanted, 1);
     wanted["workloads"][0]["values"] =
         json!({"name": {"kind": "list", "items": ["f\r\nDELE f"], "order": "round-robin"}});
@@ -535,13 +848,30 @@ fn settings_that_cannot_be_used_are_refused() {
     for (request, message) in [
         (changed("streams", json!(0)), "expected 1 to 64, got 0"),
         (changed("streams", json!(65)), "expected 1 to 64, got 65"),
-        (changed("streams", json!(2)), "2 streams need mode: extended"),
-        (changed("transfer", json!("upload")), "an upload needs a size"),
+        (
+            changed("streams", json!(2)),
+            "more than one stream needs mode: extended",
+        ),
+        (
+            changed("stripes", json!(2)),
+            "a striped transfer needs mode: extended",
+        ),
+        (changed("data", json!("kept")), "data: kept needs mode: extended"),
+        (
+            changed("paths", json!(["/a", "/b"])),
+            "a transaction of several files needs mode: extended",
+        ),
+        (changed("paths", json!([])), "expected 1 to 100 files, got 0"),
+        (
+            changed("transfer", json!("upload")),
+            "an upload needs either a size",
+        ),
         (unordered, "md5 needs the bytes in their order"),
         (
             changed("part", json!({"offset": i64::MAX, "length": 1})),
-            "offset and length",
+            "the bytes are above 2^63",
         ),
+        (changed("restart_at", json!(u64::MAX)), "the bytes are above 2^63"),
     ] {
         let text = refused(ftp(&server, settings("kept"), request, 1));
         assert!(text.contains(message), "{text}");

@@ -269,6 +269,46 @@ fn a_ceiling_stops_the_run() {
 }
 
 #[test]
+fn a_ceiling_on_the_memory_of_a_service_states_the_number_of_testers() {
+    let temp = TestDirectory::new("memory");
+    let run = temp.run("0001");
+    let mut service = Command::new("sleep").arg("600").spawn().unwrap();
+    let mut lab = Lab::start();
+    let mut spec = spec(&run, LONG);
+    spec["watch"] = json!([{"name": "db", "pid": service.id(), "cpus": []}]);
+    let ceiling = |component: &str, above: f64| {
+        json!({"reading": "memory", "component": component, "above": above, "for_seconds": 2,
+            "text": format!("memory.{component}: avg>10kB")})
+    };
+    // Neither a limit that is not exceeded nor another service stops it.
+    spec["ceiling"] = json!([ceiling("db", 1e12), ceiling("web", 1e4), ceiling("db", 1e4)]);
+    lab.run(&spec);
+    let finished = lab.finished();
+    service.kill().unwrap();
+    service.wait().unwrap();
+    assert_eq!(
+        (&finished["status"], &finished["balanced"]),
+        (&json!("ceiling"), &json!(true))
+    );
+    let reason = finished["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("memory.db: avg>10kB held for 2 seconds: "),
+        "{reason}"
+    );
+    assert!(
+        reason.ends_with("is above 10.0 kB, with 2 active testers"),
+        "{reason}"
+    );
+    assert!(run.join("transactions.parquet").exists());
+    let nobody = json!({"reading": "memory", "above": 1.0, "for_seconds": 1, "text": "memory"});
+    spec["directory"] = json!(temp.run("0002"));
+    spec["ceiling"] = json!([nobody]);
+    lab.run(&spec);
+    let error = lab.until("refused").pop().unwrap()["error"].to_string();
+    assert!(error.contains("ceiling.0.component"), "{error}");
+}
+
+#[test]
 fn the_end_of_a_service_ends_the_run() {
     let temp = TestDirectory::new("service");
     let run = temp.run("0001");

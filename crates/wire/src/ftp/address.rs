@@ -2,9 +2,9 @@
 //!
 //! Of an address in a reply, only the port is used. A client connects to the host of its control
 //! connection, as with EPSV (RFC 2428): otherwise a server could make thousands of testers connect
-//! to any host.
+//! to any host. The exception is a striped transfer, which the user must request.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::error::FtpProtocolError;
 
@@ -12,16 +12,31 @@ use super::error::FtpProtocolError;
 /// RFC 1123 (4.1.2.6) states that there may be no parentheses.
 pub fn passive_port(text: &str) -> Result<u16, FtpProtocolError> {
     text.split(|sign: char| !sign.is_ascii_digit() && sign != ',')
-        .find_map(|word| {
-            let mut numbers = [0_u8; 6];
-            let mut words = word.split(',');
-            for number in &mut numbers {
-                *number = words.next()?.parse().ok()?;
-            }
-            let port = u16::from_be_bytes([numbers[4], numbers[5]]);
-            (words.next().is_none() && port > 0).then_some(port)
-        })
+        .find_map(|word| Some(six_numbers(word)?.port()))
         .ok_or(FtpProtocolError::NoAddress)
+}
+
+/// The addresses in the reply 229 to SPAS, one in each line: those of the data servers of a striped
+/// server (GFD.20).
+pub fn striped_passive_addresses(text: &str) -> Result<Vec<SocketAddr>, FtpProtocolError> {
+    let addresses: Vec<SocketAddr> = text.lines().filter_map(|line| six_numbers(line.trim())).collect();
+    if addresses.is_empty() {
+        return Err(FtpProtocolError::NoAddress);
+    }
+    Ok(addresses)
+}
+
+/// Address and port in six numbers, which are separated by commas.
+fn six_numbers(word: &str) -> Option<SocketAddr> {
+    let mut numbers = [0_u8; 6];
+    let mut words = word.split(',');
+    for number in &mut numbers {
+        *number = words.next()?.parse().ok()?;
+    }
+    let [a, b, c, d, high, low] = numbers;
+    let port = u16::from_be_bytes([high, low]);
+    let address = SocketAddr::new(Ipv4Addr::new(a, b, c, d).into(), port);
+    (words.next().is_none() && port > 0).then_some(address)
 }
 
 /// The port in the reply 229 to EPSV: `(|||PORT|)`, with any other sign in place of `|` (RFC 2428).
@@ -47,6 +62,13 @@ pub fn port_command(address: SocketAddr) -> String {
         }
         IpAddr::V6(ip) => format!("EPRT |2|{ip}|{port}|"),
     }
+}
+
+/// The command SPOR, which names the address of the client to all data servers of a striped server.
+/// None for IPv6.
+pub fn striped_port_command(address: SocketAddr) -> Option<String> {
+    let command = port_command(address);
+    Some(format!("SPOR {}", command.strip_prefix("PORT ")?))
 }
 
 #[cfg(test)]
@@ -114,5 +136,38 @@ mod tests {
             "EPRT |2|1080::8:800:200c:417a|5282|"
         );
         assert_eq!(command("132.235.1.2:6275"), "PORT 132,235,1,2,24,131");
+    }
+
+    #[test]
+    fn a_striped_server_names_the_addresses_of_its_data_servers() {
+        let one = "Entering Striped Passive Mode.\n 127,0,0,1,198,127\nEnd";
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(
+            striped_passive_addresses(one),
+            Ok(vec![address("127.0.0.1:50815")])
+        );
+        let two = "Entering Striped Passive Mode.\n 192,0,2,1,0,21\n 192,0,2,2,0,22\nEnd";
+        assert_eq!(
+            striped_passive_addresses(two),
+            Ok(vec![address("192.0.2.1:21"), address("192.0.2.2:22")])
+        );
+        for text in [
+            "",
+            "End",
+            "a\n 1,2,3,4,5\nEnd",
+            "a\n 1,2,3,4,0,0\nEnd",
+            "|2|::1|21|",
+        ] {
+            assert_eq!(
+                striped_passive_addresses(text),
+                Err(FtpProtocolError::NoAddress),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            striped_port_command(address("132.235.1.2:6275")).unwrap(),
+            "SPOR 132,235,1,2,24,131"
+        );
+        assert_eq!(striped_port_command(address("[::1]:21")), None);
     }
 }

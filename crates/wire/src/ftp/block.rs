@@ -63,6 +63,8 @@ pub struct BlockReader {
     is_last: bool,
     /// [`Block::EndOfData`] was returned.
     ended: bool,
+    /// The sender closes the connection.
+    closes: bool,
 }
 
 impl BlockReader {
@@ -112,6 +114,12 @@ impl BlockReader {
         self.ended
     }
 
+    /// Whether the connection can be used for another file: it has ended as it must, and the sender
+    /// does not close it. Another reader is needed for that file.
+    pub fn is_reusable(&self) -> bool {
+        self.ended && !self.closes
+    }
+
     /// The header of a block is complete.
     fn begin(&mut self) -> Result<Option<Block<'static>>, FtpProtocolError> {
         let number = |at: usize| {
@@ -125,6 +133,7 @@ impl BlockReader {
         if self.ended {
             // A connection that was announced as reusable may still be closed.
             return if descriptor == CLOSE && count == 0 {
+                self.closes = true;
                 Ok(None)
             } else {
                 Err(FtpProtocolError::Block(
@@ -141,6 +150,7 @@ impl BlockReader {
             ));
         }
         self.is_last = has(END_OF_DATA);
+        self.closes = has(CLOSE);
         if has(END_OF_FILE) {
             return Ok(Some(Block::EndOfFile { connections: offset }));
         }
@@ -293,6 +303,22 @@ mod tests {
         ] {
             assert!(events(&stream, 7).is_err(), "{stream:?}");
         }
+    }
+
+    #[test]
+    fn a_connection_can_be_used_again_unless_its_sender_closes_it() {
+        let ended = |stream: &[u8]| {
+            let mut reader = BlockReader::default();
+            let mut bytes = stream;
+            while reader.next(&mut bytes).unwrap().is_some() {}
+            assert!(reader.is_ended());
+            reader.is_reusable()
+        };
+        assert!(ended(&header(END_OF_DATA, 0, 0)));
+        assert!(ended(&header(END_OF_FILE | END_OF_DATA, 0, 1)));
+        assert!(!ended(&header(END_OF_DATA | CLOSE, 0, 0)));
+        assert!(!ended(&[header(END_OF_DATA, 0, 0), header(CLOSE, 0, 0)].concat()));
+        assert!(!BlockReader::default().is_reusable());
     }
 
     #[test]

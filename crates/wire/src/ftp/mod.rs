@@ -3,8 +3,6 @@
 //!
 //! Everything works on the bytes as they arrive. Data are never kept, so that a file of any size
 //! needs no memory.
-//!
-//! Left out: SPAS and SPOR, which name one address for each host of a striped server.
 
 mod address;
 mod block;
@@ -12,7 +10,9 @@ mod checksum;
 mod error;
 mod reply;
 
-pub use address::{extended_passive_port, passive_port, port_command};
+pub use address::{
+    extended_passive_port, passive_port, port_command, striped_passive_addresses, striped_port_command,
+};
 pub use block::{Block, BlockReader, CLOSE, END_OF_DATA, END_OF_FILE, Ends, HEADER, header};
 pub use checksum::{Checksum, ChecksumKind};
 pub use error::{FtpProtocolError, MAX_REPLY};

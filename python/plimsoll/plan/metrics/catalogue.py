@@ -445,6 +445,7 @@ METRICS = MetricTable(
             Kind.SIZE,
             Value(f"{_COMPONENT}.memory"),
             Source.SAMPLES,
+            live={"avg": "memory"},
             note="mean; of a service the resident set sizes of its processes",
         ),
         Metric(
@@ -453,6 +454,7 @@ METRICS = MetricTable(
             Kind.SIZE,
             Value(f"{_COMPONENT}.own_memory"),
             Source.SAMPLES,
+            live={"avg": "own-memory"},
             note="mean; of processes, each shared page counted once; of a service with limits, without the page cache",
         ),
         Metric(

@@ -23,7 +23,7 @@ from plimsoll.plan.hosts.resolve import check_reach, on_hosts, resolve_hosts, te
 from plimsoll.plan.hosts.tester_limits import check_programs
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.rules import Rule
-from plimsoll.plan.metrics.table import Use
+from plimsoll.plan.metrics.table import Use, capitals
 from plimsoll.plan.model import cell as model
 from plimsoll.plan.resolve.actions import resolve_actions
 from plimsoll.plan.resolve.context import ResolveContext
@@ -337,11 +337,19 @@ def reading(metric: str, rule: Rule) -> str | None:
     return None if named is None else named.metric.live.get(statistic)
 
 
+def component_of(metric: str) -> str | None:
+    """The component whose value is monitored for a ceiling; None if it is a value of the testers."""
+    named = catalogue.METRICS.named(metric, Use.CEILING)
+    return None if named is None else named.parts.get("component")
+
+
 def _watchable() -> str:
     readings = []
     for row in catalogue.METRICS.by_kind(Use.CEILING):
         *others, last = row.live
         readings.append(
-            f"{row.name} with {', '.join(others)} or {last}" if others else f"{row.name} with {last}"
+            f"{capitals(row.name)} with {', '.join(others)} or {last}"
+            if others
+            else f"{capitals(row.name)} with {last}"
         )
     return "; ".join(readings)

@@ -9,6 +9,7 @@ from typing import Final
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Use
 from plimsoll.plan.model.cell import Config
+from plimsoll.plan.resolve.cell import component_of
 from plimsoll.plan.resolve.context import ResolveContext
 from plimsoll.plan.schema.experiment import ExperimentRaw
 from plimsoll.plan.source import hints
@@ -32,6 +33,21 @@ def check_components(raw: ExperimentRaw, configs: Collection[Config], report: Re
             some = ", ".join(sorted(names)[:MAX_SHOWN]) or "none"
             message = f"there is no {part} {name}; the results will have {some}"
             report.wrong(at, message, nearest(name, names))
+
+
+def check_ceilings(configs: Collection[Config], report: ResolveContext) -> None:
+    """Reports ceilings on the memory of anything else than a service: the monitor of its host reads it during a run."""
+    names = {service.name for config in configs for service in config.services}
+    rules = {(index, rule.metric) for config in configs for index, rule in enumerate(config.ceiling)}
+    for index, metric in sorted(rules):
+        component = component_of(metric)
+        if component is not None and component not in names:
+            some = ", ".join(sorted(names)[:MAX_SHOWN]) or "none"
+            report.wrong(
+                ("ceiling", index, "metric"),
+                f"there is no service {component}: only the memory of a service can stop a run; services: {some}",
+                nearest(component, names),
+            )
 
 
 def check_costs(raw: ExperimentRaw, configs: Collection[Config], report: ResolveContext) -> None:

@@ -1,6 +1,7 @@
 //! The content of uploaded files: the same pseudo-random bytes again and again, so that no memory
 //! is needed for a file of any size.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use plimsoll_wire::ftp::{Checksum, ChecksumKind};
@@ -27,14 +28,14 @@ impl Content {
         &self.0[begin..begin + count]
     }
 
-    /// The checksum of a file of `size` bytes.
-    pub(super) fn checksum(&self, kind: ChecksumKind, size: u64) -> String {
+    /// The checksum of the bytes at these offsets.
+    pub(super) fn checksum(&self, kind: ChecksumKind, bytes: Range<u64>) -> String {
         let mut checksum = Checksum::new(kind);
-        let mut offset = 0;
-        while offset < size {
-            let bytes = self.at(offset, size - offset);
-            checksum.add(offset, bytes);
-            offset += bytes.len() as u64;
+        let mut offset = bytes.start;
+        while offset < bytes.end {
+            let part = self.at(offset, bytes.end - offset);
+            checksum.add(offset - bytes.start, part);
+            offset += part.len() as u64;
         }
         checksum.text()
     }
@@ -77,8 +78,11 @@ mod tests {
         for kind in [ChecksumKind::Adler32, ChecksumKind::Md5] {
             let mut checksum = Checksum::new(kind);
             checksum.add(0, &whole);
-            assert_eq!(content.checksum(kind, size), checksum.text());
+            assert_eq!(content.checksum(kind, 0..size), checksum.text());
         }
+        let mut rest = Checksum::new(ChecksumKind::Adler32);
+        rest.add(0, content.at(7, 10));
+        assert_eq!(content.checksum(ChecksumKind::Adler32, 7..17), rest.text());
         assert_ne!(Content::new(8).at(0, 10), content.at(0, 10));
     }
 }

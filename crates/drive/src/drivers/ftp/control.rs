@@ -9,6 +9,7 @@ use std::task::{Poll, ready};
 use plimsoll_model::Outcome;
 use plimsoll_wire::ftp::{self, Reply, ReplyReader};
 
+use super::channels::Channels;
 use super::error::TransferError;
 use super::settings::{FtpServer, Mode};
 use crate::driver::{Attempt, Waiting};
@@ -29,6 +30,8 @@ pub(super) struct Control {
     /// Mode of the data connections, and the number of streams of downloads.
     mode: Mode,
     streams: u32,
+    /// Data connections that the next transfer can use again.
+    pub(super) channels: Option<Channels>,
     pub(super) local: IpAddr,
     peer: IpAddr,
     /// Number of the connection among its tester's, from 1.
@@ -59,6 +62,7 @@ impl Control {
             pending: VecDeque::new(),
             mode: Mode::Stream,
             streams: 1,
+            channels: None,
             number,
         };
         let begun = attempt.now();
@@ -110,6 +114,7 @@ impl Control {
             let reply = self.ask(io, command, attempt).await?;
             succeeded(Outcome::Error, reply)?;
             self.mode = mode;
+            self.channels = None;
         }
         if let Some(streams) = streams.filter(|&streams| mode == Mode::Extended && streams != self.streams) {
             let options = format!("OPTS RETR Parallelism={streams},{streams},{streams};");
@@ -138,6 +143,75 @@ impl Control {
         Ok(SocketAddr::new(self.peer, port?))
     }
 
+    /// Lets each data server of a striped server listen, and returns their addresses, which may be
+    /// those of other hosts.
+    pub(super) async fn striped_passive(
+        &mut self,
+        io: &Io,
+        max: u32,
+        attempt: &mut Attempt,
+    ) -> Result<Vec<SocketAddr>, TransferError> {
+        let reply = self.ask(io, b"SPAS", attempt).await?;
+        let text = succeeded(Outcome::Error, reply)?.text;
+        let addresses = ftp::striped_passive_addresses(&text)?;
+        if addresses.len() > max as usize {
+            return Err(TransferError::stripes(addresses.len(), max));
+        }
+        Ok(addresses)
+    }
+
+    /// Names the address at which the tester listens to the server, or to all its data servers.
+    pub(super) async fn listens_at(
+        &mut self,
+        io: &Io,
+        address: SocketAddr,
+        is_striped: bool,
+        attempt: &mut Attempt,
+    ) -> Result<(), TransferError> {
+        let striped = ftp::striped_port_command(address).filter(|_| is_striped);
+        let command = striped.unwrap_or_else(|| ftp::port_command(address));
+        let reply = self.ask(io, command.as_bytes(), attempt).await?;
+        succeeded(Outcome::Error, reply)?;
+        Ok(())
+    }
+
+    /// Lets the next transfer begin at `offset` of the file. Blocks have offsets, so that any bytes
+    /// may already be known: in extended block mode, those before the offset are named.
+    pub(super) async fn restart(
+        &mut self,
+        io: &Io,
+        offset: u64,
+        attempt: &mut Attempt,
+    ) -> Result<(), TransferError> {
+        let command = match self.mode {
+            Mode::Stream => format!("REST {offset}"),
+            Mode::Extended => format!("REST 0-{offset}"),
+        };
+        let reply = self.ask(io, command.as_bytes(), attempt).await?;
+        // 350: the command that transfers the file is expected.
+        if reply.code == 350 {
+            return Ok(());
+        }
+        succeeded(Outcome::Error, reply)?;
+        Ok(())
+    }
+
+    /// Sends the commands that transfer files, without a wait for the replies between them.
+    pub(super) async fn send_transfers(
+        &mut self,
+        command: &str,
+        paths: &[Vec<u8>],
+        attempt: &mut Attempt,
+    ) -> Result<(), TransferError> {
+        let mut lines = Vec::new();
+        for path in paths {
+            lines.extend_from_slice(command.as_bytes());
+            lines.extend_from_slice(path);
+            lines.extend_from_slice(b"\r\n");
+        }
+        self.send(&lines, attempt).await
+    }
+
     /// Sends a command, and returns its final reply.
     pub(super) async fn ask(
         &mut self,
@@ -145,16 +219,15 @@ impl Control {
         command: &[u8],
         attempt: &mut Attempt,
     ) -> Result<Reply, TransferError> {
-        self.send(command, attempt).await?;
+        self.send(&[command, b"\r\n"].concat(), attempt).await?;
         self.final_reply(io, attempt).await
     }
 
-    /// Sends a command. Its line end is added.
-    pub(super) async fn send(&mut self, command: &[u8], attempt: &mut Attempt) -> Result<(), TransferError> {
-        let line = [command, b"\r\n"].concat();
+    /// Sends lines.
+    async fn send(&mut self, lines: &[u8], attempt: &mut Attempt) -> Result<(), TransferError> {
         let mut sent = 0;
-        while sent < line.len() {
-            let count = poll_fn(|_| self.stream.poll_send(&line[sent..])).await;
+        while sent < lines.len() {
+            let count = poll_fn(|_| self.stream.poll_send(&lines[sent..])).await;
             let count = count.map_err(|error| TransferError::talking(&error))?;
             sent += count;
             attempt.sent += count as u64;

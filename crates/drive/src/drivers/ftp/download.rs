@@ -1,54 +1,54 @@
-//! Receives a file: in one stream, or in blocks on connections that the server opens.
+//! Receives files: in one stream, or in blocks on connections that the server opens.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
 use plimsoll_model::Outcome;
-use plimsoll_wire::ftp::{self, Block, BlockReader, Checksum, Ends, FtpProtocolError};
+use plimsoll_wire::ftp::{Block, BlockReader, Checksum, ChecksumKind, Ends, FtpProtocolError};
 
+use super::channels::Channels;
 use super::control::{Control, MAX_READS, succeeded};
 use super::error::TransferError;
-use super::settings::{Mode, Operation, Part};
+use super::settings::{Mode, Operation};
+use super::transferred::Transferred;
 use crate::driver::{Attempt, Waiting};
 use crate::lane::reactor::Io;
 use crate::net::Stream;
 use crate::net::listener::Listener;
 use crate::tester::failure::Failure;
 
-/// What a download has returned. The content is not kept.
-pub(super) struct DownloadResult {
-    /// Bytes of the file.
-    pub(super) payload: u64,
-    /// Checksum of the content, if it is verified.
-    pub(super) checksum: Option<Checksum>,
-    /// Number of data connections.
-    pub(super) connections: usize,
-}
-
-/// Receives the file `path`, or a part of it. The offsets of the blocks of a part count from its
-/// beginning (seen with version 13.24 of the server), so that its checksum is that of these bytes.
+/// Receives the files `paths`, one after the other. The content is not kept.
 pub(super) async fn download(
     io: &Io,
     control: &mut Control,
-    (operation, part, path): (&Operation, Option<Part>, &[u8]),
+    (operation, paths): (&Operation, &[Vec<u8>]),
     attempt: &mut Attempt,
-) -> Result<DownloadResult, TransferError> {
+) -> Result<Transferred, TransferError> {
     control
         .set_mode(io, operation.mode, Some(operation.streams), attempt)
         .await?;
     let mut download = Download::prepare(io, control, operation, attempt).await?;
-    let command = match part {
-        None => b"RETR ".to_vec(),
-        Some(part) => format!("ERET P {} {} ", part.offset, part.length).into_bytes(),
-    };
+    let mut done = Transferred::default();
+    if operation.first_offset() > 0 {
+        control.restart(io, operation.first_offset(), attempt).await?;
+    }
     attempt.waiting = Waiting::FirstByte;
     control
-        .send(&[command.as_slice(), path].concat(), attempt)
+        .send_transfers(&operation.command(), paths, attempt)
         .await?;
-    download.received.checksum = operation.verify.map(Checksum::new);
-    poll_fn(|_| download.poll(io, control, attempt)).await?;
-    download.received.connections = download.connections.len();
-    Ok(download.received)
+    for rest in (0..paths.len()).rev() {
+        download.is_last = rest == 0 && !operation.is_kept;
+        download.begin(operation.verify)?;
+        poll_fn(|_| download.poll(io, control, attempt)).await?;
+        let file = std::mem::take(&mut download.file);
+        done.add(file.payload, file.checksum.map(Checksum::text));
+    }
+    done.connections = download.connections.len();
+    done.opened = download.opened;
+    if operation.is_kept {
+        control.channels = download.keep();
+    }
+    Ok(done)
 }
 
 /// Connections on which data arrive.
@@ -58,8 +58,13 @@ struct Download {
     /// All connections so far, in the order of their beginning.
     connections: Vec<DataConnection>,
     max_connections: usize,
-    ends: Ends,
-    received: DownloadResult,
+    /// Number of connections that were opened for this transaction.
+    opened: usize,
+    /// Offset of the first block.
+    first_offset: u64,
+    file: FileInProgress,
+    /// No other file follows on the same connections.
+    is_last: bool,
     /// The server has sent its final reply.
     is_confirmed: bool,
     /// A connection ended before its end of data.
@@ -70,8 +75,27 @@ struct DataConnection {
     stream: Stream,
     /// None in stream mode.
     blocks: Option<BlockReader>,
-    /// No more bytes are read.
+    /// No more bytes of this file are read.
     is_over: bool,
+    /// Bytes of the next file, which were read with the last ones of this file: at most those of
+    /// one read.
+    next: Vec<u8>,
+}
+
+impl DataConnection {
+    /// Whether another file can follow the one that has ended.
+    fn is_reusable(&self) -> bool {
+        self.blocks.as_ref().is_some_and(BlockReader::is_reusable)
+    }
+}
+
+/// The file that is received.
+#[derive(Default)]
+struct FileInProgress {
+    payload: u64,
+    ends: Ends,
+    /// Checksum of the content, if it is verified.
+    checksum: Option<Checksum>,
 }
 
 impl Download {
@@ -81,33 +105,41 @@ impl Download {
         operation: &Operation,
         attempt: &mut Attempt,
     ) -> Result<Self, TransferError> {
+        let max_connections = operation.max_connections();
         let mut download = Self {
             listener: None,
             connections: Vec::new(),
-            max_connections: operation.streams as usize,
-            ends: Ends::default(),
-            received: DownloadResult {
-                payload: 0,
-                checksum: None,
-                connections: 0,
-            },
+            max_connections,
+            opened: 0,
+            first_offset: operation.first_offset(),
+            file: FileInProgress::default(),
+            is_last: false,
             is_confirmed: false,
             is_broken: false,
         };
-        match operation.mode {
-            Mode::Stream => {
+        let kept = Channels::receiving(control.channels.take(), max_connections);
+        match (operation.mode, kept) {
+            (Mode::Stream, _) => {
                 let address = control.passive(io, attempt).await?;
                 let stream = Stream::connect(io, address, Some(control.local)).await;
                 let stream = stream.map_err(|error| Failure::connecting(&error))?;
                 download.add(stream, None);
+                download.opened = 1;
+            }
+            (Mode::Extended, Some((listener, streams))) => {
+                download.listener = Some(listener);
+                for stream in streams {
+                    download.add(stream, Some(BlockReader::default()));
+                }
             }
             // The sender of the data connects.
-            Mode::Extended => {
+            (Mode::Extended, None) => {
                 let listener = Listener::bind(io, control.local);
                 let listener = listener.map_err(|error| Failure::connecting(&error))?;
-                let command = ftp::port_command(listener.address());
-                let reply = control.ask(io, command.as_bytes(), attempt).await?;
-                succeeded(Outcome::Error, reply)?;
+                let is_striped = operation.stripes.is_some();
+                control
+                    .listens_at(io, listener.address(), is_striped, attempt)
+                    .await?;
                 download.listener = Some(listener);
             }
         }
@@ -119,7 +151,45 @@ impl Download {
             stream,
             blocks,
             is_over: false,
+            next: Vec::new(),
         });
+    }
+
+    /// Begins the next file, with those of its bytes that were already read.
+    fn begin(&mut self, verify: Option<ChecksumKind>) -> Result<(), TransferError> {
+        self.file.checksum = verify.map(Checksum::new);
+        self.is_confirmed = false;
+        // The server has closed the others.
+        self.connections
+            .retain(|connection| !connection.is_over || connection.is_reusable());
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            if std::mem::take(&mut connection.is_over) {
+                connection.blocks = Some(BlockReader::default());
+            }
+            let bytes = std::mem::take(&mut connection.next);
+            self.take(index, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The connections for the next transfer; none if they cannot be used again.
+    fn keep(self) -> Option<Channels> {
+        let is_clean = |connection: &DataConnection| {
+            connection.next.is_empty() && (!connection.is_over || connection.is_reusable())
+        };
+        if !self.connections.iter().all(is_clean) {
+            return None;
+        }
+        Some(Channels::Receiving {
+            listener: self.listener?,
+            streams: self
+                .connections
+                .into_iter()
+                .map(|connection| connection.stream)
+                .collect(),
+            max: self.max_connections,
+        })
     }
 
     fn poll(
@@ -159,7 +229,7 @@ impl Download {
 
     fn is_complete(&self) -> bool {
         match self.listener {
-            Some(_) => self.ends.is_complete(),
+            Some(_) => self.file.ends.is_complete(),
             None => self.connections.iter().all(|connection| connection.is_over),
         }
     }
@@ -176,6 +246,7 @@ impl Download {
                 return Err(error.into());
             }
             self.add(stream, Some(BlockReader::default()));
+            self.opened += 1;
             has_accepted = true;
         }
         Ok(has_accepted)
@@ -184,8 +255,8 @@ impl Download {
     /// Reads once from each connection. Returns whether something was read.
     fn read(&mut self, io: &Io, attempt: &mut Attempt) -> Result<bool, TransferError> {
         let mut has_read = false;
-        let max = self.max_connections as u64;
-        for connection in &mut self.connections {
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
             if connection.is_over {
                 continue;
             }
@@ -198,20 +269,8 @@ impl Download {
             if count > 0 {
                 attempt.read(count);
             }
-            let mut bytes = &buffer[..count];
-            match &mut connection.blocks {
-                None => self.received.add(self.received.payload, bytes),
-                Some(blocks) => {
-                    while let Some(block) = blocks.next(&mut bytes)? {
-                        match block {
-                            Block::Data { offset, bytes } => self.received.add(offset, bytes),
-                            Block::EndOfFile { connections } => self.ends.expect(connections, max)?,
-                            Block::EndOfData => self.ends.add()?,
-                        }
-                    }
-                    connection.is_over = blocks.is_ended();
-                }
-            }
+            self.take(index, &buffer[..count])?;
+            let connection = &mut self.connections[index];
             if count == 0 && !connection.is_over {
                 connection.is_over = true;
                 self.is_broken |= read.is_err() || connection.blocks.is_some();
@@ -219,9 +278,37 @@ impl Download {
         }
         Ok(has_read)
     }
+
+    /// Takes bytes of a connection. Those behind the end of the file belong to the next one.
+    fn take(&mut self, index: usize, mut bytes: &[u8]) -> Result<(), TransferError> {
+        let (file, max) = (&mut self.file, self.max_connections as u64);
+        let connection = &mut self.connections[index];
+        let Some(blocks) = &mut connection.blocks else {
+            file.add(file.payload, bytes);
+            return Ok(());
+        };
+        while let Some(block) = blocks.next(&mut bytes)? {
+            match block {
+                Block::Data { offset, bytes } => {
+                    let before = FtpProtocolError::Block("a block is before the requested bytes");
+                    file.add(offset.checked_sub(self.first_offset).ok_or(before)?, bytes);
+                }
+                Block::EndOfFile { connections } => file.ends.expect(connections, max)?,
+                Block::EndOfData => {
+                    file.ends.add()?;
+                    connection.is_over = true;
+                    if !self.is_last && blocks.is_reusable() {
+                        connection.next.extend_from_slice(bytes);
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
-impl DownloadResult {
+impl FileInProgress {
     fn add(&mut self, offset: u64, bytes: &[u8]) {
         self.payload += bytes.len() as u64;
         if let Some(checksum) = &mut self.checksum {

@@ -14,16 +14,32 @@ pub enum FtpError {
     /// A name or a password would end the command that contains it.
     #[error("login: the {0} contains a line end: a login is sent in lines")]
     Login(&'static str),
-    /// Several streams need blocks with offsets.
-    #[error("streams of operation {operation}: {streams} streams need mode: extended")]
-    Streams {
+    /// Blocks with offsets are needed.
+    #[error("operation {operation}: {what} needs mode: extended")]
+    Extended {
         /// Index of the operation, from 0.
         operation: usize,
-        /// Number of streams.
-        streams: u32,
+        /// What needs them.
+        what: &'static str,
+    },
+    /// The number of files of a transaction is not possible.
+    #[error("paths of operation {operation}: expected 1 to {max} files, got {found}")]
+    FileCount {
+        /// Index of the operation, from 0.
+        operation: usize,
+        /// Largest number.
+        max: usize,
+        /// Number of files.
+        found: usize,
+    },
+    /// A restart of several files, or of a part.
+    #[error("restart_at of operation {operation}: only the transfer of one whole file can be continued")]
+    Restart {
+        /// Index of the operation, from 0.
+        operation: usize,
     },
     /// The number of streams is not possible.
-    #[error("streams of operation {operation}: expected 1 to {max}, got {found}")]
+    #[error("data connections of operation {operation}: expected 1 to {max}, got {found}")]
     StreamCount {
         /// Index of the operation, from 0.
         operation: usize,
@@ -41,14 +57,14 @@ pub enum FtpError {
         /// Index of the operation, from 0.
         operation: usize,
     },
-    /// An upload has no size, or a part.
-    #[error("operation {operation}: an upload needs a size and has no part")]
+    /// It is not known how many bytes an upload has.
+    #[error("operation {operation}: an upload needs either a size, which is at least restart_at, or a part")]
     Upload {
         /// Index of the operation, from 0.
         operation: usize,
     },
-    /// The part ends behind the largest offset.
-    #[error("part of operation {operation}: offset and length are together above 2^63 bytes")]
+    /// The part or the restart is behind the largest offset.
+    #[error("part or restart_at of operation {operation}: the bytes are above 2^63")]
     Part {
         /// Index of the operation, from 0.
         operation: usize,
@@ -102,6 +118,23 @@ impl TransferError {
             message: "a value of the path contains a line end, which would end the command".to_owned(),
             is_usable: true,
             is_closed: false,
+        }
+    }
+
+    /// The same failure on a control connection that cannot be used again, because replies to other
+    /// commands would follow.
+    pub(super) fn unusable(self) -> Self {
+        Self {
+            is_usable: false,
+            ..self
+        }
+    }
+
+    /// A striped server has more data servers than expected.
+    pub(super) fn stripes(found: usize, max: u32) -> Self {
+        Self {
+            message: format!("the server names {found} data servers, more than stripes: {max}"),
+            ..Failure::error("bad response").into()
         }
     }
 

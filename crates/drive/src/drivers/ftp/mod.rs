@@ -4,7 +4,13 @@
 //! In stream mode, a file is sent on one data connection, which the tester opens (PASV, or EPSV
 //! with IPv6). In extended block mode (MODE E), it is sent in blocks with offsets on several
 //! connections, which the sender opens: for a download the tester listens (PORT, or EPRT), and the
-//! server opens up to `streams` connections. Every transfer has new data connections.
+//! server opens up to `streams` connections. With `data: kept`, they are used for the next transfer
+//! in the same direction, too; otherwise every transaction has new ones. With `stripes`, there are
+//! `streams` connections to each data server (SPAS, SPOR).
+//!
+//! A transaction transfers a file, a part of it (ERET P, ESTO A), the rest of it (REST), or several
+//! files. Their commands are sent at once, and the files follow each other on the same data
+//! connections (pipelining).
 //!
 //! Stamps: start immediately before the first system call, which connects, or sends a command on a
 //! kept connection; connected when the login is complete; first byte at the first byte of the data,
@@ -14,12 +20,14 @@
 //! transaction late.
 //!
 //! Data are counted and discarded while they arrive, and generated while they are sent, so that a
-//! file of any size needs no memory. Items: 1 for each correct transfer. Payload: bytes of the
-//! file. Wire bytes: all, including commands, replies and headers of blocks.
+//! file of any size needs no memory. Items: files of a correct transaction. Payload: their bytes.
+//! Wire bytes: all, including commands, replies and headers of blocks.
 //!
 //! With `verify`, the checksum of the content is compared with that of the server (CKSM) after the
 //! end. The server's checksum of a downloaded file is requested once and then known: a file must
-//! not change during a run. That of an uploaded file is requested after each upload.
+//! not change during a run. That of an uploaded file is requested after each upload. A server that
+//! does not reply within the timeout of the transaction is a timeout, because it is not known
+//! whether the content is correct.
 //!
 //! A kept connection that the server has closed while it was idle is replaced once within the
 //! transaction (`attempt` 1).
@@ -30,14 +38,16 @@
 //! file did; those of failed exchanges.
 //!
 //! Metrics: `ftp_login_s`, for each new control connection, from the established TCP connection to
-//! the end of the login; `ftp_streams`, the number of data connections of a transfer in extended
-//! block mode.
+//! the end of the login; in extended block mode `ftp_streams`, the number of data connections of a
+//! transaction, and `ftp_new_streams`, how many of them were opened for it.
 
+mod channels;
 mod content;
 mod control;
 mod download;
 mod error;
 mod settings;
+mod transferred;
 mod upload;
 
 use std::collections::HashMap;
@@ -45,12 +55,12 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_model::{Code, NOT_HAPPENED, Outcome};
-use plimsoll_wire::ftp::{Checksum, ChecksumKind};
 
 use self::content::Content;
 use self::control::{Control, succeeded};
 use self::error::TransferError;
-use self::settings::{FtpServer, Mode, Operation, Part, Settings, Transfer, has_line_end, operation};
+use self::settings::{FtpServer, Mode, Operation, Settings, Transfer, has_line_end, operation};
+use self::transferred::Transferred;
 use crate::api::DriverInfo;
 use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup};
 use crate::drivers::connection::Connection;
@@ -81,6 +91,7 @@ pub struct Ftp {
     names: Names,
     login: Code,
     streams: Code,
+    new_streams: Code,
 }
 
 impl AsyncDriver for Ftp {
@@ -99,6 +110,7 @@ impl AsyncDriver for Ftp {
             names: Names::new(setup.codes),
             login: setup.codes.number("ftp_login_s"),
             streams: setup.codes.number("ftp_streams"),
+            new_streams: setup.codes.number("ftp_new_streams"),
         })
     }
 
@@ -109,14 +121,18 @@ impl AsyncDriver for Ftp {
             driver: Arc::clone(self),
             io: Rc::clone(io),
             sessions: 0,
-            path: Vec::new(),
+            paths: Vec::new(),
         }
     }
 
-    /// Control connections, one listening socket, and the data connections.
+    /// Control connections, each with one listening socket and the data connections if they are
+    /// kept.
     fn files(&self) -> u64 {
-        let streams = self.operations.iter().map(|operation| operation.streams).max();
-        self.servers.len() as u64 + 1 + u64::from(streams.unwrap_or(1))
+        let streams = self.operations.iter().map(Operation::max_connections).max();
+        let data = 1 + streams.unwrap_or(1) as u64;
+        let servers = self.servers.len() as u64;
+        let is_kept = self.operations.iter().any(|operation| operation.is_kept);
+        servers + data * if is_kept { servers } else { 1 }
     }
 }
 
@@ -127,21 +143,21 @@ pub struct Tester {
     kept: Vec<Option<Control>>,
     sessions: u32,
     trips: RoundTrips,
-    path: Vec<u8>,
+    /// Paths of the files of a transaction.
+    paths: Vec<Vec<u8>>,
 }
 
 impl AsyncTester for Tester {
     async fn operate(&mut self, request: &Request<'_>, attempt: &mut Attempt) {
         let driver = Arc::clone(&self.driver);
         let operation = &driver.operations[request.operation];
-        let mut path = std::mem::take(&mut self.path);
-        path.clear();
-        operation.fill(&driver.servers[request.endpoint], &request.fill, &mut path);
+        let mut paths = std::mem::take(&mut self.paths);
+        operation.fill(&driver.servers[request.endpoint], &request.fill, &mut paths);
         attempt.begin();
-        let result = if has_line_end(&path) {
+        let result = if paths.iter().any(|path| has_line_end(path)) {
             Err(TransferError::path())
         } else {
-            self.exchange(request.endpoint, operation, &path, attempt).await
+            self.exchange(request.endpoint, operation, &paths, attempt).await
         };
         if let Err(error) = result {
             fail(attempt, &error);
@@ -152,7 +168,7 @@ impl AsyncTester for Tester {
             control.close(attempt);
             attempt.freed();
         }
-        self.path = path;
+        self.paths = paths;
     }
 
     /// The connections of the abandoned transfer were dropped with it, and closed: the server ends
@@ -168,13 +184,13 @@ impl AsyncTester for Tester {
 }
 
 impl Tester {
-    /// Transfers a file on a kept control connection or a new one, and verifies it. The connection
+    /// Transfers files on a kept control connection or a new one, and verifies them. The connection
     /// is kept if it can be used for another transfer.
     async fn exchange(
         &mut self,
         endpoint: usize,
         operation: &Operation,
-        path: &[u8],
+        paths: &[Vec<u8>],
         attempt: &mut Attempt,
     ) -> Result<(), TransferError> {
         let (driver, io) = (Arc::clone(&self.driver), Rc::clone(&self.io));
@@ -190,21 +206,23 @@ impl Tester {
             };
             attempt.session = if driver.keep { control.number } else { 0 };
             let result = match driver
-                .transfer(&io, &mut control, (operation, path), attempt)
+                .transfer(&io, &mut control, (operation, paths), attempt)
                 .await
             {
-                // No byte of the file was transferred, so that it can be begun again.
+                // No byte was transferred, so that the transfer can be begun again.
                 Err(error) if reused && error.is_closed && attempt.first_byte == NOT_HAPPENED => {
                     attempt.attempt = 1;
                     continue;
                 }
-                Ok(checksum) => {
+                Ok(found) => {
                     self.trips.ended(endpoint, control.stream(), attempt);
-                    let found = (operation, checksum);
+                    let done = (operation, &found);
                     driver
-                        .verify(&io, &mut control, (endpoint, path), found, attempt)
+                        .verify(&io, &mut control, (endpoint, paths), done, attempt)
                         .await
                 }
+                // The replies to the other commands would be taken for those of the next transfer.
+                Err(error) if paths.len() > 1 => Err(error.unusable()),
                 Err(error) => Err(error),
             };
             if result.as_ref().err().is_none_or(|error| error.is_usable) {
@@ -226,27 +244,22 @@ impl Tester {
 }
 
 impl Ftp {
-    /// Transfers a file, and fills in `attempt` as for a correct transfer. Returns the checksum of
-    /// the content, which is empty if it is not verified.
+    /// Transfers files, and fills in `attempt` as for a correct transfer.
     async fn transfer(
         &self,
         io: &Io,
         control: &mut Control,
-        (operation, path): (&Operation, &[u8]),
+        (operation, paths): (&Operation, &[Vec<u8>]),
         attempt: &mut Attempt,
-    ) -> Result<String, TransferError> {
+    ) -> Result<Transferred, TransferError> {
         // Boxed, because connections with their buffers would make every task larger.
-        let (payload, checksum, connections) = match &operation.transfer {
-            Transfer::Download(part) => {
-                let transfer = (operation, *part, path);
-                let received = Box::pin(download::download(io, control, transfer, attempt)).await?;
-                let checksum = received.checksum.map_or_else(String::new, Checksum::text);
-                (received.payload, checksum, received.connections)
+        let done = match &operation.transfer {
+            Transfer::Download => {
+                Box::pin(download::download(io, control, (operation, paths), attempt)).await?
             }
-            Transfer::Upload { size, checksum } => {
-                let transfer = (operation, *size, path);
-                let upload = upload::upload(io, control, transfer, &self.content, attempt);
-                (*size, checksum.clone(), Box::pin(upload).await?)
+            Transfer::Upload { length, .. } => {
+                let transfer = (operation, *length, paths);
+                Box::pin(upload::upload(io, control, transfer, &self.content, attempt)).await?
             }
         };
         // A file without bytes.
@@ -254,68 +267,83 @@ impl Ftp {
             attempt.first_byte = attempt.end;
         }
         if operation.mode == Mode::Extended {
-            attempt.metrics.push((self.streams, connections as f64));
+            attempt.metrics.push((self.streams, done.connections as f64));
+            attempt.metrics.push((self.new_streams, done.opened as f64));
         }
-        (attempt.items, attempt.payload) = (1, payload);
+        (attempt.items, attempt.payload) = (paths.len() as u64, done.payload());
         attempt.conclude(Outcome::Ok, Code::NONE);
-        Ok(checksum)
+        Ok(done)
     }
 
-    /// Compares what was transferred with what was expected. This is not part of the transaction.
+    /// Compares what was transferred with what was expected. The time for this is not part of the
+    /// response time.
     async fn verify(
         &self,
         io: &Io,
         control: &mut Control,
-        (endpoint, path): (usize, &[u8]),
-        (operation, found): (&Operation, String),
+        (endpoint, paths): (usize, &[Vec<u8>]),
+        (operation, done): (&Operation, &Transferred),
         attempt: &mut Attempt,
     ) -> Result<(), TransferError> {
-        let (is_download, part) = match operation.transfer {
-            Transfer::Download(part) => (true, part),
-            Transfer::Upload { .. } => (false, None),
-        };
-        if let Some(expected) = operation.expected.filter(|&expected| expected != attempt.payload) {
-            let message = format!("expected {expected} bytes, got {}", attempt.payload);
+        if let Some(expected) = operation.expected
+            && let Some(found) = done.sizes.iter().find(|&&size| size != expected)
+        {
+            let message = format!("expected {expected} bytes, got {found}");
             return Err(TransferError::wrong("unexpected bytes", message));
         }
         let Some(kind) = operation.verify else {
             return Ok(());
         };
-        attempt.freed();
-        let command = checksum_command(kind, part);
-        let key = (endpoint, [command.as_bytes(), path].concat());
-        let known = self.known_checksums().get(&key).cloned();
-        // An upload to the same path may have stored another content.
-        let expected = if let Some(known) = known.filter(|_| is_download) {
-            known
-        } else {
-            let reply = control.ask(io, &key.1, attempt).await?;
-            let reply = succeeded(Outcome::Error, reply)?;
-            let text = reply.text.trim().to_ascii_lowercase();
-            let mut known = self.known_checksums();
-            if is_download && known.len() < MAX_CHECKSUMS {
-                known.insert(key, text.clone());
+        let command = operation.checksum_command(kind);
+        for (index, path) in paths.iter().enumerate() {
+            let key = (endpoint, [command.as_bytes(), path].concat());
+            let found = match &operation.transfer {
+                Transfer::Download => &done.checksums[index],
+                Transfer::Upload { checksum, .. } => checksum,
+            };
+            let expected = self.checksum_of(io, control, key, operation, attempt).await?;
+            if !is_same(&expected, found) {
+                let message = format!("{}: the server has {expected}, the content {found}", kind.name());
+                return Err(TransferError::wrong("wrong checksum", message));
             }
-            text
-        };
-        attempt.freed();
-        if is_same(&expected, &found) {
-            return Ok(());
         }
-        let message = format!("{}: the server has {expected}, the content {found}", kind.name());
-        Err(TransferError::wrong("wrong checksum", message))
+        Ok(())
+    }
+
+    /// The checksum that the server has computed. `key`: endpoint and command.
+    async fn checksum_of(
+        &self,
+        io: &Io,
+        control: &mut Control,
+        key: (usize, Vec<u8>),
+        operation: &Operation,
+        attempt: &mut Attempt,
+    ) -> Result<String, TransferError> {
+        let is_download = matches!(operation.transfer, Transfer::Download);
+        // An upload to the same path may have stored another content.
+        let known = self.known_checksums().get(&key).cloned();
+        if let Some(known) = known.filter(|_| is_download) {
+            attempt.freed();
+            return Ok(known);
+        }
+        // Until the reply, the transaction has no result: a timeout ends it without one.
+        let counted = (attempt.items, attempt.payload);
+        (attempt.items, attempt.payload) = (0, 0);
+        attempt.free = NOT_HAPPENED;
+        let reply = control.ask(io, &key.1, attempt).await;
+        (attempt.items, attempt.payload) = counted;
+        attempt.freed();
+        let reply = succeeded(Outcome::Error, reply?)?;
+        let text = reply.text.trim().to_ascii_lowercase();
+        let mut known = self.known_checksums();
+        if is_download && known.len() < MAX_CHECKSUMS {
+            known.insert(key, text.clone());
+        }
+        Ok(text)
     }
 
     fn known_checksums(&self) -> MutexGuard<'_, HashMap<(usize, Vec<u8>), String>> {
         self.checksums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The command for the checksum of a file or of a part of it, up to the path.
-fn checksum_command(kind: ChecksumKind, part: Option<Part>) -> String {
-    match part {
-        None => format!("CKSM {} 0 -1 ", kind.name()),
-        Some(part) => format!("CKSM {} {} {} ", kind.name(), part.offset, part.length),
     }
 }
 

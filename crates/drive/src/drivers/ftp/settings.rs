@@ -18,6 +18,9 @@ use crate::setup_error::{EndpointError, SetupError, UrlError};
 
 /// Largest number of data connections of a transfer.
 const MAX_STREAMS: u32 = 64;
+/// Largest number of files of a transaction. Their commands are sent before the replies are read,
+/// and must fit into the buffers of the connection.
+const MAX_PIPELINED: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,15 +57,39 @@ pub(super) struct Part {
     pub(super) length: u64,
 }
 
+/// Which bytes of a file are transferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Range {
+    /// All.
+    Whole,
+    /// A part.
+    Part(Part),
+    /// All from this offset on: the transfer of a file is continued.
+    From(u64),
+}
+
+/// How long data connections are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DataConnections {
+    /// For one transfer.
+    PerFile,
+    /// For all transfers of a control connection.
+    Kept,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestSettings {
-    path: String,
+    paths: Vec<String>,
     transfer: Direction,
     size: Option<u64>,
     part: Option<Part>,
+    restart_at: Option<u64>,
     mode: Mode,
     streams: u32,
+    stripes: Option<u32>,
+    data: DataConnections,
     verify: Option<Verify>,
     expect_bytes: Option<u64>,
 }
@@ -91,23 +118,31 @@ pub(super) struct FtpServer {
 
 /// A transfer of the workload.
 pub(super) struct Operation {
-    path: Template,
+    /// One file, or several that are pipelined.
+    paths: Vec<Template>,
     pub(super) transfer: Transfer,
+    pub(super) range: Range,
     pub(super) mode: Mode,
+    /// Number of data connections, to each data server of a striped transfer.
     pub(super) streams: u32,
+    /// Maximum number of data servers; none: the transfer is not striped.
+    pub(super) stripes: Option<u32>,
+    /// Whether the data connections are kept for the next transaction.
+    pub(super) is_kept: bool,
     pub(super) verify: Option<ChecksumKind>,
-    /// Number of bytes of a correct download; none: any.
+    /// Number of bytes of each correct download; none: any.
     pub(super) expected: Option<u64>,
 }
 
 /// What is transferred.
 pub(super) enum Transfer {
-    /// A file, or a part of it, to the tester.
-    Download(Option<Part>),
+    /// From the server to the tester.
+    Download,
     /// Generated content to the server.
     Upload {
-        size: u64,
-        /// Checksum of the content, if it is verified.
+        /// Number of bytes that are sent.
+        length: u64,
+        /// Checksum of these bytes, if it is verified.
         checksum: String,
     },
 }
@@ -173,59 +208,153 @@ pub(super) fn has_line_end(text: &[u8]) -> bool {
 /// The operation `index` of the workload.
 pub(super) fn operation(setup: &Setup<'_>, index: usize, content: &Content) -> Result<Operation, SetupError> {
     let request: RequestSettings = setup.request(index)?;
-    let (operation, streams) = (index, request.streams);
-    if !(1..=MAX_STREAMS).contains(&streams) {
-        let (max, found) = (MAX_STREAMS, streams);
-        return Err(FtpError::StreamCount {
-            operation,
-            max,
-            found,
-        }
-        .into());
-    }
-    if streams > 1 && request.mode == Mode::Stream {
-        return Err(FtpError::Streams { operation, streams }.into());
-    }
+    request.check(index)?;
     let verify = request.verify.map(|verify| match verify {
         Verify::Adler32 => ChecksumKind::Adler32,
         Verify::Md5 => ChecksumKind::Md5,
     });
-    let is_download = request.transfer == Direction::Download;
-    if is_download && verify == Some(ChecksumKind::Md5) && request.mode == Mode::Extended {
-        return Err(FtpError::Order { operation }.into());
-    }
-    let transfer = match (request.transfer, request.size, request.part) {
-        (Direction::Upload, Some(size), None) => Transfer::Upload {
-            size,
-            checksum: verify.map_or_else(String::new, |kind| content.checksum(kind, size)),
-        },
-        (Direction::Upload, _, _) => return Err(FtpError::Upload { operation }.into()),
-        (Direction::Download, _, part) => {
-            let end = part.map_or(Some(0), |part| part.offset.checked_add(part.length));
-            if end.is_none_or(|end| i64::try_from(end).is_err()) {
-                return Err(FtpError::Part { operation }.into());
-            }
-            Transfer::Download(part)
-        }
+    let range = match (request.part, request.restart_at) {
+        (Some(part), _) => Range::Part(part),
+        (None, Some(offset)) => Range::From(offset),
+        (None, None) => Range::Whole,
     };
+    let transfer = match request.transfer {
+        Direction::Upload => {
+            let (begin, end) = request.sent().ok_or(FtpError::Upload { operation: index })?;
+            Transfer::Upload {
+                length: end - begin,
+                checksum: verify.map_or_else(String::new, |kind| content.checksum(kind, begin..end)),
+            }
+        }
+        Direction::Download => Transfer::Download,
+    };
+    let paths = request.paths.iter().map(|path| setup.template(index, path));
     Ok(Operation {
-        path: setup.template(index, &request.path),
+        paths: paths.collect(),
         transfer,
+        range,
         mode: request.mode,
-        streams,
+        streams: request.streams,
+        stripes: request.stripes,
+        is_kept: request.data == DataConnections::Kept,
         verify,
         expected: request.expect_bytes.or(request.part.map(|part| part.length)),
     })
 }
 
+impl RequestSettings {
+    /// Refuses what cannot be combined.
+    fn check(&self, operation: usize) -> Result<(), FtpError> {
+        let (files, streams) = (self.paths.len(), self.streams);
+        let found = streams.saturating_mul(self.stripes.unwrap_or(1));
+        if !(1..=MAX_STREAMS).contains(&found) {
+            let max = MAX_STREAMS;
+            return Err(FtpError::StreamCount {
+                operation,
+                max,
+                found,
+            });
+        }
+        if !(1..=MAX_PIPELINED).contains(&files) {
+            let (max, found) = (MAX_PIPELINED, files);
+            return Err(FtpError::FileCount {
+                operation,
+                max,
+                found,
+            });
+        }
+        if self.mode == Mode::Stream {
+            let wanted = [
+                (streams > 1, "more than one stream"),
+                (self.stripes.is_some(), "a striped transfer"),
+                (self.data == DataConnections::Kept, "data: kept"),
+                (files > 1, "a transaction of several files"),
+            ];
+            if let Some(&(_, what)) = wanted.iter().find(|(is_wanted, _)| *is_wanted) {
+                return Err(FtpError::Extended { operation, what });
+            }
+        }
+        let is_download = self.transfer == Direction::Download;
+        if is_download && matches!(self.verify, Some(Verify::Md5)) && self.mode == Mode::Extended {
+            return Err(FtpError::Order { operation });
+        }
+        if self.restart_at.is_some() && (files > 1 || self.part.is_some()) {
+            return Err(FtpError::Restart { operation });
+        }
+        let end = self
+            .part
+            .map_or(self.restart_at, |part| part.offset.checked_add(part.length));
+        let has_overflow = self.part.is_some() && end.is_none();
+        if has_overflow || end.is_some_and(|end| i64::try_from(end).is_err()) {
+            return Err(FtpError::Part { operation });
+        }
+        Ok(())
+    }
+
+    /// Offsets in the generated content of the bytes that an upload sends. None: it is not known
+    /// how many these are.
+    fn sent(&self) -> Option<(u64, u64)> {
+        match (self.part, self.size) {
+            // The content of a part begins at its first byte, because the offsets of its blocks do.
+            (Some(part), None) => Some((0, part.length)),
+            (None, Some(size)) => {
+                let begin = self.restart_at.unwrap_or(0);
+                (begin <= size).then_some((begin, size))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Operation {
-    /// Appends the path of the file on `server` to `out`.
-    pub(super) fn fill(&self, server: &FtpServer, fill: &Fill<'_>, out: &mut Vec<u8>) {
-        out.extend_from_slice(server.base.as_bytes());
-        let begin = out.len();
-        self.path.fill(fill, out);
-        if out.get(begin) != Some(&b'/') {
-            out.insert(begin, b'/');
+    /// Maximum number of data connections of a transfer.
+    pub(super) fn max_connections(&self) -> usize {
+        (self.streams * self.stripes.unwrap_or(1)) as usize
+    }
+
+    /// Writes the paths of the files on `server` to `out`.
+    pub(super) fn fill(&self, server: &FtpServer, fill: &Fill<'_>, out: &mut Vec<Vec<u8>>) {
+        out.resize_with(self.paths.len(), Vec::new);
+        for (template, path) in self.paths.iter().zip(out) {
+            path.clear();
+            path.extend_from_slice(server.base.as_bytes());
+            let begin = path.len();
+            template.fill(fill, path);
+            if path.get(begin) != Some(&b'/') {
+                path.insert(begin, b'/');
+            }
+        }
+    }
+
+    /// The command that transfers a file, up to its path.
+    pub(super) fn command(&self) -> String {
+        match (&self.transfer, self.range) {
+            (Transfer::Download, Range::Part(Part { offset, length })) => {
+                format!("ERET P {offset} {length} ")
+            }
+            (Transfer::Download, _) => "RETR ".to_owned(),
+            // Unlike STOR, it does not truncate the file.
+            (Transfer::Upload { .. }, Range::Part(Part { offset, .. })) => format!("ESTO A {offset} "),
+            (Transfer::Upload { .. }, _) => "STOR ".to_owned(),
+        }
+    }
+
+    /// The command for the checksum of what is transferred, up to the path.
+    pub(super) fn checksum_command(&self, kind: ChecksumKind) -> String {
+        let name = kind.name();
+        match self.range {
+            Range::Whole => format!("CKSM {name} 0 -1 "),
+            Range::Part(Part { offset, length }) => format!("CKSM {name} {offset} {length} "),
+            Range::From(offset) => format!("CKSM {name} {offset} -1 "),
+        }
+    }
+
+    /// Offset of the first block of a transfer. Those of a part count from its beginning (seen with
+    /// version 13.24 of the server), so that its checksum is that of these bytes.
+    pub(super) fn first_offset(&self) -> u64 {
+        match self.range {
+            Range::From(offset) => offset,
+            Range::Whole | Range::Part(_) => 0,
         }
     }
 }

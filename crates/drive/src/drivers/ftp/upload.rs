@@ -1,4 +1,4 @@
-//! Sends generated content: in one stream, or in blocks on several connections.
+//! Sends generated content to files: in one stream, or in blocks on several connections.
 
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
@@ -7,10 +7,12 @@ use std::task::Poll;
 use plimsoll_model::{NOT_HAPPENED, Outcome};
 use plimsoll_wire::ftp::{CLOSE, END_OF_DATA, END_OF_FILE, HEADER, header};
 
+use super::channels::Channels;
 use super::content::Content;
 use super::control::{Control, MAX_READS, succeeded};
 use super::error::TransferError;
 use super::settings::{Mode, Operation};
+use super::transferred::Transferred;
 use crate::driver::{Attempt, Waiting};
 use crate::lane::reactor::Io;
 use crate::net::Stream;
@@ -19,43 +21,78 @@ use crate::tester::failure::Failure;
 /// Length of a block, bytes: that of the server's own blocks.
 const BLOCK: u64 = 256 * 1024;
 
-/// Sends a file of `size` bytes to `path`. Returns the number of data connections.
+/// Sends `length` bytes to each of `paths`, one after the other.
 pub(super) async fn upload(
     io: &Io,
     control: &mut Control,
-    (operation, size, path): (&Operation, u64, &[u8]),
+    (operation, length, paths): (&Operation, u64, &[Vec<u8>]),
     content: &Content,
     attempt: &mut Attempt,
-) -> Result<usize, TransferError> {
+) -> Result<Transferred, TransferError> {
     control.set_mode(io, operation.mode, None, attempt).await?;
-    let address = control.passive(io, attempt).await?;
-    let streams = connect_all(io, address, control.local, operation.streams).await?;
-    let count = streams.len();
+    let shape = (operation.streams, operation.stripes);
+    let kept = Channels::sending(control.channels.take(), shape);
+    let opened = kept.is_none();
+    let streams = if let Some(streams) = kept {
+        streams
+    } else {
+        let addresses = match operation.stripes {
+            Some(max) => control.striped_passive(io, max, attempt).await?,
+            None => vec![control.passive(io, attempt).await?],
+        };
+        connect_all(io, &addresses, control.local, operation.streams).await?
+    };
+    let mut done = Transferred {
+        connections: streams.len(),
+        opened: if opened { streams.len() } else { 0 },
+        ..Transferred::default()
+    };
+    let begin = operation.first_offset();
+    if begin > 0 {
+        control.restart(io, begin, attempt).await?;
+    }
     attempt.waiting = Waiting::FirstByte;
-    control.send(&[b"STOR ", path].concat(), attempt).await?;
+    control
+        .send_transfers(&operation.command(), paths, attempt)
+        .await?;
     let mut upload = Upload {
         content,
-        size,
-        next: 0,
+        end: begin + length,
+        next: begin,
         mode: operation.mode,
+        closes: false,
         streams: streams.into_iter().map(UploadStream::new).collect(),
         is_accepted: false,
         is_broken: false,
     };
-    poll_fn(|_| upload.poll(io, control, attempt)).await?;
-    Ok(count)
+    for rest in (0..paths.len()).rev() {
+        upload.closes = rest == 0 && !operation.is_kept;
+        upload.begin(begin);
+        poll_fn(|_| upload.poll(io, control, attempt)).await?;
+        done.add(length, None);
+    }
+    if operation.is_kept {
+        let streams = upload.streams.into_iter().filter_map(|sending| sending.stream);
+        control.channels = Some(Channels::Sending {
+            streams: streams.collect(),
+            shape,
+        });
+    }
+    Ok(done)
 }
 
-/// Opens `count` connections at the same time: one after the other, they would take as many round
-/// trips.
+/// Opens `count` connections to each address at the same time: one after the other, they would take
+/// as many round trips.
 async fn connect_all(
     io: &Io,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     local: IpAddr,
     count: u32,
 ) -> Result<Vec<Stream>, TransferError> {
-    let mut pending: Vec<_> = (0..count)
-        .map(|_| Box::pin(Stream::connect(io, address, Some(local))))
+    let mut pending: Vec<_> = addresses
+        .iter()
+        .flat_map(|&address| (0..count).map(move |_| address))
+        .map(|address| Box::pin(Stream::connect(io, address, Some(local))))
         .collect();
     let mut streams = Vec::new();
     let connected = poll_fn(|context| {
@@ -83,10 +120,13 @@ async fn connect_all(
 /// Connections to which a file is sent.
 struct Upload<'a> {
     content: &'a Content,
-    size: u64,
+    /// Offset behind the last byte.
+    end: u64,
     /// Offset of the first byte that no connection sends yet.
     next: u64,
     mode: Mode,
+    /// The connections are not used for another file.
+    closes: bool,
     streams: Vec<UploadStream>,
     /// The server has replied that it expects the data.
     is_accepted: bool,
@@ -127,6 +167,15 @@ impl UploadStream {
 }
 
 impl Upload<'_> {
+    /// Begins the next file at the offset `begin`.
+    fn begin(&mut self, begin: u64) {
+        self.next = begin;
+        self.is_accepted = false;
+        for sending in &mut self.streams {
+            (sending.is_last, sending.is_over) = (false, false);
+        }
+    }
+
     fn poll(
         &mut self,
         io: &Io,
@@ -168,7 +217,7 @@ impl Upload<'_> {
     fn is_sent(&self) -> bool {
         let is_sent =
             |sending: &UploadStream| sending.is_over || (sending.is_last && sending.header_sent == HEADER);
-        self.next == self.size && self.streams.iter().all(is_sent)
+        self.next == self.end && self.streams.iter().all(is_sent)
     }
 
     /// Writes once to each connection. Returns whether something was written.
@@ -212,7 +261,8 @@ impl Upload<'_> {
     fn assign(&mut self, index: usize) {
         let connections = self.streams.len() as u64;
         let sending = &mut self.streams[index];
-        let rest = self.size - self.next;
+        let rest = self.end - self.next;
+        let close = if self.closes { CLOSE } else { 0 };
         (sending.offset, sending.rest) = (self.next, 0);
         match self.mode {
             Mode::Stream if rest > 0 => sending.rest = rest,
@@ -229,9 +279,9 @@ impl Upload<'_> {
             Mode::Extended => {
                 sending.is_last = true;
                 sending.begin(if index == 0 {
-                    header(END_OF_FILE | END_OF_DATA | CLOSE, 0, connections)
+                    header(END_OF_FILE | END_OF_DATA | close, 0, connections)
                 } else {
-                    header(END_OF_DATA | CLOSE, 0, 0)
+                    header(END_OF_DATA | close, 0, 0)
                 });
             }
         }
