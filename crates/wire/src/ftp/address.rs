@@ -64,13 +64,6 @@ pub fn port_command(address: SocketAddr) -> String {
     }
 }
 
-/// The command SPOR, which names the address of the client to all data servers of a striped server.
-/// None for IPv6.
-pub fn striped_port_command(address: SocketAddr) -> Option<String> {
-    let command = port_command(address);
-    Some(format!("SPOR {}", command.strip_prefix("PORT ")?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,10 +157,5 @@ mod tests {
                 "{text}"
             );
         }
-        assert_eq!(
-            striped_port_command(address("132.235.1.2:6275")).unwrap(),
-            "SPOR 132,235,1,2,24,131"
-        );
-        assert_eq!(striped_port_command(address("[::1]:21")), None);
     }
 }

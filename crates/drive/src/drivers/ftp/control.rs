@@ -160,16 +160,14 @@ impl Control {
         Ok(addresses)
     }
 
-    /// Names the address at which the tester listens to the server, or to all its data servers.
+    /// Names the address at which the tester listens.
     pub(super) async fn listens_at(
         &mut self,
         io: &Io,
         address: SocketAddr,
-        is_striped: bool,
         attempt: &mut Attempt,
     ) -> Result<(), TransferError> {
-        let striped = ftp::striped_port_command(address).filter(|_| is_striped);
-        let command = striped.unwrap_or_else(|| ftp::port_command(address));
+        let command = ftp::port_command(address);
         let reply = self.ask(io, command.as_bytes(), attempt).await?;
         succeeded(Outcome::Error, reply)?;
         Ok(())

@@ -136,10 +136,7 @@ impl Download {
             (Mode::Extended, None) => {
                 let listener = Listener::bind(io, control.local);
                 let listener = listener.map_err(|error| Failure::connecting(&error))?;
-                let is_striped = operation.stripes.is_some();
-                control
-                    .listens_at(io, listener.address(), is_striped, attempt)
-                    .await?;
+                control.listens_at(io, listener.address(), attempt).await?;
                 download.listener = Some(listener);
             }
         }

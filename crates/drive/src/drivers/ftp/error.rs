@@ -22,6 +22,12 @@ pub enum FtpError {
         /// What needs them.
         what: &'static str,
     },
+    /// A striped download.
+    #[error("stripes of operation {operation}: stripes applies to uploads")]
+    Stripes {
+        /// Index of the operation, from 0.
+        operation: usize,
+    },
     /// The number of files of a transaction is not possible.
     #[error("paths of operation {operation}: expected 1 to {max} files, got {found}")]
     FileCount {

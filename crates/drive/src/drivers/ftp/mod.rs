@@ -5,8 +5,8 @@
 //! with IPv6). In extended block mode (MODE E), it is sent in blocks with offsets on several
 //! connections, which the sender opens: for a download the tester listens (PORT, or EPRT), and the
 //! server opens up to `streams` connections. With `data: kept`, they are used for the next transfer
-//! in the same direction, too; otherwise every transaction has new ones. With `stripes`, there are
-//! `streams` connections to each data server (SPAS, SPOR).
+//! in the same direction, too; otherwise every transaction has new ones. With `stripes`, an upload
+//! has `streams` connections to each data server (SPAS).
 //!
 //! A transaction transfers a file, a part of it (ERET P, ESTO A), the rest of it (REST), or several
 //! files. Their commands are sent at once, and the files follow each other on the same data

@@ -275,6 +275,9 @@ impl RequestSettings {
             }
         }
         let is_download = self.transfer == Direction::Download;
+        if is_download && self.stripes.is_some() {
+            return Err(FtpError::Stripes { operation });
+        }
         if is_download && matches!(self.verify, Some(Verify::Md5)) && self.mode == Mode::Extended {
             return Err(FtpError::Order { operation });
         }

@@ -61,6 +61,7 @@ pub(super) async fn upload(
         next: begin,
         mode: operation.mode,
         closes: false,
+        per_server: operation.streams as usize,
         streams: streams.into_iter().map(UploadStream::new).collect(),
         is_accepted: false,
         is_broken: false,
@@ -82,7 +83,7 @@ pub(super) async fn upload(
 }
 
 /// Opens `count` connections to each address at the same time: one after the other, they would take
-/// as many round trips.
+/// as many round trips. Returns those to the first address first.
 async fn connect_all(
     io: &Io,
     addresses: &[SocketAddr],
@@ -91,16 +92,17 @@ async fn connect_all(
 ) -> Result<Vec<Stream>, TransferError> {
     let mut pending: Vec<_> = addresses
         .iter()
-        .flat_map(|&address| (0..count).map(move |_| address))
-        .map(|address| Box::pin(Stream::connect(io, address, Some(local))))
+        .enumerate()
+        .flat_map(|(server, &address)| (0..count).map(move |_| (server, address)))
+        .map(|(server, address)| (server, Box::pin(Stream::connect(io, address, Some(local)))))
         .collect();
     let mut streams = Vec::new();
     let connected = poll_fn(|context| {
         let mut index = 0;
-        while let Some(future) = pending.get_mut(index) {
+        while let Some((server, future)) = pending.get_mut(index) {
             match future.as_mut().poll(context) {
                 Poll::Ready(Ok(stream)) => {
-                    streams.push(stream);
+                    streams.push((*server, stream));
                     drop(pending.swap_remove(index));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -114,7 +116,8 @@ async fn connect_all(
         }
     });
     connected.await.map_err(|error| Failure::connecting(&error))?;
-    Ok(streams)
+    streams.sort_by_key(|(server, _)| *server);
+    Ok(streams.into_iter().map(|(_, stream)| stream).collect())
 }
 
 /// Connections to which a file is sent.
@@ -127,6 +130,8 @@ struct Upload<'a> {
     mode: Mode,
     /// The connections are not used for another file.
     closes: bool,
+    /// Number of connections to each data server.
+    per_server: usize,
     streams: Vec<UploadStream>,
     /// The server has replied that it expects the data.
     is_accepted: bool,
@@ -259,7 +264,8 @@ impl Upload<'_> {
 
     /// Assigns the next block to a connection that has sent its block.
     fn assign(&mut self, index: usize) {
-        let connections = self.streams.len() as u64;
+        // Each data server receives a transfer of its own, with an end of the file.
+        let (is_first, connections) = (index % self.per_server == 0, self.per_server as u64);
         let sending = &mut self.streams[index];
         let rest = self.end - self.next;
         let close = if self.closes { CLOSE } else { 0 };
@@ -278,7 +284,7 @@ impl Upload<'_> {
             Mode::Extended if sending.is_last => sending.is_over = true,
             Mode::Extended => {
                 sending.is_last = true;
-                sending.begin(if index == 0 {
+                sending.begin(if is_first {
                     header(END_OF_FILE | END_OF_DATA | close, 0, connections)
                 } else {
                     header(END_OF_DATA | close, 0, 0)
