@@ -203,7 +203,10 @@ impl Recording {
         for event in &reading.events {
             report(now_ns, event);
         }
-        if let Some(reason) = self.ceilings.add(&reading.samples) {
+        // The first reading is that of the start: no second has passed.
+        if self.last_ns != 0
+            && let Some(reason) = self.ceilings.add(&reading.samples)
+        {
             report(now_ns, &MonitorEvent::CeilingReached(reason));
         }
         let cpu_ns = own_cpu_ns();

@@ -19,7 +19,7 @@ use plimsoll_link::{LinkError, RunKey, ToAgent, ToController};
 use plimsoll_model::{
     AgentRules, AgentSpec, AgentTotals, Counters, Event, Role, RunOutcome, RunSpec, grouped,
 };
-use plimsoll_record::{START_FILE, SecondMerger, Start, Times, write_json_soon};
+use plimsoll_record::{START_FILE, SecondMerger, Start, write_json_soon};
 
 use self::assemble::{ask_to_prepare, crew};
 use self::begin::{PreparedRun, begin, create_segments_directory, forget, spool};

@@ -117,7 +117,10 @@ impl Download {
             is_confirmed: false,
             is_broken: false,
         };
-        let kept = Channels::receiving(control.channels.take(), max_connections);
+        let kept = Channels::receiving(
+            control.channels.take().filter(|_| operation.is_kept),
+            max_connections,
+        );
         match (operation.mode, kept) {
             (Mode::Stream, _) => {
                 let address = control.passive(io, attempt).await?;

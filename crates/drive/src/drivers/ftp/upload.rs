@@ -31,7 +31,7 @@ pub(super) async fn upload(
 ) -> Result<Transferred, TransferError> {
     control.set_mode(io, operation.mode, None, attempt).await?;
     let shape = (operation.streams, operation.stripes);
-    let kept = Channels::sending(control.channels.take(), shape);
+    let kept = Channels::sending(control.channels.take().filter(|_| operation.is_kept), shape);
     let opened = kept.is_none();
     let streams = if let Some(streams) = kept {
         streams
@@ -265,7 +265,7 @@ impl Upload<'_> {
     /// Assigns the next block to a connection that has sent its block.
     fn assign(&mut self, index: usize) {
         // Each data server receives a transfer of its own, with an end of the file.
-        let (is_first, connections) = (index % self.per_server == 0, self.per_server as u64);
+        let (is_first, connections) = (index.is_multiple_of(self.per_server), self.per_server as u64);
         let sending = &mut self.streams[index];
         let rest = self.end - self.next;
         let close = if self.closes { CLOSE } else { 0 };
