@@ -75,6 +75,18 @@ def test_certificates_are_made_for_a_catalogue_with_tls(lab: Lab, place: Path) -
     assert service(found, "files")["counters"]["handshakes"] == 2
 
 
+@pytest.mark.parametrize("proxy", ["run", "tester"])
+def test_a_proxy_is_its_end_entity(lab: Lab, place: Path, proxy: str) -> None:
+    """The testers change permissions of entries that they own, which the catalogue permits only to the owner."""
+    if find(["openssl"]) is None:
+        missing("openssl", "apt-get install openssl")
+    section = f", verify: 100%, tls: {{proxy: {proxy}}}"
+    found = run(lab, place, experiment("{name: chmod, operation: chmod}", section, ", security: tls"))
+    assert_all_are_correct(found)
+    counters = service(found, "files")["counters"]
+    assert (counters["handshakes"], counters["failed_handshakes"]) == (2, 0)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("connection", ["kept", "per-request"])
 def test_every_operation_over_postgres(lab: Lab, place: Path, connection: str) -> None:

@@ -16,6 +16,7 @@ CRATES = (
     "schedule",
     "clock",
     "wire",
+    "grid-proxy",
     "record",
     "preload-log",
     "trace",
@@ -40,6 +41,7 @@ PURE = {
     "schedule": ("model",),
     "clock": (),
     "wire": (),
+    "grid-proxy": (),
     "preload-log": (),
     "trace": ("preload-log",),
 }

@@ -51,6 +51,16 @@ def test_every_key_has_a_value_for_the_engine() -> None:
     )
 
 
+def test_testers_have_a_proxy_of_their_own_or_share_one() -> None:
+    for proxy in ("run", "tester"):
+        (work,) = config(f", tls: {{proxy: {proxy}}}", service=", security: tls").workloads
+        tls = {"ca_file": None, "ca_dir": None, "cert": None, "key": None, "verify": True, "proxy": proxy}
+        assert work.settings["tls"] == tls
+    (work,) = config(", tls: {}", service=", security: tls").workloads
+    assert isinstance(tls := work.settings["tls"], dict)
+    assert tls["proxy"] is None
+
+
 def test_a_mix_has_different_operations() -> None:
     mix = "mix: [{name: read, by: guid, bulk: 100}, {name: write, operation: insert}]"
     (work,) = config(", keys: {zipf: 1.1}", extra=f", {mix}").workloads
@@ -78,6 +88,8 @@ def test_a_mix_has_different_operations() -> None:
         ({"database": "mariadb"}, "expected one of kind sqlite or postgres"),
         ({"database": "mariadb"}, "is a MariaDB, which a catalogue does not support"),
         ({"data": ", replicas: 21"}, "replicas"),
+        ({"section": ", tls: {proxy: all}"}, "proxy"),
+        ({"section": ", tls: {proxy: run, key: a.pem}"}, "key needs a certificate"),
     ],
 )
 def test_what_cannot_be_used_is_refused(words: dict[str, Any], message: str) -> None:

@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use plimsoll_grid_proxy::DelegateError;
 use rustls::client::VerifierBuilderError;
 use rustls::pki_types::{InvalidDnsNameError, pem};
 
@@ -128,6 +129,15 @@ pub enum TlsError {
         /// Error of the operating system or of the parser.
         source: pem::Error,
     },
+    /// Proxies are to be made, and there is no certificate that could issue them.
+    #[error("tls.proxy: a proxy needs the certificate that issues it: set cert and key")]
+    NoIssuer,
+    /// The driver has one configuration of TLS for all testers.
+    #[error("tls.proxy: testers of this driver cannot have proxies of their own: use proxy: run")]
+    TesterProxies,
+    /// A proxy cannot be made.
+    #[error("tls.proxy: {0}")]
+    Proxy(#[source] DelegateError),
     /// The library refuses the client's certificate with this key.
     #[error("tls.cert and tls.key: {0}")]
     ClientCertificate(#[source] rustls::Error),

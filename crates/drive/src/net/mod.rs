@@ -1,10 +1,12 @@
 //! TCP on a lane's reactor, and TLS above it.
 //!
 //! This file contains sockets and the lookup of hosts, `listener` sockets that accept connections,
-//! `source` the local addresses of connections, `tls` the configuration of TLS, `transport` a
-//! connection with or without TLS, and `round_trips` the metrics of connections.
+//! `source` the local addresses of connections, `tls` the configuration of TLS, `identity` the
+//! certificate or proxy of a client, `transport` a connection with or without TLS, and
+//! `round_trips` the metrics of connections.
 
 pub mod error;
+pub mod identity;
 pub mod listener;
 pub mod round_trips;
 pub mod source;

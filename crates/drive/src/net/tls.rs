@@ -7,13 +7,14 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
 };
 use serde::Deserialize;
 
 use super::error::{ServerNameError, TlsError};
+use super::identity::{self, ProxyMode, TesterProxies};
 
 /// Settings of TLS.
 #[derive(Debug, Clone, Deserialize)]
@@ -31,6 +32,9 @@ pub struct TlsSettings {
     pub key: Option<PathBuf>,
     /// Whether the server's certificate is verified.
     pub verify: bool,
+    /// Whether the clients present grid proxies of `cert`; none: `cert` itself.
+    #[serde(default)]
+    pub proxy: Option<ProxyMode>,
 }
 
 /// Files in which distributions keep the CA certificates of the web.
@@ -43,6 +47,25 @@ const SYSTEM_CA_FILES: [&str; 4] = [
 
 /// Compiles the settings. Without CA certificates in the settings, those of the system are used.
 pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut config = without_identity(settings)?;
+    if let Some(settings) = settings {
+        identity::add(&mut config, settings)?;
+    }
+    Ok(Arc::new(config))
+}
+
+/// Compiles the settings for drivers whose testers have proxies of their own. None: the settings do
+/// not state that they do.
+pub fn tester_proxies(settings: &TlsSettings) -> Result<Option<TesterProxies>, TlsError> {
+    if settings.proxy != Some(ProxyMode::Tester) {
+        return Ok(None);
+    }
+    let config = without_identity(Some(settings))?;
+    TesterProxies::new(config, settings).map(Some)
+}
+
+/// The configuration of a client without a certificate.
+fn without_identity(settings: Option<&TlsSettings>) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -58,28 +81,11 @@ pub fn client(settings: Option<&TlsSettings>) -> Result<Arc<ClientConfig>, TlsEr
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Verifier { trust, provider })),
     };
-    let files = settings.and_then(|settings| Some((settings.cert.as_ref()?, settings.key.as_ref())));
-    let mut config = match files {
-        Some((cert, key)) => {
-            let chain = certificates(cert)?;
-            if chain.is_empty() {
-                return Err(TlsError::NoCertificate(cert.clone()));
-            }
-            let key_file = key.unwrap_or(cert);
-            let key = PrivateKeyDer::from_pem_file(key_file).map_err(|source| TlsError::Key {
-                file: key_file.clone(),
-                source,
-            })?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(TlsError::ClientCertificate)?
-        }
-        None => builder.with_no_client_auth(),
-    };
+    let mut config = builder.with_no_client_auth();
     // Every connection performs a full handshake, as connections of different users do. A ticket of
     // another tester would make the service appear faster than it is.
     config.resumption = Resumption::disabled();
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 /// CA certificates, separated by their validity periods. The library does not check the period of a
@@ -168,7 +174,7 @@ fn is_stale(authority: &CertificateDer<'static>, provider: &Arc<CryptoProvider>)
     )
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let cannot = |source| TlsError::Certificates {
         file: file.to_owned(),
         source,

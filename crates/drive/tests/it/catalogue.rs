@@ -3,14 +3,19 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use plimsoll_grid_proxy::{Delegator, Language, ProxyInformation};
 use plimsoll_model::Outcome;
 use plimsoll_services::bind;
 use plimsoll_services::catalogue::{CatalogueConfig, SecurityMode, serve};
 use plimsoll_services::data::{self, DataConfig, DataSet};
 use plimsoll_wire::catalogue::{Frame, Reply, Request, Status};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -215,6 +220,77 @@ fn a_client_certificate_is_required_and_identifies_the_tester() {
     let without = settings(|settings| settings["tls"] = tls(&pki.directory, |_| {}));
     let message = refused(service.spec("catalogues", without, &[by("name", 1)], 1));
     assert!(message.contains("client certificate"), "{message}");
+}
+
+/// A file with a proxy, its key and the certificate of its issuer, as `grid-proxy-init` writes it.
+fn proxy_file(directory: &Path) -> PathBuf {
+    let file = |name: &str| directory.join(name);
+    let issuer = CertificateDer::from_pem_file(file("client.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(file("client.key")).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    let information = ProxyInformation {
+        path_length: Some(0),
+        language: Language::Limited,
+    };
+    let proxy = Delegator::new(vec![issuer], key)
+        .unwrap()
+        .delegate(7, information, UnixTime::now())
+        .unwrap();
+    let text = format!(
+        "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n{}{}",
+        STANDARD.encode(&proxy[0]),
+        std::fs::read_to_string(file("client.key")).unwrap(),
+        std::fs::read_to_string(file("client.pem")).unwrap(),
+    );
+    std::fs::write(file("proxy"), text).unwrap();
+    file("proxy")
+}
+
+#[test]
+fn a_proxy_identifies_the_end_entity() {
+    let pki = pki("catalogue-proxy", true);
+    let file = |name: &str| pki.directory.join(name);
+    let service = Catalogue::start("catalogue-proxy-data", |config| {
+        config.security = SecurityMode::Tls;
+        (config.cert_file, config.key_file) = (Some(file("server.pem")), Some(file("server.key")));
+        config.ca_file = Some(file("cas/0123abcd.0"));
+    });
+    let with = |change: &dyn Fn(&mut Value)| {
+        settings(|settings| {
+            settings["tls"] = tls(&pki.directory, |tls| {
+                (tls["cert"], tls["key"]) = (json!(file("client.pem")), json!(file("client.key")));
+                change(tls);
+            });
+        })
+    };
+    let ended = proxy_file(&pki.directory);
+    let changes: [&dyn Fn(&mut Value); 3] = [
+        &|tls| tls["proxy"] = json!("run"),
+        &|tls| tls["proxy"] = json!("tester"),
+        &|tls| (tls["cert"], tls["key"]) = (json!(ended), Value::Null),
+    ];
+    for change in changes {
+        let mut spec = service.spec("catalogues", with(change), &[request("insert", 1)], 6);
+        spec["workloads"][0]["load"] = closed(2);
+        let ran = run(spec);
+        assert_eq!(ran.results(), vec![OK; 6], "{:?}", ran.notes);
+    }
+    let users = "SELECT count(*) FROM Cns_userinfo WHERE username LIKE '/CN=rcgen self signed cert%'";
+    assert_eq!(service.query(users), 1, "testers with proxies are their issuer");
+
+    // The path length of the proxy in the file is 0.
+    let below = with(&|tls| {
+        (tls["cert"], tls["key"]) = (json!(ended), Value::Null);
+        tls["proxy"] = json!("run");
+    });
+    let ran = run(service.spec("catalogues", below, &[by("name", 1)], 1));
+    let (outcome, code) = ran.results()[0];
+    assert_ne!(outcome, Outcome::Ok);
+    assert!(code.contains("CertificateUnknown"), "{code}");
+    let other_key = with(&|tls| (tls["cert"], tls["key"]) = (json!(ended), json!(file("server.key"))));
+    let message = refused(service.spec("catalogues", other_key, &[by("name", 1)], 1));
+    assert!(message.contains("tls.cert and tls.key"), "{message}");
+    std::fs::remove_dir_all(&pki.directory).unwrap();
 }
 
 /// Answers every request with the reply of `answer`; none closes the connection.

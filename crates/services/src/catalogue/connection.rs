@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use plimsoll_grid_proxy::end_entity;
 use plimsoll_wire::catalogue::{Frame, MAX_BULK, Reply, Request, Status, subject_text};
 use rustls::{ServerConnection, StreamOwned};
 
@@ -13,12 +14,15 @@ use super::ServiceState;
 use super::database::DatabaseError;
 use super::store::{Store, result};
 use super::stream::LimitedStream;
+use super::tls;
 
 /// Maximum time from the start of the work for a connection to the end of the TLS handshake, and
 /// from then to its first request.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time from the first byte of a request to its last, and for a client to read a reply.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Number of failed handshakes that the log contains. The counter has the number of all.
+const LOGGED_HANDSHAKES: u64 = 20;
 /// Number of bytes of a read.
 const PIECE: usize = 16 * 1024;
 /// Buffers larger than this are released after the request.
@@ -35,7 +39,7 @@ pub(super) struct Worker<'a> {
 /// A client's session.
 #[derive(Default)]
 struct Session {
-    /// Subject of the certificate; none without security.
+    /// Subject of the certificate of the end entity; none without security.
     certified: Option<String>,
     /// Number of the user; none before the first request that needs it.
     user: Option<i64>,
@@ -76,15 +80,23 @@ impl<'a> Worker<'a> {
             return;
         };
         while connection.is_handshaking() {
-            if connection.complete_io(&mut stream).is_err() {
-                shared.tally.failed_handshakes.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = connection.complete_io(&mut stream) {
+                let before = shared.tally.failed_handshakes.fetch_add(1, Ordering::Relaxed);
+                if before < LOGGED_HANDSHAKES {
+                    log(&format!(
+                        "handshake {} failed: {}",
+                        before + 1,
+                        tls::failure(&error)
+                    ));
+                }
                 // The alert states the reason to the client.
                 let _ = connection.write_tls(&mut stream);
                 return;
             }
         }
         shared.tally.handshakes.fetch_add(1, Ordering::Relaxed);
-        let certificate = connection.peer_certificates().and_then(<[_]>::first);
+        // With a proxy, the client is the end entity that has issued it.
+        let certificate = connection.peer_certificates().and_then(end_entity);
         let mut session = Session {
             certified: Some(
                 certificate
@@ -242,6 +254,11 @@ impl<'a> Worker<'a> {
         };
         store.answer(user, request)
     }
+}
+
+#[allow(clippy::print_stderr, reason = "the log of a service is its stderr")]
+fn log(text: &str) {
+    eprintln!("catalogue: {text}");
 }
 
 /// The client sent something else than requests, or too slowly.

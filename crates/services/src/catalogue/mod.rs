@@ -2,9 +2,10 @@
 //! `PostgreSQL`, with the tables of the data set [`catalogue`](crate::data::catalogue).
 //!
 //! The protocol is that of [`plimsoll_wire::catalogue`], plain or within TLS with client
-//! certificates. As in LFC, a fixed number of threads serves the connections, one each, and each
-//! has its own session with the database; further connections wait until one of these ends. A
-//! session thus holds a thread while its client does nothing.
+//! certificates or grid proxies ([`plimsoll_grid_proxy`]). As in LFC, a fixed number of threads
+//! serves the connections, one each, and each has its own session with the database; further
+//! connections wait until one of these ends. A session thus holds a thread while its client does
+//! nothing.
 //!
 //! Rejected: a task for each connection and a pool of database sessions. It would be faster with
 //! many idle clients, and would not show the limit that the published catalogues had.

@@ -1,12 +1,14 @@
-//! TLS of the service: every client has a certificate.
+//! TLS of the service: every client has a certificate, or a grid proxy (RFC 3820).
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll_grid_proxy::{Authorities, Verifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::server::NoServerSessionStorage;
+use rustls::{CertificateError, OtherError, ServerConfig};
 
 use super::config::{CatalogueConfig, SecurityMode};
 use crate::ServiceError;
@@ -21,16 +23,14 @@ pub(super) fn server(config: &CatalogueConfig) -> Result<Option<Arc<ServerConfig
     ) else {
         return Ok(None);
     };
-    let mut roots = RootCertStore::empty();
+    let mut trusted = Authorities::default();
     for authority in certificates("ca_file", authorities)? {
-        roots
-            .add(authority)
+        trusted
+            .add(&authority)
             .map_err(|error| wrong("ca_file", authorities, &error))?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .build()
-        .map_err(|error| wrong("ca_file", authorities, &error))?;
+    let verifier = Arc::new(Verifier::new(trusted, &provider));
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| wrong("key_file", key_file, &error))?;
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -42,6 +42,19 @@ pub(super) fn server(config: &CatalogueConfig) -> Result<Option<Arc<ServerConfig
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     Ok(Some(Arc::new(server)))
+}
+
+/// Why a handshake has failed. The client receives only an alert.
+pub(super) fn failure(error: &io::Error) -> String {
+    let error_of_library = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match error_of_library {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(refusal)))) => {
+            format!("the client is refused: {refusal}")
+        }
+        _ => error.to_string(),
+    }
 }
 
 fn certificates(key: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, ServiceError> {

@@ -32,6 +32,12 @@ class ZipfKeys(Raw):
     zipf: Annotated[float, Field(ge=0, le=100)]
 
 
+class CatalogueTls(Tls):
+    """TLS with grid proxies (RFC 3820): `run`, one for all testers of a run; `tester`, one for each."""
+
+    proxy: Literal["run", "tester"] | None = None
+
+
 class CatalogueSection(Raw):
     """Operations of a file catalogue."""
 
@@ -46,7 +52,7 @@ class CatalogueSection(Raw):
     transactions: bool = False
     subject: PlainText = "/O=Plimsoll/CN=tester"
     verify: Fraction = 0.01
-    tls: Tls | None = None
+    tls: CatalogueTls | None = None
 
 
 def _keys(keys: str | ZipfKeys) -> dict[str, Json]:
@@ -70,7 +76,9 @@ def _catalogue_settings(section: CatalogueSection, at: KeyPath, context: Context
         "transactions": section.transactions,
         "subject": section.subject,
         "verify": section.verify,
-        "tls": None if section.tls is None else tls_settings(section.tls, (*at, "tls"), context),
+        "tls": None
+        if section.tls is None
+        else {**tls_settings(section.tls, (*at, "tls"), context), "proxy": section.tls.proxy},
     }
 
 

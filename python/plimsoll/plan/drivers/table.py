@@ -13,7 +13,7 @@ ldap      settings: connection, bind{kind: anonymous | simple | external, dn, pa
           tls as of http, or null.
           request: base, scope, filter, attributes, size_limit, time_limit_s, page_size, expect_entries.
 catalogue settings: connection, data{entries, directory, replicas, seed}, keys{kind: uniform | single | zipf, s},
-          round_trips, transactions, subject, verify, tls as of http, or null.
+          round_trips, transactions, subject, verify, tls as of http and proxy: run | tester | null, or null.
           request: operation, by, bulk, page.
 ftp       settings: connection, login{user, password}.
           request: path, transfer: download | upload, size, part{offset, length}, mode: stream | extended, streams,

@@ -8,12 +8,11 @@ use plimsoll_model::{NOT_HAPPENED, Outcome};
 use plimsoll_wire::catalogue::{Frame, Reply, Request, Status};
 
 use super::error::OperationError;
-use super::settings::Server;
 use crate::driver::{Attempt, Waiting};
 use crate::lane::reactor::Io;
-use crate::net::Stream;
 use crate::net::round_trips::Names;
-use crate::net::transport::Transport;
+use crate::net::transport::{Security, Transport};
+use crate::net::{Host, Stream};
 use crate::tester::failure::Failure;
 
 /// Number of reads in a row before the other testers of the lane run.
@@ -44,15 +43,15 @@ impl Connection {
     /// Connects, and begins TLS. `subject`: a session begins together with the first request.
     pub(super) async fn open(
         io: &Io,
-        server: &Server,
+        (host, security): (&Host, Option<&Security>),
         (number, names): (u32, Names),
         subject: Option<&str>,
         attempt: &mut Attempt,
     ) -> Result<Self, OperationError> {
         attempt.waiting = Waiting::Connect;
-        let stream = names.connect(&server.host, io, attempt).await;
+        let stream = names.connect(host, io, attempt).await;
         let stream = stream.map_err(|error| Failure::connecting(&error))?;
-        let transport = match &server.tls {
+        let transport = match security {
             None => Transport::Plain(stream),
             Some(security) => names
                 .secure(stream, security, attempt)

@@ -1,5 +1,6 @@
 //! `catalogue`: operations of a file catalogue over the protocol of [`plimsoll_wire::catalogue`],
-//! plain or within TLS with a client certificate, in a session or with one connection per call.
+//! plain or within TLS with a client certificate or grid proxies, in a session or with one
+//! connection per call.
 //!
 //! Stamps: start immediately before the first system call, which connects, or sends the first
 //! request on a kept connection; connected when the first connection, including TLS, is
@@ -51,6 +52,7 @@ use crate::driver::{AsyncDriver, AsyncTester, Attempt, Request, Setup, Waiting};
 use crate::drivers::connection::Connection as ConnectionMode;
 use crate::lane::reactor::Io;
 use crate::net::round_trips::{Names, RoundTrips};
+use crate::net::transport::Security;
 use crate::setup_error::SetupError;
 use crate::tester::failure::Failure;
 
@@ -118,6 +120,11 @@ impl AsyncDriver for Catalogue {
         Tester {
             kept: self.servers.iter().map(|_| None).collect(),
             own: self.servers.iter().map(|_| VecDeque::new()).collect(),
+            security: self
+                .servers
+                .iter()
+                .map(|server| server.security(number))
+                .collect(),
             trips: RoundTrips::new(self.names, self.servers.len()),
             draws: self.keys.start(self.seed, self.workload, u64::from(number)),
             driver: Arc::clone(self),
@@ -136,6 +143,8 @@ pub struct Tester {
     io: Io,
     number: u32,
     kept: Vec<Option<Connection>>,
+    /// TLS, per endpoint. With `proxy: tester`, the certificates are those of this tester alone.
+    security: Vec<Option<Security>>,
     own: Vec<VecDeque<KnownEntry>>,
     draws: Draws,
     sessions: u32,
@@ -449,9 +458,9 @@ impl Tester {
     async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Connection, OperationError> {
         let driver = Arc::clone(&self.driver);
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
-        let server = &driver.servers[endpoint];
+        let server = (&driver.servers[endpoint].host, self.security[endpoint].as_ref());
         // A catalogue without security learns the subject from the session.
-        let has_session = driver.keep || (server.tls.is_none() && !driver.subject.is_empty());
+        let has_session = driver.keep || (server.1.is_none() && !driver.subject.is_empty());
         let subject = has_session.then_some(driver.subject.as_str());
         let connection = Connection::open(&io, server, (number, driver.names), subject, attempt).await?;
         self.sessions = number;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use plimsoll_model::{Endpoint, Generator};
 use plimsoll_schedule::Values;
 use plimsoll_wire::catalogue::{DataSet, MAX_BULK};
+use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tokio_rustls::TlsConnector;
 use url::Url;
@@ -14,6 +15,7 @@ use super::CatalogueError;
 use crate::driver::Setup;
 use crate::drivers::connection::Connection;
 use crate::net::Host;
+use crate::net::identity::TesterProxies;
 use crate::net::tls::{self, TlsSettings};
 use crate::net::transport::Security;
 use crate::setup_error::{EndpointError, SetupError, UrlError};
@@ -106,7 +108,27 @@ pub(super) struct Work {
 /// A server: addresses, and TLS if it uses it.
 pub(super) struct Server {
     pub(super) host: Host,
-    pub(super) tls: Option<Security>,
+    tls: Option<(Identity, ServerName<'static>)>,
+}
+
+/// Who the testers are in TLS.
+enum Identity {
+    /// All of them present the same certificate or proxy.
+    Shared(TlsConnector),
+    /// Each has a proxy of its own.
+    Own(Box<TesterProxies>),
+}
+
+impl Server {
+    /// TLS of a tester; none without it.
+    pub(super) fn security(&self, tester: u32) -> Option<Security> {
+        let (identity, name) = self.tls.as_ref()?;
+        let connector = match identity {
+            Identity::Shared(connector) => connector.clone(),
+            Identity::Own(proxies) => TlsConnector::from(proxies.of_tester(tester)),
+        };
+        Some((connector, name.clone()))
+    }
 }
 
 impl Settings {
@@ -156,41 +178,41 @@ impl Settings {
             return Err(CatalogueError::NoSession.into());
         }
         let server = |endpoint: &Endpoint| {
-            let connector = self.connector(endpoint)?;
-            server(setup, endpoint, connector.as_ref())
+            let identity = self.identity(endpoint)?;
+            server(setup, endpoint, identity)
                 .map_err(|error| SetupError::from(EndpointError::new(endpoint, error)))
         };
         setup.endpoints.iter().map(server).collect()
     }
 
-    /// TLS with an endpoint; none without it. Without files in the settings, the certificates are
+    /// TLS with an endpoint; none without it. Without a certificate in the settings, the files are
     /// those that the service has made for its clients, in the directory that its URL contains.
-    fn connector(&self, endpoint: &Endpoint) -> Result<Option<TlsConnector>, SetupError> {
+    fn identity(&self, endpoint: &Endpoint) -> Result<Option<Identity>, SetupError> {
         let Some(address) = endpoint.url.strip_prefix("catalogues://") else {
             return Ok(None);
         };
         let made = address.find('/').map(|at| PathBuf::from(&address[at..]));
         let made = made.filter(|directory| directory.as_os_str().len() > 1);
-        let settings = match (&self.tls, made) {
-            (None, Some(directory)) => TlsSettings {
+        let settings = match (self.tls.clone(), made) {
+            (Some(settings), _) if settings.cert.is_some() => settings,
+            (settings, Some(directory)) => TlsSettings {
                 ca_file: Some(directory.join("ca.pem")),
                 ca_dir: None,
                 cert: Some(directory.join("user.pem")),
                 key: Some(directory.join("user.key")),
-                verify: true,
+                verify: settings.as_ref().is_none_or(|settings| settings.verify),
+                proxy: settings.and_then(|settings| settings.proxy),
             },
-            (Some(settings), _) if settings.cert.is_some() => settings.clone(),
             _ => return Err(CatalogueError::NoCertificate(endpoint.name.clone()).into()),
         };
-        Ok(Some(TlsConnector::from(tls::client(Some(&settings))?)))
+        Ok(Some(match tls::tester_proxies(&settings)? {
+            Some(proxies) => Identity::Own(Box::new(proxies)),
+            None => Identity::Shared(TlsConnector::from(tls::client(Some(&settings))?)),
+        }))
     }
 }
 
-fn server(
-    setup: &Setup<'_>,
-    endpoint: &Endpoint,
-    connector: Option<&TlsConnector>,
-) -> Result<Server, UrlError> {
+fn server(setup: &Setup<'_>, endpoint: &Endpoint, identity: Option<Identity>) -> Result<Server, UrlError> {
     let form = || UrlError::form("catalogue://HOST:PORT or catalogues://HOST:PORT", &endpoint.url);
     let url = Url::parse(&endpoint.url).map_err(|source| UrlError::Syntax {
         found: endpoint.url.clone(),
@@ -208,10 +230,10 @@ fn server(
         return Err(form());
     }
     let host = setup.host(name, url.port().unwrap_or(PORT))?;
-    let tls = match connector {
-        Some(connector) => {
+    let tls = match identity {
+        Some(identity) => {
             let bare = name.trim_start_matches('[').trim_end_matches(']');
-            Some((connector.clone(), tls::server_name(bare)?))
+            Some((identity, tls::server_name(bare)?))
         }
         None => None,
     };
