@@ -87,6 +87,24 @@ def test_a_proxy_is_its_end_entity(lab: Lab, place: Path, proxy: str) -> None:
     assert (counters["handshakes"], counters["failed_handshakes"]) == (2, 0)
 
 
+def test_every_operation_is_a_soap_message(lab: Lab, place: Path) -> None:
+    found = run(lab, place, experiment(OPERATIONS, ", verify: 100%", ", protocol: soap"))
+    assert_all_are_correct(found)
+    counters = service(found, "files")["counters"]
+    assert (counters["connections"], counters["database_errors"], counters["refused"]) == (2, 0, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("connection", ["kept", "per-request"])
+def test_soap_messages_over_https(lab: Lab, place: Path, connection: str) -> None:
+    if find(["openssl"]) is None:
+        missing("openssl", "apt-get install openssl")
+    section = f", verify: 0%, connection: {connection}"
+    found = run(lab, place, experiment(OPERATIONS, section, ", protocol: soap, security: tls"))
+    assert_all_are_correct(found)
+    assert (service(found, "files")["counters"]["handshakes"] == 2) == (connection == "kept")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("connection", ["kept", "per-request"])
 def test_every_operation_over_postgres(lab: Lab, place: Path, connection: str) -> None:

@@ -52,7 +52,7 @@ NOT_COMPARED = {
     "replication/02-near-far": {"db": "the writer sends updates, which are not counted as queries"},
     **{
         f"catalogues/{each}": {"db": "the statements of a catalogue for one operation are not counted"}
-        for each in ("01-local", "02-security", "03-far")
+        for each in ("01-local", "02-security", "03-far", "04-protocols")
     },
     "frontier/32-writers-cost": {"db": "the writers send updates, which are not counted as queries"},
 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// Maximum length of a request head in bytes: more than the 8 KiB of Frontier clients, and a head
 /// of 1 MB is rejected early.
-const MAX_HEAD: usize = 64 * 1024;
+pub(crate) const MAX_HEAD: usize = 64 * 1024;
 /// Maximum number of header fields.
 const MAX_FIELDS: usize = 64;
 /// Maximum time from the first byte of a head to its last.
@@ -45,7 +45,8 @@ pub(crate) struct Head {
     pub(crate) minor: u8,
     /// Whether the connection stays open after the response.
     pub(crate) keep_alive: bool,
-    length: u64,
+    /// Length of the body, bytes.
+    pub(crate) length: u64,
 }
 
 impl Head {
@@ -72,7 +73,7 @@ impl Head {
 
     /// Parses a head at the start of `bytes`. `Ok(None)`: it is incomplete. `Ok(Some(n))`: it has
     /// `n` bytes.
-    fn parse(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
+    pub(crate) fn parse(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let length = match request.parse(bytes) {
@@ -122,7 +123,7 @@ impl Head {
 
 /// Reason why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refusal {
+pub(crate) enum Refusal {
     Malformed,
     HeadTooBig,
     BodyTooBig,
@@ -131,7 +132,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn answer(self) -> (u16, &'static str) {
+    pub(crate) fn answer(self) -> (u16, &'static str) {
         match self {
             Self::Malformed => (400, "the request is not valid HTTP/1.0 or HTTP/1.1\n"),
             Self::TooSlow => (
@@ -414,16 +415,18 @@ impl HttpConnection {
     }
 }
 
-fn reason(status: u16) -> &'static str {
+pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         204 => "No Content",
         304 => "Not Modified",
         400 => "Bad Request",
         404 => "Not Found",
+        405 => "Method Not Allowed",
         408 => "Request Timeout",
         411 => "Length Required",
         413 => "Content Too Large",
+        415 => "Unsupported Media Type",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         503 => "Service Unavailable",

@@ -84,7 +84,7 @@ def test_a_mix_has_different_operations() -> None:
             "give cert_file, key_file, ca_file, or none of them",
         ),
         ({"service": ", ca_file: ca.pem"}, "is used only with `security: tls`"),
-        ({"service": ", protocol: soap"}, "protocol"),
+        ({"service": ", protocol: rest"}, "protocol"),
         ({"database": "mariadb"}, "expected one of kind sqlite or postgres"),
         ({"database": "mariadb"}, "is a MariaDB, which a catalogue does not support"),
         ({"data": ", replicas: 21"}, "replicas"),
@@ -96,6 +96,21 @@ def test_what_cannot_be_used_is_refused(words: dict[str, Any], message: str) -> 
     with pytest.raises(BadInput) as refused:
         config(**words)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("service", "scheme"),
+    [
+        ("", "catalogue"),
+        (", security: tls", "catalogues"),
+        (", protocol: soap", "soap"),
+        (", protocol: soap, security: tls", "soaps"),
+    ],
+)
+def test_the_scheme_of_the_service_determines_the_protocol_of_the_testers(service: str, scheme: str) -> None:
+    found = config(service=service)
+    assert found.services[1].scheme == scheme
+    assert [(tier.service, tier.counter) for tier in tiers_of(found)] == [("files", "received")]
 
 
 def test_the_service_reads_the_database_of_another_service() -> None:
@@ -114,6 +129,7 @@ def test_the_service_reads_the_database_of_another_service() -> None:
     addresses = Addresses({database.name: ["sqlite:/tmp/db.sqlite"]})
     assert SERVICE_KINDS["catalogue"].engine_config(service, addresses) == {
         "database": "/tmp/db.sqlite",
+        "protocol": "stateful",
         "threads": 5,
         "security": "none",
         "idle_timeout_s": 60.0,

@@ -23,11 +23,11 @@ use crate::harness::*;
 use crate::http::directory;
 use crate::tls::{pki, tls};
 
-const ENTRIES: u64 = 250;
-const OK: (Outcome, &str) = (Outcome::Ok, "");
+pub const ENTRIES: u64 = 250;
+pub const OK: (Outcome, &str) = (Outcome::Ok, "");
 
 /// Plimsoll's catalogue with a data set. It ends when it is dropped.
-struct Catalogue {
+pub struct Catalogue {
     port: u16,
     file: PathBuf,
     stop: Option<oneshot::Sender<()>>,
@@ -35,7 +35,7 @@ struct Catalogue {
 }
 
 impl Catalogue {
-    fn start(name: &str, change: impl FnOnce(&mut CatalogueConfig)) -> Self {
+    pub fn start(name: &str, change: impl FnOnce(&mut CatalogueConfig)) -> Self {
         let file = directory(name).join("catalogue.db");
         let set = DataSet::Catalogue(data::CatalogueConfig {
             entries: ENTRIES,
@@ -71,13 +71,13 @@ impl Catalogue {
         }
     }
 
-    fn query(&self, sql: &str) -> u64 {
+    pub fn query(&self, sql: &str) -> u64 {
         let connection = rusqlite::Connection::open(&self.file).unwrap();
         let count: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
         count as u64
     }
 
-    fn spec(&self, scheme: &str, settings: Value, requests: &[Value], transactions: u64) -> Value {
+    pub fn spec(&self, scheme: &str, settings: Value, requests: &[Value], transactions: u64) -> Value {
         let url = format!("{scheme}://127.0.0.1:{}", self.port);
         workload(&url, settings, requests, transactions)
     }
@@ -92,7 +92,7 @@ impl Drop for Catalogue {
     }
 }
 
-fn workload(url: &str, settings: Value, requests: &[Value], transactions: u64) -> Value {
+pub fn workload(url: &str, settings: Value, requests: &[Value], transactions: u64) -> Value {
     let end = json!({"transactions": transactions});
     let mut whole = spec("catalogue", url, settings, requests[0].clone(), closed(1), end);
     let operations: Vec<Value> = requests
@@ -104,7 +104,7 @@ fn workload(url: &str, settings: Value, requests: &[Value], transactions: u64) -
     whole
 }
 
-fn settings(change: impl Fn(&mut Value)) -> Value {
+pub fn settings(change: impl Fn(&mut Value)) -> Value {
     let mut settings = json!({
         "connection": "kept", "data": {"entries": ENTRIES, "directory": 100, "replicas": 2, "seed": 3},
         "keys": {"kind": "uniform"}, "round_trips": "one", "transactions": false,
@@ -114,15 +114,15 @@ fn settings(change: impl Fn(&mut Value)) -> Value {
     settings
 }
 
-fn request(operation: &str, bulk: u32) -> Value {
+pub fn request(operation: &str, bulk: u32) -> Value {
     json!({"operation": operation, "by": "name", "bulk": bulk, "page": 30})
 }
 
-fn by(by: &str, bulk: u32) -> Value {
+pub fn by(by: &str, bulk: u32) -> Value {
     json!({"operation": "query", "by": by, "bulk": bulk, "page": 30})
 }
 
-fn every_operation() -> Vec<Value> {
+pub fn every_operation() -> Vec<Value> {
     vec![
         by("name", 1),
         by("guid", 1),

@@ -7,6 +7,7 @@
 )]
 
 mod catalogue;
+mod catalogue_soap;
 mod database;
 mod exec;
 mod frontier;

@@ -17,6 +17,18 @@ pub enum SecurityMode {
     Tls,
 }
 
+/// The protocol of the service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// That of [`plimsoll_wire::catalogue`]: sessions, transactions, bulk with a result for each
+    /// entry.
+    #[default]
+    Stateful,
+    /// That of [`plimsoll_wire::catalogue::soap`]: a message succeeds or fails as a whole.
+    Soap,
+}
+
 /// Configuration of `catalogue`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +36,9 @@ pub struct CatalogueConfig {
     /// Path of an `SQLite` file, or URL of a `PostgreSQL` database, with the tables of the data set
     /// `catalogue`.
     pub database: PathBuf,
+    /// The protocol of the service.
+    #[serde(default)]
+    pub protocol: Protocol,
     /// Number of threads, 1 to 1,000. A thread serves one connection at a time, with a session of
     /// its own with the database. Further connections wait.
     #[serde(default = "twenty")]
@@ -70,6 +85,7 @@ impl CatalogueConfig {
     pub fn new(database: impl Into<PathBuf>) -> Self {
         Self {
             database: database.into(),
+            protocol: Protocol::default(),
             threads: twenty(),
             security: none(),
             cert_file: None,

@@ -1,5 +1,7 @@
 //! One connection: from its first bytes to its end, on one thread.
 
+mod soap;
+
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -11,10 +13,13 @@ use plimsoll_wire::catalogue::{Frame, MAX_BULK, Reply, Request, Status, subject_
 use rustls::{ServerConnection, StreamOwned};
 
 use super::ServiceState;
+use super::config::Protocol;
 use super::database::DatabaseError;
 use super::store::{Store, result};
 use super::stream::LimitedStream;
 use super::tls;
+
+pub(super) use soap::description;
 
 /// Maximum time from the start of the work for a connection to the end of the TLS handshake, and
 /// from then to its first request.
@@ -73,7 +78,7 @@ impl<'a> Worker<'a> {
         let mut stream = LimitedStream::new(stream, Instant::now() + BEGIN_TIMEOUT);
         let Some(config) = &shared.tls else {
             let mut session = Session::default();
-            self.converse(&mut stream, LimitedStream::limit, &mut session);
+            self.talk(&mut stream, LimitedStream::limit, &mut session);
             return self.end();
         };
         let Ok(mut connection) = ServerConnection::new(Arc::clone(config)) else {
@@ -107,7 +112,7 @@ impl<'a> Worker<'a> {
         };
         let mut stream = StreamOwned::new(connection, stream);
         stream.sock.limit(Instant::now() + BEGIN_TIMEOUT);
-        self.converse(
+        self.talk(
             &mut stream,
             |stream, until| stream.sock.limit(until),
             &mut session,
@@ -128,6 +133,18 @@ impl<'a> Worker<'a> {
             if buffer.capacity() > MAX_KEPT {
                 *buffer = Vec::new();
             }
+        }
+    }
+
+    fn talk<S: Read + Write>(
+        &mut self,
+        stream: &mut S,
+        limit: impl Fn(&mut S, Instant),
+        session: &mut Session,
+    ) {
+        match self.shared.protocol {
+            Protocol::Stateful => self.converse(stream, limit, session),
+            Protocol::Soap => self.converse_soap(stream, limit, session),
         }
     }
 
@@ -218,14 +235,8 @@ impl<'a> Worker<'a> {
         let reply = match self.carry_out(session, request) {
             Ok(reply) => reply,
             Err(error) => {
-                let tally = &self.shared.tally;
-                tally.database_errors.fetch_add(1, Ordering::Relaxed);
-                self.store = None;
-                let status = match error {
-                    DatabaseError::Busy => Status::BUSY,
-                    DatabaseError::Failed(_) => Status::INTERNAL,
-                };
-                Reply::Result(status, format!("{}: {error}", status.text()))
+                let (status, text) = self.database_failed(&error);
+                Reply::Result(status, text)
             }
         };
         self.shared.tally.count(request);
@@ -236,6 +247,18 @@ impl<'a> Worker<'a> {
             After::Close
         };
         (reply, after)
+    }
+
+    /// Gives up the session with the database, and returns the result for the client.
+    fn database_failed(&mut self, error: &DatabaseError) -> (Status, String) {
+        let tally = &self.shared.tally;
+        tally.database_errors.fetch_add(1, Ordering::Relaxed);
+        self.store = None;
+        let status = match error {
+            DatabaseError::Busy => Status::BUSY,
+            DatabaseError::Failed(_) => Status::INTERNAL,
+        };
+        (status, format!("{}: {error}", status.text()))
     }
 
     fn carry_out(&mut self, session: &mut Session, request: &Request) -> Result<Reply, DatabaseError> {

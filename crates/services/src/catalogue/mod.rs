@@ -1,20 +1,20 @@
 //! `catalogue`: a file catalogue with the functions that LFC and `FiReMan` share, over `SQLite` or
 //! `PostgreSQL`, with the tables of the data set [`catalogue`](crate::data::catalogue).
 //!
-//! The protocol is that of [`plimsoll_wire::catalogue`], plain or within TLS with client
-//! certificates or grid proxies ([`plimsoll_grid_proxy`]). As in LFC, a fixed number of threads
-//! serves the connections, one each, and each has its own session with the database; further
-//! connections wait until one of these ends. A session thus holds a thread while its client does
-//! nothing.
+//! The protocol is that of [`plimsoll_wire::catalogue`], or SOAP
+//! ([`plimsoll_wire::catalogue::soap`]), plain or within TLS with client certificates or grid
+//! proxies ([`plimsoll_grid_proxy`]). One implementation (`store`) carries out the operations of
+//! both. As in LFC, a fixed number of threads serves the connections, one each, and each has its
+//! own session with the database; further connections wait until one of these ends. A session thus
+//! holds a thread while its client does nothing, as does a kept connection of HTTP.
 //!
 //! Rejected: a task for each connection and a pool of database sessions. It would be faster with
 //! many idle clients, and would not show the limit that the published catalogues had.
 //!
 //! `GET /plimsoll/stats` on the same port returns the counters, without a thread
-//! ([`crate::counters`]).
+//! ([`crate::counters`]); with SOAP, `GET /catalogue?wsdl` returns the description of the service.
 //!
-//! Not implemented: ACLs and groups, symbolic links, comments, `MariaDB`, and the stateless
-//! protocol (SOAP) of `FiReMan`.
+//! Not implemented: ACLs and groups, symbolic links, comments, and `MariaDB`.
 
 mod config;
 mod connection;
@@ -36,7 +36,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub use config::{CatalogueConfig, SecurityMode};
+pub use config::{CatalogueConfig, Protocol, SecurityMode};
 pub use tally::CatalogueStats;
 
 use self::connection::Worker;
@@ -54,6 +54,7 @@ const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 /// State that all threads share.
 struct ServiceState {
     database: PathBuf,
+    protocol: Protocol,
     tls: Option<Arc<ServerConfig>>,
     threads: usize,
     idle_timeout: Duration,
@@ -78,6 +79,7 @@ pub async fn serve(
     let shared = Arc::new(ServiceState {
         tls: tls::server(&config)?,
         database: config.database,
+        protocol: config.protocol,
         threads: config.threads,
         idle_timeout: Duration::from_secs_f64(config.idle_timeout_s),
         tables: Tables::default(),
@@ -151,6 +153,12 @@ async fn statistics(mut connection: HttpConnection, shared: &ServiceState) {
             Some(question) => {
                 let stats = || shared.tally.stats(counters.counts(), shared.threads);
                 (200, question.answer(counters, stats))
+            }
+            None if shared.protocol == Protocol::Soap => {
+                let (response, text) = connection::description(&head, "http");
+                // A client that sends messages on this connection would have no thread.
+                connection.respond(&head, &response, text.as_bytes()).await;
+                return;
             }
             None => (
                 404,

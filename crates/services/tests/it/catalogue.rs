@@ -15,15 +15,15 @@ use plimsoll_wire::catalogue::{
 use crate::servers::{self, Kind};
 use crate::support::{Running, Scratch, start};
 
-const OWNER: &str = "/O=Plimsoll/CN=owner";
-const NAMES: Names = Names {
+pub const OWNER: &str = "/O=Plimsoll/CN=owner";
+pub const NAMES: Names = Names {
     entries: 250,
     directory: 100,
     replicas: 2,
     seed: 3,
 };
 
-fn load(database: impl Into<PathBuf>) -> Vec<TableReport> {
+pub fn load(database: impl Into<PathBuf>) -> Vec<TableReport> {
     let set = DataSet::Catalogue(data::CatalogueConfig {
         entries: NAMES.entries,
         directory: NAMES.directory,
@@ -38,7 +38,7 @@ fn load(database: impl Into<PathBuf>) -> Vec<TableReport> {
     .unwrap()
 }
 
-fn serve(database: impl Into<PathBuf>, change: impl FnOnce(&mut CatalogueConfig)) -> Running {
+pub fn serve(database: impl Into<PathBuf>, change: impl FnOnce(&mut CatalogueConfig)) -> Running {
     let mut config = CatalogueConfig::new(database);
     change(&mut config);
     start(2, move |listener, shutdown| {
@@ -114,7 +114,7 @@ impl Client {
     }
 }
 
-fn new(path: &str) -> NewEntry {
+pub fn new(path: &str) -> NewEntry {
     NewEntry {
         path: path.into(),
         guid: guid_of(path),
@@ -124,7 +124,7 @@ fn new(path: &str) -> NewEntry {
     }
 }
 
-fn path(path: &str) -> Key {
+pub fn path(path: &str) -> Key {
     Key::Path(path.into())
 }
 

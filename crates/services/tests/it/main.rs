@@ -7,6 +7,7 @@
 
 mod broker;
 mod catalogue;
+mod catalogue_soap;
 mod data;
 mod databases;
 mod delay;

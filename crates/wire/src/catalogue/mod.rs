@@ -21,6 +21,7 @@ mod frame;
 mod names;
 mod reply;
 mod request;
+pub mod soap;
 mod subject;
 
 pub use error::{CatalogueProtocolError, Status};

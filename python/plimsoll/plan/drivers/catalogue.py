@@ -106,7 +106,7 @@ def _files(settings: Mapping[str, Any], operations: Sequence[Operation]) -> Iter
 CATALOGUE = Driver(
     CatalogueSection,
     frozenset({"data", "keys", "connection", "round_trips", "transactions", "subject", "verify", "tls"}),
-    ("catalogue", "catalogues"),
+    ("catalogue", "catalogues", "soap", "soaps"),
     _catalogue_settings,
     _catalogue_requests,
     files=_files,

@@ -276,6 +276,8 @@ def _endpoint(
         "https",
         "catalogue",
         "catalogues",
+        "soap",
+        "soaps",
         "ldap",
         "ldaps",
         "tcp",

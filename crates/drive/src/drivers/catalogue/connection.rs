@@ -16,7 +16,7 @@ use crate::net::{Host, Stream};
 use crate::tester::failure::Failure;
 
 /// Number of reads in a row before the other testers of the lane run.
-const MAX_READS: u32 = 16;
+pub(super) const MAX_READS: u32 = 16;
 
 /// Whether an exchange is a part of the transaction, whose stamps and bytes are recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,13 +28,15 @@ pub(super) enum Part {
 
 /// A connection.
 pub(super) struct Connection {
-    transport: Transport,
+    pub(super) transport: Transport,
     input: Vec<u8>,
-    output: Vec<u8>,
+    pub(super) output: Vec<u8>,
     /// A request for a session is before the first request.
     begins_session: bool,
     /// Whether a reply was received.
-    is_used: bool,
+    pub(super) is_used: bool,
+    /// Whether the server closes the connection after its last reply.
+    pub(super) is_spent: bool,
     /// Number of the connection among its tester's, from 1.
     pub(super) number: u32,
 }
@@ -72,6 +74,7 @@ impl Connection {
             output,
             begins_session: subject.is_some(),
             is_used: false,
+            is_spent: false,
             number,
         })
     }
@@ -82,7 +85,7 @@ impl Connection {
 
     /// Whether the connection can be used, as far as this is known without waiting.
     pub(super) fn check_alive(&mut self, io: &Io) -> bool {
-        if self.transport.is_closed() {
+        if self.is_spent || self.transport.is_closed() {
             return false;
         }
         let mut buffer = io.buffer();
@@ -104,7 +107,7 @@ impl Connection {
         request.encode(&mut self.output);
         self.send(part, attempt)
             .await
-            .map_err(|error| self.lost(&error))?;
+            .map_err(|error| self.lost(&error, self.input.is_empty()))?;
         if std::mem::take(&mut self.begins_session) {
             match self.receive(io, part, attempt).await?.0 {
                 Reply::Result(Status::OK, _) => {}
@@ -150,7 +153,7 @@ impl Connection {
                 Ok(0) if self.is_used && self.input.is_empty() => return Err(OperationError::Stale),
                 Ok(0) => return Err(Failure::closed_early().into()),
                 Ok(_) => {}
-                Err(error) => return Err(self.lost(&error)),
+                Err(error) => return Err(self.lost(&error, self.input.is_empty())),
             }
             reads += 1;
             if reads % MAX_READS == 0 {
@@ -159,12 +162,13 @@ impl Connection {
         }
     }
 
-    fn lost(&self, error: &io::Error) -> OperationError {
+    /// Why an exchange failed. `is_silent`: no byte of the reply was read.
+    pub(super) fn lost(&self, error: &io::Error, is_silent: bool) -> OperationError {
         let is_closed = matches!(
             error.kind(),
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
         );
-        if is_closed && self.is_used && self.input.is_empty() {
+        if is_closed && self.is_used && is_silent {
             OperationError::Stale
         } else {
             Failure::talking(error).into()
@@ -172,7 +176,7 @@ impl Connection {
     }
 
     /// Sends what is in `output`.
-    async fn send(&mut self, part: Part, attempt: &mut Attempt) -> io::Result<()> {
+    pub(super) async fn send(&mut self, part: Part, attempt: &mut Attempt) -> io::Result<()> {
         let Self {
             transport, output, ..
         } = self;

@@ -12,12 +12,15 @@ use crate::tester::failure::Failure;
 pub enum CatalogueError {
     /// A client certificate is missing.
     #[error(
-        "tls: endpoint {0} uses TLS (catalogues://) and needs a client certificate: set tls.cert and tls.key"
+        "tls: endpoint {0} uses TLS (catalogues:// or soaps://) and needs a client certificate: set tls.cert and tls.key"
     )]
     NoCertificate(String),
     /// Transactions without a session.
     #[error("transactions: need a session: set connection: kept")]
     NoSession,
+    /// Something that the stateless protocol does not have.
+    #[error("{0}: is only in the stateful protocol: use a target catalogue:// instead of soap://")]
+    Stateless(&'static str),
     /// A number is out of range.
     #[error("{key}: expected {expected}, got {found}")]
     Range {
@@ -71,6 +74,15 @@ impl OperationError {
             outcome: Outcome::Wrong,
             code: Cow::Borrowed(code),
             message: String::new(),
+        }
+    }
+
+    /// The exchange was complete, and the operation failed.
+    pub(super) fn error(code: Cow<'static, str>, message: String) -> Self {
+        Self::Answer {
+            outcome: Outcome::Error,
+            code,
+            message,
         }
     }
 

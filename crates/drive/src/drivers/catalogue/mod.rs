@@ -1,6 +1,7 @@
-//! `catalogue`: operations of a file catalogue over the protocol of [`plimsoll_wire::catalogue`],
-//! plain or within TLS with a client certificate or grid proxies, in a session or with one
-//! connection per call.
+//! `catalogue`: operations of a file catalogue over the protocol of [`plimsoll_wire::catalogue`] in
+//! a session or with one connection per call, or over SOAP ([`plimsoll_wire::catalogue::soap`])
+//! with kept connections or one per message; plain, or within TLS with a client certificate or
+//! grid proxies. The scheme of the one endpoint determines the protocol.
 //!
 //! Stamps: start immediately before the first system call, which connects, or sends the first
 //! request on a kept connection; connected when the first connection, including TLS, is
@@ -24,13 +25,15 @@
 //!
 //! Codes of wrong answers: `missing entry`, `wrong entry`, `deleted entry found`, `not refused`,
 //! `unexpected entries` (of a list). Other codes: the text of the catalogue's result (`busy`,
-//! `permission denied`, `entry exists`, ...); `bad response`, `answer too long`; those of failed
-//! exchanges.
+//! `permission denied`, `entry exists`, ...); `bad response`, `answer too long`; `soap fault` (one
+//! without a result of the catalogue); `http STATUS` (a response that is no message of SOAP); those
+//! of failed exchanges.
 //!
 //! Metrics: `catalogue_round_trips`, the number of requests of a transaction if it is not 1.
 
 mod connection;
 mod error;
+mod message;
 mod settings;
 mod steps;
 
@@ -45,6 +48,7 @@ use plimsoll_wire::catalogue::{DataSet, Key, Reply, Request as CatalogueRequest}
 
 use self::connection::{Connection, Part};
 use self::error::OperationError;
+use self::message::{Message, spoken};
 use self::settings::{Operation, RoundTripMode, Server, Settings, Work, work};
 use self::steps::{Expected, KnownEntry, MODES, Step, insertion, judge, steps, verification};
 use crate::api::DriverInfo;
@@ -60,7 +64,7 @@ pub use error::CatalogueError;
 
 /// Description of the driver.
 pub(crate) const INFO: DriverInfo = DriverInfo {
-    schemes: &["catalogue", "catalogues"],
+    schemes: &["catalogue", "catalogues", "soap", "soaps"],
     file_keys: &["ca_file", "cert", "key"],
     ..DriverInfo::new("catalogue", "operations of a file catalogue")
 };
@@ -235,8 +239,10 @@ impl Tester {
                 let missing = work.bulk.saturating_sub(self.own[endpoint].len());
                 if missing > 0 {
                     let entries = self.new_entries("/grid/new", missing);
-                    self.exchange(endpoint, &insertion(&entries), &entries, Part::Own, attempt)
-                        .await?;
+                    for step in self.spoken(endpoint, vec![insertion(&entries)]) {
+                        self.exchange(endpoint, &step, &entries, Part::Own, attempt)
+                            .await?;
+                    }
                     self.own[endpoint].extend(entries);
                     // The transaction begins only now.
                     (attempt.connected, attempt.session) = (NOT_HAPPENED, 0);
@@ -281,16 +287,13 @@ impl Tester {
         if work.operation == Operation::List {
             return self.list(work, endpoint, done, attempt).await;
         }
-        let all = steps(work, self.driver.mode, entries);
+        let all = self.spoken(endpoint, steps(work, self.driver.mode, entries));
         let is_change = work.operation != Operation::Query;
         let transaction = [
             CatalogueRequest::StartTransaction,
             CatalogueRequest::EndTransaction,
         ]
-        .map(|request| Step {
-            request,
-            expected: Expected::Done,
-        });
+        .map(|request| Step::new(request, Expected::Done));
         let [before, after] = if self.driver.transactions && is_change {
             transaction.map(Some)
         } else {
@@ -320,6 +323,7 @@ impl Tester {
         if self.driver.mode == RoundTripMode::Lfc {
             // LFC opens a directory before it reads it.
             let stat = CatalogueRequest::Stat(Key::Path(path.clone()));
+            let stat = Message::Stateful(stat);
             let (reply, payload) = self.call(endpoint, &stat, Part::Transaction, attempt).await?;
             if let Reply::Result(status, message) = reply {
                 return Err(OperationError::status(status, message));
@@ -333,7 +337,9 @@ impl Tester {
                 after,
                 max: work.page,
             };
-            let (reply, payload) = self.call(endpoint, &request, Part::Transaction, attempt).await?;
+            let is_soap = self.driver.servers[endpoint].soap.is_some();
+            let message = Message::of(request, is_soap);
+            let (reply, payload) = self.call(endpoint, &message, Part::Transaction, attempt).await?;
             done.requests += 1;
             done.payload += payload;
             let (entries, is_last) = match reply {
@@ -378,7 +384,10 @@ impl Tester {
             return;
         };
         let (metrics, connected) = (attempt.metrics.len(), attempt.connected);
-        let result = self.exchange(endpoint, &step, entries, Part::Own, attempt).await;
+        let mut result = Ok(0);
+        for step in self.spoken(endpoint, vec![step]) {
+            result = self.exchange(endpoint, &step, entries, Part::Own, attempt).await;
+        }
         attempt.metrics.truncate(metrics);
         attempt.connected = connected;
         if let Err(OperationError::Answer {
@@ -404,6 +413,11 @@ impl Tester {
         }
     }
 
+    /// Steps in the protocol of the endpoint.
+    fn spoken(&self, endpoint: usize, steps: Vec<Step>) -> Vec<Step> {
+        spoken(steps, self.driver.servers[endpoint].soap.is_some())
+    }
+
     /// Carries out a step. Returns the number of bytes of the reply's body.
     async fn exchange(
         &mut self,
@@ -413,7 +427,7 @@ impl Tester {
         part: Part,
         attempt: &mut Attempt,
     ) -> Result<u64, OperationError> {
-        let (reply, payload) = self.call(endpoint, &step.request, part, attempt).await?;
+        let (reply, payload) = self.call(endpoint, &step.message, part, attempt).await?;
         judge(step.expected, reply, entries)?;
         Ok(payload)
     }
@@ -422,11 +436,11 @@ impl Tester {
     async fn call(
         &mut self,
         endpoint: usize,
-        request: &CatalogueRequest,
+        message: &Message,
         part: Part,
         attempt: &mut Attempt,
     ) -> Result<(Reply, u64), OperationError> {
-        let io = Rc::clone(&self.io);
+        let (io, driver) = (Rc::clone(&self.io), Arc::clone(&self.driver));
         let mut kept = self.kept[endpoint].take();
         let is_usable = |connection: &mut Connection| self.driver.keep && connection.check_alive(&io);
         if !kept.as_mut().is_some_and(is_usable) {
@@ -443,12 +457,13 @@ impl Tester {
             if part == Part::Transaction {
                 attempt.session = if self.driver.keep { connection.number } else { 0 };
             }
-            match connection.exchange(&io, request, part, attempt).await {
+            let server = &driver.servers[endpoint];
+            match connection.send_message(&io, server, message, part, attempt).await {
                 Ok(reply) => {
                     self.kept[endpoint] = Some(connection);
                     return Ok(reply);
                 }
-                Err(OperationError::Stale) if is_repeatable(request) => attempt.attempt = 1,
+                Err(OperationError::Stale) if message.is_repeatable() => attempt.attempt = 1,
                 Err(OperationError::Stale) => return Err(Failure::not_repeated().into()),
                 Err(error) => return Err(error),
             }
@@ -458,26 +473,18 @@ impl Tester {
     async fn open(&mut self, endpoint: usize, attempt: &mut Attempt) -> Result<Connection, OperationError> {
         let driver = Arc::clone(&self.driver);
         let (io, number) = (Rc::clone(&self.io), self.sessions + 1);
-        let server = (&driver.servers[endpoint].host, self.security[endpoint].as_ref());
+        let server = &driver.servers[endpoint];
+        let security = self.security[endpoint].as_ref();
         // A catalogue without security learns the subject from the session.
-        let has_session = driver.keep || (server.1.is_none() && !driver.subject.is_empty());
+        let is_stateful = server.soap.is_none();
+        let states_subject = security.is_none() && !driver.subject.is_empty();
+        let has_session = is_stateful && (driver.keep || states_subject);
         let subject = has_session.then_some(driver.subject.as_str());
-        let connection = Connection::open(&io, server, (number, driver.names), subject, attempt).await?;
+        let way = (&server.host, security);
+        let connection = Connection::open(&io, way, (number, driver.names), subject, attempt).await?;
         self.sessions = number;
         Ok(connection)
     }
-}
-
-/// Whether a request changes nothing.
-fn is_repeatable(request: &CatalogueRequest) -> bool {
-    matches!(
-        request,
-        CatalogueRequest::StartTransaction
-            | CatalogueRequest::Lookup(_)
-            | CatalogueRequest::Stat(_)
-            | CatalogueRequest::ListReplicas(_)
-            | CatalogueRequest::List { .. }
-    )
 }
 
 /// Ends the attempt with a failure.

@@ -12,6 +12,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 use super::CatalogueError;
+use super::message::SoapSettings;
 use crate::driver::Setup;
 use crate::drivers::connection::Connection;
 use crate::net::Host;
@@ -105,10 +106,12 @@ pub(super) struct Work {
     pub(super) page: u16,
 }
 
-/// A server: addresses, and TLS if it uses it.
+/// A server: addresses, TLS if it uses it, and its protocol.
 pub(super) struct Server {
     pub(super) host: Host,
     tls: Option<(Identity, ServerName<'static>)>,
+    /// For SOAP: what its requests have in common. None: the stateful protocol.
+    pub(super) soap: Option<SoapSettings>,
 }
 
 /// Who the testers are in TLS.
@@ -179,16 +182,26 @@ impl Settings {
         }
         let server = |endpoint: &Endpoint| {
             let identity = self.identity(endpoint)?;
-            server(setup, endpoint, identity)
+            server(setup, endpoint, identity, self)
                 .map_err(|error| SetupError::from(EndpointError::new(endpoint, error)))
         };
-        setup.endpoints.iter().map(server).collect()
+        let servers: Vec<Server> = setup.endpoints.iter().map(server).collect::<Result<_, _>>()?;
+        if servers.iter().any(|server| server.soap.is_some()) {
+            if self.transactions {
+                return Err(CatalogueError::Stateless("transactions: true").into());
+            }
+            if self.round_trips == RoundTripMode::Lfc {
+                return Err(CatalogueError::Stateless("round_trips: lfc").into());
+            }
+        }
+        Ok(servers)
     }
 
     /// TLS with an endpoint; none without it. Without a certificate in the settings, the files are
     /// those that the service has made for its clients, in the directory that its URL contains.
     fn identity(&self, endpoint: &Endpoint) -> Result<Option<Identity>, SetupError> {
-        let Some(address) = endpoint.url.strip_prefix("catalogues://") else {
+        let secure = ["catalogues://", "soaps://"];
+        let Some(address) = secure.iter().find_map(|scheme| endpoint.url.strip_prefix(scheme)) else {
             return Ok(None);
         };
         let made = address.find('/').map(|at| PathBuf::from(&address[at..]));
@@ -212,15 +225,25 @@ impl Settings {
     }
 }
 
-fn server(setup: &Setup<'_>, endpoint: &Endpoint, identity: Option<Identity>) -> Result<Server, UrlError> {
-    let form = || UrlError::form("catalogue://HOST:PORT or catalogues://HOST:PORT", &endpoint.url);
+fn server(
+    setup: &Setup<'_>,
+    endpoint: &Endpoint,
+    identity: Option<Identity>,
+    settings: &Settings,
+) -> Result<Server, UrlError> {
+    let form = || {
+        let forms = "catalogue://HOST:PORT, catalogues://HOST:PORT, soap://HOST:PORT or soaps://HOST:PORT";
+        UrlError::form(forms, &endpoint.url)
+    };
     let url = Url::parse(&endpoint.url).map_err(|source| UrlError::Syntax {
         found: endpoint.url.clone(),
         source,
     })?;
-    let is_secure = match url.scheme() {
-        "catalogue" => false,
-        "catalogues" => true,
+    let (is_secure, is_soap) = match url.scheme() {
+        "catalogue" => (false, false),
+        "catalogues" => (true, false),
+        "soap" => (false, true),
+        "soaps" => (true, true),
         _ => return Err(form()),
     };
     let name = url.host_str().filter(|name| !name.is_empty()).ok_or_else(form)?;
@@ -229,7 +252,18 @@ fn server(setup: &Setup<'_>, endpoint: &Endpoint, identity: Option<Identity>) ->
     if (has_path && !is_secure) || url.query().is_some() {
         return Err(form());
     }
-    let host = setup.host(name, url.port().unwrap_or(PORT))?;
+    let port = url.port().unwrap_or(PORT);
+    let host = setup.host(name, port)?;
+    let soap = is_soap.then(|| SoapSettings {
+        host: format!("{name}:{port}"),
+        // The certificate states who the tester is.
+        subject: if is_secure {
+            String::new()
+        } else {
+            settings.subject.clone()
+        },
+        keep: settings.connection == Connection::Kept,
+    });
     let tls = match identity {
         Some(identity) => {
             let bare = name.trim_start_matches('[').trim_end_matches(']');
@@ -237,7 +271,7 @@ fn server(setup: &Setup<'_>, endpoint: &Endpoint, identity: Option<Identity>) ->
         }
         None => None,
     };
-    Ok(Server { host, tls })
+    Ok(Server { host, tls, soap })
 }
 
 /// The operation `index` of the workload.

@@ -3,6 +3,7 @@
 use plimsoll_wire::catalogue::{DataSet, EntryData, Key, NewEntry, Reply, Request, Status, guid_of};
 
 use super::error::OperationError;
+use super::message::Message;
 use super::settings::{By, Operation, RoundTripMode, Work};
 
 /// Permissions of new entries, before and after a change.
@@ -95,13 +96,16 @@ pub(super) enum Expected {
 
 /// A request and its reply.
 pub(super) struct Step {
-    pub(super) request: Request,
+    pub(super) message: Message,
     pub(super) expected: Expected,
 }
 
 impl Step {
-    fn new(request: Request, expected: Expected) -> Self {
-        Self { request, expected }
+    pub(super) fn new(request: Request, expected: Expected) -> Self {
+        Self {
+            message: Message::Stateful(request),
+            expected,
+        }
     }
 }
 
@@ -191,7 +195,8 @@ pub(super) fn verification(operation: Operation, entries: &[KnownEntry]) -> Opti
 /// Compares a reply with what it must be.
 pub(super) fn judge(expected: Expected, reply: Reply, entries: &[KnownEntry]) -> Result<(), OperationError> {
     match (expected, reply) {
-        (Expected::Done, Reply::Result(Status::OK, _)) => Ok(()),
+        (Expected::Done, Reply::Result(Status::OK, _))
+        | (Expected::Refusal, Reply::Result(Status::FORBIDDEN, _)) => Ok(()),
         (Expected::Done, Reply::Results(statuses)) => {
             match statuses.iter().find(|status| **status != Status::OK) {
                 Some(status) => Err(OperationError::status(*status, String::new())),
@@ -226,6 +231,15 @@ pub(super) fn judge(expected: Expected, reply: Reply, entries: &[KnownEntry]) ->
                 Err(OperationError::wrong("deleted entry found"))
             } else {
                 Ok(())
+            }
+        }
+        (Expected::Nothing, Reply::Results(statuses)) => {
+            if statuses.contains(&Status::OK) {
+                Err(OperationError::wrong("deleted entry found"))
+            } else if statuses.len() == entries.len() {
+                Ok(())
+            } else {
+                Err(OperationError::unexpected())
             }
         }
         (_, Reply::Result(status, message)) if status != Status::OK => {

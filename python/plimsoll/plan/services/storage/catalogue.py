@@ -25,7 +25,7 @@ class CatalogueService(ServiceSection):
 
     kind: Literal["catalogue"]
     database: Text
-    protocol: Literal["stateful"] = "stateful"
+    protocol: Literal["stateful", "soap"] = "stateful"
     threads: Annotated[int, Field(ge=1, le=1000)] = 20
     security: Literal["none", "tls"] = "none"
     cert_file: PlainText | None = None
@@ -49,7 +49,8 @@ class CatalogueService(ServiceSection):
         return self.security == "tls" and self.cert_file is None
 
     def scheme(self) -> str:
-        return "catalogues" if self.security == "tls" else "catalogue"
+        plain = "soap" if self.protocol == "soap" else "catalogue"
+        return f"{plain}s" if self.security == "tls" else plain
 
     def resolve(self, name: str, services: Services, context: Context) -> ServiceAdditions:
         at: KeyPath = ("services", name)
@@ -73,6 +74,7 @@ class CatalogueService(ServiceSection):
         settings: Mapping[str, Any] = service.settings
         return {
             "database": database_address(service, addresses),
+            "protocol": settings["protocol"],
             "threads": settings["threads"],
             "security": settings["security"],
             "idle_timeout_s": settings["idle_timeout"] / NS["s"],
