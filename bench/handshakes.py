@@ -2,7 +2,7 @@
 `python bench/handshakes.py [--rounds 5] [--seconds 5]`
 
 First part: `openssl s_time -new` on one core connects to a server on the other, to `openssl s_server` and to the
-catalogue in rotation, with the same certificates (RSA, 2,048 bits). s_time sends no chain, so it cannot present a proxy.
+catalogue in rotation, with the same certificates (RSA, 2,048 bits). s_time sends no chain, hence no proxy.
 Second part: four testers of the driver `catalogue` query over one connection per call, with their certificate and with
 a proxy each. The figures contain the query.
 """

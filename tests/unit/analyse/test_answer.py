@@ -213,8 +213,12 @@ def test_nothing_measured_and_nothing_valid() -> None:
 
 def test_reasons_that_differ_in_their_figures_only_are_stated_once() -> None:
     analysis = single()
-    values = [{"name": "a", "cpu": 0.99}, {"name": "a", "cpu": 0.98}, {"name": "b", "cpu": 0.98}]
-    kinds = [_kind(Reason(RunReason.TESTER_CPU, Severity.INVALID, dict(each))) for each in values]
+    values: list[dict[str, Value]] = [
+        {"name": "a", "cpu": 0.99},
+        {"name": "a", "cpu": 0.98},
+        {"name": "b", "cpu": 0.98},
+    ]
+    kinds = [_kind(Reason(RunReason.TESTER_CPU, Severity.INVALID, each)) for each in values]
     assert kinds[0] == kinds[1] != kinds[2]
     runs = [
         replace(analysis.runs[0], id=str(number), valid=False, reasons=(), invalid_reasons=(reason,))

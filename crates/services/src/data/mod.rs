@@ -32,7 +32,7 @@ pub use columns::Type;
 pub use conddb::CondDbConfig;
 pub use cool::{CoolConfig, Versioning};
 pub use table::TableConfig;
-pub(crate) use writer::Client;
+pub(crate) use writer::{Client, escape};
 
 use crate::ServiceError;
 

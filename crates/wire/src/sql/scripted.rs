@@ -337,6 +337,39 @@ fn rows_have_as_many_values_as_there_are_columns() {
 }
 
 #[test]
+fn a_prepared_statement_has_rows_without_a_description() {
+    let mut session = ready(Server::Postgres);
+    session.prepare("s", "SELECT a FROM t WHERE b = $1");
+    assert!(sent(&mut session).starts_with(b"P"));
+    let described = [
+        message(b'1', b""),
+        message(b't', b"\0\x01\0\0\0\x14"),
+        message(b'T', b"\0\x01a\0\0\0\0\0\0\0\0\0\0\x14\0\x08\xff\xff\xff\xff\0\0"),
+        message(b'Z', b"I"),
+    ]
+    .concat();
+    let Ok(Some(Event::Columns(columns))) = receive(&mut session, &described) else {
+        panic!("no columns");
+    };
+    assert_eq!(columns.len(), 1);
+    assert_eq!(session.next(), Ok(Some(Event::Ready)));
+
+    session.execute("s", [&b"1"[..]].into_iter(), 1);
+    assert!(sent(&mut session).starts_with(b"B"));
+    let rows = [
+        message(b'2', b""),
+        message(b'D', b"\0\x01\0\0\0\x015"),
+        message(b'C', b"SELECT 1\0"),
+        message(b'Z', b"I"),
+    ]
+    .concat();
+    assert_eq!(receive(&mut session, &rows), Ok(Some(Event::Row)));
+    assert_eq!(session.row().collect::<Vec<_>>(), [Some(&b"5"[..])]);
+    assert_eq!(session.next(), Ok(Some(Event::Complete)));
+    assert_eq!(session.next(), Ok(Some(Event::Ready)));
+}
+
+#[test]
 fn a_query_that_a_server_cannot_accept_is_refused_by_the_session() {
     let mut session = ready(Server::Postgres);
     sent(&mut session);

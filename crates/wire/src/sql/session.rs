@@ -148,6 +148,24 @@ impl Session {
         self.common.queued.extend([Event::Failed(refusal), Event::Ready]);
     }
 
+    /// Prepares a statement with the placeholders `$1`, `$2`, ..., after [`Event::Ready`].
+    /// [`Event::Columns`] follows if the statement has a result, then [`Event::Ready`].
+    /// `PostgreSQL` only: does nothing with `MariaDB`.
+    pub fn prepare(&mut self, name: &str, sql: &str) {
+        if let Client::Postgres(client) = &mut self.client {
+            client.prepare(name, sql, &mut self.common);
+        }
+    }
+
+    /// Executes a prepared statement with values as text, after [`Event::Ready`]. `columns` is the
+    /// number of columns of its result, which is not described again: [`Event::Row`] is the first
+    /// event. `PostgreSQL` only: does nothing with `MariaDB`.
+    pub fn execute<'v>(&mut self, name: &str, values: impl Iterator<Item = &'v [u8]>, columns: usize) {
+        if let Client::Postgres(client) = &mut self.client {
+            client.execute(name, values, columns, &mut self.common);
+        }
+    }
+
     /// Asks for the transaction status, after [`Event::Ready`]; [`Event::Complete`] and
     /// [`Event::Ready`] follow. `MariaDB` only: does nothing with `PostgreSQL`, where the status is
     /// always known.

@@ -1,5 +1,6 @@
-//! The database of a thread of the catalogue: `SQLite` or `PostgreSQL`, without prepared texts of
-//! other modules. Statements contain `?1`, `?2`, ... for values.
+//! The database of a thread of the catalogue: `SQLite` or `PostgreSQL`. Statements contain `?1`,
+//! `?2`, ... for values. They are prepared when they are first used, and identified by their
+//! addresses: hashing the text of a long statement takes longer than sending its values.
 
 mod postgres;
 mod sqlite;
@@ -72,6 +73,16 @@ pub(super) struct Keyed {
     pub(super) many: [&'static str; 2],
 }
 
+/// Rows to insert by `COPY`, which does not skip those that exist.
+pub(super) struct Copy {
+    pub(super) table: &'static str,
+    pub(super) columns: &'static str,
+    /// The place in a key of the value of each column.
+    pub(super) places: &'static [usize],
+    /// The values of the columns after these, in the format of `COPY`.
+    pub(super) constants: &'static str,
+}
+
 /// Why a statement failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DatabaseError {
@@ -139,6 +150,15 @@ impl Database {
             rows.append(&mut self.query(statement.one, key)?);
         }
         Ok(rows)
+    }
+
+    /// Inserts rows into tables in the fastest way, within a transaction. False: nothing was
+    /// inserted, because the database has no such way, or one of the rows exists.
+    pub(super) fn copy(&mut self, copies: &[(&Copy, &[Vec<Value<'_>>])]) -> Result<bool, DatabaseError> {
+        match self {
+            Self::Sqlite(_) => Ok(false),
+            Self::Postgres(database) => database.copy(copies),
+        }
     }
 
     /// Begins a transaction that writes.

@@ -5,9 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_wire::catalogue::{Key, NewEntry, Reply, Request, Status};
 
-use super::paths::{Node, SEARCH, WRITE, names};
+use super::node::{Node, SEARCH, WRITE};
+use super::paths::names;
+use super::walk::Reading;
 use super::{Store, result};
-use crate::catalogue::database::{DatabaseError, Keyed, Row, Value};
+use crate::catalogue::database::{Copy, DatabaseError, Keyed, Row, Value};
 use crate::data::catalogue::{DIRECTORY, FILE};
 
 /// Length of a GUID, bytes.
@@ -61,8 +63,31 @@ const INSERT_REPLICAS: Keyed = Keyed {
     ],
 };
 
+/// Rows of values.
+type Rows<'e> = Vec<Vec<Value<'e>>>;
+
+/// The same rows without the check that they are new. Values: as above.
+const COPY_ENTRIES: Copy = Copy {
+    table: "Cns_file_metadata",
+    columns: "fileid, parent_fileid, guid, name, filemode, owner_uid, filesize, atime, mtime, ctime, nlink, gid, \
+              fileclass, status",
+    places: &[0, 1, 2, 3, 4, 5, 6, 7, 7, 7],
+    constants: "\t1\t0\t0\t-",
+};
+const COPY_REPLICAS: Copy = Copy {
+    table: "Cns_file_replica",
+    columns: "fileid, ctime, atime, host, sfn, nbaccesses, ptime, ltime, r_type, status, f_type, poolname, fs",
+    places: &[0, 1, 1, 2, 3],
+    constants: "\t0\t0\t0\tP\t-\tP\t\t",
+};
+
 impl Store<'_> {
     pub(super) fn lookup(&mut self, user: i64, keys: &[Key]) -> Result<Reply, DatabaseError> {
+        if let [key] = keys {
+            let found = self.find(user, key, Reading::Replicas)?;
+            let entry = found.ok().map(|found| found.node.found(found.replicas));
+            return Ok(Reply::Entries(vec![entry]));
+        }
         let nodes = self.nodes(user, keys)?;
         let mut replicas = self.replicas(nodes.iter().flatten())?;
         // A key may occur twice, so that replicas are not moved.
@@ -75,15 +100,10 @@ impl Store<'_> {
     }
 
     pub(super) fn list_replicas(&mut self, user: i64, key: &Key) -> Result<Reply, DatabaseError> {
-        let nodes = self.nodes(user, std::slice::from_ref(key))?;
-        match nodes.first() {
-            Some(Ok(node)) => {
-                let mut replicas = self.replicas([node].into_iter())?;
-                Ok(Reply::Replicas(replicas.remove(&node.file).unwrap_or_default()))
-            }
-            Some(Err(status)) => Ok(result(*status)),
-            None => Ok(result(Status::NO_ENTRY)),
-        }
+        Ok(match self.find(user, key, Reading::Replicas)? {
+            Ok(found) => Reply::Replicas(found.replicas),
+            Err(status) => result(status),
+        })
     }
 
     fn replicas<'n>(
@@ -116,10 +136,7 @@ impl Store<'_> {
                     mode: *mode,
                     replica: String::new(),
                 };
-                let results = self.insert(user, &[&entry], FILE)?;
-                Ok(first(
-                    &results.into_iter().map(|(status, _)| status).collect::<Vec<_>>(),
-                ))
+                self.insert(user, &entry, FILE).map(result)
             }
             Request::MakeDirectory { path, mode } => {
                 let entry = NewEntry {
@@ -129,10 +146,7 @@ impl Store<'_> {
                     mode: *mode,
                     replica: String::new(),
                 };
-                let results = self.insert(user, &[&entry], DIRECTORY)?;
-                Ok(first(
-                    &results.into_iter().map(|(status, _)| status).collect::<Vec<_>>(),
-                ))
+                self.insert(user, &entry, DIRECTORY).map(result)
             }
             Request::SetMode { path, mode } => self.set_mode(user, path, *mode),
             Request::AddReplica { guid, replica } => self.add_replica(user, guid, replica),
@@ -146,26 +160,39 @@ impl Store<'_> {
     fn register(&mut self, user: i64, entries: &[NewEntry]) -> Result<Vec<Status>, DatabaseError> {
         let is_valid = |entry: &NewEntry| (1..=MAX_REPLICA).contains(&entry.replica.len());
         let valid: Vec<&NewEntry> = entries.iter().filter(|entry| is_valid(entry)).collect();
-        let mut inserted = self.insert(user, &valid, FILE)?;
+        let split: Vec<_> = valid.iter().map(|entry| split(entry, FILE)).collect();
+        let (mut inserted, keys) = self.new_rows(user, &valid, &split, FILE)?;
         let now = now();
-        let keys: Vec<_> = inserted
-            .iter()
-            .zip(&valid)
-            .filter(|((status, _), _)| *status == Status::OK)
-            .map(|((_, file), entry)| replica_row(*file, now, &entry.replica))
-            .collect();
-        let rows = self.database.query_keys(&INSERT_REPLICAS, &keys)?;
-        if rows.len() < keys.len() {
-            // Replicas that exist: their entries are removed again.
-            let kept: BTreeSet<i64> = rows.iter().map(|row| row.int(0)).collect();
-            let mut removed = Vec::new();
-            for (status, file) in &mut inserted {
-                if *status == Status::OK && !kept.contains(file) {
-                    *status = Status::EXISTS;
-                    removed.push(vec![Value::Int(*file)]);
-                }
+        let rows = |inserted: &[(Status, i64)]| -> Vec<_> {
+            let done = |((status, _), _): &((Status, i64), &&NewEntry)| *status == Status::OK;
+            let pairs = inserted.iter().copied().zip(&valid).filter(done);
+            pairs
+                .map(|((_, file), entry)| replica_row(file, now, &entry.replica))
+                .collect()
+        };
+        // In most requests, all entries are new.
+        let replicas = rows(&inserted);
+        let is_copied = keys.len() > 1
+            && self
+                .database
+                .copy(&[(&COPY_ENTRIES, &keys), (&COPY_REPLICAS, &replicas)])?;
+        if !is_copied {
+            let new = self.database.query_keys(&INSERT_ENTRIES, &keys)?;
+            note_existing(&mut inserted, &new);
+            let replicas = rows(&inserted);
+            let new = self.database.query_keys(&INSERT_REPLICAS, &replicas)?;
+            if new.len() < replicas.len() {
+                // The entries of replicas that exist are removed again.
+                let before = inserted.clone();
+                note_existing(&mut inserted, &new);
+                let removed: Vec<_> = before
+                    .iter()
+                    .zip(&inserted)
+                    .filter(|(before, after)| before.0 != after.0)
+                    .map(|((_, file), _)| vec![Value::Int(*file)])
+                    .collect();
+                self.database.query_keys(&DELETE_ENTRIES, &removed)?;
             }
-            self.database.query_keys(&DELETE_ENTRIES, &removed)?;
         }
         let mut statuses = inserted.into_iter().map(|(status, _)| status);
         let status = |entry: &NewEntry| {
@@ -178,14 +205,28 @@ impl Store<'_> {
         Ok(entries.iter().map(status).collect())
     }
 
-    /// Inserts entries or directories. Returns the result and the number of each.
-    fn insert(
+    /// Inserts one entry or directory.
+    fn insert(&mut self, user: i64, entry: &NewEntry, kind: u32) -> Result<Status, DatabaseError> {
+        let split = [split(entry, kind)];
+        let (mut inserted, keys) = self.new_rows(user, &[entry], &split, kind)?;
+        let rows = if kind == DIRECTORY {
+            self.insert_directory(&keys)?
+        } else {
+            self.database.query_keys(&INSERT_ENTRIES, &keys)?
+        };
+        note_existing(&mut inserted, &rows);
+        Ok(inserted.first().map_or(Status::INTERNAL, |(status, _)| *status))
+    }
+
+    /// The result and the number of each entry or directory, and the rows of those that may be
+    /// inserted. `split`: their paths.
+    fn new_rows<'e>(
         &mut self,
         user: i64,
-        entries: &[&NewEntry],
+        entries: &[&'e NewEntry],
+        split: &[Result<(Vec<&'e str>, &'e str), Status>],
         kind: u32,
-    ) -> Result<Vec<(Status, i64)>, DatabaseError> {
-        let split: Vec<_> = entries.iter().map(|entry| split(entry, kind)).collect();
+    ) -> Result<(Vec<(Status, i64)>, Rows<'e>), DatabaseError> {
         let above: Vec<_> = split
             .iter()
             .map(|parts| {
@@ -200,7 +241,7 @@ impl Store<'_> {
         let now = now();
         let mut results = Vec::with_capacity(entries.len());
         let mut keys = Vec::new();
-        for (((parent, parts), entry), file) in parents.iter().zip(&split).zip(entries).zip(first..) {
+        for (((parent, parts), entry), file) in parents.iter().zip(split).zip(entries).zip(first..) {
             let status = match (parent, parts) {
                 (Err(status), _) | (_, Err(status)) => *status,
                 (Ok(parent), _) if !parent.is_directory() => Status::NOT_DIRECTORY,
@@ -221,18 +262,7 @@ impl Store<'_> {
             };
             results.push((status, file));
         }
-        let rows = if kind == DIRECTORY {
-            self.insert_directory(&keys)?
-        } else {
-            self.database.query_keys(&INSERT_ENTRIES, &keys)?
-        };
-        let inserted: BTreeSet<i64> = rows.iter().map(|row| row.int(0)).collect();
-        for (status, file) in &mut results {
-            if *status == Status::OK && !inserted.contains(file) {
-                *status = Status::EXISTS;
-            }
-        }
-        Ok(results)
+        Ok((results, keys))
     }
 
     /// A directory has no GUID.
@@ -367,9 +397,14 @@ fn host(replica: &str) -> &str {
     rest.split(['/', ':']).next().unwrap_or_default()
 }
 
-/// The reply for the only entry of a request.
-fn first(statuses: &[Status]) -> Reply {
-    result(statuses.first().copied().unwrap_or(Status::INTERNAL))
+/// Notes that the entries without a new row exist already.
+fn note_existing(inserted: &mut [(Status, i64)], rows: &[Row]) {
+    let new: BTreeSet<i64> = rows.iter().map(|row| row.int(0)).collect();
+    for (status, file) in inserted {
+        if *status == Status::OK && !new.contains(file) {
+            *status = Status::EXISTS;
+        }
+    }
 }
 
 /// Seconds since 1970.

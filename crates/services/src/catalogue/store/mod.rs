@@ -5,8 +5,10 @@
 //! replica is found without permissions of the directories above it.
 
 mod entries;
+mod node;
 mod paths;
 mod users;
+mod walk;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use plimsoll_wire::catalogue::{DirectoryEntry, Key, Reply, Request, Status};
 
-use self::paths::Node;
+use self::node::{Node, READ, node_columns};
 use super::database::{Database, DatabaseError, Value, WriteLock};
 use crate::ServiceError;
 
@@ -37,29 +39,6 @@ pub(super) struct Store<'a> {
     root: Node,
     in_transaction: bool,
 }
-
-/// The columns of a [`Node`].
-macro_rules! node_columns {
-    ($table:literal) => {
-        concat!(
-            $table,
-            ".fileid, ",
-            $table,
-            ".parent_fileid, ",
-            $table,
-            ".name, ",
-            $table,
-            ".guid, ",
-            $table,
-            ".filemode, ",
-            $table,
-            ".owner_uid, ",
-            $table,
-            ".filesize"
-        )
-    };
-}
-pub(super) use node_columns;
 
 impl<'a> Store<'a> {
     /// Opens a session. The tables must exist.
@@ -168,7 +147,7 @@ impl<'a> Store<'a> {
         if !node.is_directory() {
             return Ok(result(Status::NOT_DIRECTORY));
         }
-        if !node.permits(user, paths::READ) {
+        if !node.permits(user, READ) {
             return Ok(result(Status::FORBIDDEN));
         }
         // One more shows whether this is the last page.

@@ -1,23 +1,18 @@
-//! Logical names: from a path to its entry.
+//! Many keys: from paths, GUIDs and replicas to their entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll_wire::catalogue::{EntryData, Key, Status};
+use plimsoll_wire::catalogue::{Key, Status};
 
-use super::{Store, node_columns};
-use crate::catalogue::database::{DatabaseError, Keyed, Row, Value};
-use crate::data::catalogue::DIRECTORY;
+use super::Store;
+use super::node::{Node, SEARCH, node_columns};
+use super::walk::Reading;
+use crate::catalogue::database::{DatabaseError, Keyed, Value};
 
-/// Permissions of others, as in `st_mode`.
-pub(super) const READ: u32 = 4;
-pub(super) const WRITE: u32 = 2;
-pub(super) const SEARCH: u32 = 1;
 /// Maximum length of a path, bytes, as in LFC.
 const MAX_PATH: usize = 1023;
 /// Maximum length of a name, bytes.
 const MAX_NAME: usize = 255;
-/// Bits of the type in `st_mode`.
-const TYPE: u32 = 0o170_000;
 
 const CHILDREN: Keyed = Keyed {
     one: concat!(
@@ -64,57 +59,6 @@ const BY_REPLICA: Keyed = Keyed {
     ],
 };
 
-/// An entry or a directory.
-#[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) file: i64,
-    pub(super) parent: i64,
-    name: String,
-    guid: String,
-    mode: u32,
-    pub(super) owner: i64,
-    size: i64,
-}
-
-impl Node {
-    pub(super) fn of(row: &Row) -> Self {
-        Self {
-            file: row.int(0),
-            parent: row.int(1),
-            name: row.text(2),
-            guid: row.text(3),
-            mode: row.int(4) as u32,
-            owner: row.int(5),
-            size: row.int(6),
-        }
-    }
-
-    pub(super) fn is_directory(&self) -> bool {
-        self.mode & TYPE == DIRECTORY
-    }
-
-    /// Type bits of the mode.
-    pub(super) fn kind(&self) -> u32 {
-        self.mode & TYPE
-    }
-
-    pub(super) fn permits(&self, user: i64, permission: u32) -> bool {
-        let shift = if user == self.owner { 6 } else { 0 };
-        (self.mode >> shift) & permission == permission
-    }
-
-    pub(super) fn found(self, replicas: Vec<String>) -> EntryData {
-        EntryData {
-            file: self.file as u64,
-            guid: self.guid,
-            mode: self.mode,
-            size: self.size as u64,
-            owner: self.owner as u32,
-            replicas,
-        }
-    }
-}
-
 /// Result of the search for an entry.
 pub(super) type Resolved = Result<Node, Status>;
 
@@ -132,6 +76,10 @@ pub(super) fn names(path: &str) -> Option<Vec<&str>> {
 impl Store<'_> {
     /// The entries of keys, in their order.
     pub(super) fn nodes(&mut self, user: i64, keys: &[Key]) -> Result<Vec<Resolved>, DatabaseError> {
+        if let [key] = keys {
+            let found = self.find(user, key, Reading::Entry)?;
+            return Ok(vec![found.map(|found| found.node)]);
+        }
         let mut paths = Vec::new();
         let mut others: [Vec<Vec<Value<'_>>>; 2] = [Vec::new(), Vec::new()];
         for key in keys {
@@ -168,13 +116,27 @@ impl Store<'_> {
         Ok(rows.iter().map(|row| (row.int(0), Node::of(row))).collect())
     }
 
-    /// The entries of paths. All paths advance together by one name, so that the number of
+    /// The entries of paths. Different paths advance together by one name, so that the number of
     /// statements depends on the depth of the paths and not on their number.
     pub(super) fn resolve(
         &mut self,
         user: i64,
         paths: &[Result<Vec<&str>, Status>],
     ) -> Result<Vec<Resolved>, DatabaseError> {
+        let mut different: Vec<&Vec<&str>> = paths.iter().flatten().collect();
+        different.dedup();
+        if let [path] = different[..] {
+            let found = self.walk(user, path, Reading::Entry)?;
+            let found = found.map(|found| found.node);
+            return Ok(paths
+                .iter()
+                .map(|path| {
+                    path.as_ref()
+                        .map_err(|status| *status)
+                        .and_then(|_| found.clone())
+                })
+                .collect());
+        }
         let root = &self.root;
         let mut nodes: Vec<Resolved> = paths
             .iter()
@@ -234,20 +196,5 @@ mod tests {
         for wrong in ["", "a", "//", "/a/", "/a//b", "/a/../b", "/.", &long] {
             assert_eq!(names(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_owner_has_permissions_of_its_own() {
-        let node = Node {
-            file: 1,
-            parent: 0,
-            name: String::new(),
-            guid: String::new(),
-            mode: DIRECTORY | 0o705,
-            owner: 101,
-            size: 0,
-        };
-        assert!(node.permits(101, WRITE) && !node.permits(102, WRITE));
-        assert!(node.permits(102, READ | SEARCH));
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Client {
     buffer: Vec<u8>,
     /// Host and port for messages, without the login.
     address: String,
+    /// SQLSTATE of the last error that the server reported.
+    refusal: String,
 }
 
 impl Client {
@@ -40,6 +42,7 @@ impl Client {
             session: Session::new(address.server, address.login),
             buffer: vec![0; 16 * 1024],
             address: host_and_port,
+            refusal: String::new(),
         };
         client.wait(|event| *event == Event::Ready)?;
         Ok(client)
@@ -72,9 +75,16 @@ impl Client {
     pub(crate) fn rows(
         &mut self,
         sql: &str,
-        mut each: impl FnMut(&mut dyn Iterator<Item = Option<&[u8]>>),
+        each: impl FnMut(&mut dyn Iterator<Item = Option<&[u8]>>),
     ) -> Result<(), ServiceError> {
         self.session.query(sql);
+        self.read_rows(each)
+    }
+
+    fn read_rows(
+        &mut self,
+        mut each: impl FnMut(&mut dyn Iterator<Item = Option<&[u8]>>),
+    ) -> Result<(), ServiceError> {
         loop {
             self.wait(|event| matches!(event, Event::Row | Event::Ready))?;
             // After any other event than a row, there are no values.
@@ -86,20 +96,51 @@ impl Client {
         }
     }
 
+    /// Prepares a statement of `PostgreSQL`, and returns the number of columns of its result.
+    pub(crate) fn prepare(&mut self, name: &str, sql: &str) -> Result<usize, ServiceError> {
+        self.session.prepare(name, sql);
+        let mut columns = 0;
+        let mut count = |event: &Event| {
+            if let Event::Columns(described) = event {
+                columns = described.len();
+            }
+            *event == Event::Ready
+        };
+        self.wait(&mut count)?;
+        Ok(columns)
+    }
+
+    /// Executes a prepared statement, and passes the rows to `each`, as text.
+    pub(crate) fn execute_prepared<'v>(
+        &mut self,
+        name: &str,
+        values: impl Iterator<Item = &'v [u8]>,
+        columns: usize,
+        each: impl FnMut(&mut dyn Iterator<Item = Option<&[u8]>>),
+    ) -> Result<(), ServiceError> {
+        self.session.execute(name, values, columns);
+        self.read_rows(each)
+    }
+
+    /// SQLSTATE of the last error that the server reported; empty if there was none.
+    pub(crate) fn refusal(&self) -> &str {
+        &self.refusal
+    }
+
     /// Begins a `COPY ... FROM STDIN`.
-    pub(super) fn copy(&mut self, sql: &str) -> Result<(), ServiceError> {
+    pub(crate) fn copy(&mut self, sql: &str) -> Result<(), ServiceError> {
         self.session.query(sql);
         self.wait(|event| *event == Event::CopyIn)
     }
 
     /// Sends a part of the data of a copy.
-    pub(super) fn copy_data(&mut self, bytes: &[u8]) -> Result<(), ServiceError> {
+    pub(crate) fn copy_data(&mut self, bytes: &[u8]) -> Result<(), ServiceError> {
         self.session.copy_data(bytes);
         self.send()
     }
 
     /// Ends the copy, and waits until the server has received it.
-    pub(super) fn copy_done(&mut self) -> Result<(), ServiceError> {
+    pub(crate) fn copy_done(&mut self) -> Result<(), ServiceError> {
         self.session.copy_done();
         self.wait(|event| *event == Event::Ready)
     }
@@ -116,15 +157,18 @@ impl Client {
     }
 
     /// Waits for an event. If the server reports errors before it, returns the first one.
-    fn wait(&mut self, until: impl Fn(&Event) -> bool) -> Result<(), ServiceError> {
+    fn wait(&mut self, mut until: impl FnMut(&Event) -> bool) -> Result<(), ServiceError> {
         let mut refused = None;
         loop {
             match self.session.next() {
                 Err(error) => return Err(self.failed(&error)),
                 Ok(Some(event)) => {
                     let done = until(&event) || (refused.is_some() && event == Event::Ready);
-                    if let Event::Failed(refusal) = event {
-                        refused.get_or_insert_with(|| self.failed(&refusal.message));
+                    if let Event::Failed(refusal) = event
+                        && refused.is_none()
+                    {
+                        refused = Some(self.failed(&refusal.message));
+                        self.refusal = refusal.code;
                     }
                     if done {
                         return refused.map_or(Ok(()), Err);

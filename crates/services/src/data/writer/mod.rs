@@ -10,6 +10,7 @@ use std::path::Path;
 use plimsoll_wire::sql::{Address, Server};
 
 pub(crate) use client::Client;
+pub(crate) use postgres::escape;
 
 use crate::ServiceError;
 

@@ -154,7 +154,8 @@ fn put(rows: &mut Vec<u8>, value: Value<'_>) {
     };
 }
 
-fn escape(rows: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a text in the text format of `COPY`.
+pub(crate) fn escape(rows: &mut Vec<u8>, bytes: &[u8]) {
     let mut from = 0;
     for at in memchr_iter(b'\r', bytes) {
         escape_line(rows, &bytes[from..at]);

@@ -1,8 +1,10 @@
-//! `PostgreSQL`, protocol 3.0, simple queries: every value is received as text.
+//! `PostgreSQL`, protocol 3.0, simple queries and prepared statements: every value is sent and
+//! received as text.
 //!
 //! Messages are read and written by `postgres-protocol`, except rows, which are read in place.
 //! Source: chapter "Frontend/Backend Protocol" of the documentation of `PostgreSQL`.
 
+mod extended;
 mod login;
 mod replication;
 mod types;
@@ -115,6 +117,35 @@ impl Client {
         }
     }
 
+    pub(super) fn prepare(&mut self, name: &str, sql: &str, common: &mut Common) {
+        debug_assert!(
+            self.phase == Phase::Idle,
+            "a statement before the session is ready"
+        );
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Query;
+            extended::prepare(name, sql, &mut common.outgoing);
+        }
+    }
+
+    pub(super) fn execute<'v>(
+        &mut self,
+        name: &str,
+        values: impl Iterator<Item = &'v [u8]>,
+        columns: usize,
+        common: &mut Common,
+    ) {
+        debug_assert!(
+            self.phase == Phase::Idle,
+            "a statement before the session is ready"
+        );
+        if self.phase == Phase::Idle {
+            self.phase = Phase::Query;
+            common.columns = columns;
+            extended::execute(name, values, &mut common.outgoing);
+        }
+    }
+
     pub(super) fn copy_data(&mut self, bytes: &[u8], common: &mut Common) {
         if self.phase == Phase::CopyIn {
             for piece in bytes.chunks(COPY_PIECE) {
@@ -174,6 +205,10 @@ impl Client {
                 }
                 read_row(common)?;
                 return Ok(Some(Event::Row));
+            }
+            if self.phase == Phase::Query && extended::is_acknowledgement(tag) {
+                common.input.release();
+                continue;
             }
             // `postgres-protocol` does not know this message.
             if tag == COPY_BOTH_TAG && self.phase == Phase::Query {
