@@ -27,6 +27,9 @@ from plimsoll.report.tables import analysis as tables
 COLUMNS = 3
 COMPONENT_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 MAX_COMBINATIONS = 9
+BAR = 13
+"""Height of a bar with the gap below it, px. The text in it is placed at half of it: a text mark does not use the middle
+of the band of its offset."""
 
 
 def components(labels: Labels) -> list[str]:
@@ -178,7 +181,7 @@ def _bars(labels: Labels, busy: Rows) -> Chart:
     offset = alt.YOffset("component:N", scale=alt.Scale(domain=components(labels)))
     names = (
         chart_of("busy")
-        .mark_text(align="left", dx=4, fontSize=10)
+        .mark_text(align="left", dx=4, dy=BAR / 2, fontSize=10)
         .encode(x=alt.XDatum(0), y=y, yOffset=offset, text="component:N")
     )
     bars = (
@@ -191,11 +194,15 @@ def _bars(labels: Labels, busy: Rows) -> Chart:
             y=y,
             yOffset=offset,
             color=combination_colour(labels, legend=False),
-            tooltip=[alt.Tooltip("cell:N"), alt.Tooltip("component:N"), alt.Tooltip("said:N", title="value")],
+            tooltip=[
+                alt.Tooltip("cell:N"),
+                alt.Tooltip("component:N"),
+                alt.Tooltip("mean(busy):Q", title="utilization (%)", format=".3g"),
+            ],
         )
         .properties(
             width=WIDTH - 120,
-            height=max(80, 14 * len({(row["cell"], row["component"]) for row in busy}) + 20),
+            height=max(80, 1.25 * BAR * len({(row["cell"], row["component"]) for row in busy}) + 20),
         )
     )
     return alt.layer(bars, names, level("x", 100))
