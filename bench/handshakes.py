@@ -64,7 +64,7 @@ def free_port() -> int:
 
 @contextmanager
 def server(words: Sequence[str | Path], place: Path, core: int, port: int, given: str = "") -> Iterator[None]:
-    """A server on a core, from when it accepts connections. `given`: its first line of input."""
+    """A server on a core, from when it accepts connections. `given`: its whole input."""
     process = subprocess.Popen(
         ["taskset", "-c", str(core), *words],
         cwd=place,
@@ -76,8 +76,8 @@ def server(words: Sequence[str | Path], place: Path, core: int, port: int, given
     assert process.stdin is not None
     try:
         if given:
-            process.stdin.write(given + "\n")
-            process.stdin.flush()
+            process.stdin.write(given)
+            process.stdin.close()
         end = time.monotonic() + READY_S
         while True:
             try:

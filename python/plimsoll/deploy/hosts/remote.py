@@ -190,6 +190,10 @@ def _servers(spools: str) -> str:
     )
 
 
+GONE: Final = 'n=0; while test -n "$(pids ours)$(servers)" && test $n -lt 3; do sleep 1; n=$((n+1)); done'
+"""Waits up to 3 s until no process of `pids` and `servers` is left."""
+
+
 def cleanup_script(directory: str, token: str | None, keep_engine: bool, discard: bool) -> str:
     """Ends agents and removes files: of one experiment by its `token`, or of all experiments if it is None.
     The engine and the files of workloads (which may be keys) are removed if no other agent uses them: neither
@@ -219,7 +223,7 @@ def cleanup_script(directory: str, token: str | None, keep_engine: bool, discard
         "kill -KILL $(pids ours) 2>/dev/null",
         f"{_servers(spools)}",
         "kill -KILL $(servers) 2>/dev/null",
-        'n=0; while test -n "$(pids ours)$(servers)" && test $n -lt 3; do sleep 1; n=$((n+1)); done',
+        GONE,
         # Their guards remove control groups. These are those of guards that were killed.
         'for e in "$d"/engine-*; do test -x "$e" && "$e" limits clean >/dev/null 2>&1; done',
         'for p in $(servers); do say left "process $p"; done',
@@ -228,6 +232,8 @@ def cleanup_script(directory: str, token: str | None, keep_engine: bool, discard
         + ("" if discard else f'if {with_segments}; then say kept "$s"; continue; fi; ')
         + 'rm -rf "$s"; test -e "$s" && say left "$s"; fi; done',
         f'{used}{files} rm -rf "$f"; test -e "$f" && say left "$f"; fi; done{"; fi" if used else ""}',
+        # A cleanup of another host with the same home directory may run an engine for a moment, as above.
+        GONE,
         'for p in $(pids ours); do say left "process $p"; done',
         'rmdir "$d" 2>/dev/null',
         "say done",

@@ -28,8 +28,8 @@ COLUMNS = 3
 COMPONENT_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 MAX_COMBINATIONS = 9
 BAR = 13
-"""Height of a bar with the gap below it, px. The text in it is placed at half of it: a text mark does not use the middle
-of the band of its offset."""
+"""Height of a bar with the gap below it, px. The text in it is placed at half of it: a text mark does not use the
+middle of the band of its offset."""
 
 
 def components(labels: Labels) -> list[str]:
