@@ -45,6 +45,8 @@ SHOWN_PERCENTILES: Final = ("p50", "p95")
 WIDEST: Final = 100
 """Maximum ratio of the ends of an interval that is drawn."""
 WIDE_NOTE: Final = f" Intervals wider than a factor of {WIDEST} have no bar."
+LINE_HEIGHT, LINE_GAP = 13, 8
+"""Of the names on the axis of bars, px."""
 TOOLTIP = [
     alt.Tooltip("cell:N", title="cell"),
     alt.Tooltip("said:N", title="value"),
@@ -166,7 +168,10 @@ def per_cell(labels: Labels, panel: _Panel) -> Chart:
     groups = list(dict.fromkeys(labels.group(cell.cell) for cell in labels.cells()))
     # A line for each factor, so that labels are not cut on a narrow page.
     lines = "split(datum.label, ', ')" if is_grouped else alt.Undefined
-    y = alt.Y("group:N", title=None, sort=groups, axis=alt.Axis(labelLimit=260, labelExpr=lines))
+    # The first line of a name would be at the middle of its group, and the others below it.
+    most = max((name.count(", ") for name in groups), default=0) if is_grouped else 0
+    axis = alt.Axis(labelLimit=260, labelExpr=lines, labelOffset=-most * LINE_HEIGHT / 2)
+    y = alt.Y("group:N", title=None, sort=groups, axis=axis)
     offset = (
         alt.YOffset("bar:N", sort=list(labels.bars), scale=alt.Scale(paddingInner=0.12))
         if is_grouped
@@ -201,9 +206,17 @@ def per_cell(labels: Labels, panel: _Panel) -> Chart:
     return alt.layer(*layers)
 
 
+def _height_of_names(labels: Labels) -> int:
+    """Of the axis of `per_cell`, px: the names of its groups have a line for each factor."""
+    if labels.inner_factor is None:
+        return 0
+    names = {labels.group(cell.cell) for cell in labels.cells()}
+    return sum(LINE_HEIGHT * (name.count(", ") + 1) + LINE_GAP for name in names)
+
+
 def _draw(labels: Labels, panel: _Panel, *, domain: list[float] | None = None, width: int = WIDTH) -> Chart:
     if labels.load_factor is None:
-        height = min(900, max(70, 22 * len(labels.analysis.cells)))
+        height = max(min(900, max(70, 22 * len(labels.analysis.cells))), _height_of_names(labels))
         return per_cell(labels, panel).properties(width=WIDTH - 120, height=height)
     return against_load(labels, panel, domain).properties(width=width, height=HEIGHT)
 
