@@ -1,4 +1,4 @@
-"""A real Slurm of two nodes on this machine, run by whoever runs the tests, as the service kind `slurm` starts it."""
+"""A real Slurm of two nodes on this machine, with the user of the tests, as the service kind `slurm` starts it."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ use super::NAMESPACE;
 use super::call::Operation;
 use super::envelope;
 use super::fault::Fault;
-use super::xml::{Space, Tag, Xml, XmlError, once, put_text, put_value};
+use super::xml::{Space, Tag, Xml, XmlError, items, once, put_text, put_value};
 use crate::catalogue::{DirectoryEntry, EntryData, MAX_BULK, Reply, Status};
 
 /// Maximum number of replicas of an entry.
@@ -141,24 +141,6 @@ fn take(operation: Operation, xml: &mut Xml<'_>) -> Result<Reply, XmlError> {
             }
         }
     }
-}
-
-fn items<T>(
-    xml: &mut Xml<'_>,
-    name: &str,
-    mut item: impl FnMut(&mut Xml<'_>, &Tag) -> Result<T, XmlError>,
-) -> Result<Vec<T>, XmlError> {
-    let mut items = Vec::new();
-    while let Some(tag) = xml.child()? {
-        if tag.name != name {
-            return Err(tag.unexpected());
-        }
-        if items.len() == MAX_BULK {
-            return Err(XmlError::Count);
-        }
-        items.push(item(xml, &tag)?);
-    }
-    Ok(items)
 }
 
 fn found(xml: &mut Xml<'_>) -> Result<EntryData, XmlError> {

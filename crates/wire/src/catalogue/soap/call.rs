@@ -3,7 +3,7 @@
 use super::NAMESPACE;
 use super::envelope;
 use super::fault::Fault;
-use super::xml::{Space, Tag, Xml, XmlError, once, put_text, put_value};
+use super::xml::{Space, Tag, Xml, XmlError, items, once, put_text, put_value};
 use crate::catalogue::{Key, MAX_BULK, NewEntry, Request};
 
 /// A kind of operations. The names follow those of `FiReMan`.
@@ -249,22 +249,13 @@ fn body(xml: &mut Xml<'_>, tag: &Tag) -> Result<Call, XmlError> {
     Ok(Call { operation, requests })
 }
 
-/// The elements of a message, all of this name.
+/// The elements of a message, all of this name, at least one.
 fn list<T>(
     xml: &mut Xml<'_>,
     name: &str,
-    mut item: impl FnMut(&mut Xml<'_>, &Tag) -> Result<T, XmlError>,
+    item: impl FnMut(&mut Xml<'_>, &Tag) -> Result<T, XmlError>,
 ) -> Result<Vec<T>, XmlError> {
-    let mut items = Vec::new();
-    while let Some(tag) = xml.child()? {
-        if tag.name != name {
-            return Err(tag.unexpected());
-        }
-        if items.len() == MAX_BULK {
-            return Err(XmlError::Count);
-        }
-        items.push(item(xml, &tag)?);
-    }
+    let items = items(xml, name, item)?;
     if items.is_empty() {
         return Err(XmlError::Count);
     }

@@ -5,6 +5,7 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::name::{Namespace, ResolveResult};
 
 use super::NAMESPACE;
+use crate::catalogue::MAX_BULK;
 
 /// Name space of the envelope of SOAP 1.1.
 pub(super) const ENVELOPE: &str = "http://schemas.xmlsoap.org/soap/envelope/";
@@ -261,6 +262,25 @@ impl<'a> Xml<'a> {
             }
         }
     }
+}
+
+/// The children of an element, all of this name.
+pub(super) fn items<T>(
+    xml: &mut Xml<'_>,
+    name: &str,
+    mut item: impl FnMut(&mut Xml<'_>, &Tag) -> Result<T, XmlError>,
+) -> Result<Vec<T>, XmlError> {
+    let mut items = Vec::new();
+    while let Some(tag) = xml.child()? {
+        if tag.name != name {
+            return Err(tag.unexpected());
+        }
+        if items.len() == MAX_BULK {
+            return Err(XmlError::Count);
+        }
+        items.push(item(xml, &tag)?);
+    }
+    Ok(items)
 }
 
 /// Sets a field of an element that must have it once.
