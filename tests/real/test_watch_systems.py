@@ -17,7 +17,7 @@ import pytest
 
 from plimsoll import api
 from plimsoll.deploy.counters.cgroup import GroupReader
-from plimsoll.deploy.counters.databases import DatabaseReader
+from plimsoll.deploy.counters.databases.watched import DatabaseReader
 from plimsoll.plan.model.cell import WatchedDatabase, WatchedGroup
 from plimsoll.plan.source.secret import Secret
 from tests.conftest import Lab, missing

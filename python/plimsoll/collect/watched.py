@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll.collect.results import RunFiles
-from plimsoll.deploy.counters.sessions import ACTIVE, is_wait
+from plimsoll.deploy.counters.databases.sessions import ACTIVE, is_wait
 
 Array = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.mariadb_sessions import MariadbSessions, wait_of
-from plimsoll.deploy.counters.postgres import states, waits
-from plimsoll.deploy.counters.sessions import MAX_EVENTS, RUNNING, SessionGauges
+from plimsoll.deploy.counters.databases.mariadb_sessions import MariadbSessions, wait_of
+from plimsoll.deploy.counters.databases.postgres import states, waits
+from plimsoll.deploy.counters.databases.sessions import MAX_EVENTS, RUNNING, SessionGauges
 from plimsoll.deploy.counters.tally import Tally
 
 

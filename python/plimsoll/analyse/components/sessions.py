@@ -17,7 +17,7 @@ from plimsoll.analyse.stats.distributions import t_quantile
 from plimsoll.analyse.stats.interval import Interval
 from plimsoll.analyse.window.transactions import Window
 from plimsoll.collect.watched import WatchedReadings
-from plimsoll.deploy.counters.sessions import (
+from plimsoll.deploy.counters.databases.sessions import (
     ACTIVE,
     IDLE_IN_TRANSACTION,
     LOCK_WAIT,

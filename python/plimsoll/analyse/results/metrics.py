@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from plimsoll.analyse.results.analysis import RunResult
 from plimsoll.analyse.stats.value_histogram import ValueHistogram, merged_values
-from plimsoll.deploy.counters.sessions import ACTIVE, is_wait
+from plimsoll.deploy.counters.databases.sessions import ACTIVE, is_wait
 from plimsoll.plan.metrics import catalogue
 from plimsoll.plan.metrics.table import Distribution, MetricReference, Quotient, Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.sessions import ACTIVE, is_wait
+from plimsoll.deploy.counters.databases.sessions import ACTIVE, is_wait
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from plimsoll.deploy.counters.mariadb import MariadbCounters
+from plimsoll.deploy.counters.databases.mariadb import MariadbCounters
 from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import require, require_package, version_number, version_of

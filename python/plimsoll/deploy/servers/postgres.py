@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from plimsoll.deploy.counters.postgres import PostgresCounters
+from plimsoll.deploy.counters.databases.postgres import PostgresCounters
 from plimsoll.deploy.ports import netloc
 from plimsoll.deploy.process import Program
 from plimsoll.deploy.programs import postgres_directory, require_package

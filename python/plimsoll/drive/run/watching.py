@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.deploy.counters.cgroup import GroupReader
-from plimsoll.deploy.counters.databases import DatabaseReader
+from plimsoll.deploy.counters.databases.watched import DatabaseReader
 from plimsoll.deploy.counters.gaps import Gap
 from plimsoll.deploy.counters.prometheus import PrometheusReader
 from plimsoll.deploy.counters.watch import CounterReadings, Reader, WatchLog, error_text

@@ -8,7 +8,7 @@ from plimsoll.analyse.results.analysis import Analysis
 from plimsoll.analyse.results.load.sessions import ExplainingWait
 from plimsoll.analyse.results.verdicts import Finding, Topic, Value
 from plimsoll.analyse.results.wording import level_words, listing, number, plus_minus, with_unit
-from plimsoll.deploy.counters.sessions import LOCK
+from plimsoll.deploy.counters.databases.sessions import LOCK
 
 MAX_SENTENCES: Final = 3
 _WORDS: Final = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.mariadb_sessions import MariadbSessions
+from plimsoll.deploy.counters.databases.mariadb_sessions import MariadbSessions
 
 if TYPE_CHECKING:
     import pymysql

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from plimsoll.deploy.counters.sessions import LOCK, RUNNING, STATE, SessionGauges, Wait
+from plimsoll.deploy.counters.databases.sessions import LOCK, RUNNING, STATE, SessionGauges, Wait
 
 PROCESSES: Final = """
 SELECT p.id, p.command, COALESCE(p.state, ''), p.time_ms / 1000, t.trx_state,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 from plimsoll.deploy.counters import Reading, Source
-from plimsoll.deploy.counters.mariadb import MariadbCounters
-from plimsoll.deploy.counters.postgres import PostgresCounters
+from plimsoll.deploy.counters.databases.mariadb import MariadbCounters
+from plimsoll.deploy.counters.databases.postgres import PostgresCounters
 from plimsoll.plan.model.cell import WatchedDatabase
 from plimsoll.plan.source.secret import Secret
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from plimsoll.deploy.counters import Reading
-from plimsoll.deploy.counters.sessions import LOCK, RUNNING, SessionGauges, Wait
+from plimsoll.deploy.counters.databases.sessions import LOCK, RUNNING, SessionGauges, Wait
 
 if TYPE_CHECKING:
     import psycopg
